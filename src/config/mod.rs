@@ -1,0 +1,221 @@
+//! The cloud configuration, `azure.json`: parsed once, immutable afterwards.
+//!
+//! Owns the format: every key of the 2017 file and of today's, its kind, default and meaning; the merge of
+//! file and secret; the overrides by environment variables; the choice of one credential and of one cloud.
+//! Never reads the environment, the cluster or the network by itself: the caller brings bytes and variables,
+//! so that the same inputs give the same [`Config`] in a test, in the demonstration and in a pod.
+//!
+//! ```text
+//! --cloud-config / $AZURE_CREDENTIAL_FILE / default ──> Document ┐
+//! secret kube-system/azure-cloud-provider, cloud-config ────────> Document ┼─> Config::from_documents ─> Config
+//! environment variables, $AZURE_ENVIRONMENT_FILEPATH's text ──> Environment ┘
+//! ```
+//!
+//! A key nobody knows is tolerated and listed ([`Config::unknown_keys`]); a value of the wrong kind is an
+//! error, and all errors come at once. Nothing printed here contains a configured secret.
+
+mod build;
+mod cloud;
+mod credential;
+mod document;
+mod error;
+mod reader;
+mod secret;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, IdentitySystem, check_endpoint};
+pub use credential::{Credential, ManagedIdentity};
+pub use document::{Document, MAX_BYTES};
+pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
+pub use secret::{REDACTED, Secret};
+pub use settings::{
+    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, ExtendedLocation, IpPrefix, LabelOperator,
+    LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network,
+    PreconfiguredPools, ProbeMode, RateLimit, RateLimits, ResourceGroup, Tags, VmType,
+};
+
+use reader::{Choice as _, Item, Reader, Report};
+
+/// Where the file is when nothing names another. Source: the Go drivers' default.
+pub const DEFAULT_PATH: &str = "/etc/kubernetes/azure.json";
+/// Variable that names the file when the flag does not. Source: the Go drivers.
+pub const PATH_VARIABLE: &str = "AZURE_CREDENTIAL_FILE";
+/// Variable that names a file with a cloud's endpoints. Source: go-autorest.
+pub const ENDPOINT_FILE_VARIABLE: &str = "AZURE_ENVIRONMENT_FILEPATH";
+/// Namespace of the secret with a configuration. Source: the Go peers' default.
+pub const SECRET_NAMESPACE: &str = "kube-system";
+/// Name of the secret with a configuration. Source: the Go peers' default.
+pub const SECRET_NAME: &str = "azure-cloud-provider";
+/// Key of the secret with a configuration. Source: the Go peers' default.
+pub const SECRET_KEY: &str = "cloud-config";
+
+/// Path of the configuration file: the flag, else `$AZURE_CREDENTIAL_FILE`, else [`DEFAULT_PATH`].
+pub fn path(flag: Option<PathBuf>, variables: &BTreeMap<String, String>) -> PathBuf {
+    flag.or_else(|| variables.get(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from))
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_PATH))
+}
+
+/// What the process's environment contributes, as values.
+#[derive(Clone, Copy)]
+pub struct Environment<'e> {
+    variables: &'e BTreeMap<String, String>,
+    endpoint_file: Option<(&'e str, &'e str)>,
+}
+
+impl<'e> Environment<'e> {
+    /// `AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and `AZURE_FEDERATED_TOKEN_FILE` of
+    /// `variables` win over the documents when they are not empty; the rest is ignored.
+    pub fn new(variables: &'e BTreeMap<String, String>) -> Self {
+        Self { variables, endpoint_file: None }
+    }
+
+    /// Adds the text of the file that `$AZURE_ENVIRONMENT_FILEPATH` names.
+    #[must_use]
+    pub fn with_endpoint_file(mut self, path: &'e str, text: &'e str) -> Self {
+        self.endpoint_file = Some((path, text));
+        self
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        let text = self.variables.get(name)?.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+}
+
+impl std::fmt::Debug for Environment<'_> {
+    /// Names only: one of the values is a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Environment")
+            .field("variables", &self.variables.keys().collect::<Vec<_>>())
+            .field("endpoint_file", &self.endpoint_file.map(|(path, _)| path))
+            .finish()
+    }
+}
+
+/// The configuration. Serialise it to show the effective one: secrets come out redacted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Config {
+    /// `cloud`, `resourceManagerEndpoint`: the endpoints, or how to learn them.
+    pub cloud: CloudSource,
+    /// Whether requests must use the old API versions of Azure Stack Hub: `cloud` is AZURESTACKCLOUD and
+    /// `disableAzureStackCloud` is not set.
+    pub is_stack_cloud: bool,
+    /// `userAgent`, instead of our own.
+    pub user_agent: Option<String>,
+    /// `identitySystem`.
+    pub identity_system: IdentitySystem,
+    /// `tenantId`; absent is fine with a managed identity.
+    pub tenant_id: Option<String>,
+    /// The one credential to use.
+    pub credential: Credential,
+    /// `auxiliaryTokenProvider`.
+    pub auxiliary_token: Option<AuxiliaryToken>,
+    /// The cluster's machines.
+    pub cluster: Cluster,
+    /// The cluster's network.
+    pub network: Network,
+    /// Load balancers.
+    pub load_balancing: LoadBalancing,
+    /// Tags of what is created.
+    pub tags: Tags,
+    /// Repetition of failed requests.
+    pub backoff: Backoff,
+    /// Client-side limits on requests.
+    pub rate_limits: RateLimits,
+    /// Ages of answers.
+    pub caches: Caches,
+    unknown_keys: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Config {
+    /// What the file says about the secret: whether to read it at all. Default [`ConfigType::Merge`].
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] for an unknown word.
+    pub fn config_type(file: &Document) -> Result<ConfigType, ConfigError> {
+        let report = RefCell::new(Report::default());
+        let config_type = reader([file], &report).choice("cloudConfigType");
+        let report = report.into_inner();
+        if report.problems.is_empty() {
+            Ok(config_type.unwrap_or(ConfigType::WORDS[0].1))
+        } else {
+            Err(ConfigError::Invalid(Problems(report.problems)))
+        }
+    }
+
+    /// Puts file, secret and environment together. With `cloudConfigType: file` a given secret is
+    /// ignored; with `secret` the file's other keys are; with `merge` the secret overrides only the keys
+    /// it sets, mappings key by key and lists whole.
+    ///
+    /// # Errors
+    /// [`ConfigError::SecretMissing`], and [`ConfigError::Invalid`] with every problem found.
+    pub fn from_documents(
+        file: Option<&Document>,
+        secret: Option<&Document>,
+        environment: &Environment<'_>,
+    ) -> Result<Self, ConfigError> {
+        let layers: Vec<&Document> = match file {
+            None => secret.into_iter().collect(),
+            Some(file) => match (Self::config_type(file)?, secret) {
+                (ConfigType::File, _) | (ConfigType::Merge, None) => vec![file],
+                (ConfigType::Merge, Some(secret)) => vec![file, secret],
+                (ConfigType::Secret, Some(secret)) => vec![secret],
+                (ConfigType::Secret, None) => {
+                    return Err(ConfigError::SecretMissing { origin: file.origin().to_owned() });
+                }
+            },
+        };
+        let report = RefCell::new(Report::default());
+        let mut config = build::config(reader(layers, &report), environment);
+        let Report { problems, mut unknown, mut warnings } = report.into_inner();
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid(Problems(problems)));
+        }
+        unknown.sort();
+        unknown.dedup();
+        warnings.dedup();
+        config.unknown_keys = unknown;
+        config.warnings = warnings;
+        Ok(config)
+    }
+
+    /// Keys that mean nothing to this program, with their paths, sorted.
+    pub fn unknown_keys(&self) -> &[String] {
+        &self.unknown_keys
+    }
+
+    /// What an operator should know although it is no error: keys without effect, tags that were
+    /// skipped, a key given twice.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+fn reader<'d, 'r>(layers: impl IntoIterator<Item = &'d Document>, report: &'r RefCell<Report>) -> Reader<'r> {
+    let mut items = Vec::new();
+    let mut origins: Vec<Arc<str>> = Vec::new();
+    for (layer, document) in layers.into_iter().enumerate() {
+        origins.push(document.origin_arc());
+        items.extend(document.entries().iter().map(|(key, value)| Item {
+            layer,
+            origin: document.origin_arc(),
+            key: key.clone(),
+            value: value.clone(),
+        }));
+    }
+    let origin = match origins.as_slice() {
+        [] => "cloud configuration".into(),
+        origins => origins.join(" with ").into(),
+    };
+    Reader::new(String::new(), origin, items, report)
+}

@@ -1,0 +1,104 @@
+//! The emulator's clock: how long it has been running, and which wall-clock moment that is.
+//!
+//! All waiting goes through `tokio::time`, so a paused runtime is exact. Wall-clock stamps are a
+//! configured start plus what has elapsed: two runs from one seed print the same stamps. This module
+//! never reads the machine's clock.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
+
+/// Emulated time. `scale` is how much faster than real time it passes.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    origin: Instant,
+    start: OffsetDateTime,
+    scale: f64,
+}
+
+impl Clock {
+    pub(crate) fn new(start: OffsetDateTime, scale: f64) -> Self {
+        Self {
+            origin: Instant::now(),
+            start,
+            scale: if scale > 0.0 && scale.is_finite() {
+                scale
+            } else {
+                1.0
+            },
+        }
+    }
+
+    /// Emulated time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let real = self.origin.elapsed();
+        if (self.scale - 1.0).abs() < f64::EPSILON {
+            real
+        } else {
+            real.mul_f64(self.scale)
+        }
+    }
+
+    /// The emulated wall-clock moment.
+    pub(crate) fn now(&self) -> OffsetDateTime {
+        self.at(self.elapsed())
+    }
+
+    /// The wall-clock moment at which `elapsed` had passed.
+    pub(crate) fn at(&self, elapsed: Duration) -> OffsetDateTime {
+        self.start + elapsed
+    }
+
+    /// Real time that an emulated duration takes.
+    pub(crate) fn real(&self, emulated: Duration) -> Duration {
+        if (self.scale - 1.0).abs() < f64::EPSILON {
+            emulated
+        } else {
+            emulated.div_f64(self.scale)
+        }
+    }
+
+    /// Waits until the emulated time since the start is `due`.
+    pub(crate) async fn sleep_until(&self, due: Duration) {
+        // Rounded up to the timer's millisecond, so that at the wake-up `elapsed() >= due` holds.
+        let real = self.real(due) + Duration::from_nanos(1);
+        tokio::time::sleep_until(self.origin + real).await;
+    }
+
+    /// The stamp that Azure Resource Manager prints: `2026-01-01T00:00:00.1234567+00:00`.
+    pub(crate) fn stamp(&self, elapsed: Duration) -> String {
+        let at = self.at(elapsed);
+        format!(
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:07}+00:00",
+            at.year(),
+            u8::from(at.month()),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second(),
+            at.nanosecond() / 100
+        )
+    }
+
+    /// The moment in RFC 3339, for logs.
+    pub(crate) fn rfc3339(&self, elapsed: Duration) -> String {
+        self.at(elapsed).format(&Rfc3339).unwrap_or_default()
+    }
+
+    /// The moment as the HTTP `Date` header wants it.
+    pub(crate) fn http_date(&self) -> String {
+        let at = self.now();
+        format!(
+            "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
+            &at.weekday().to_string()[..3],
+            at.day(),
+            &at.month().to_string()[..3],
+            at.year(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        )
+    }
+}

@@ -1,0 +1,975 @@
+//! What exists when the emulator starts.
+//!
+//! A [`Scenario`] is read from YAML or JSON and checked as a whole: unknown keys, dangling references
+//! and doubled names are refused with the key they are in. It is a value; the store is filled from it
+//! elsewhere. [`Scenario::default`] is a small cloud that works without any file:
+//!
+//! | what | value |
+//! |---|---|
+//! | subscription | [`SUBSCRIPTION`] |
+//! | tenant | [`TENANT`] |
+//! | client and secret | [`CLIENT_ID`], [`CLIENT_SECRET`] |
+//! | user-assigned identity | `lazuli-identity`, client id [`IDENTITY_CLIENT_ID`] |
+//! | resource group, location | `lazuli`, `westeurope` |
+//! | network | `lazuli-vnet` 10.0.0.0/8 with subnet `nodes` 10.240.0.0/16 |
+//! | virtual machines | `node-0`, `node-1`: `Standard_D8s_v3`, no zone |
+//!
+//! ```yaml
+//! location: westeurope
+//! resourceGroups: [{name: lazuli}]
+//! virtualNetworks:
+//! - {name: net, prefixes: [10.0.0.0/8], subnets: [{name: nodes, prefix: 10.240.0.0/16}]}
+//! virtualMachines:
+//! - {name: "node-{}", count: 3, size: Standard_D8s_v3, zones: ["1", "2", "3"]}
+//! disks:
+//! - {name: data, sizeGib: 32, sku: Premium_LRS, zone: "1", attachTo: {vm: node-0, lun: 0}}
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{sizes, tiers};
+
+/// Subscription of the default scenario.
+pub const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000001";
+/// Tenant of the default scenario.
+pub const TENANT: &str = "00000000-0000-0000-0000-000000000002";
+/// Client (application) id of the default scenario.
+pub const CLIENT_ID: &str = "00000000-0000-0000-0000-000000000003";
+/// Secret of that client. It opens nothing but an emulator.
+pub const CLIENT_SECRET: &str = "lazuli-emulator-secret";
+/// Client id of the user-assigned identity of the default scenario.
+pub const IDENTITY_CLIENT_ID: &str = "00000000-0000-0000-0000-000000000004";
+/// Name of the default resource group.
+pub const RESOURCE_GROUP: &str = "lazuli";
+/// The default location.
+pub const LOCATION: &str = "westeurope";
+
+/// Name space of the ids that are derived from names, so that they are the same at every start.
+const DERIVED: Uuid = Uuid::from_u128(0x6c61_7a75_6c69_4000_8000_656d_756c_6174);
+
+/// What exists at the start. Every key may be left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Scenario {
+    /// Tenant id, a GUID.
+    pub tenant_id: String,
+    /// The tenant's domain, which a token URL may name instead of the id.
+    pub tenant_domain: String,
+    /// Subscription ids. The first one holds whatever names no other.
+    pub subscriptions: Vec<String>,
+    /// Location of what names no other.
+    pub location: String,
+    /// Applications that may sign in.
+    pub clients: Vec<Client>,
+    /// User-assigned managed identities.
+    pub identities: Vec<Identity>,
+    /// Usage limits by name (`cores`, `disks`, `publicIPAddresses`…) for every subscription and region.
+    pub quotas: BTreeMap<String, u64>,
+    /// Resource groups; `lazuli` alone when left out.
+    pub resource_groups: Vec<ResourceGroup>,
+    /// Virtual networks.
+    pub virtual_networks: Vec<VirtualNetwork>,
+    /// Availability sets.
+    pub availability_sets: Vec<AvailabilitySet>,
+    /// Virtual machines.
+    pub virtual_machines: Vec<VirtualMachine>,
+    /// Managed disks, besides the OS disks of the machines.
+    pub disks: Vec<Disk>,
+}
+
+/// An application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Client {
+    /// Application (client) id, a GUID.
+    pub id: String,
+    /// Its secret; without one it can sign in by a federated assertion only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// Object id of its service principal; derived from the client id when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_id: Option<String>,
+    /// Whose tokens it accepts in place of a secret. Empty: any well-formed token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub federated: Vec<FederatedCredential>,
+}
+
+impl Client {
+    /// The object id, given or derived.
+    #[must_use]
+    pub fn object_id(&self) -> String {
+        self.object_id
+            .clone()
+            .unwrap_or_else(|| derived_id("service-principal", &self.id))
+    }
+}
+
+/// A federated credential of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FederatedCredential {
+    /// Claim `iss`.
+    pub issuer: String,
+    /// Claim `sub`.
+    pub subject: String,
+}
+
+/// A user-assigned managed identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// Resource name.
+    pub name: String,
+    /// Client id; derived from the name when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Object id of its service principal; derived from the name when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_id: Option<String>,
+    /// ARM id; made from the first subscription and resource group when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_id: Option<String>,
+}
+
+/// A resource group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceGroup {
+    /// Name.
+    pub name: String,
+    /// Location; the scenario's when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// Subscription; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<String>,
+}
+
+/// A virtual network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VirtualNetwork {
+    /// Name.
+    pub name: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+    /// Address space, as CIDR prefixes.
+    pub prefixes: Vec<String>,
+    /// Subnets.
+    #[serde(default)]
+    pub subnets: Vec<Subnet>,
+}
+
+/// A subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Subnet {
+    /// Name.
+    pub name: String,
+    /// CIDR prefix.
+    pub prefix: String,
+}
+
+/// An availability set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AvailabilitySet {
+    /// Name.
+    pub name: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+    /// Fault domains.
+    #[serde(default = "two")]
+    pub fault_domains: u8,
+    /// Update domains.
+    #[serde(default = "five")]
+    pub update_domains: u8,
+}
+
+const fn two() -> u8 {
+    2
+}
+
+const fn five() -> u8 {
+    5
+}
+
+/// One virtual machine, or several of one pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VirtualMachine {
+    /// Name. `{}` in it becomes the number of the machine, from 0; needed when `count` is given.
+    pub name: String,
+    /// How many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// Size.
+    #[serde(default = "default_size")]
+    pub size: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+    /// Zones, dealt out in turn; none when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// The zone of all machines: `zones` with one element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Availability set; excludes zones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_set: Option<String>,
+    /// Subnet as `network/subnet`; the first subnet when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    /// OS disk.
+    #[serde(default)]
+    pub os_disk: OsDisk,
+    /// Whether it has a system-assigned identity.
+    #[serde(default = "yes")]
+    pub system_identity: bool,
+    /// Names of user-assigned identities; all of the scenario's when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identities: Option<Vec<String>>,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn default_size() -> String {
+    "Standard_D8s_v3".to_owned()
+}
+
+/// The OS disk of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OsDisk {
+    /// GiB.
+    pub size_gib: u64,
+    /// Disk SKU.
+    pub sku: String,
+}
+
+impl Default for OsDisk {
+    fn default() -> Self {
+        Self {
+            size_gib: 30,
+            sku: "Premium_LRS".to_owned(),
+        }
+    }
+}
+
+/// A managed disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Disk {
+    /// Name.
+    pub name: String,
+    /// GiB.
+    pub size_gib: u64,
+    /// Disk SKU.
+    #[serde(default = "default_sku")]
+    pub sku: String,
+    /// Zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+    /// The machine it is attached to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attach_to: Option<AttachTo>,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+}
+
+fn default_sku() -> String {
+    "Premium_LRS".to_owned()
+}
+
+/// Where a disk of the scenario is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AttachTo {
+    /// Name of the machine.
+    pub vm: String,
+    /// LUN, 0 to 63.
+    pub lun: u8,
+}
+
+/// A machine of the scenario with its pattern resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Name, which is also its computer name and the name of the Kubernetes node.
+    pub name: String,
+    /// Position among all machines of the scenario; gives addresses their order.
+    pub index: u32,
+    /// Size as Azure spells it.
+    pub size: String,
+    /// Resource group.
+    pub resource_group: String,
+    /// Zone.
+    pub zone: Option<String>,
+    /// Availability set.
+    pub availability_set: Option<String>,
+    /// Network and subnet.
+    pub subnet: Option<(String, String)>,
+    /// OS disk.
+    pub os_disk: OsDisk,
+    /// Whether it has a system-assigned identity.
+    pub system_identity: bool,
+    /// ARM ids of its user-assigned identities.
+    pub identities: Vec<String>,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// A scenario could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("scenario {} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Not YAML, or not a scenario.
+    #[error("the scenario is not valid YAML for a scenario")]
+    Yaml(#[source] Box<serde_saphyr::Error>),
+    /// Not JSON, or not a scenario.
+    #[error("the scenario is not valid JSON for a scenario")]
+    Json(#[source] serde_json::Error),
+    /// It parses but does not hold together.
+    #[error("{key}: {what}")]
+    Wrong {
+        /// The key, such as `virtualMachines[1].size`.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            tenant_id: TENANT.to_owned(),
+            tenant_domain: "lazuli.onmicrosoft.com".to_owned(),
+            subscriptions: vec![SUBSCRIPTION.to_owned()],
+            location: LOCATION.to_owned(),
+            clients: vec![Client {
+                id: CLIENT_ID.to_owned(),
+                secret: Some(CLIENT_SECRET.to_owned()),
+                object_id: None,
+                federated: Vec::new(),
+            }],
+            identities: vec![Identity {
+                name: "lazuli-identity".to_owned(),
+                client_id: Some(IDENTITY_CLIENT_ID.to_owned()),
+                object_id: None,
+                resource_id: None,
+            }],
+            quotas: BTreeMap::new(),
+            resource_groups: vec![ResourceGroup {
+                name: RESOURCE_GROUP.to_owned(),
+                location: None,
+                subscription: None,
+            }],
+            virtual_networks: vec![VirtualNetwork {
+                name: "lazuli-vnet".to_owned(),
+                resource_group: None,
+                prefixes: vec!["10.0.0.0/8".to_owned()],
+                subnets: vec![Subnet {
+                    name: "nodes".to_owned(),
+                    prefix: "10.240.0.0/16".to_owned(),
+                }],
+            }],
+            availability_sets: Vec::new(),
+            virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
+            disks: Vec::new(),
+        }
+    }
+}
+
+impl VirtualMachine {
+    /// `count` machines of the default size, named by a pattern with `{}`.
+    #[must_use]
+    pub fn pattern(name: &str, count: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            count: Some(count),
+            size: default_size(),
+            resource_group: None,
+            zones: Vec::new(),
+            zone: None,
+            availability_set: None,
+            subnet: None,
+            os_disk: OsDisk::default(),
+            system_identity: true,
+            identities: None,
+            tags: BTreeMap::new(),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self.count {
+            Some(count) => (0..count)
+                .map(|index| self.name.replace("{}", &index.to_string()))
+                .collect(),
+            None => vec![self.name.clone()],
+        }
+    }
+}
+
+/// A GUID that depends on nothing but its arguments: the same at every start.
+#[must_use]
+pub fn derived_id(purpose: &str, name: &str) -> String {
+    let name = format!("{purpose}/{}", name.to_lowercase());
+    Uuid::new_v5(&DERIVED, name.as_bytes()).to_string()
+}
+
+impl Scenario {
+    /// Reads a scenario file, YAML or JSON.
+    ///
+    /// # Errors
+    /// When the file cannot be read, does not parse, or does not hold together.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ScenarioError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text)
+    }
+
+    /// Reads a scenario from text: JSON when it begins with a brace, else YAML.
+    ///
+    /// # Errors
+    /// When it does not parse or does not hold together.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(ScenarioError::Json)?
+        } else {
+            serde_saphyr::from_str(text).map_err(|error| ScenarioError::Yaml(Box::new(error)))?
+        };
+        scenario.check()?;
+        Ok(scenario)
+    }
+
+    /// The first subscription.
+    #[must_use]
+    pub fn subscription(&self) -> &str {
+        self.subscriptions.first().map_or(SUBSCRIPTION, |s| s)
+    }
+
+    /// The first resource group.
+    #[must_use]
+    pub fn resource_group(&self) -> &str {
+        self.resource_groups
+            .first()
+            .map_or(RESOURCE_GROUP, |group| &group.name)
+    }
+
+    /// The subscription of a resource group.
+    #[must_use]
+    pub fn subscription_of(&self, resource_group: &str) -> &str {
+        self.resource_groups
+            .iter()
+            .find(|group| group.name.eq_ignore_ascii_case(resource_group))
+            .and_then(|group| group.subscription.as_deref())
+            .unwrap_or_else(|| self.subscription())
+    }
+
+    /// The ARM id of a user-assigned identity.
+    #[must_use]
+    pub fn identity_id(&self, identity: &Identity) -> String {
+        identity.resource_id.clone().unwrap_or_else(|| {
+            format!(
+                "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{}",
+                self.subscription_of(self.resource_group()),
+                self.resource_group(),
+                identity.name
+            )
+        })
+    }
+
+    /// All machines, patterns resolved, in order.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Machine> {
+        let mut machines = Vec::new();
+        let mut index = 0;
+        for vm in &self.virtual_machines {
+            let zones: Vec<&String> = vm.zone.iter().chain(&vm.zones).collect();
+            for (turn, name) in vm.names().into_iter().enumerate() {
+                let identities = self
+                    .identities
+                    .iter()
+                    .filter(|identity| {
+                        vm.identities.as_ref().is_none_or(|names| {
+                            names.iter().any(|n| n.eq_ignore_ascii_case(&identity.name))
+                        })
+                    })
+                    .map(|identity| self.identity_id(identity))
+                    .collect();
+                machines.push(Machine {
+                    name,
+                    index,
+                    size: sizes::find(&vm.size)
+                        .map_or_else(|| vm.size.clone(), |size| size.name.to_owned()),
+                    resource_group: vm
+                        .resource_group
+                        .clone()
+                        .unwrap_or_else(|| self.resource_group().to_owned()),
+                    zone: zones
+                        .get(turn % zones.len().max(1))
+                        .map(|zone| (*zone).clone()),
+                    availability_set: vm.availability_set.clone(),
+                    subnet: self.subnet_of(vm),
+                    os_disk: vm.os_disk.clone(),
+                    system_identity: vm.system_identity,
+                    identities,
+                    tags: vm.tags.clone(),
+                });
+                index += 1;
+            }
+        }
+        machines
+    }
+
+    fn subnet_of(&self, vm: &VirtualMachine) -> Option<(String, String)> {
+        match vm.subnet.as_deref() {
+            Some(subnet) => {
+                let (network, subnet) = subnet.split_once('/')?;
+                Some((network.to_owned(), subnet.to_owned()))
+            }
+            None => self.virtual_networks.iter().find_map(|network| {
+                let subnet = network.subnets.first()?;
+                Some((network.name.clone(), subnet.name.clone()))
+            }),
+        }
+    }
+
+    /// Checks that names are there once and that what is referred to exists.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its key.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.check_identity()?;
+        self.check_groups()?;
+        self.check_networks()?;
+        let machines = self.check_machines()?;
+        self.check_disks(&machines)
+    }
+
+    fn check_identity(&self) -> Result<(), ScenarioError> {
+        guid("tenantId", &self.tenant_id)?;
+        if self.subscriptions.is_empty() {
+            return Err(wrong("subscriptions", "at least one is needed"));
+        }
+        for (at, subscription) in self.subscriptions.iter().enumerate() {
+            guid(&format!("subscriptions[{at}]"), subscription)?;
+        }
+        unique("subscriptions", "", self.subscriptions.iter())?;
+        for (at, client) in self.clients.iter().enumerate() {
+            guid(&format!("clients[{at}].id"), &client.id)?;
+        }
+        unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
+        unique("identities", ".name", self.identities.iter().map(|i| &i.name))
+    }
+
+    fn check_groups(&self) -> Result<(), ScenarioError> {
+        if self.resource_groups.is_empty() {
+            return Err(wrong("resourceGroups", "at least one is needed"));
+        }
+        for (at, group) in self.resource_groups.iter().enumerate() {
+            if let Some(subscription) = &group.subscription
+                && !self.subscriptions.contains(subscription)
+            {
+                return Err(wrong(
+                    format!("resourceGroups[{at}].subscription"),
+                    format!("{subscription:?} is not in subscriptions"),
+                ));
+            }
+        }
+        unique(
+            "resourceGroups",
+            ".name",
+            self.resource_groups.iter().map(|group| &group.name),
+        )
+    }
+
+    fn known_group(&self, key: &str, at: usize, group: Option<&String>) -> Result<(), ScenarioError> {
+        let known = group.is_none_or(|name| {
+            self.resource_groups
+                .iter()
+                .any(|group| group.name.eq_ignore_ascii_case(name))
+        });
+        if known {
+            return Ok(());
+        }
+        Err(wrong(
+            format!("{key}[{at}].resourceGroup"),
+            format!("{:?} is not in resourceGroups", group.map_or("", |g| g)),
+        ))
+    }
+
+    fn check_networks(&self) -> Result<(), ScenarioError> {
+        for (at, network) in self.virtual_networks.iter().enumerate() {
+            let key = format!("virtualNetworks[{at}]");
+            self.known_group("virtualNetworks", at, network.resource_group.as_ref())?;
+            if network.prefixes.is_empty() {
+                return Err(wrong(format!("{key}.prefixes"), "at least one is needed"));
+            }
+            for prefix in &network.prefixes {
+                cidr(&format!("{key}.prefixes"), prefix)?;
+            }
+            for (at, subnet) in network.subnets.iter().enumerate() {
+                cidr(&format!("{key}.subnets[{at}].prefix"), &subnet.prefix)?;
+            }
+            let names = network.subnets.iter().map(|subnet| &subnet.name);
+            unique(&format!("{key}.subnets"), ".name", names)?;
+        }
+        unique(
+            "virtualNetworks",
+            ".name",
+            self.virtual_networks.iter().map(|network| &network.name),
+        )?;
+        for (at, set) in self.availability_sets.iter().enumerate() {
+            self.known_group("availabilitySets", at, set.resource_group.as_ref())?;
+        }
+        unique(
+            "availabilitySets",
+            ".name",
+            self.availability_sets.iter().map(|set| &set.name),
+        )
+    }
+
+    fn check_machines(&self) -> Result<Vec<Machine>, ScenarioError> {
+        for (at, vm) in self.virtual_machines.iter().enumerate() {
+            let key = |member: &str| format!("virtualMachines[{at}].{member}");
+            self.known_group("virtualMachines", at, vm.resource_group.as_ref())?;
+            if vm.count.is_some_and(|count| count != 1) && !vm.name.contains("{}") {
+                return Err(wrong(key("name"), "needs {} where the number goes"));
+            }
+            let Some(size) = sizes::find(&vm.size) else {
+                return Err(wrong(
+                    key("size"),
+                    format!("{:?} is no known virtual machine size", vm.size),
+                ));
+            };
+            for zone in vm.zone.iter().chain(&vm.zones) {
+                if !size.zones().contains(&zone.as_str()) {
+                    return Err(wrong(key("zones"), format!("{zone:?} is not 1, 2 or 3")));
+                }
+            }
+            if vm.zone.is_some() && !vm.zones.is_empty() {
+                return Err(wrong(key("zone"), "give zone or zones, not both"));
+            }
+            if let Some(set) = &vm.availability_set {
+                if vm.zone.is_some() || !vm.zones.is_empty() {
+                    return Err(wrong(
+                        key("availabilitySet"),
+                        "a machine in a zone cannot be in an availability set",
+                    ));
+                }
+                if !self
+                    .availability_sets
+                    .iter()
+                    .any(|known| known.name.eq_ignore_ascii_case(set))
+                {
+                    return Err(wrong(
+                        key("availabilitySet"),
+                        format!("{set:?} is not in availabilitySets"),
+                    ));
+                }
+            }
+            if vm.subnet.is_some() && !self.subnet_exists(vm) {
+                return Err(wrong(
+                    key("subnet"),
+                    "no such network/subnet in virtualNetworks",
+                ));
+            }
+            for name in vm.identities.iter().flatten() {
+                if !self
+                    .identities
+                    .iter()
+                    .any(|identity| identity.name.eq_ignore_ascii_case(name))
+                {
+                    return Err(wrong(
+                        key("identities"),
+                        format!("{name:?} is not in identities"),
+                    ));
+                }
+            }
+            disk_sku(&key("osDisk"), &vm.os_disk.sku, vm.os_disk.size_gib)?;
+        }
+        let machines = self.machines();
+        unique("virtualMachines", ".name", machines.iter().map(|m| &m.name))?;
+        Ok(machines)
+    }
+
+    fn subnet_exists(&self, vm: &VirtualMachine) -> bool {
+        self.subnet_of(vm).is_some_and(|(network, subnet)| {
+            self.virtual_networks.iter().any(|known| {
+                known.name.eq_ignore_ascii_case(&network)
+                    && known
+                        .subnets
+                        .iter()
+                        .any(|known| known.name.eq_ignore_ascii_case(&subnet))
+            })
+        })
+    }
+
+    fn check_disks(&self, machines: &[Machine]) -> Result<(), ScenarioError> {
+        let mut taken = BTreeSet::new();
+        for (at, disk) in self.disks.iter().enumerate() {
+            let key = format!("disks[{at}]");
+            self.known_group("disks", at, disk.resource_group.as_ref())?;
+            let sku = disk_sku(&key, &disk.sku, disk.size_gib)?;
+            let zones: Vec<&String> = disk.zone.iter().collect();
+            sku.check_zones(&zones)
+                .map_err(|error| wrong(format!("{key}.zone"), error.to_string()))?;
+            let Some(attach) = &disk.attach_to else {
+                continue;
+            };
+            let Some(machine) = machines
+                .iter()
+                .find(|machine| machine.name.eq_ignore_ascii_case(&attach.vm))
+            else {
+                return Err(wrong(
+                    format!("{key}.attachTo.vm"),
+                    format!("{:?} is not in virtualMachines", attach.vm),
+                ));
+            };
+            if attach.lun > 63 {
+                return Err(wrong(format!("{key}.attachTo.lun"), "must be 0 to 63"));
+            }
+            if !taken.insert((machine.index, attach.lun)) {
+                return Err(wrong(
+                    format!("{key}.attachTo.lun"),
+                    format!("LUN {} of {} is taken", attach.lun, machine.name),
+                ));
+            }
+            if !sku.zone_redundant() && disk.zone != machine.zone {
+                return Err(wrong(
+                    format!("{key}.attachTo"),
+                    format!("the disk and {} are not in the same zone", machine.name),
+                ));
+            }
+        }
+        unique("disks", ".name", self.disks.iter().map(|disk| &disk.name))
+    }
+}
+
+fn wrong(key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
+    ScenarioError::Wrong {
+        key: key.into(),
+        what: what.into(),
+    }
+}
+
+fn guid(key: &str, value: &str) -> Result<(), ScenarioError> {
+    Uuid::try_parse(value)
+        .map(|_| ())
+        .map_err(|_| wrong(key, format!("{value:?} is not a GUID")))
+}
+
+fn cidr(key: &str, value: &str) -> Result<(), ScenarioError> {
+    let valid = value.split_once('/').is_some_and(|(address, length)| {
+        let longest = match address.parse() {
+            Ok(std::net::IpAddr::V4(_)) => 32,
+            Ok(std::net::IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        length.parse::<u8>().is_ok_and(|length| length <= longest)
+    });
+    if valid {
+        Ok(())
+    } else {
+        Err(wrong(key, format!("{value:?} is not a CIDR prefix")))
+    }
+}
+
+fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static tiers::Sku, ScenarioError> {
+    let Some(found) = tiers::find(sku) else {
+        return Err(wrong(
+            format!("{key}.sku"),
+            format!("{sku:?} is no disk SKU"),
+        ));
+    };
+    found
+        .check_size(gib)
+        .map_err(|error| wrong(format!("{key}.sizeGib"), error.to_string()))?;
+    Ok(found)
+}
+
+/// Names are compared as Azure compares them: letter case does not matter.
+fn unique<'a>(
+    list: &str,
+    member: &str,
+    names: impl Iterator<Item = &'a String>,
+) -> Result<(), ScenarioError> {
+    let mut seen = BTreeSet::new();
+    for (at, name) in names.enumerate() {
+        if name.is_empty() {
+            return Err(wrong(format!("{list}[{at}]{member}"), "is empty"));
+        }
+        if !seen.insert(name.to_lowercase()) {
+            return Err(wrong(
+                format!("{list}[{at}]{member}"),
+                format!("{name:?} is there twice"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let error = Scenario::parse(text).unwrap_err();
+        let source = std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        format!("{error} {source}")
+    }
+
+    #[test]
+    fn the_default_scenario_holds_together() {
+        let scenario = Scenario::default();
+        scenario.check().unwrap();
+        let machines = scenario.machines();
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(names, ["node-0", "node-1"]);
+        assert_eq!(machines[0].zone, None);
+        assert_eq!(machines[0].size, "Standard_D8s_v3");
+        assert_eq!(
+            machines[0].subnet,
+            Some(("lazuli-vnet".to_owned(), "nodes".to_owned()))
+        );
+        assert_eq!(machines[0].identities.len(), 1);
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default_scenario() {
+        assert_eq!(Scenario::parse("{}").unwrap(), Scenario::default());
+    }
+
+    #[test]
+    fn a_pattern_makes_machines_and_deals_out_zones() {
+        let scenario = Scenario::parse(
+            "virtualMachines:\n- {name: 'w-{}', count: 4, size: STANDARD_d4s_V3, zones: ['1', '2', '3']}\n- {name: extra}\n",
+        )
+        .unwrap();
+        let machines = scenario.machines();
+        let zones: Vec<_> = machines.iter().map(|m| m.zone.as_deref()).collect();
+        assert_eq!(zones, [Some("1"), Some("2"), Some("3"), Some("1"), None]);
+        assert_eq!(machines[3].name, "w-3");
+        assert_eq!(machines[3].size, "Standard_D4s_v3");
+        assert_eq!(machines[4].index, 4);
+    }
+
+    #[test]
+    fn a_scenario_survives_json() {
+        let scenario = Scenario::parse(
+            "disks: [{name: d, sizeGib: 8, attachTo: {vm: node-1, lun: 3}}]\navailabilitySets: [{name: as}]\n",
+        )
+        .unwrap();
+        let text = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(Scenario::parse(&text).unwrap(), scenario);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        assert!(error("virtualMachine: []").contains("virtualMachine"));
+        assert!(error("disks: [{name: a, sizeGib: 1, sizeGB: 1}]").contains("sizeGB"));
+        assert!(error(r#"{"locaton": "x"}"#).contains("locaton"));
+    }
+
+    #[test]
+    fn what_does_not_hold_together_is_refused_with_its_key() {
+        for (text, key) in [
+            ("tenantId: contoso", "tenantId"),
+            ("subscriptions: []", "subscriptions"),
+            ("subscriptions: [x]", "subscriptions[0]"),
+            ("clients: [{id: x}]", "clients[0].id"),
+            ("resourceGroups: []", "resourceGroups"),
+            (
+                "resourceGroups: [{name: a}, {name: A}]",
+                "resourceGroups[1].name",
+            ),
+            (
+                "virtualNetworks: [{name: a, prefixes: [10.0.0.0]}]",
+                "virtualNetworks[0].prefixes",
+            ),
+            (
+                "virtualMachines: [{name: a, count: 2}]",
+                "virtualMachines[0].name",
+            ),
+            (
+                "virtualMachines: [{name: a, size: Huge}]",
+                "virtualMachines[0].size",
+            ),
+            (
+                "virtualMachines: [{name: a, zone: '4'}]",
+                "virtualMachines[0].zones",
+            ),
+            (
+                "virtualMachines: [{name: a, availabilitySet: x}]",
+                "virtualMachines[0].availabilitySet",
+            ),
+            (
+                "virtualMachines: [{name: a, subnet: x/y}]",
+                "virtualMachines[0].subnet",
+            ),
+            (
+                "virtualMachines: [{name: a, resourceGroup: x}]",
+                "virtualMachines[0].resourceGroup",
+            ),
+            (
+                "virtualMachines: [{name: a}, {name: A}]",
+                "virtualMachines[1].name",
+            ),
+            ("disks: [{name: a, sizeGib: 0}]", "disks[0].sizeGib"),
+            ("disks: [{name: a, sizeGib: 1, sku: Fast}]", "disks[0].sku"),
+            (
+                "disks: [{name: a, sizeGib: 1, sku: Premium_ZRS, zone: '1'}]",
+                "disks[0].zone",
+            ),
+            (
+                "disks: [{name: a, sizeGib: 1, attachTo: {vm: x, lun: 0}}]",
+                "disks[0].attachTo.vm",
+            ),
+            (
+                "disks: [{name: a, sizeGib: 1, zone: '1', attachTo: {vm: node-0, lun: 0}}]",
+                "disks[0].attachTo",
+            ),
+            (
+                "disks: [{name: a, sizeGib: 1, attachTo: {vm: node-0, lun: 0}}, {name: b, sizeGib: 1, attachTo: {vm: node-0, lun: 0}}]",
+                "disks[1].attachTo.lun",
+            ),
+        ] {
+            let error = error(text);
+            assert!(error.starts_with(key), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn derived_ids_do_not_change_between_starts() {
+        assert_eq!(derived_id("vm", "Node-0"), derived_id("vm", "node-0"));
+        assert_ne!(derived_id("vm", "node-0"), derived_id("disk", "node-0"));
+    }
+}

@@ -1,0 +1,324 @@
+//! The resources that exist, as the documents that Azure would show, and what lies behind them.
+//!
+//! The store keeps; it decides nothing. Reading through [`Store::shown`] honours the read-after-write
+//! lag; the resource providers themselves look at the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::path;
+
+/// Whether a machine's hardware is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Power {
+    /// `PowerState/running`.
+    #[default]
+    Running,
+    /// `PowerState/stopped`: switched off, still on its host; disks stay attached.
+    Stopped,
+    /// `PowerState/deallocated`: no host; its disks are `Reserved`.
+    Deallocated,
+}
+
+impl Power {
+    /// The word after `PowerState/`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Deallocated => "deallocated",
+        }
+    }
+}
+
+/// What a machine's document does not show.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Machine {
+    /// LUN to disk id: what the hypervisor really holds. Changes only when an operation ends.
+    #[serde(default)]
+    pub(crate) attached: BTreeMap<u8, String>,
+    #[serde(default)]
+    pub(crate) power: Power,
+    /// The operation in flight.
+    #[serde(skip)]
+    pub(crate) busy: Option<String>,
+}
+
+/// One resource.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resource {
+    /// The document as a GET shows it.
+    pub(crate) doc: Value,
+    /// The compute provider's etag; grows by one.
+    #[serde(default)]
+    pub(crate) etag: u64,
+    /// Operation in flight on a resource that is no machine.
+    #[serde(skip)]
+    pub(crate) busy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) machine: Option<Machine>,
+    /// Writes counted, for the seed of drawn latencies.
+    #[serde(default)]
+    pub(crate) writes: u64,
+}
+
+impl Resource {
+    pub(crate) fn new(doc: Value) -> Self {
+        Self {
+            doc,
+            etag: 1,
+            busy: None,
+            machine: None,
+            writes: 0,
+        }
+    }
+
+    /// The id as first spelt.
+    pub(crate) fn id(&self) -> &str {
+        self.doc.get("id").and_then(Value::as_str).unwrap_or("")
+    }
+
+    /// The name as first spelt.
+    pub(crate) fn name(&self) -> &str {
+        self.doc.get("name").and_then(Value::as_str).unwrap_or("")
+    }
+
+    pub(crate) fn set_provisioning(&mut self, state: &str) {
+        self.doc["properties"]["provisioningState"] = json!(state);
+    }
+
+    pub(crate) fn provisioning(&self) -> &str {
+        self.doc["properties"]["provisioningState"]
+            .as_str()
+            .unwrap_or("")
+    }
+}
+
+/// An older version of a document, for the read-after-write lag.
+#[derive(Clone, Debug)]
+struct Version {
+    until: Duration,
+    doc: Option<Value>,
+}
+
+/// All resources.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    subscriptions: BTreeSet<String>,
+    resources: BTreeMap<String, Resource>,
+    history: BTreeMap<String, Vec<Version>>,
+    lag: Duration,
+}
+
+impl Store {
+    pub(crate) fn new(lag: Duration) -> Self {
+        Self {
+            lag,
+            ..Self::default()
+        }
+    }
+
+    /// Every virtual machine's document, in the order of the ids.
+    #[must_use]
+    pub fn vms(&self) -> Vec<Value> {
+        self.of_type("microsoft.compute/virtualmachines")
+    }
+
+    /// Every managed disk's document, in the order of the ids.
+    #[must_use]
+    pub fn disks(&self) -> Vec<Value> {
+        self.of_type("microsoft.compute/disks")
+    }
+
+    /// One machine's document; letter case of the id does not matter.
+    #[must_use]
+    pub fn vm(&self, id: &str) -> Option<Value> {
+        self.document(id)
+    }
+
+    /// One disk's document.
+    #[must_use]
+    pub fn disk(&self, id: &str) -> Option<Value> {
+        self.document(id)
+    }
+
+    /// Any resource's document.
+    #[must_use]
+    pub fn document(&self, id: &str) -> Option<Value> {
+        self.get(id).map(|resource| resource.doc.clone())
+    }
+
+    /// The disks that a machine's hypervisor holds now, by LUN.
+    #[must_use]
+    pub fn lun_map(&self, vm: &str) -> BTreeMap<u8, String> {
+        self.get(vm)
+            .and_then(|resource| resource.machine.as_ref())
+            .map(|machine| machine.attached.clone())
+            .unwrap_or_default()
+    }
+
+    /// The power state of a machine.
+    #[must_use]
+    pub fn power(&self, vm: &str) -> Option<Power> {
+        self.get(vm)?.machine.as_ref().map(|machine| machine.power)
+    }
+
+    fn of_type(&self, kind: &str) -> Vec<Value> {
+        self.resources
+            .values()
+            .filter(|resource| {
+                resource.doc["type"]
+                    .as_str()
+                    .is_some_and(|t| t.eq_ignore_ascii_case(kind))
+            })
+            .map(|resource| resource.doc.clone())
+            .collect()
+    }
+
+    pub(crate) fn add_subscription(&mut self, id: &str) {
+        self.subscriptions.insert(id.to_ascii_lowercase());
+    }
+
+    /// Whether a subscription exists; where none was named, every one does.
+    pub(crate) fn knows_subscription(&self, id: &str) -> bool {
+        self.subscriptions.is_empty() || self.subscriptions.contains(&id.to_ascii_lowercase())
+    }
+
+    pub(crate) fn subscriptions(&self) -> impl Iterator<Item = &String> {
+        self.subscriptions.iter()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&Resource> {
+        self.resources.get(&path::key(id))
+    }
+
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.resources.contains_key(&path::key(id))
+    }
+
+    /// Changes a resource; `now` is when readers with lag begin to see it.
+    pub(crate) fn change<T>(
+        &mut self,
+        id: &str,
+        now: Duration,
+        change: impl FnOnce(&mut Resource) -> T,
+    ) -> Option<T> {
+        let key = path::key(id);
+        let before = self.keeps_history().then(|| self.resources.get(&key).map(|r| r.doc.clone()));
+        let resource = self.resources.get_mut(&key)?;
+        let result = change(resource);
+        if let Some(before) = before {
+            self.remember(key, before, now);
+        }
+        Some(result)
+    }
+
+    pub(crate) fn insert(&mut self, id: &str, resource: Resource, now: Duration) {
+        let key = path::key(id);
+        let before = self.resources.insert(key.clone(), resource);
+        if self.keeps_history() {
+            self.remember(key, before.map(|r| r.doc), now);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: &str, now: Duration) -> Option<Resource> {
+        let key = path::key(id);
+        let before = self.resources.remove(&key)?;
+        if self.keeps_history() {
+            self.remember(key, Some(before.doc.clone()), now);
+        }
+        Some(before)
+    }
+
+    /// Ids of everything at and below an id, in order.
+    pub(crate) fn below(&self, id: &str) -> Vec<String> {
+        let key = path::key(id);
+        let prefix = format!("{key}/");
+        self.resources
+            .iter()
+            .filter(|(k, _)| **k == key || k.starts_with(&prefix))
+            .map(|(_, resource)| resource.id().to_owned())
+            .collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Resource)> {
+        self.resources.iter()
+    }
+
+    /// A document as a reader sees it now.
+    pub(crate) fn shown(&self, id: &str, now: Duration) -> Option<Value> {
+        let key = path::key(id);
+        match self.past(&key, now) {
+            Some(version) => version.doc.clone(),
+            None => self.resources.get(&key).map(|resource| resource.doc.clone()),
+        }
+    }
+
+    /// Documents of one type as a reader sees them now, in the order of the ids. `scope` is a
+    /// subscription's or a group's id; `depth` the number of segments below the scope.
+    pub(crate) fn listed(&self, scope: &str, kind: &str, now: Duration) -> Vec<(String, Value)> {
+        let prefix = format!("{}/", path::key(scope));
+        let mut keys: BTreeSet<&String> = self
+            .resources
+            .keys()
+            .filter(|key| key.starts_with(&prefix))
+            .collect();
+        keys.extend(self.history.keys().filter(|key| key.starts_with(&prefix)));
+        keys.into_iter()
+            .filter_map(|key| Some((key.clone(), self.shown(key, now)?)))
+            .filter(|(_, doc)| {
+                doc["type"]
+                    .as_str()
+                    .is_some_and(|t| t.eq_ignore_ascii_case(kind))
+            })
+            .collect()
+    }
+
+    fn keeps_history(&self) -> bool {
+        !self.lag.is_zero()
+    }
+
+    fn remember(&mut self, key: String, doc: Option<Value>, now: Duration) {
+        let until = now + self.lag;
+        let versions = self.history.entry(key).or_default();
+        versions.retain(|version| version.until > now);
+        versions.push(Version { until, doc });
+    }
+
+    fn past(&self, key: &str, now: Duration) -> Option<&Version> {
+        self.history
+            .get(key)?
+            .iter()
+            .find(|version| version.until > now)
+    }
+
+    /// Everything, for a state file or a dump.
+    pub(crate) fn export(&self) -> Exported {
+        Exported {
+            subscriptions: self.subscriptions.clone(),
+            resources: self.resources.clone(),
+        }
+    }
+
+    pub(crate) fn import(&mut self, exported: Exported) {
+        self.subscriptions.extend(exported.subscriptions);
+        self.resources = exported.resources;
+        self.history.clear();
+    }
+}
+
+/// The store's contents in a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Exported {
+    #[serde(default)]
+    pub(crate) subscriptions: BTreeSet<String>,
+    #[serde(default)]
+    pub(crate) resources: BTreeMap<String, Resource>,
+}

@@ -1,0 +1,2 @@
+//! The command line of Lazuli.
+fn main() {}

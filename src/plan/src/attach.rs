@@ -1,0 +1,393 @@
+//! Which write a VM needs, given what is attached, wanted and leaving.
+//!
+//! The planner sees one VM as Azure last described it and everything that is wanted of it now. It answers with at
+//! most one write and with what can be said at once. Disks that are neither wanted nor leaving are never touched:
+//! they are somebody else's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    lun::{self, NodeReservations},
+    model::{ArmId, CachingMode, Lun, Vm},
+    op::{Attachment, VmWrite},
+};
+
+/// How a wanted disk is to be attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// How the host caches it.
+    pub caching: CachingMode,
+    /// The disk encryption set to attach it with.
+    pub disk_encryption_set: Option<ArmId>,
+    /// Whether the write accelerator is on for it.
+    pub write_accelerator: bool,
+}
+
+/// Everything that is wanted of one VM now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Disks that must be attached.
+    pub attach: BTreeMap<ArmId, Terms>,
+    /// Disks that must not be attached; none of them is in `attach`.
+    pub detach: BTreeSet<ArmId>,
+}
+
+/// What can be said of a wanted disk without a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// It is attached.
+    Attached {
+        /// Its slot.
+        lun: Lun,
+    },
+    /// It is not attached.
+    Detached,
+    /// Azure is still detaching it, or failed to; it cannot be attached before it has left.
+    StillLeaving,
+    /// The VM's size takes no more data disks.
+    TooManyDisks {
+        /// How many it takes.
+        limit: usize,
+        /// How many it has, ours and others'.
+        attached: usize,
+    },
+    /// Every slot is occupied, or named by a VolumeAttachment.
+    NoFreeLun,
+    /// The VolumeAttachments are not known yet.
+    ReservationsUnknown,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What needs no write.
+    pub settled: BTreeMap<ArmId, Settled>,
+    /// The one write; empty when there is nothing to do.
+    pub write: VmWrite,
+    /// Disks that do not fit now and may after this write, because it takes others away: plan again then.
+    pub postponed: BTreeSet<ArmId>,
+}
+
+/// Plans one VM.
+///
+/// `limit` is the number of data disks the VM's size takes, everybody's together.
+pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: usize) -> Plan {
+    debug_assert!(wanted.attach.keys().all(|disk| !wanted.detach.contains(disk)), "a disk cannot come and leave");
+    let mut plan = Plan {
+        settled: BTreeMap::new(),
+        write: VmWrite { vm: vm.id.clone(), attach: Vec::new(), detach: Vec::new() },
+        postponed: BTreeSet::new(),
+    };
+
+    for disk in &wanted.detach {
+        match vm.data_disk(disk) {
+            // An element that Azure already detaches is named again: the last attempt may have failed.
+            Some(_) => plan.write.detach.push(disk.clone()),
+            None => {
+                plan.settled.insert(disk.clone(), Settled::Detached);
+            }
+        }
+    }
+
+    let mut coming = BTreeSet::new();
+    for disk in wanted.attach.keys() {
+        match vm.data_disk(disk) {
+            Some(element) if element.to_be_detached => {
+                plan.settled.insert(disk.clone(), Settled::StillLeaving);
+            }
+            Some(element) => {
+                plan.settled.insert(disk.clone(), Settled::Attached { lun: element.lun });
+            }
+            None => {
+                coming.insert(disk.clone());
+            }
+        }
+    }
+    if coming.is_empty() {
+        return plan;
+    }
+
+    let reserved = match reservations {
+        NodeReservations::Known(reserved) => reserved,
+        NodeReservations::Unknown => {
+            plan.settled.extend(coming.into_iter().map(|disk| (disk, Settled::ReservationsUnknown)));
+            return plan;
+        }
+    };
+    // A slot that empties in this very write is not used in it: Azure may refuse the whole.
+    let occupied: BTreeSet<Lun> = vm.data_disks.iter().map(|element| element.lun).collect();
+    let room = limit.saturating_sub(vm.data_disks.len());
+    let given = lun::allocate(&coming, &occupied, reserved);
+
+    for disk in coming {
+        let refusal = if plan.write.attach.len() == room {
+            Settled::TooManyDisks { limit, attached: vm.data_disks.len() }
+        } else if let Some(lun) = given.get(&disk) {
+            let terms = &wanted.attach[&disk];
+            plan.write.attach.push(Attachment {
+                disk,
+                lun: *lun,
+                caching: terms.caching,
+                disk_encryption_set: terms.disk_encryption_set.clone(),
+                write_accelerator: terms.write_accelerator,
+            });
+            continue;
+        } else {
+            Settled::NoFreeLun
+        };
+        if plan.write.detach.is_empty() {
+            plan.settled.insert(disk, refusal);
+        } else {
+            plan.postponed.insert(disk);
+        }
+    }
+    plan.write.attach.sort_by_key(|attachment| attachment.lun);
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        apply,
+        model::{DataDisk, DataDiskSource, ProvisioningState},
+        op::VmWriteMethod,
+    };
+    use proptest::prelude::*;
+
+    fn disk(n: u8) -> ArmId {
+        ArmId::disk("s", "g", &format!("d{n:02}")).unwrap()
+    }
+
+    fn lun(n: u8) -> Lun {
+        Lun::try_from(i64::from(n)).unwrap()
+    }
+
+    fn terms() -> Terms {
+        Terms { caching: CachingMode::ReadOnly, disk_encryption_set: None, write_accelerator: false }
+    }
+
+    fn element(n: u8, lun_number: u8) -> DataDisk {
+        DataDisk {
+            lun: lun(lun_number),
+            source: DataDiskSource::Managed(disk(n)),
+            caching: CachingMode::ReadOnly,
+            to_be_detached: false,
+        }
+    }
+
+    fn vm(data_disks: Vec<DataDisk>) -> Vm {
+        Vm {
+            id: ArmId::virtual_machine("s", "g", "node-0").unwrap(),
+            location: "westeurope".into(),
+            size: "Standard_D8s_v3".into(),
+            zone: None,
+            computer_name: None,
+            provisioning_state: ProvisioningState::Succeeded,
+            etag: None,
+            data_disks,
+        }
+    }
+
+    fn wanted(attach: &[u8], detach: &[u8]) -> Wanted {
+        Wanted {
+            attach: attach.iter().map(|n| (disk(*n), terms())).collect(),
+            detach: detach.iter().map(|n| disk(*n)).collect(),
+        }
+    }
+
+    fn open() -> NodeReservations {
+        NodeReservations::Known(BTreeMap::new())
+    }
+
+    #[test]
+    fn an_attached_disk_needs_no_write() {
+        let plan = plan(&vm(vec![element(1, 7)]), &wanted(&[1], &[]), &open(), 16);
+        assert!(plan.write.is_empty());
+        assert_eq!(plan.settled[&disk(1)], Settled::Attached { lun: lun(7) });
+    }
+
+    #[test]
+    fn an_attached_disk_is_found_whatever_the_case_of_its_id() {
+        let shouted: ArmId = disk(1).as_str().to_ascii_uppercase().parse().unwrap();
+        let mut vm = vm(vec![element(1, 7)]);
+        vm.data_disks[0].source = DataDiskSource::Managed(shouted);
+        assert!(plan(&vm, &wanted(&[1], &[]), &open(), 16).write.is_empty());
+        assert_eq!(plan(&vm, &wanted(&[], &[1]), &open(), 16).write.detach.len(), 1);
+    }
+
+    #[test]
+    fn while_attachments_are_unknown_a_disk_may_leave_but_none_may_come() {
+        let plan = plan(&vm(vec![element(1, 0)]), &wanted(&[2], &[1]), &NodeReservations::Unknown, 16);
+        assert!(plan.write.attach.is_empty());
+        assert_eq!(plan.write.detach, [disk(1)]);
+        assert_eq!(plan.settled[&disk(2)], Settled::ReservationsUnknown);
+    }
+
+    #[test]
+    fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
+        let foreign = DataDisk { source: DataDiskSource::Vhd("https://a/vhds/x.vhd".into()), ..element(0, 0) };
+        let plan = plan(&vm(vec![foreign]), &wanted(&[1, 2], &[]), &open(), 2);
+        assert_eq!(plan.write.attach.len(), 1);
+        assert_eq!(plan.write.attach[0].lun, lun(1));
+        assert_eq!(plan.settled[&disk(2)], Settled::TooManyDisks { limit: 2, attached: 1 });
+    }
+
+    #[test]
+    fn a_disk_that_does_not_fit_waits_for_one_that_leaves() {
+        let vm = vm(vec![element(1, 0)]);
+        let first = plan(&vm, &wanted(&[2], &[1]), &open(), 1);
+        assert_eq!(first.postponed, [disk(2)].into());
+        let after = apply::vm_write(&vm, &first.write, VmWriteMethod::Action);
+        let second = plan(&after, &wanted(&[2], &[1]), &open(), 1);
+        assert_eq!(second.write.attach.len(), 1);
+    }
+
+    #[test]
+    fn a_leaving_disk_cannot_be_attached_and_can_be_told_to_leave_again() {
+        let leaving = DataDisk { to_be_detached: true, ..element(1, 0) };
+        let plan_attach = plan(&vm(vec![leaving.clone()]), &wanted(&[1], &[]), &open(), 16);
+        assert_eq!(plan_attach.settled[&disk(1)], Settled::StillLeaving);
+        assert_eq!(plan(&vm(vec![leaving]), &wanted(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
+    }
+
+    fn a_vm() -> impl Strategy<Value = Vm> {
+        proptest::collection::btree_map(0u8..64, (0u8..40, any::<bool>(), any::<bool>()), 0..20).prop_map(|slots| {
+            let mut seen = BTreeSet::new();
+            let disks = slots
+                .into_iter()
+                .filter(|(_, (n, _, _))| seen.insert(*n))
+                .map(|(slot, (n, foreign, leaving))| DataDisk {
+                    source: if foreign {
+                        DataDiskSource::Vhd(format!("https://a/vhds/{n}.vhd"))
+                    } else {
+                        DataDiskSource::Managed(disk(n))
+                    },
+                    to_be_detached: leaving && !foreign,
+                    ..element(n, slot)
+                })
+                .collect();
+            vm(disks)
+        })
+    }
+
+    fn a_wish() -> impl Strategy<Value = Wanted> {
+        proptest::collection::btree_map(0u8..60, any::<bool>(), 0..30).prop_map(|wish| {
+            let (come, go): (Vec<_>, Vec<_>) = wish.into_iter().partition(|(_, come)| *come);
+            let numbers = |list: Vec<(u8, bool)>| list.into_iter().map(|(n, _)| n).collect::<Vec<_>>();
+            wanted(&numbers(come), &numbers(go))
+        })
+    }
+
+    fn reservations() -> impl Strategy<Value = NodeReservations> {
+        proptest::collection::btree_map(
+            (0u8..64).prop_map(lun),
+            proptest::collection::btree_set((0u8..60).prop_map(disk), 0..3),
+            0..20,
+        )
+        .prop_map(NodeReservations::Known)
+    }
+
+    /// Applies plans until one is empty, as an owner does.
+    fn converge(mut vm: Vm, wanted: &Wanted, reservations: &NodeReservations, limit: usize) -> (Vm, Plan, usize) {
+        for writes in 0..4 {
+            let next = plan(&vm, wanted, reservations, limit);
+            if next.write.is_empty() {
+                return (vm, next, writes);
+            }
+            vm = apply::vm_write(&vm, &next.write, VmWriteMethod::Action);
+        }
+        panic!("no end after four writes");
+    }
+
+    fn shout(id: &ArmId) -> ArmId {
+        id.as_str().to_ascii_uppercase().parse().unwrap()
+    }
+
+    proptest! {
+        // The five laws.
+
+        #[test]
+        fn it_converges(vm in a_vm(), wanted in a_wish(), reservations in reservations(), limit in 0usize..64) {
+            let (_, last, writes) = converge(vm, &wanted, &reservations, limit);
+            prop_assert!(writes <= 2);
+            prop_assert!(last.postponed.is_empty());
+            for disk in &wanted.detach {
+                prop_assert_eq!(&last.settled[disk], &Settled::Detached);
+            }
+            for disk in wanted.attach.keys() {
+                prop_assert!(last.settled.contains_key(disk));
+            }
+        }
+
+        #[test]
+        fn it_leaves_alone_what_is_not_ours(vm in a_vm(), wanted in a_wish(), reservations in reservations(), limit in 0usize..64) {
+            let (after, _, _) = converge(vm.clone(), &wanted, &reservations, limit);
+            let ours = |e: &DataDisk| match &e.source {
+                DataDiskSource::Managed(id) => wanted.attach.contains_key(id) || wanted.detach.contains(id),
+                _ => false,
+            };
+            let foreign = |vm: &Vm| vm.data_disks.iter().filter(|e| !ours(e)).cloned().collect::<Vec<_>>();
+            prop_assert_eq!(foreign(&vm), foreign(&after));
+        }
+
+        #[test]
+        fn every_prefix_is_safe(vm in a_vm(), wanted in a_wish(), reservations in reservations(), limit in 0usize..64) {
+            let plan = plan(&vm, &wanted, &reservations, limit);
+            let NodeReservations::Known(reserved) = &reservations else { unreachable!() };
+            // Any part of the write may have happened when we are killed.
+            for attached in 0..=plan.write.attach.len() {
+                for detached in 0..=plan.write.detach.len() {
+                    let part = VmWrite {
+                        vm: vm.id.clone(),
+                        attach: plan.write.attach[..attached].to_vec(),
+                        detach: plan.write.detach[..detached].to_vec(),
+                    };
+                    let after = apply::vm_write(&vm, &part, VmWriteMethod::Action);
+                    let luns: BTreeSet<Lun> = after.data_disks.iter().map(|e| e.lun).collect();
+                    prop_assert_eq!(luns.len(), after.data_disks.len(), "a slot holds two disks");
+                    prop_assert!(after.data_disks.len() <= limit.max(vm.data_disks.len()));
+                }
+            }
+            for new in &plan.write.attach {
+                prop_assert!(!vm.data_disks.iter().any(|e| e.lun == new.lun));
+                if let Some(owners) = reserved.get(&new.lun) {
+                    prop_assert!(owners.len() == 1 && owners.contains(&new.disk));
+                }
+            }
+        }
+
+        #[test]
+        fn input_order_does_not_matter(vm in a_vm(), wanted in a_wish(), reservations in reservations(), limit in 0usize..64) {
+            let mut reversed = vm.clone();
+            reversed.data_disks.reverse();
+            prop_assert_eq!(plan(&vm, &wanted, &reservations, limit), plan(&reversed, &wanted, &reservations, limit));
+        }
+
+        #[test]
+        fn letter_case_makes_no_write(vm in a_vm(), wanted in a_wish(), reservations in reservations(), limit in 0usize..64) {
+            let (after, last, _) = converge(vm, &wanted, &reservations, limit);
+            let mut shouted = after.clone();
+            for element in &mut shouted.data_disks {
+                if let DataDiskSource::Managed(id) = &element.source {
+                    element.source = DataDiskSource::Managed(shout(id));
+                }
+            }
+            let wanted = Wanted {
+                attach: wanted.attach.iter().map(|(id, terms)| (shout(id), terms.clone())).collect(),
+                detach: wanted.detach.iter().map(shout).collect(),
+            };
+            let again = plan(&shouted, &wanted, &reservations, limit);
+            prop_assert!(again.write.is_empty());
+            prop_assert_eq!(again.settled, last.settled);
+        }
+
+        #[test]
+        fn all_three_ways_of_writing_have_one_result(vm in a_vm(), wanted in a_wish(), reservations in reservations()) {
+            let write = plan(&vm, &wanted, &reservations, 64).write;
+            let by = |method| apply::vm_write(&vm, &write, method);
+            prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeList));
+            prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeListByOmission));
+        }
+    }
+}

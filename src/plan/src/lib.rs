@@ -1,0 +1,25 @@
+//! Every decision Lazuli takes, as pure functions over values.
+//!
+//! Nothing in this crate touches a socket, a file, a clock or a random number: a snapshot goes in, a decision comes
+//! out. What acts on the decisions (`lazuli-azure`, the rooms of the root package) chooses nothing.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`model`] | nothing: the words the rest is said in (`ArmId`, `VolumeId`, `Lun`, `Gib`, `Disk`, `Vm`) |
+//! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
+//! | [`lun`] | which LUN a disk gets |
+//! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
+//! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
+//! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`poll`] | when to ask a long-running operation how it is doing |
+//! | [`size`] | how many data disks a VM size takes |
+
+pub mod apply;
+pub mod attach;
+pub mod disk;
+pub mod fault;
+pub mod lun;
+pub mod model;
+pub mod op;
+pub mod poll;
+pub mod size;

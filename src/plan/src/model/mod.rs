@@ -1,0 +1,13 @@
+//! The values all rooms speak in. Each is parsed once, at the edge, and is valid ever after.
+
+mod arm_id;
+mod disk;
+mod quantity;
+mod vm;
+mod volume_id;
+
+pub use arm_id::{ArmId, ArmIdError};
+pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
+pub use quantity::{Gib, Lun, LunError};
+pub use vm::{DataDisk, DataDiskSource, Vm};
+pub use volume_id::{VolumeId, VolumeIdError};

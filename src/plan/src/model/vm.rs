@@ -1,0 +1,62 @@
+//! A virtual machine as Azure describes it, as far as disks are concerned.
+
+use super::{ArmId, CachingMode, Lun, ProvisioningState};
+
+/// A virtual machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vm {
+    /// As Azure spells it.
+    pub id: ArmId,
+    /// The region.
+    pub location: String,
+    /// The VM size, such as `Standard_D8s_v5`.
+    pub size: String,
+    /// The zone, if it is zonal.
+    pub zone: Option<String>,
+    /// The name the machine gives itself, if Azure knows it.
+    pub computer_name: Option<String>,
+    /// Where its last operation is.
+    pub provisioning_state: ProvisioningState,
+    /// Its version, for conditional writes; absent on old API versions.
+    pub etag: Option<String>,
+    /// The data disks in its model, in Azure's order.
+    pub data_disks: Vec<DataDisk>,
+}
+
+/// An element of `storageProfile.dataDisks`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataDisk {
+    /// Its slot.
+    pub lun: Lun,
+    /// What is in it.
+    pub source: DataDiskSource,
+    /// How the host caches it.
+    pub caching: CachingMode,
+    /// Whether Azure is detaching it, or failed to.
+    pub to_be_detached: bool,
+}
+
+/// What a data disk is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataDiskSource {
+    /// A managed disk.
+    Managed(ArmId),
+    /// A VHD in a page blob, by its URI.
+    Vhd(String),
+    /// Something this version does not know; its slot counts all the same.
+    Other(String),
+}
+
+impl DataDisk {
+    /// Whether this element is that managed disk.
+    pub fn is(&self, disk: &ArmId) -> bool {
+        matches!(&self.source, DataDiskSource::Managed(id) if id == disk)
+    }
+}
+
+impl Vm {
+    /// The element of a managed disk, if it is in the model, leaving or not.
+    pub fn data_disk(&self, disk: &ArmId) -> Option<&DataDisk> {
+        self.data_disks.iter().find(|element| element.is(disk))
+    }
+}

@@ -1,0 +1,52 @@
+//! Every write to Azure, as data.
+//!
+//! A planner returns operations; `lazuli-azure` turns each into one request; [`crate::apply`] does to the model what
+//! Azure would do, so that planners can be tested without a network.
+
+use crate::model::{ArmId, CachingMode, Lun};
+
+/// A managed disk at a slot of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// The disk.
+    pub disk: ArmId,
+    /// Its slot.
+    pub lun: Lun,
+    /// How the host caches it.
+    pub caching: CachingMode,
+    /// The disk encryption set to attach it with, if the disk has one.
+    pub disk_encryption_set: Option<ArmId>,
+    /// Whether the M-series write accelerator is on for it.
+    pub write_accelerator: bool,
+}
+
+/// One change to the data disks of a VM; the two lists commute, for no disk is in both and no slot of one is in the
+/// other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmWrite {
+    /// The VM.
+    pub vm: ArmId,
+    /// Disks that come, in the order of their slots.
+    pub attach: Vec<Attachment>,
+    /// Disks that leave, in the order of their ids.
+    pub detach: Vec<ArmId>,
+}
+
+impl VmWrite {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.attach.is_empty() && self.detach.is_empty()
+    }
+}
+
+/// How a VM write goes over the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VmWriteMethod {
+    /// The `attachDetachDataDisks` action: says only what changes, so two writers cannot undo each other.
+    Action,
+    /// The whole list of data disks, marked `toBeDetached` where a disk leaves; under `If-Match` where the VM has an
+    /// etag.
+    WholeList,
+    /// The whole list without the disks that leave, for Azure Stack Hub, whose API does not know `toBeDetached`.
+    WholeListByOmission,
+}
