@@ -1,2 +1,7 @@
-//! The command line of Lazuli.
-fn main() {}
+//! The `lazuli` command: parse, run, print the error chain.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lazuli::cli::main()
+}

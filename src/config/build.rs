@@ -57,9 +57,9 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
     let identity_system = keys.choice("identitySystem").unwrap_or(IdentitySystem::AzureAd);
     let tenant_id = environment.text("AZURE_TENANT_ID").or(keys.text("tenantId"));
     let cloud_name = keys.text("cloud");
-    let is_stack_cloud = cloud_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(AZURE_STACK))
-        && !keys.flag("disableAzureStackCloud").unwrap_or(false);
-    let _ = keys.flag("disableAzureStackCloud");
+    let stack_disabled = keys.flag("disableAzureStackCloud").unwrap_or(false);
+    let is_stack_cloud =
+        !stack_disabled && cloud_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(AZURE_STACK));
     let cloud = cloud_source(&mut keys, cloud_name, identity_system, environment);
     let credential = credential(&mut keys, identity_system, tenant_id.as_deref(), environment);
     let cluster = cluster(&mut keys);

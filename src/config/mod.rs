@@ -64,6 +64,21 @@ pub fn path(flag: Option<PathBuf>, variables: &BTreeMap<String, String>) -> Path
         .unwrap_or_else(|| PathBuf::from(DEFAULT_PATH))
 }
 
+/// Reads the file that `$AZURE_ENVIRONMENT_FILEPATH` names: its path and text, for
+/// [`Environment::with_endpoint_file`]. Blocking; called once at start.
+///
+/// # Errors
+/// [`ConfigError::Read`] when the variable is set and the file cannot be read.
+pub fn read_endpoint_file(variables: &BTreeMap<String, String>) -> Result<Option<(String, String)>, ConfigError> {
+    let Some(path) = variables.get(ENDPOINT_FILE_VARIABLE).filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some((path.clone(), text))),
+        Err(source) => Err(ConfigError::Read { path: path.into(), source }),
+    }
+}
+
 /// What the process's environment contributes, as values.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {

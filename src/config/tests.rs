@@ -1,1 +1,721 @@
+//! Tests of the whole: documents and variables in, configuration or errors out.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::*;
+
+const TENANT: &str = "11111111-2222-3333-4444-555555555555";
+const SUBSCRIPTION: &str = "99999999-8888-7777-6666-555555555555";
+const PASSWORD: &str = "hunter2-very-secret";
+
+/// The 2017 format, as acs-engine wrote it.
+fn azure_json_of_2017() -> Value {
+    json!({
+        "cloud": "AzurePublicCloud",
+        "tenantId": TENANT,
+        "subscriptionId": SUBSCRIPTION,
+        "aadClientId": "client-1",
+        "aadClientSecret": PASSWORD,
+        "resourceGroup": "MyGroup",
+        "location": "westus",
+        "subnetName": "k8s-subnet",
+        "securityGroupName": "k8s-master-nsg",
+        "vnetName": "k8s-vnet",
+        "vnetResourceGroup": "",
+        "routeTableName": "k8s-routetable",
+        "primaryAvailabilitySetName": "agentpool1-availabilitySet",
+        "cloudProviderBackoff": true,
+        "cloudProviderBackoffRetries": 7,
+        "cloudProviderBackoffExponent": 2,
+        "cloudProviderBackoffDuration": 6,
+        "cloudProviderBackoffJitter": 1.5,
+        "cloudProviderRatelimit": true,
+        "cloudProviderRateLimitQPS": 3,
+        "cloudProviderRateLimitBucket": 10,
+        "useManagedIdentityExtension": false,
+        "useInstanceMetadata": true
+    })
+}
+
+fn with(changes: Value) -> Value {
+    let mut value = azure_json_of_2017();
+    let map = value.as_object_mut().expect("is an object");
+    for (key, change) in changes.as_object().expect("is an object") {
+        map.insert(key.clone(), change.clone());
+    }
+    value
+}
+
+fn document(value: &Value) -> Document {
+    Document::parse("azure.json", value.to_string().as_bytes()).expect("parses")
+}
+
+fn load(value: &Value) -> Result<Config, ConfigError> {
+    load_with(value, &[])
+}
+
+fn load_with(value: &Value, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let variables = map(variables);
+    Config::from_documents(Some(&document(value)), None, &Environment::new(&variables))
+}
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn yaml(text: &str) -> Result<Config, ConfigError> {
+    let document = Document::parse("azure.yaml", text.as_bytes())?;
+    let variables = BTreeMap::new();
+    Config::from_documents(Some(&document), None, &Environment::new(&variables))
+}
+
+fn problems(result: Result<Config, ConfigError>) -> Vec<String> {
+    match result {
+        Err(ConfigError::Invalid(problems)) => problems.0.iter().map(Problem::to_string).collect(),
+        other => panic!("expected problems, got {other:?}"),
+    }
+}
+
+#[test]
+fn the_file_of_2017_is_understood_whole() {
+    let config = load(&azure_json_of_2017()).expect("loads");
+    assert_eq!(config.unknown_keys(), [] as [&str; 0]);
+    assert_eq!(config.warnings(), [] as [&str; 0]);
+    assert_eq!(config.tenant_id.as_deref(), Some(TENANT));
+    assert_eq!(config.cluster.subscription_id, SUBSCRIPTION);
+    assert_eq!(config.cluster.resource_group.as_str(), "MyGroup");
+    assert_eq!(config.cluster.location, "westus");
+    assert!(config.cluster.use_instance_metadata);
+    assert_eq!(config.network.subnet.as_deref(), Some("k8s-subnet"));
+    assert_eq!(config.network.vnet_resource_group, ResourceGroup::new("mygroup"));
+    assert_eq!(config.network.route_table.as_deref(), Some("k8s-routetable"));
+    let backoff = &config.backoff;
+    assert!(backoff.enabled);
+    assert_eq!((backoff.retries, backoff.exponent, backoff.jitter), (7, 2.0, 1.5));
+    assert_eq!(backoff.duration, Duration::from_secs(6));
+    let limit = config.rate_limits.default;
+    assert!(limit.enabled);
+    assert_eq!((limit.read_per_second, limit.read_burst), (3.0, 10));
+    assert_eq!((limit.write_per_second, limit.write_burst), (3.0, 10));
+    let CloudSource::Known(cloud) = &config.cloud else {
+        panic!("a well-known cloud needs no discovery");
+    };
+    assert_eq!(cloud.resource_manager.as_str(), "https://management.azure.com/");
+    assert_eq!(
+        config.credential,
+        Credential::ClientSecret {
+            tenant_id: TENANT.to_owned(),
+            client_id: "client-1".to_owned(),
+            secret: Secret::new(PASSWORD),
+        }
+    );
+}
+
+#[test]
+fn todays_keys_are_typed_and_known() {
+    let config = load(&with(json!({
+        "vmType": "vmssFlex", "loadBalancerSku": "Standard", "tagsMap": {"A": "x=y", "n": 5},
+        "tags": "a=1, b = 2 ,broken", "systemTags": "b, c",
+        "loadBalancerBackendPoolConfigurationType": "nodeip",
+        "multipleStandardLoadBalancerConfigurations": [
+            {"name": "one", "primaryVMSet": "pool1", "allowServicePlacement": false,
+             "serviceLabelSelector": {"matchLabels": {"App": "x", "app": "y"},
+                "matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}},
+            {"name": "two", "primaryVMSet": "pool2"}],
+        "loadBalancerRateLimit": {"cloudProviderRateLimit": true, "cloudProviderRateLimitQPSWrite": 9},
+        "podCidrIPv4": ["10.0.0.0/16"], "podCidrIPv6": ["fd00::/48"],
+        "auxiliaryTokenProvider": {"vaultName": "v", "secretName": "s"},
+        "putVMSSVMBatchSize": -1, "vmssCacheTTLInSeconds": 30, "nsgCacheTTLInSeconds": 0,
+        "clusterServiceLoadBalancerHealthProbeMode": "Shared", "disableOutboundSNAT": true,
+        "extendedLocationName": "edge", "extendedLocationType": "EdgeZone",
+        "cloudProviderBackoffMode": "v2", "preConfiguredBackendPoolLoadBalancerTypes": "",
+        "nodeInstanceNotFoundGracePeriodInSeconds": 90
+    })))
+    .expect("loads");
+    assert_eq!(config.unknown_keys(), [] as [&str; 0]);
+    assert_eq!(config.warnings().len(), 2, "{:?}", config.warnings());
+    assert_eq!(config.cluster.vm_type, VmType::VmssFlex);
+    assert_eq!(config.cluster.vmss_write_batch, 0);
+    assert_eq!(config.cluster.not_found_grace, Duration::from_secs(90));
+    assert_eq!(config.cluster.pod_cidrs[0].to_string(), "10.0.0.0/16");
+    assert_eq!(config.cluster.pod_cidrs[1].length, 48);
+    assert_eq!(config.load_balancing.pool_type, BackendPoolType::NodeIp);
+    assert_eq!(config.load_balancing.probe_mode, ProbeMode::Shared);
+    assert_eq!(config.load_balancing.preconfigured_pools, None);
+    assert_eq!(config.tags.apply, map(&[("A", "x=y"), ("b", "2"), ("n", "5")]));
+    assert_eq!(config.tags.keep_prefixes, ["b", "c"]);
+    let [one, two] = &config.load_balancing.multiple[..] else {
+        panic!("two placements");
+    };
+    assert!(!one.allow_service_placement && two.allow_service_placement);
+    let selector = one.service_labels.as_ref().expect("is given");
+    assert_eq!(selector.match_labels, map(&[("App", "x"), ("app", "y")]));
+    assert_eq!(selector.match_expressions[0].operator, LabelOperator::In);
+    let limit = config.rate_limits.by_client["loadBalancerRateLimit"];
+    assert_eq!((limit.read_per_second, limit.write_per_second), (3.0, 9.0));
+    assert_eq!(config.caches.scale_set, Duration::from_secs(30));
+    assert_eq!(config.caches.security_group, Duration::from_secs(120));
+}
+
+#[test]
+fn defaults_are_those_of_the_go_peers() {
+    let config =
+        yaml("{subscriptionId: s, resourceGroup: g, location: l, useManagedIdentityExtension: true}").expect("loads");
+    assert_eq!(config.cluster.vm_type, VmType::Vmss);
+    assert_eq!(config.load_balancing.sku, LoadBalancerSku::Standard);
+    assert_eq!(config.load_balancing.maximum_rules, 250);
+    assert!(config.load_balancing.exclude_control_plane);
+    assert_eq!(config.load_balancing.shared_probe_port, 10256);
+    assert_eq!((config.backoff.retries, config.backoff.exponent), (6, 1.5));
+    assert_eq!(config.caches.standalone_nodes, Duration::from_secs(900));
+    assert_eq!(config.network.subscription_id, "s");
+}
+
+#[test]
+fn scalars_are_converted_exactly_where_go_converts_them() {
+    // Text from numbers and booleans.
+    let config = load(&with(json!({"vnetName": 5, "subnetName": true, "routeTableName": 1.5}))).expect("loads");
+    assert_eq!(config.network.vnet.as_deref(), Some("5"));
+    assert_eq!(config.network.subnet.as_deref(), Some("true"));
+    assert_eq!(config.network.route_table.as_deref(), Some("1.5"));
+    // A whole number written as a fraction.
+    let config = load(&with(json!({"vmCacheTTLInSeconds": 5.0}))).expect("loads");
+    assert_eq!(config.caches.vm, Duration::from_secs(5));
+    // Null is not set.
+    let config = load(&with(json!({"vnetName": null, "vmCacheTTLInSeconds": null}))).expect("loads");
+    assert_eq!(config.network.vnet, None);
+    assert_eq!(config.caches.vm, Duration::from_secs(60));
+    // Nothing else.
+    for (key, value, found, expected) in [
+        ("useInstanceMetadata", json!("true"), "a string", "true or false"),
+        ("useInstanceMetadata", json!(1), "a number", "true or false"),
+        ("vmCacheTTLInSeconds", json!("5"), "a string", "a whole number"),
+        ("vmCacheTTLInSeconds", json!(5.5), "a fraction", "a whole number"),
+        ("vnetName", json!(["a"]), "a list", "a string"),
+        ("tagsMap", json!("a=b"), "a string", "a mapping"),
+        ("podCidrIPv4", json!("10.0.0.0/8"), "a string", "a list"),
+        ("cloudProviderBackoffExponent", json!("2"), "a string", "a number"),
+    ] {
+        assert_eq!(
+            problems(load(&with(json!({key: value})))),
+            [format!("azure.json: {key}: found {found}, expected {expected}")]
+        );
+    }
+}
+
+#[test]
+fn yaml_follows_version_1_1_as_the_go_library_does() {
+    let config = yaml(concat!(
+        "# comment\nsubscriptionId: s\nresourceGroup: 007\nlocation: l\n",
+        "useManagedIdentityExtension: yes\nuseInstanceMetadata: On\nvnetName: no\nvnetName: twice\n"
+    ))
+    .expect("loads");
+    assert!(config.cluster.use_instance_metadata);
+    assert_eq!(config.cluster.resource_group.as_str(), "7");
+    assert_eq!(config.network.vnet.as_deref(), Some("twice"));
+}
+
+#[test]
+fn every_problem_is_reported_at_once_with_its_place() {
+    let mut value = with(json!({
+        "vmType": "vm", "vmssCacheTTLInSeconds": [], "aadClientSecret": {"a": PASSWORD},
+        "multipleStandardLoadBalancerConfigurations": [{"name": "x"}],
+        "disableOutboundSNAT": true, "loadBalancerSku": "basic",
+        "loadBalancerBackendPoolConfigurationType": "nodeIP"
+    }));
+    let map = value.as_object_mut().expect("is an object");
+    map.remove("subscriptionId");
+    map.insert("location".to_owned(), json!(""));
+    let found = problems(load(&value));
+    for expected in [
+        "azure.json: vmType: unknown value \"vm\", expected one of vmss, standard, vmssflex",
+        "azure.json: vmssCacheTTLInSeconds: found a list, expected a whole number",
+        "azure.json: aadClientSecret: found a mapping, expected a string",
+        "azure.json: subscriptionId: missing, expected the id of the subscription",
+        "azure.json: location: missing, expected the region, such as westeurope",
+        "azure.json: multipleStandardLoadBalancerConfigurations[0].primaryVMSet: missing, expected the \
+         availability set or scale set whose nodes are behind it",
+        "azure.json: disableOutboundSNAT: can be true only with loadBalancerSku: standard",
+    ] {
+        assert!(found.iter().any(|f| f == expected), "{expected} not in {found:#?}");
+    }
+    assert_eq!(found.len(), 7, "{found:#?}");
+}
+
+#[test]
+fn unknown_keys_are_tolerated_and_listed_with_their_path() {
+    let config = load(&with(json!({
+        "vnettName": "x", "diskRateLimit": {"cloudProviderRateLimit": true, "burst": 3}
+    })))
+    .expect("loads");
+    assert_eq!(config.unknown_keys(), ["diskRateLimit.burst", "vnettName"]);
+}
+
+#[test]
+fn the_last_spelling_by_bytes_wins_and_is_mentioned() {
+    let config = load(&with(json!({"VNETNAME": "upper", "vnetName": "lower"}))).expect("loads");
+    assert_eq!(config.network.vnet.as_deref(), Some("lower"));
+    assert_eq!(config.warnings().len(), 1);
+}
+
+#[test]
+fn a_secret_overrides_only_what_it_sets_when_merging() {
+    let file = document(&with(json!({
+        "tagsMap": {"a": "file", "b": "file"}, "podCidrIPv4": ["10.0.0.0/8", "10.1.0.0/16"],
+        "diskRateLimit": {"cloudProviderRateLimit": true, "cloudProviderRateLimitQPS": 4}
+    })));
+    let secret = Document::parse(
+        "secret kube-system/azure-cloud-provider",
+        b"VnetName: other\nlocation: null\ntagsMap: {b: secret}\npodCidrIPv4: [10.2.0.0/16]\n\
+          diskRateLimit: {cloudProviderRateLimitBucket: 8}\nsubnetName: [1]\n",
+    )
+    .expect("parses");
+    let variables = BTreeMap::new();
+    let environment = Environment::new(&variables);
+    assert_eq!(
+        problems(Config::from_documents(Some(&file), Some(&secret), &environment)),
+        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string"]
+    );
+    let secret = Document::parse(
+        "secret",
+        b"VnetName: other\nlocation: null\ntagsMap: {b: secret}\npodCidrIPv4: [10.2.0.0/16]\n\
+          diskRateLimit: {cloudProviderRateLimitBucket: 8}\n",
+    )
+    .expect("parses");
+    let config = Config::from_documents(Some(&file), Some(&secret), &environment).expect("loads");
+    assert_eq!(config.network.vnet.as_deref(), Some("other"));
+    assert_eq!(config.cluster.location, "westus");
+    assert_eq!(config.tags.apply, map(&[("a", "file"), ("b", "secret")]));
+    assert_eq!(config.cluster.pod_cidrs.len(), 1);
+    let limit = config.rate_limits.by_client["diskRateLimit"];
+    assert!(limit.enabled);
+    assert_eq!((limit.read_per_second, limit.read_burst), (4.0, 8));
+}
+
+#[test]
+fn cloud_config_type_decides_which_documents_count() {
+    let secret = document(&with(json!({"vnetName": "of-the-secret"})));
+    let variables = BTreeMap::new();
+    let environment = Environment::new(&variables);
+    let vnet = |config_type: &str, secret: Option<&Document>| {
+        let file = document(&with(json!({"cloudConfigType": config_type, "subnetName": "of-the-file"})));
+        Config::from_documents(Some(&file), secret, &environment)
+            .map(|config| (config.network.vnet, config.network.subnet))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(vnet("file", Some(&secret)).expect("loads"), (some("k8s-vnet"), some("of-the-file")));
+    assert_eq!(vnet("SECRET", Some(&secret)).expect("loads"), (some("of-the-secret"), some("k8s-subnet")));
+    assert_eq!(vnet("merge", None).expect("loads"), (some("k8s-vnet"), some("of-the-file")));
+    assert!(matches!(vnet("secret", None), Err(ConfigError::SecretMissing { .. })));
+    assert!(matches!(vnet("both", None), Err(ConfigError::Invalid(_))));
+    // A secret alone is enough.
+    let config = Config::from_documents(None, Some(&secret), &environment).expect("loads");
+    assert_eq!(config.network.vnet.as_deref(), Some("of-the-secret"));
+}
+
+#[test]
+fn credentials_are_chosen_in_the_order_of_the_go_peers() {
+    let federated = |client: &str, file: &str| Credential::FederatedToken {
+        tenant_id: TENANT.to_owned(),
+        client_id: client.to_owned(),
+        token_file: file.into(),
+    };
+    let machine = |identity| Credential::ManagedIdentity(identity);
+    let arm_id = "/Subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i";
+    for (name, changes, variables, expected) in [
+        (
+            "federated before managed",
+            json!({"useFederatedWorkloadIdentityExtension": true, "aadFederatedTokenFile": "/t",
+                   "useManagedIdentityExtension": true}),
+            &[][..],
+            federated("client-1", "/t"),
+        ),
+        (
+            "variable switches federation on",
+            json!({"useManagedIdentityExtension": true}),
+            &[("AZURE_FEDERATED_TOKEN_FILE", "/env"), ("AZURE_CLIENT_ID", "client-2")],
+            federated("client-2", "/env"),
+        ),
+        (
+            "managed before secret",
+            json!({"useManagedIdentityExtension": true}),
+            &[],
+            machine(ManagedIdentity::SystemAssigned),
+        ),
+        (
+            "user-assigned by client id",
+            json!({"useManagedIdentityExtension": true, "userAssignedIdentityID": "id"}),
+            &[],
+            machine(ManagedIdentity::ClientId("id".to_owned())),
+        ),
+        (
+            "user-assigned by ARM id",
+            json!({"useManagedIdentityExtension": true, "userAssignedIdentityID": arm_id}),
+            &[],
+            machine(ManagedIdentity::ResourceId(arm_id.to_owned())),
+        ),
+        (
+            "msi stands for managed identity",
+            json!({"aadClientId": "msi", "aadClientSecret": "MSI", "userAssignedIdentityID": "id"}),
+            &[],
+            machine(ManagedIdentity::ClientId("id".to_owned())),
+        ),
+        (
+            "secret before certificate",
+            json!({"aadClientCertPath": "/c.pfx"}),
+            &[("AZURE_CLIENT_SECRET", "other")],
+            Credential::ClientSecret {
+                tenant_id: TENANT.to_owned(),
+                client_id: "client-1".to_owned(),
+                secret: Secret::new("other"),
+            },
+        ),
+        ("none, for a node", json!({"aadClientId": "", "aadClientSecret": ""}), &[], Credential::Absent),
+    ] {
+        let config = load_with(&with(changes), variables).expect(name);
+        assert_eq!(config.credential, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_credential_that_cannot_work_stops_the_start_and_says_why() {
+    let none = json!({"aadClientId": "", "aadClientSecret": ""});
+    let and = |extra: Value| {
+        let mut all = none.clone();
+        let map = all.as_object_mut().expect("is an object");
+        map.extend(extra.as_object().expect("is an object").clone());
+        problems(load(&with(all)))
+    };
+    let found = and(json!({"aadClientCertPath": "/c.pfx", "aadClientCertPassword": PASSWORD}));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("aadClientCertPath") && found[0].contains("OpenSSL"), "{found:?}");
+    let found = and(json!({"aadMSIDataPlaneIdentityPath": "/i.json"}));
+    assert!(found[0].contains("OpenSSL"), "{found:?}");
+    let found = and(json!({"useInstanceMetadata": false}));
+    assert!(found[0].contains("no credentials"), "{found:?}");
+    let found = and(json!({"useFederatedWorkloadIdentityExtension": true, "tenantId": ""}));
+    let keys: Vec<_> = found.iter().map(|f| f.split(": ").nth(1)).collect();
+    assert_eq!(keys, [Some("aadFederatedTokenFile"), Some("tenantId"), Some("aadClientId")]);
+}
+
+#[test]
+fn variables_win_over_the_documents_unless_empty() {
+    let config = load_with(
+        &azure_json_of_2017(),
+        &[("AZURE_TENANT_ID", "t"), ("AZURE_CLIENT_ID", ""), ("AZURE_CLIENT_SECRET", "s")],
+    )
+    .expect("loads");
+    assert_eq!(
+        config.credential,
+        Credential::ClientSecret {
+            tenant_id: "t".to_owned(),
+            client_id: "client-1".to_owned(),
+            secret: Secret::new("s"),
+        }
+    );
+    assert_eq!(config.tenant_id.as_deref(), Some("t"));
+}
+
+#[test]
+fn no_form_of_output_shows_a_secret() {
+    let file = document(&with(json!({
+        "aadClientCertPassword": PASSWORD, "vmType": [PASSWORD], "tagsMap": PASSWORD,
+        "resourceManagerEndpoint": format!("https://user:{PASSWORD}@host/"),
+        "useInstanceMetadata": PASSWORD, "podCidrIPv4": {"a": PASSWORD}
+    })));
+    let variables = map(&[("AZURE_CLIENT_SECRET", PASSWORD)]);
+    let environment = Environment::new(&variables);
+    let error = Config::from_documents(Some(&file), None, &environment).expect_err("has problems");
+    let config = load_with(&azure_json_of_2017(), &[("AZURE_CLIENT_SECRET", PASSWORD)]).expect("loads");
+    let secret = Secret::new(PASSWORD);
+    let mut shown = vec![
+        format!("{error} {error:?} {error:#?}"),
+        format!("{file:?} {environment:?} {config:?} {config:#?}"),
+        format!("{secret} {secret:?}"),
+        serde_json::to_string(&config).expect("serialises"),
+        serde_json::to_string(&secret).expect("serialises"),
+    ];
+    for broken in [
+        format!("{{\"aadClientSecret\": \"{PASSWORD}\", }} x"),
+        format!("aadClientSecret: {PASSWORD}\n\tx: [\n"),
+        format!("aadClientSecret: \"{PASSWORD}"),
+        format!("aadClientSecret: *{PASSWORD}"),
+        format!("- {PASSWORD}"),
+        PASSWORD.to_owned(),
+    ] {
+        let error = Document::parse("azure.json", broken.as_bytes()).expect_err("is broken");
+        shown.push(format!("{error} {error:?}"));
+    }
+    for text in &shown {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert!(shown[1].contains(REDACTED) && shown[3].contains(REDACTED));
+}
+
+#[test]
+fn a_broken_document_names_its_place() {
+    let error = Document::parse("azure.json", b"{\n\"a\": 1,\n\"b\" 2}").expect_err("is broken");
+    assert_eq!(error.to_string(), "the cloud configuration azure.json is not valid JSON: line 3, column 5");
+    let error = Document::parse("azure.json", b"[1]").expect_err("is a list");
+    assert!(error.to_string().contains("not a mapping"));
+    assert!(Document::parse("x", &[0xff, 0xfe]).is_err());
+    assert!(matches!(Document::parse("x", &vec![b' '; MAX_BYTES + 1]), Err(ConfigError::TooLarge { .. })));
+    let error = Document::read("/does/not/exist".as_ref()).expect_err("is absent");
+    assert_eq!(error.to_string(), "cannot read the cloud configuration /does/not/exist");
+}
+
+#[test]
+fn the_path_is_the_flag_then_the_variable_then_the_default() {
+    let variables = map(&[(PATH_VARIABLE, "/from/variable")]);
+    assert_eq!(path(Some("/flag".into()), &variables), PathBuf::from("/flag"));
+    assert_eq!(path(None, &variables), PathBuf::from("/from/variable"));
+    assert_eq!(path(None, &map(&[(PATH_VARIABLE, "")])), PathBuf::from(DEFAULT_PATH));
+}
+
+#[test]
+fn the_endpoint_file_is_read_only_when_a_variable_names_it() {
+    assert!(matches!(read_endpoint_file(&map(&[])), Ok(None)));
+    let absent = map(&[(ENDPOINT_FILE_VARIABLE, "/does/not/exist")]);
+    let error = read_endpoint_file(&absent).expect_err("is absent");
+    assert!(error.to_string().contains("/does/not/exist"));
+}
+
+#[test]
+fn resource_groups_compare_without_letter_case_and_keep_their_spelling() {
+    let (one, other) = (ResourceGroup::new("MyGroup"), ResourceGroup::new("mygroup"));
+    assert_eq!(one, other);
+    assert_eq!(one.to_string(), "MyGroup");
+    assert_eq!(std::collections::BTreeSet::from([one, other]).len(), 1);
+}
+
+fn known(value: &Value, endpoint_file: Option<&str>) -> Result<Cloud, Vec<String>> {
+    let variables = BTreeMap::new();
+    let mut environment = Environment::new(&variables);
+    if let Some(text) = endpoint_file {
+        environment = environment.with_endpoint_file("/env.json", text);
+    }
+    match Config::from_documents(Some(&document(value)), None, &environment) {
+        Ok(Config { cloud: CloudSource::Known(cloud), .. }) => Ok(cloud),
+        Ok(config) => panic!("unexpected {:?}", config.cloud),
+        Err(ConfigError::Invalid(found)) => Err(found.0.iter().map(Problem::to_string).collect()),
+        Err(error) => panic!("unexpected {error}"),
+    }
+}
+
+#[test]
+fn well_known_clouds_are_found_by_name_in_any_case() {
+    for (name, resource_manager, login, suffix) in [
+        ("", "management.azure.com", "login.microsoftonline.com", "core.windows.net"),
+        ("AZURECLOUD", "management.azure.com", "login.microsoftonline.com", "core.windows.net"),
+        ("azurechinacloud", "management.chinacloudapi.cn", "login.chinacloudapi.cn", "core.chinacloudapi.cn"),
+        ("AzureUSGovernment", "management.usgovcloudapi.net", "login.microsoftonline.us", "core.usgovcloudapi.net"),
+    ] {
+        let cloud = known(&with(json!({"cloud": name})), None).expect(name);
+        assert_eq!(cloud.resource_manager.host_str(), Some(resource_manager));
+        assert_eq!(cloud.login.host_str(), Some(login));
+        assert_eq!(cloud.storage_suffix, suffix);
+    }
+    let found = known(&with(json!({"cloud": "AzureGermanCloud"})), None).expect_err("is gone");
+    assert!(found[0].contains("AzurePublicCloud, AzureChinaCloud, AzureUSGovernmentCloud"), "{found:?}");
+}
+
+const STACK: &str = r#"{"name": "AzureStackCloud", "managementPortalURL": "https://portal.local.azurestack.external/",
+    "serviceManagementEndpoint": "https://management.adfs.azurestack.local/guid",
+    "resourceManagerEndpoint": "https://management.local.azurestack.external/",
+    "activeDirectoryEndpoint": "https://adfs.local.azurestack.external/adfs/",
+    "storageEndpointSuffix": "local.azurestack.external", "tokenAudience": "https://management.adfs/x",
+    "keyVaultDNSSuffix": "vault.local", "resourceIdentifiers": {"graph": "N/A"}}"#;
+
+#[test]
+fn azure_stack_comes_from_the_endpoint_file() {
+    let value = with(json!({"cloud": "AzureStackCloud", "identitySystem": "ADFS"}));
+    let cloud = known(&value, Some(STACK)).expect("is complete");
+    assert_eq!(cloud.resource_manager.as_str(), "https://management.local.azurestack.external/");
+    assert_eq!(cloud.login.as_str(), "https://adfs.local.azurestack.external/");
+    assert_eq!(cloud.audiences, ["https://management.adfs/x"]);
+    assert_eq!(cloud.storage_suffix, "local.azurestack.external");
+    assert!(load(&value).is_err(), "without the file there are no endpoints");
+    let found = known(&value, Some("{}")).expect_err("is incomplete");
+    assert!(found[0].contains("resourceManagerEndpoint"), "{found:?}");
+    let found = known(&value, Some("no json")).expect_err("is broken");
+    assert!(found[0].contains("/env.json"), "{found:?}");
+}
+
+#[test]
+fn the_endpoint_file_overrides_a_well_known_cloud_in_part() {
+    let text =
+        r#"{"activeDirectoryEndpoint": "https://login.example/", "resourceManagerEndpoint": "https://rm.example/"}"#;
+    let cloud = known(&azure_json_of_2017(), Some(text)).expect("loads");
+    assert_eq!(cloud.login.as_str(), "https://login.example/");
+    // Without its audience the resource manager is not taken.
+    assert_eq!(cloud.resource_manager.as_str(), "https://management.azure.com/");
+}
+
+#[test]
+fn a_resource_manager_endpoint_asks_for_discovery() {
+    let value = with(json!({"cloud": "AZURESTACKCLOUD",
+        "resourceManagerEndpoint": "https://management.local.azurestack.external"}));
+    let config = load(&value).expect("loads");
+    assert!(config.is_stack_cloud);
+    let CloudSource::Discover(discovery) = config.cloud else {
+        panic!("is to be discovered");
+    };
+    assert_eq!(
+        discovery.url().as_str(),
+        "https://management.local.azurestack.external/metadata/endpoints?api-version=1.0"
+    );
+    let cloud = discovery
+        .finish(
+            r#"{"galleryEndpoint": "https://g/", "graphEndpoint": "https://graph/",
+            "portalEndpoint": "https://portal/", "authentication": {
+            "loginEndpoint": "https://login.windows.net/", "audiences": ["https://management.stack/guid"]}}"#,
+        )
+        .expect("is the form of Azure Stack Hub");
+    assert_eq!(cloud.name, "AZURESTACKCLOUD");
+    assert_eq!(cloud.storage_suffix, "local.azurestack.external");
+    assert_eq!(cloud.audiences, ["https://management.stack/guid"]);
+    let disabled = with(json!({"cloud": "AZURESTACKCLOUD", "disableAzureStackCloud": true,
+        "resourceManagerEndpoint": "https://rm.example"}));
+    assert!(!load(&disabled).expect("loads").is_stack_cloud);
+}
+
+#[test]
+fn metadata_in_array_form_is_picked_by_host() {
+    let asked = Url::parse("https://management.chinacloudapi.cn").expect("is a URL");
+    let entry = |name: &str, resource_manager: &str, suffix: &str| {
+        json!({"name": name, "resourceManager": resource_manager, "suffixes": {"storage": suffix},
+            "authentication": {"loginEndpoint": "https://login.example", "audiences": ["a", "b"]}})
+    };
+    let both = json!([
+        entry("AzureCloud", "https://management.azure.com/", "core.windows.net"),
+        entry("AzureChinaCloud", "https://management.chinacloudapi.cn/", "core.chinacloudapi.cn")
+    ]);
+    let cloud = Cloud::from_metadata(&both.to_string(), &asked).expect("is listed");
+    assert_eq!((cloud.name.as_str(), cloud.storage_suffix.as_str()), ("AzureChinaCloud", "core.chinacloudapi.cn"));
+    assert_eq!(cloud.audiences, ["a", "b"]);
+    let other = Url::parse("https://elsewhere.example").expect("is a URL");
+    assert_eq!(
+        Cloud::from_metadata(&both.to_string(), &other),
+        Err(CloudError::NotListed { count: 2, host: "elsewhere.example".to_owned() })
+    );
+    for (json, problem) in [
+        ("[]", "names 0 clouds"),
+        ("nonsense", "not JSON"),
+        ("7", "neither an object nor an array"),
+        (r#"{"authentication": {"audiences": ["a"]}}"#, "loginEndpoint"),
+        (r#"{"authentication": {"loginEndpoint": "https://l", "audiences": []}}"#, "audiences"),
+        (r#"{"authentication": {"loginEndpoint": "http://evil", "audiences": ["a"]}}"#, "loginEndpoint"),
+    ] {
+        let error = Cloud::from_metadata(json, &asked).expect_err(json);
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn clear_text_is_allowed_to_loopback_hosts_only() {
+    for text in [
+        "https://management.azure.com",
+        "http://127.0.0.1:8080",
+        "http://127.9.9.9",
+        "http://[::1]:1",
+        "http://localhost:1",
+        "http://arm.localhost",
+    ] {
+        assert!(check_endpoint(text).is_ok(), "{text}");
+    }
+    for (text, reason) in [
+        ("http://management.azure.com", "credentials travel over https only"),
+        ("http://127.0.0.1.example", "credentials travel over https only"),
+        ("http://0.0.0.0", "credentials travel over https only"),
+        ("http://192.168.0.1", "credentials travel over https only"),
+        ("ftp://host", "has scheme ftp"),
+        ("management.azure.com", "is not an absolute https URL"),
+        ("unix:/x", "is not an absolute https URL"),
+        ("https://user@host", "contains a user name or password"),
+    ] {
+        let error = check_endpoint(text).expect_err(text);
+        assert!(error.to_string().contains(reason), "{text}: {error}");
+    }
+    let found = problems(load(&with(json!({"resourceManagerEndpoint": "http://azure.example"}))));
+    assert_eq!(
+        found,
+        ["azure.json: resourceManagerEndpoint: uses http with host azure.example: credentials travel \
+          over https only, except to a loopback host"]
+    );
+}
+
+/// Every key that has a simple value, so that the properties meet all of them.
+fn anything() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![Just(Value::Null), (0i64..100_000).prop_map(|n| json!(n))];
+    let flag = prop_oneof![Just(Value::Null), any::<bool>().prop_map(|b| json!(b))];
+    let text = prop_oneof![
+        Just(Value::Null),
+        "[a-zA-Z0-9./_-]{0,12}".prop_map(|t| json!(t)),
+        "[ -~äß]{0,8}".prop_map(|t| json!(t)),
+        (0u32..9999).prop_map(|n| json!(n)),
+    ];
+    let key = |name: &'static str, values: BoxedStrategy<Value>| values.prop_map(move |v| (name, v));
+    let (number, flag, text) = (number.boxed(), flag.boxed(), text.boxed());
+    let word = prop::sample::select(vec!["vmss", "Standard", "vmssFLEX"]).prop_map(|w| json!(w));
+    (
+        key("vnetName", text.clone()),
+        key("routeTableName", text.clone()),
+        key("resourceGroup", prop::sample::select(vec![json!("G"), json!("g x")]).boxed()),
+        key("vmssCacheTTLInSeconds", number.clone()),
+        key("cloudProviderBackoffExponent", number),
+        key("enableVmssFlexNodes", flag.clone()),
+        key("excludeMasterFromStandardLB", flag),
+        key("vmType", word.boxed()),
+        key("userAgent", text),
+        prop::collection::btree_map("[a-z]{1,3}", "[ -~]{0,5}", 0..3),
+    )
+        .prop_map(|(a, b, c, d, e, f, g, h, i, tags)| {
+            let mut changes = Map::new();
+            for (key, value) in [a, b, c, d, e, f, g, h, i] {
+                changes.insert(key.to_owned(), value);
+            }
+            changes.insert("tagsMap".to_owned(), json!(tags));
+            with(Value::Object(changes))
+        })
+}
+
+proptest! {
+    #[test]
+    fn any_casing_of_the_keys_gives_the_same_configuration(
+        value in anything(), upper in prop::collection::vec(any::<bool>(), 64)
+    ) {
+        let mut recased = Map::new();
+        for (key, value) in value.as_object().expect("is an object") {
+            let key: String = key.chars().zip(upper.iter().cycle())
+                .map(|(c, up)| if *up { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() })
+                .collect();
+            recased.insert(key, value.clone());
+        }
+        let (plain, recased) = (load(&value).expect("loads"), load(&Value::Object(recased)).expect("loads"));
+        prop_assert_eq!(plain, recased);
+    }
+
+    #[test]
+    fn json_and_yaml_give_the_same_configuration(value in anything()) {
+        let mut text = String::from("# as YAML\n");
+        for (key, value) in value.as_object().expect("is an object") {
+            // Block mapping with flow scalars: JSON scalars are YAML scalars.
+            text += &format!("{key}: {value}\n");
+        }
+        let from_yaml = yaml(&text).expect("loads");
+        prop_assert_eq!(load(&value).expect("loads"), from_yaml);
+    }
+
+    #[test]
+    fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(document) = Document::parse("x", &bytes) {
+            let variables = BTreeMap::new();
+            let _ = Config::from_documents(Some(&document), None, &Environment::new(&variables));
+        }
+    }
+}

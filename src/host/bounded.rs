@@ -65,10 +65,7 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            stuck: Mutex::new(BTreeSet::new()),
-        }
+        Self { limit, stuck: Mutex::new(BTreeSet::new()) }
     }
 
     pub(super) fn stuck(&self) -> usize {
@@ -100,11 +97,7 @@ where
             return Err(CallError::StillStuck { call, path });
         }
         if stuck.len() >= gate.limit {
-            return Err(CallError::TooManyStuck {
-                call,
-                stuck: stuck.len(),
-                path,
-            });
+            return Err(CallError::TooManyStuck { call, stuck: stuck.len(), path });
         }
     }
     let gate = Arc::clone(gate);
@@ -125,11 +118,7 @@ where
                 let _abandoned = answer.send(value);
                 stuck.remove(&key);
             })
-            .map_err(|source| CallError::Thread {
-                call,
-                path: thread_path.clone(),
-                source: Some(source),
-            })?;
+            .map_err(|source| CallError::Thread { call, path: thread_path.clone(), source: Some(source) })?;
         match answers.recv_timeout(remaining) {
             Ok(value) => Ok(value),
             Err(mpsc::RecvTimeoutError::Timeout) => {
@@ -138,33 +127,22 @@ where
                     Ok(value) => Ok(value),
                     Err(mpsc::TryRecvError::Empty) => {
                         stuck.insert(thread_path.clone());
-                        Err(CallError::Deadline {
-                            call,
-                            path: thread_path,
-                        })
+                        Err(CallError::Deadline { call, path: thread_path })
                     }
-                    Err(mpsc::TryRecvError::Disconnected) => Err(CallError::Thread {
-                        call,
-                        path: thread_path,
-                        source: None,
-                    }),
+                    Err(mpsc::TryRecvError::Disconnected) => {
+                        Err(CallError::Thread { call, path: thread_path, source: None })
+                    }
                 }
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(CallError::Thread {
-                call,
-                path: thread_path,
-                source: None,
-            }),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(CallError::Thread { call, path: thread_path, source: None })
+            }
         }
     })
     .await;
     match waited {
         Ok(result) => result,
-        Err(_) => Err(CallError::Thread {
-            call,
-            path,
-            source: None,
-        }),
+        Err(_) => Err(CallError::Thread { call, path, source: None }),
     }
 }
 
@@ -211,10 +189,7 @@ mod tests {
         let soon = Deadline::after(Duration::from_millis(10));
         let _ = call(&gate, "umount", Path::new("/a"), soon, move || hung.recv()).await;
         let refused = call(&gate, "umount", Path::new("/b"), soon, || ()).await;
-        assert!(matches!(
-            refused,
-            Err(CallError::TooManyStuck { stuck: 1, .. })
-        ));
+        assert!(matches!(refused, Err(CallError::TooManyStuck { stuck: 1, .. })));
         drop(release);
     }
 }

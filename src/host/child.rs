@@ -85,11 +85,7 @@ fn list(folders: &[PathBuf]) -> String {
 }
 
 fn tail(stderr: &str) -> String {
-    if stderr.trim().is_empty() {
-        String::new()
-    } else {
-        format!(": {}", stderr.trim())
-    }
+    if stderr.trim().is_empty() { String::new() } else { format!(": {}", stderr.trim()) }
 }
 
 /// How a child ended and what it said.
@@ -120,16 +116,8 @@ impl Output {
             (None, Some(signal)) => format!("killed by signal {signal}"),
             (None, None) => "ended without a status".to_owned(),
         };
-        let words = if self.stderr.trim().is_empty() {
-            self.stdout.trim()
-        } else {
-            self.stderr.trim()
-        };
-        if words.is_empty() {
-            ending
-        } else {
-            format!("{ending}: {words}")
-        }
+        let words = if self.stderr.trim().is_empty() { self.stdout.trim() } else { self.stderr.trim() };
+        if words.is_empty() { ending } else { format!("{ending}: {words}") }
     }
 }
 
@@ -143,11 +131,7 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            places: Arc::new(Semaphore::new(limit)),
-            stuck: Arc::new(AtomicUsize::new(0)),
-        }
+        Self { limit, places: Arc::new(Semaphore::new(limit)), stuck: Arc::new(AtomicUsize::new(0)) }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -173,11 +157,7 @@ pub async fn run<S: AsRef<OsStr>>(
 ) -> Result<Output, ChildError> {
     let path = find(host, program)?;
     let children = &host.children;
-    let waited = tokio::time::timeout_at(
-        deadline.instant(),
-        Arc::clone(&children.places).acquire_owned(),
-    )
-    .await;
+    let waited = tokio::time::timeout_at(deadline.instant(), Arc::clone(&children.places).acquire_owned()).await;
     let Ok(Ok(place)) = waited else {
         return Err(ChildError::TooMany {
             program: program.to_owned(),
@@ -185,10 +165,7 @@ pub async fn run<S: AsRef<OsStr>>(
             stuck: children.stuck(),
         });
     };
-    let spawn_error = |source| ChildError::Spawn {
-        program: program.to_owned(),
-        source,
-    };
+    let spawn_error = |source| ChildError::Spawn { program: program.to_owned(), source };
     // Held across the await: dropping this future closes it, and the thread sees the hang-up.
     let (cancelled, caller) = io::pipe().map_err(spawn_error)?;
     let job = Job {
@@ -214,10 +191,7 @@ fn find(host: &Host, program: &str) -> Result<PathBuf, ChildError> {
         .iter()
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
-        .ok_or_else(|| ChildError::ProgramMissing {
-            program: program.to_owned(),
-            searched: host.search.clone(),
-        })
+        .ok_or_else(|| ChildError::ProgramMissing { program: program.to_owned(), searched: host.search.clone() })
 }
 
 struct Job {
@@ -241,17 +215,12 @@ enum Stop {
 impl Job {
     fn run(self) -> Result<Output, ChildError> {
         let program = self.program.clone();
-        let spawn_error = |source| ChildError::Spawn {
-            program: program.clone(),
-            source,
-        };
+        let spawn_error = |source| ChildError::Spawn { program: program.clone(), source };
         // A caller that left while this job was queued wants no process at all.
         if hung_up(&self.cancelled) {
             return Err(ChildError::Cancelled { program });
         }
-        let mut child = command(&self.path, &self.args, &self.search)
-            .spawn()
-            .map_err(spawn_error)?;
+        let mut child = command(&self.path, &self.args, &self.search).spawn().map_err(spawn_error)?;
         let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
         let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
         let pid = pid_of(&child);
@@ -263,13 +232,7 @@ impl Job {
                 return Err(spawn_error(errno.into()));
             }
         };
-        let stop = watch(
-            &pidfd,
-            &mut stdout,
-            &mut stderr,
-            &self.cancelled,
-            self.until,
-        );
+        let stop = watch(&pidfd, &mut stdout, &mut stderr, &self.cancelled, self.until);
         let stop = stop.unwrap_or(Stop::Cancelled);
         if matches!(stop, Stop::Exited) {
             let status = child.wait().map_err(spawn_error)?;
@@ -293,32 +256,21 @@ impl Job {
         }
         match stop {
             Stop::Cancelled => Err(ChildError::Cancelled { program }),
-            _ => Err(ChildError::Deadline {
-                program,
-                stderr: stderr.text(),
-                stuck: !died,
-            }),
+            _ => Err(ChildError::Deadline { program, stderr: stderr.text(), stuck: !died }),
         }
     }
 
     /// Leaves an unkillable child to a thread that waits for its end, however long that takes.
     fn hand_over(self, mut child: Child) {
-        let Self {
-            place,
-            stuck,
-            program,
-            ..
-        } = self;
+        let Self { place, stuck, program, .. } = self;
         stuck.fetch_add(1, Ordering::SeqCst);
         tracing::warn!(program, pid = child.id(), "child process does not die");
         let counted = Arc::clone(&stuck);
-        let spawned = thread::Builder::new()
-            .name("host-reaper".to_owned())
-            .spawn(move || {
-                let _ = child.wait();
-                stuck.fetch_sub(1, Ordering::SeqCst);
-                drop(place);
-            });
+        let spawned = thread::Builder::new().name("host-reaper".to_owned()).spawn(move || {
+            let _ = child.wait();
+            stuck.fetch_sub(1, Ordering::SeqCst);
+            drop(place);
+        });
         if spawned.is_err() {
             // Without a thread it becomes a zombie at worst; the place is free again.
             counted.fetch_sub(1, Ordering::SeqCst);
@@ -360,10 +312,7 @@ fn watch(
             return Ok(Stop::Deadline);
         }
         let (exited, caller_left) = {
-            let mut fds = vec![
-                PollFd::new(pidfd, PollFlags::IN),
-                PollFd::new(cancelled, PollFlags::IN),
-            ];
+            let mut fds = vec![PollFd::new(pidfd, PollFlags::IN), PollFd::new(cancelled, PollFlags::IN)];
             fds.extend(
                 [&*stdout, &*stderr]
                     .into_iter()
@@ -398,10 +347,7 @@ fn wait_readable(fd: impl AsFd, limit: Duration) -> bool {
 
 fn timespec(duration: Duration) -> Timespec {
     // A day is forever here, and always representable.
-    Timespec::try_from(duration.min(Duration::from_secs(86_400))).unwrap_or(Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    })
+    Timespec::try_from(duration.min(Duration::from_secs(86_400))).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
 
 /// One output pipe: read without blocking, kept up to the limit.
@@ -413,10 +359,7 @@ struct Stream {
 impl Stream {
     fn new(fd: Option<OwnedFd>) -> Self {
         let fd = fd.filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok());
-        Self {
-            fd,
-            kept: Vec::new(),
-        }
+        Self { fd, kept: Vec::new() }
     }
 
     fn drain(&mut self) {
@@ -455,9 +398,7 @@ mod tests {
     #[tokio::test]
     async fn output_and_exit_code_are_returned() {
         let host = Host::new();
-        let output = run(&host, "sh", &["-c", "echo out; echo err >&2; exit 3"], long())
-            .await
-            .expect("runs");
+        let output = run(&host, "sh", &["-c", "echo out; echo err >&2; exit 3"], long()).await.expect("runs");
         assert_eq!(output.code, Some(3));
         assert_eq!(output.stdout, "out\n");
         assert_eq!(output.stderr, "err\n");
@@ -471,18 +412,10 @@ mod tests {
         let folder = crate::host::lab::TempDir::new("child");
         let pid_file = folder.path().join("pid");
         let script = format!("sleep 600 & echo $! >{}; echo soon >&2; wait", pid_file.display());
-        let error = run(
-            &host,
-            "sh",
-            &["-c", &script],
-            Deadline::after(Duration::from_millis(500)),
-        )
-        .await
-        .expect_err("it sleeps for ten minutes");
-        assert!(
-            matches!(&error, ChildError::Deadline { stderr, stuck: false, .. } if stderr == "soon\n"),
-            "{error}"
-        );
+        let error = run(&host, "sh", &["-c", &script], Deadline::after(Duration::from_millis(500)))
+            .await
+            .expect_err("it sleeps for ten minutes");
+        assert!(matches!(&error, ChildError::Deadline { stderr, stuck: false, .. } if stderr == "soon\n"), "{error}");
         let grandchild = std::fs::read_to_string(&pid_file).expect("written before the sleep");
         let status = format!("/proc/{}/stat", grandchild.trim());
         // Dead at once; a zombie at most, until the machine's init reaps it.
@@ -506,10 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn children_are_capped() {
-        let host = Host::with_limits(Limits {
-            children: 1,
-            ..Limits::default()
-        });
+        let host = Host::with_limits(Limits { children: 1, ..Limits::default() });
         let soon = Deadline::after(Duration::from_millis(300));
         let (first, second) = tokio::join!(
             run(&host, "sleep", &["600"], Deadline::after(Duration::from_secs(1))),
@@ -521,17 +451,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named_with_the_folders_searched() {
-        let error = run(&Host::new(), "mkfs.nothing", &[] as &[&str], long())
-            .await
-            .expect_err("no such program");
+        let error = run(&Host::new(), "mkfs.nothing", &[] as &[&str], long()).await.expect_err("no such program");
         assert!(error.to_string().contains("mkfs.nothing is not installed"));
     }
 
     #[tokio::test]
     async fn endless_output_is_cut_and_does_not_block_the_child() {
-        let output = run(&Host::new(), "sh", &["-c", "head -c 1000000 /dev/zero"], long())
-            .await
-            .expect("runs");
+        let output = run(&Host::new(), "sh", &["-c", "head -c 1000000 /dev/zero"], long()).await.expect("runs");
         assert!(output.success());
         assert_eq!(output.stdout.len(), OUTPUT_LIMIT);
     }

@@ -82,11 +82,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            children: 16,
-            formats: 2,
-            stuck_calls: 16,
-        }
+        Self { children: 16, formats: 2, stuck_calls: 16 }
     }
 }
 
@@ -122,16 +118,9 @@ impl Host {
         Self {
             root: PathBuf::from("/"),
             proc: PathBuf::from("/proc"),
-            search: [
-                "/usr/local/sbin",
-                "/usr/local/bin",
-                "/usr/sbin",
-                "/usr/bin",
-                "/sbin",
-                "/bin",
-            ]
-            .map(PathBuf::from)
-            .to_vec(),
+            search: ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+                .map(PathBuf::from)
+                .to_vec(),
             limits,
             children: Arc::new(child::Children::new(limits.children)),
             formats: Arc::new(Semaphore::new(limits.formats)),

@@ -1,1 +1,58 @@
-//! (empty)
+//! The client of Azure: it carries out what `lazuli-plan` decided, and reads what is there.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`transport`] | the one HTTP client: pool, TLS, proxies, time-outs, the table of routes |
+//! | [`auth`] | tokens: one for all callers, renewed in time |
+//! | [`arm`] | the pipeline of a call to the resource manager, retry, paging, operations |
+//! | [`budget`] | what is left of Azure's request quotas, and who goes first |
+//! | [`compute`] | disks and virtual machines: requests, answers, lossless edits |
+//! | [`imds`] | what a machine is told about itself |
+//! | [`endpoints`] | what a resource manager says of its cloud |
+//! | [`error`] | what went wrong, for the program and for the reader |
+//! | [`metrics`] | what is counted |
+//!
+//! ```no_run
+//! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+//! use lazuli_azure::{
+//!     Until,
+//!     arm::{Arm, Retry},
+//!     auth::{Credential, ManagedIdentity, Tokens},
+//!     compute::{ApiVersions, Compute},
+//!     metrics::Metrics,
+//!     transport::{Routes, Tls, Transport},
+//! };
+//! let transport = Transport::new(Routes::none(), &Tls::default())?;
+//! let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+//! let tokens = Tokens::new(transport.clone(), credential, "https://management.azure.com/", 1);
+//! let endpoint = "https://management.azure.com/".parse()?;
+//! let arm = Arm::new(endpoint, transport, tokens, Metrics::unregistered(), Retry::default(), 1);
+//! let compute = Compute::new(arm, ApiVersions::public());
+//! let disk = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d".parse()?;
+//! let disk = compute.get_disk(&disk, &Until::within(std::time::Duration::from_secs(30))).await?;
+//! println!("{} is {}", disk.model.id, disk.model.size);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing here chooses: which write to send is decided before it comes here. Nothing here outlives its caller but
+//! the renewal of a token and the reading of metadata; an accepted [`arm::Operation`] goes on in Azure.
+//! Waiting is on tokio's clock and randomness from one seed, so that a simulation can be replayed call by call.
+
+pub mod arm;
+pub mod auth;
+pub mod budget;
+pub mod compute;
+#[cfg(test)]
+mod emulated;
+pub mod endpoints;
+pub mod error;
+pub mod imds;
+pub mod metrics;
+mod random;
+#[cfg(test)]
+mod testing;
+pub mod transport;
+mod until;
+
+pub use until::Until;

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 /// Emulated time. `scale` is how much faster than real time it passes.
@@ -20,25 +19,13 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(start: OffsetDateTime, scale: f64) -> Self {
-        Self {
-            origin: Instant::now(),
-            start,
-            scale: if scale > 0.0 && scale.is_finite() {
-                scale
-            } else {
-                1.0
-            },
-        }
+        Self { origin: Instant::now(), start, scale: if scale > 0.0 && scale.is_finite() { scale } else { 1.0 } }
     }
 
     /// Emulated time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         let real = self.origin.elapsed();
-        if (self.scale - 1.0).abs() < f64::EPSILON {
-            real
-        } else {
-            real.mul_f64(self.scale)
-        }
+        if (self.scale - 1.0).abs() < f64::EPSILON { real } else { real.mul_f64(self.scale) }
     }
 
     /// The emulated wall-clock moment.
@@ -53,11 +40,7 @@ impl Clock {
 
     /// Real time that an emulated duration takes.
     pub(crate) fn real(&self, emulated: Duration) -> Duration {
-        if (self.scale - 1.0).abs() < f64::EPSILON {
-            emulated
-        } else {
-            emulated.div_f64(self.scale)
-        }
+        if (self.scale - 1.0).abs() < f64::EPSILON { emulated } else { emulated.div_f64(self.scale) }
     }
 
     /// Waits until the emulated time since the start is `due`.
@@ -80,11 +63,6 @@ impl Clock {
             at.second(),
             at.nanosecond() / 100
         )
-    }
-
-    /// The moment in RFC 3339, for logs.
-    pub(crate) fn rfc3339(&self, elapsed: Duration) -> String {
-        self.at(elapsed).format(&Rfc3339).unwrap_or_default()
     }
 
     /// The moment as the HTTP `Date` header wants it.

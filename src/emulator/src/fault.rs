@@ -13,14 +13,15 @@ pub(crate) struct Fault {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
-    pub(crate) target: Option<String>,
+    /// Boxed, like the narrow types below, to keep refusals small enough to return by value.
+    pub(crate) target: Option<Box<str>>,
     pub(crate) details: Vec<Value>,
     /// `innererror.internalErrorCode`.
-    pub(crate) inner: Option<String>,
+    pub(crate) inner: Option<&'static str>,
     /// The gateway said it, not the resource provider: `x-ms-failure-cause: gateway`.
     pub(crate) gateway: bool,
     /// Seconds.
-    pub(crate) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u32>,
     /// The provider prints `details: []` even when there are none (the network provider does).
     pub(crate) empty_details: bool,
 }
@@ -40,18 +41,18 @@ impl Fault {
         }
     }
 
-    fn at(mut self, target: impl Into<String>) -> Self {
+    fn at(mut self, target: impl Into<Box<str>>) -> Self {
         self.target = Some(target.into());
         self
     }
 
-    fn from_gateway(mut self) -> Self {
+    fn by_gateway(mut self) -> Self {
         self.gateway = true;
         self
     }
 
-    fn inner(mut self, code: &str) -> Self {
-        self.inner = Some(code.to_owned());
+    fn inner(mut self, code: &'static str) -> Self {
+        self.inner = Some(code);
         self
     }
 
@@ -89,27 +90,18 @@ pub(crate) fn resource_not_found(resource_type: &str, name: &str, group: &str) -
             "The Resource '{resource_type}/{name}' under resource group '{group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Recorded.
 pub(crate) fn group_not_found(group: &str) -> Fault {
-    Fault::new(
-        404,
-        "ResourceGroupNotFound",
-        format!("Resource group '{group}' could not be found."),
-    )
-    .from_gateway()
+    Fault::new(404, "ResourceGroupNotFound", format!("Resource group '{group}' could not be found.")).by_gateway()
 }
 
 /// Documented.
 pub(crate) fn subscription_not_found(subscription: &str) -> Fault {
-    Fault::new(
-        404,
-        "SubscriptionNotFound",
-        format!("The subscription '{subscription}' could not be found."),
-    )
-    .from_gateway()
+    Fault::new(404, "SubscriptionNotFound", format!("The subscription '{subscription}' could not be found."))
+        .by_gateway()
 }
 
 /// Documented.
@@ -119,7 +111,7 @@ pub(crate) fn invalid_subscription(subscription: &str) -> Fault {
         "InvalidSubscriptionId",
         format!("The provided subscription identifier '{subscription}' is malformed or invalid."),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -129,7 +121,7 @@ pub(crate) fn missing_api_version() -> Fault {
         "MissingApiVersionParameter",
         "The api-version query parameter (?api-version=) is required for all requests.",
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -141,7 +133,7 @@ pub(crate) fn invalid_api_version(version: &str) -> Fault {
             "The api-version '{version}' is invalid. The supported versions are dates of the form 'yyyy-mm-dd', optionally followed by '-preview'."
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -153,7 +145,7 @@ pub(crate) fn no_registered_provider(kind: &str, location: &str, version: &str, 
             "No registered resource provider found for location '{location}' and API version '{version}' for type '{kind}'. The supported api-versions are '{least} and newer'."
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -165,56 +157,39 @@ pub(crate) fn invalid_resource_type(kind: &str, namespace: &str, version: &str) 
             "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are ''."
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
 pub(crate) fn invalid_namespace(namespace: &str) -> Fault {
-    Fault::new(
-        404,
-        "InvalidResourceNamespace",
-        format!("The resource namespace '{namespace}' is invalid."),
-    )
-    .from_gateway()
+    Fault::new(404, "InvalidResourceNamespace", format!("The resource namespace '{namespace}' is invalid."))
+        .by_gateway()
 }
 
 /// Documented.
 pub(crate) fn path_not_found(path: &str) -> Fault {
-    Fault::new(404, "NotFound", format!("The requested path '{path}' was not found.")).from_gateway()
+    Fault::new(404, "NotFound", format!("The requested path '{path}' was not found.")).by_gateway()
 }
 
 /// Documented.
 pub(crate) fn method_not_allowed(method: &str) -> Fault {
-    Fault::new(
-        405,
-        "MethodNotAllowed",
-        format!("The requested resource does not support http method '{method}'."),
-    )
+    Fault::new(405, "MethodNotAllowed", format!("The requested resource does not support http method '{method}'."))
 }
 
 /// Documented.
 pub(crate) fn missing_authorization() -> Fault {
-    Fault::new(
-        401,
-        "AuthenticationFailed",
-        "Authentication failed. The 'Authorization' header is missing.",
-    )
-    .from_gateway()
+    Fault::new(401, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
+        .by_gateway()
 }
 
 /// Documented.
 pub(crate) fn invalid_token() -> Fault {
-    Fault::new(401, "InvalidAuthenticationToken", "The access token is invalid.").from_gateway()
+    Fault::new(401, "InvalidAuthenticationToken", "The access token is invalid.").by_gateway()
 }
 
 /// Documented.
 pub(crate) fn location_required() -> Fault {
-    Fault::new(
-        400,
-        "LocationRequired",
-        "The location property is required for this definition.",
-    )
-    .from_gateway()
+    Fault::new(400, "LocationRequired", "The location property is required for this definition.").by_gateway()
 }
 
 /// Documented.
@@ -226,7 +201,7 @@ pub(crate) fn location_unavailable(location: &str, kind: &str, known: &str) -> F
             "The provided location '{location}' is not available for resource type '{kind}'. List of available regions for the resource type is '{known}'."
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -238,7 +213,7 @@ pub(crate) fn location_conflict(name: &str, there: &str, group: &str, asked: &st
             "The resource '{name}' already exists in location '{there}' in resource group '{group}'. A resource with the same name cannot be created in location '{asked}'. Please select a new resource name."
         ),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -246,11 +221,9 @@ pub(crate) fn group_location_conflict(name: &str, there: &str) -> Fault {
     Fault::new(
         409,
         "InvalidResourceGroupLocation",
-        format!(
-            "Invalid resource group location '{name}'. The Resource group already exists in location '{there}'."
-        ),
+        format!("Invalid resource group location '{name}'. The Resource group already exists in location '{there}'."),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -258,11 +231,9 @@ pub(crate) fn group_being_deleted(group: &str) -> Fault {
     Fault::new(
         409,
         "ResourceGroupBeingDeleted",
-        format!(
-            "The resource group '{group}' is in deprovisioning state and cannot perform this operation."
-        ),
+        format!("The resource group '{group}' is in deprovisioning state and cannot perform this operation."),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -272,7 +243,7 @@ pub(crate) fn invalid_content(why: &str) -> Fault {
         "InvalidRequestContent",
         format!("The request content was invalid and could not be deserialized: '{why}'."),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -280,11 +251,9 @@ pub(crate) fn unsupported_media_type(given: &str) -> Fault {
     Fault::new(
         415,
         "UnsupportedMediaType",
-        format!(
-            "The content media type '{given}' is not supported. Only 'application/json' is supported."
-        ),
+        format!("The content media type '{given}' is not supported. Only 'application/json' is supported."),
     )
-    .from_gateway()
+    .by_gateway()
 }
 
 /// Documented.
@@ -292,7 +261,9 @@ pub(crate) fn invalid_name(kind: &str, name: &str) -> Fault {
     Fault::new(
         400,
         "InvalidResourceName",
-        format!("Resource name '{name}' of type '{kind}' is invalid. The name must begin with a letter or number, end with a letter, number or underscore, and may contain only letters, numbers, underscores, periods, or hyphens."),
+        format!(
+            "Resource name '{name}' of type '{kind}' is invalid. The name must begin with a letter or number, end with a letter, number or underscore, and may contain only letters, numbers, underscores, periods, or hyphens."
+        ),
     )
 }
 
@@ -312,22 +283,13 @@ pub(crate) fn unknown_member(member: &str, on: &str, path: &str, position: usize
 
 /// Documented: the deserialiser's words; code and target as for an unknown member.
 pub(crate) fn wrong_type(why: &str, path: &str, position: usize, root: &str) -> Fault {
-    Fault::new(
-        400,
-        "BadRequest",
-        format!("{why} Path '{path}', line 1, position {position}."),
-    )
-    .at(format!("{root}.{path}"))
+    Fault::new(400, "BadRequest", format!("{why} Path '{path}', line 1, position {position}."))
+        .at(format!("{root}.{path}"))
 }
 
 /// Documented.
 pub(crate) fn missing_parameter(parameter: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidParameter",
-        format!("Required parameter '{parameter}' is missing (null)."),
-    )
-    .at(parameter)
+    Fault::new(400, "InvalidParameter", format!("Required parameter '{parameter}' is missing (null).")).at(parameter)
 }
 
 /// Documented family; the texts that pass through here are marked where they are written.
@@ -357,30 +319,17 @@ pub(crate) fn not_allowed(message: impl Into<String>) -> Fault {
 
 /// Documented family (azure-powershell#7621).
 pub(crate) fn property_change(property: &str) -> Fault {
-    Fault::new(
-        409,
-        "PropertyChangeNotAllowed",
-        format!("Changing property '{property}' is not allowed."),
-    )
-    .at(property)
+    Fault::new(409, "PropertyChangeNotAllowed", format!("Changing property '{property}' is not allowed.")).at(property)
 }
 
 /// Documented.
 pub(crate) fn concurrent_request() -> Fault {
-    Fault::new(
-        409,
-        "Conflict",
-        "The request failed due to conflict with a concurrent request.",
-    )
+    Fault::new(409, "Conflict", "The request failed due to conflict with a concurrent request.")
 }
 
 /// Documented: stands in the operation that was pushed aside (cloud-provider-azure PR#1356).
 pub(crate) fn preempted() -> Fault {
-    Fault::new(
-        409,
-        "OperationPreempted",
-        "Operation execution has been preempted by a more recent operation.",
-    )
+    Fault::new(409, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
 }
 
 /// Recorded.
@@ -403,10 +352,8 @@ pub(crate) fn already_exists(given: &str, actual: &str) -> Fault {
 
 /// Documented (azuredisk PR#2883, terraform#7389).
 pub(crate) fn too_many_data_disks(most: u8) -> Fault {
-    not_allowed(format!(
-        "The maximum number of data disks allowed to be attached to a VM of this size is {most}."
-    ))
-    .at("dataDisks")
+    not_allowed(format!("The maximum number of data disks allowed to be attached to a VM of this size is {most}."))
+        .at("dataDisks")
 }
 
 /// Documented (openshift-azure#83).
@@ -458,8 +405,7 @@ pub(crate) fn detach_unattached(disk: &str, vm: &str) -> Fault {
 
 /// Unverified text; the 404 is documented (the Go drivers drop missing disks on it).
 pub(crate) fn disk_not_found(name: &str) -> Fault {
-    Fault::new(404, "NotFound", format!("Disk {name} is not found."))
-        .at("dataDisk.managedDisk.id")
+    Fault::new(404, "NotFound", format!("Disk {name} is not found.")).at("dataDisk.managedDisk.id")
 }
 
 /// Documented (azuredisk).
@@ -493,10 +439,8 @@ pub(crate) fn resize_beyond_4_tib(name: &str, vm: &str) -> Fault {
 
 /// Documented code, unverified text.
 pub(crate) fn resize_shared_disk(name: &str) -> Fault {
-    not_allowed(format!(
-        "Shared disk {name} cannot be resized while it is attached to a running VM."
-    ))
-    .inner("LiveResizeSharedDiskNotAllowed")
+    not_allowed(format!("Shared disk {name} cannot be resized while it is attached to a running VM."))
+        .inner("LiveResizeSharedDiskNotAllowed")
 }
 
 /// Documented code, unverified text.
@@ -537,7 +481,13 @@ pub(crate) fn unsupported_zone(zone: &str, kind: &str, name: &str, location: &st
 }
 
 /// Documented shape: the compute provider's throttling (troubleshooting-throttling-errors).
-pub(crate) fn compute_throttled(group: &str, window: (&str, &str), allowed: u64, measured: u64, retry_after: u64) -> Fault {
+pub(crate) fn compute_throttled(
+    group: &str,
+    window: (&str, &str),
+    allowed: u64,
+    measured: u64,
+    retry_after: u32,
+) -> Fault {
     let mut fault = Fault::new(
         429,
         "OperationNotAllowed",
@@ -560,20 +510,16 @@ pub(crate) fn compute_throttled(group: &str, window: (&str, &str), allowed: u64,
 }
 
 /// Documented: the front door's throttling.
-pub(crate) fn front_door_throttled(kind: &str, subscription: &str, limit: u64, retry_after: u64) -> Fault {
-    let title = match kind {
-        "reads" => "SubscriptionRequestsThrottled",
-        _ => "SubscriptionRequestsThrottled",
-    };
+pub(crate) fn front_door_throttled(kind: &str, subscription: &str, limit: u64, retry_after: u32) -> Fault {
     let mut fault = Fault::new(
         429,
-        title,
+        "SubscriptionRequestsThrottled",
         format!(
             "Number of {} requests for subscription '{subscription}' exceeded the limit of '{limit}' for time interval '00:00:01'. Please try again after '{retry_after}' seconds.",
             kind.trim_end_matches('s')
         ),
     )
-    .from_gateway();
+    .by_gateway();
     fault.retry_after = Some(retry_after);
     fault
 }
@@ -582,11 +528,7 @@ pub(crate) fn front_door_throttled(kind: &str, subscription: &str, limit: u64, r
 
 /// Recorded.
 pub(crate) fn network_etag_mismatch(given: &str, actual: &str, id: &str) -> Fault {
-    let given = if given.starts_with("W/") {
-        given.to_owned()
-    } else {
-        format!("W/\"{}\"", given.trim_matches('"'))
-    };
+    let given = if given.starts_with("W/") { given.to_owned() } else { format!("W/\"{}\"", given.trim_matches('"')) };
     let mut fault = Fault::new(412, "PreconditionFailed", "Precondition failed.");
     fault.details = vec![json!({
         "code": "PreconditionFailedEtagMismatch",

@@ -170,38 +170,23 @@ impl Incident {
         {
             return Err(IncidentError::Status { status });
         }
-        for (given, member) in [
-            (then.code.is_some(), "code"),
-            (then.message.is_some(), "message"),
-            (then.target.is_some(), "target"),
-        ] {
+        for (given, member) in
+            [(then.code.is_some(), "code"), (then.message.is_some(), "message"), (then.target.is_some(), "target")]
+        {
             if given && then.status.is_none() {
-                return Err(IncidentError::Needs {
-                    member,
-                    needs: "status",
-                });
+                return Err(IncidentError::Needs { member, needs: "status" });
             }
         }
         for (both, first, second) in [
-            (
-                then.status.is_some() && then.late_failure.is_some(),
-                "status",
-                "lateFailure",
-            ),
-            (
-                then.status.is_some() && then.lose_answer.is_some(),
-                "status",
-                "loseAnswer",
-            ),
+            (then.status.is_some() && then.late_failure.is_some(), "status", "lateFailure"),
+            (then.status.is_some() && then.lose_answer.is_some(), "status", "loseAnswer"),
         ] {
             if both {
                 return Err(IncidentError::Exclusive { first, second });
             }
         }
         for (name, value) in &then.headers {
-            if http::HeaderName::from_bytes(name.as_bytes()).is_err()
-                || http::HeaderValue::from_str(value).is_err()
-            {
+            if http::HeaderName::from_bytes(name.as_bytes()).is_err() || http::HeaderValue::from_str(value).is_err() {
                 return Err(IncidentError::Header { name: name.clone() });
             }
         }
@@ -229,10 +214,7 @@ impl Effect {
             }
             .to_owned()
         });
-        let message = self
-            .message
-            .clone()
-            .unwrap_or_else(|| "An incident was injected.".to_owned());
+        let message = self.message.clone().unwrap_or_else(|| "An incident was injected.".to_owned());
         let mut error = json!({"code": code, "message": message});
         if let Some(target) = &self.target {
             error["target"] = json!(target);
@@ -295,12 +277,7 @@ impl Incidents {
     pub fn add(&mut self, incident: Incident) -> Result<u64, IncidentError> {
         incident.check()?;
         self.last_id += 1;
-        self.listed.push(Listed {
-            id: self.last_id,
-            incident,
-            seen: 0,
-            struck: 0,
-        });
+        self.listed.push(Listed { id: self.last_id, incident, seen: 0, struck: 0 });
         Ok(self.last_id)
     }
 
@@ -347,21 +324,11 @@ impl Incidents {
 impl Match {
     fn holds(&self, request: &RequestFacts<'_>) -> bool {
         let path = request.path.split('?').next().unwrap_or_default();
-        let method = self
-            .method
-            .as_deref()
-            .is_none_or(|method| method.eq_ignore_ascii_case(request.method));
-        let body = || {
-            self.body_contains
-                .as_deref()
-                .is_none_or(|text| contains(request.body, text.as_bytes()))
-        };
+        let method = self.method.as_deref().is_none_or(|method| method.eq_ignore_ascii_case(request.method));
+        let body = || self.body_contains.as_deref().is_none_or(|text| contains(request.body, text.as_bytes()));
         method
             && self.path.as_deref().is_none_or(|glob| matches(glob, path))
-            && self
-                .operation
-                .as_deref()
-                .is_none_or(|glob| matches(glob, request.operation))
+            && self.operation.as_deref().is_none_or(|glob| matches(glob, request.operation))
             && body()
     }
 }
@@ -401,26 +368,18 @@ mod tests {
     }
 
     fn put(path: &str) -> RequestFacts<'_> {
-        RequestFacts {
-            method: "PUT",
-            path,
-            ..RequestFacts::default()
-        }
+        RequestFacts { method: "PUT", path, ..RequestFacts::default() }
     }
 
     #[test]
     fn an_incident_strikes_once_unless_told_otherwise() {
         let mut incidents = Incidents::new();
-        incidents
-            .add(incident("then: {status: 500}"))
-            .unwrap();
+        incidents.add(incident("then: {status: 500}")).unwrap();
         assert!(incidents.next(&put("/a")).is_some());
         assert!(incidents.next(&put("/a")).is_none());
 
         incidents.clear();
-        incidents
-            .add(incident("{then: {status: 500}, times: 0}"))
-            .unwrap();
+        incidents.add(incident("{then: {status: 500}, times: 0}")).unwrap();
         assert!((0..10).all(|_| incidents.next(&put("/a")).is_some()));
     }
 
@@ -428,9 +387,7 @@ mod tests {
     fn nth_counts_only_requests_that_match() {
         let mut incidents = Incidents::new();
         incidents
-            .add(incident(
-                "{match: {method: put, path: '*/disks/*', nth: 3}, then: {status: 409}, times: 2}",
-            ))
+            .add(incident("{match: {method: put, path: '*/disks/*', nth: 3}, then: {status: 409}, times: 2}"))
             .unwrap();
         let disk = put("/s/disks/a?api-version=1");
         assert!(incidents.next(&disk).is_none());
@@ -445,9 +402,7 @@ mod tests {
     fn a_later_incident_counts_requests_that_an_earlier_one_struck() {
         let mut incidents = Incidents::new();
         incidents.add(incident("then: {status: 500}")).unwrap();
-        incidents
-            .add(incident("{match: {nth: 2}, then: {status: 503}}"))
-            .unwrap();
+        incidents.add(incident("{match: {nth: 2}, then: {status: 503}}")).unwrap();
         assert_eq!(incidents.next(&put("/a")).unwrap().status, Some(500));
         assert_eq!(incidents.next(&put("/a")).unwrap().status, Some(503));
     }
@@ -498,33 +453,17 @@ mod tests {
     fn an_incident_that_makes_no_sense_is_refused() {
         let error = |yaml| Incidents::new().add(incident(yaml)).unwrap_err();
         assert_eq!(error("then: {}"), IncidentError::NoEffect);
-        assert_eq!(
-            error("{match: {nth: 0}, then: {status: 500}}"),
-            IncidentError::NthZero
-        );
-        assert!(matches!(
-            error("then: {status: 99}"),
-            IncidentError::Status { status: 99 }
-        ));
-        assert!(matches!(
-            error("then: {code: X}"),
-            IncidentError::Needs { member: "code", .. }
-        ));
-        assert!(matches!(
-            error("then: {status: 500, lateFailure: {code: X}}"),
-            IncidentError::Exclusive { .. }
-        ));
-        assert!(matches!(
-            error("then: {headers: {'a b': c}}"),
-            IncidentError::Header { .. }
-        ));
+        assert_eq!(error("{match: {nth: 0}, then: {status: 500}}"), IncidentError::NthZero);
+        assert!(matches!(error("then: {status: 99}"), IncidentError::Status { status: 99 }));
+        assert!(matches!(error("then: {code: X}"), IncidentError::Needs { member: "code", .. }));
+        assert!(matches!(error("then: {status: 500, lateFailure: {code: X}}"), IncidentError::Exclusive { .. }));
+        assert!(matches!(error("then: {headers: {'a b': c}}"), IncidentError::Header { .. }));
     }
 
     #[test]
     fn an_incident_survives_json_and_refuses_unknown_keys() {
-        let original = incident(
-            "{match: {path: '*'}, then: {delayMs: 5, headers: {x-a: b}, lateFailure: {code: C}}, times: 4}",
-        );
+        let original =
+            incident("{match: {path: '*'}, then: {delayMs: 5, headers: {x-a: b}, lateFailure: {code: C}}, times: 4}");
         let text = serde_json::to_string(&original).unwrap();
         assert_eq!(serde_json::from_str::<Incident>(&text).unwrap(), original);
         let error = serde_json::from_str::<Incident>(r#"{"then":{"statsu":1}}"#).unwrap_err();

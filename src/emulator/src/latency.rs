@@ -165,13 +165,7 @@ impl Shape {
         let ms = match *self {
             Self::Constant { ms } => ms,
             Self::LogNormal { median_ms, sigma } => median_ms * (sigma * normal(rng)).exp(),
-            Self::Mixture {
-                ordinary_median_ms,
-                ordinary_sigma,
-                slow_median_ms,
-                slow_sigma,
-                slow_weight,
-            } => {
+            Self::Mixture { ordinary_median_ms, ordinary_sigma, slow_median_ms, slow_sigma, slow_weight } => {
                 // The choice is drawn before the value, so that every sample costs three draws.
                 if rng.random::<f64>() < slow_weight {
                     slow_median_ms * (slow_sigma * normal(rng)).exp()
@@ -299,10 +293,7 @@ impl Profile {
                 (kind, shape(median))
             })
             .collect();
-        Self {
-            name: name.to_owned(),
-            shapes,
-        }
+        Self { name: name.to_owned(), shapes }
     }
 
     fn named(name: &str) -> Option<Self> {
@@ -324,40 +315,23 @@ impl Profile {
             return Ok(profile);
         }
         let path = PathBuf::from(given);
-        let text = std::fs::read_to_string(&path).map_err(|source| ProfileError::Unreadable {
-            given: given.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| ProfileError::Unreadable { given: given.to_owned(), source })?;
         Self::from_yaml(&text, &path)
     }
 
     fn from_yaml(text: &str, path: &std::path::Path) -> Result<Self, ProfileError> {
-        let impossible = |what: String| ProfileError::Impossible {
-            path: path.to_owned(),
-            what,
-        };
-        let file: ProfileFile =
-            serde_saphyr::from_str(text).map_err(|source| ProfileError::Malformed {
-                path: path.to_owned(),
-                source: Box::new(source),
-            })?;
-        let mut profile = Self::named(&file.base).ok_or_else(|| {
-            impossible(format!(
-                "base: {:?} is none of none, typical, azure, bad-day",
-                file.base
-            ))
-        })?;
+        let impossible = |what: String| ProfileError::Impossible { path: path.to_owned(), what };
+        let file: ProfileFile = serde_saphyr::from_str(text)
+            .map_err(|source| ProfileError::Malformed { path: path.to_owned(), source: Box::new(source) })?;
+        let mut profile = Self::named(&file.base)
+            .ok_or_else(|| impossible(format!("base: {:?} is none of none, typical, azure, bad-day", file.base)))?;
         for (kind, shape) in file.operations {
             let positive = |value: f64| value.is_finite() && value >= 0.0;
             let shape = match (shape.constant_ms, shape.median_ms, shape.sigma) {
                 (Some(ms), None, None) if positive(ms) => Shape::Constant { ms },
-                (None, Some(median_ms), sigma)
-                    if positive(median_ms) && positive(sigma.unwrap_or(0.0)) =>
-                {
-                    Shape::LogNormal {
-                        median_ms,
-                        sigma: sigma.unwrap_or(0.0),
-                    }
+                (None, Some(median_ms), sigma) if positive(median_ms) && positive(sigma.unwrap_or(0.0)) => {
+                    Shape::LogNormal { median_ms, sigma: sigma.unwrap_or(0.0) }
                 }
                 _ => {
                     return Err(impossible(format!(
@@ -379,9 +353,7 @@ impl Profile {
 
     /// How long the next operation of this kind takes.
     pub fn sample(&self, kind: OperationKind, rng: &mut StdRng) -> Duration {
-        self.shapes
-            .get(&kind)
-            .map_or(Duration::ZERO, |shape| shape.sample(rng))
+        self.shapes.get(&kind).map_or(Duration::ZERO, |shape| shape.sample(rng))
     }
 }
 
@@ -408,9 +380,7 @@ mod tests {
 
     fn samples(profile: &Profile, kind: OperationKind, count: usize) -> Vec<f64> {
         let mut rng = StdRng::seed_from_u64(7);
-        (0..count)
-            .map(|_| profile.sample(kind, &mut rng).as_secs_f64())
-            .collect()
+        (0..count).map(|_| profile.sample(kind, &mut rng).as_secs_f64()).collect()
     }
 
     fn share_over(samples: &[f64], seconds: f64) -> f64 {
@@ -467,10 +437,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_durations() {
         let profile = Profile::azure();
-        assert_eq!(
-            samples(&profile, OperationKind::VmDetach, 100),
-            samples(&profile, OperationKind::VmDetach, 100)
-        );
+        assert_eq!(samples(&profile, OperationKind::VmDetach, 100), samples(&profile, OperationKind::VmDetach, 100));
     }
 
     #[test]
@@ -489,14 +456,8 @@ mod tests {
         )
         .unwrap();
         let mut rng = StdRng::seed_from_u64(1);
-        assert_eq!(
-            profile.sample(OperationKind::DiskCreate, &mut rng),
-            Duration::from_millis(20)
-        );
-        assert_eq!(
-            profile.sample(OperationKind::VmDetach, &mut rng),
-            Duration::ZERO
-        );
+        assert_eq!(profile.sample(OperationKind::DiskCreate, &mut rng), Duration::from_millis(20));
+        assert_eq!(profile.sample(OperationKind::VmDetach, &mut rng), Duration::ZERO);
         let middle = median(samples(&profile, OperationKind::VmAttach, 20_001));
         assert!((middle - 1.0).abs() < 0.03, "{middle}");
         assert_eq!(profile.name(), "p.yaml");
@@ -504,11 +465,8 @@ mod tests {
 
     #[test]
     fn a_wild_sigma_is_cut_off() {
-        let profile = Profile::from_yaml(
-            "operations: {vmAttach: {median_ms: 1e12, sigma: 50}}",
-            Path::new("p.yaml"),
-        )
-        .unwrap();
+        let profile =
+            Profile::from_yaml("operations: {vmAttach: {median_ms: 1e12, sigma: 50}}", Path::new("p.yaml")).unwrap();
         let all = samples(&profile, OperationKind::VmAttach, 1_000);
         assert!(all.iter().all(|s| *s <= LONGEST.as_secs_f64()));
     }
@@ -517,9 +475,7 @@ mod tests {
     fn a_wrong_file_is_refused_with_the_key_it_is_wrong_in() {
         let error = |text: &str| {
             let error = Profile::from_yaml(text, Path::new("p.yaml")).unwrap_err();
-            let source = std::error::Error::source(&error)
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             format!("{error} {source}")
         };
         assert!(error("operations: {vmAttach: {median_ms: -1}}").contains("VmAttach"));

@@ -1,6 +1,263 @@
-//! (empty)
+//! Azure itself as a local HTTP server.
+//!
+//! One process plays the resource manager, the login service, the instance metadata service and
+//! `/metadata/endpoints`, all on one port, with a control interface under `/_emulator/`. It imports
+//! nothing of the rest of the project, so it cannot share a mistake with what is tested on it.
+//!
+//! ```text
+//! request ─▶ router: incidents, sign-in, buckets ─▶ arm::* handlers ─▶ store (documents)
+//!                                                       │ accept             ▲ effect, when due
+//!                                                       └──▶ operations ─────┘
+//! ```
+//!
+//! # Contract
+//!
+//! Evidence: **R** recorded from live traffic, **D** documented by Microsoft or a real body in a public
+//! tracker, **U** unverified. An unverified behaviour that a client can tell apart is a field of
+//! [`Switches`]; the rest are texts and orders of checks, marked where they are written.
+//!
+//! | request | answer | evidence |
+//! |---|---|---|
+//! | any, without `Authorization` / with a foreign token | 401 `AuthenticationFailed` / `InvalidAuthenticationToken`, `WWW-Authenticate` | D |
+//! | any, without or with a malformed `api-version` | 400 `MissingApiVersionParameter` / `InvalidApiVersionParameter` | D |
+//! | any well-formed api-version | accepted, and echoed in operation URLs | R |
+//! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
+//! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
+//! | group PUT / DELETE | 201 or 200 at once / 202 and `Location` only, then 200 without a body | R |
+//! | disk PUT, PATCH | 202, both operation headers, also when nothing changes | R |
+//! | disk DELETE | 202 both headers; 204 when absent; 409 while attached | R, D |
+//! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
+//! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
+//! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
+//! | machine PUT or PATCH with data disks | 200 and `Azure-AsyncOperation`; absent members stay | D |
+//! | data disks left out of a given array | detached; `[]` detaches all | U: [`Switches::left_out_of_put`], [`Switches::left_out_of_patch`] |
+//! | `attachDetachDataDisks` (from 2024-03-01) | 202, both headers, storage profile at `Location` | D |
+//! | … a LUN left out | the lowest free one | U |
+//! | … attach of what is attached, detach of what is not | 409 | U: [`Switches::attach_attached`], [`Switches::detach_unattached`] |
+//! | a machine write while one runs | 409 `Conflict`, or the older fails with `OperationPreempted` | U which: [`Switches::concurrent_vm_write`] |
+//! | `If-Match` that does not match | 412 with the provider's own text | R |
+//! | `managedBy`, `diskState`, LUN map | change when the operation ends, never before | D |
+//! | failed attach / detach | element leaves the model / stays marked: `AttachDiskWhileBeingDetached` | U ([`Switches::failed_attach_stays_in_model`]) / D |
+//! | virtual network PUT / network interface PUT | 201 and `Azure-AsyncOperation` / synchronous | R |
+//! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
+//! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
+//!
+//! # Time and chance
+//!
+//! All waiting goes through `tokio::time`; wall-clock stamps are [`Options::start_time`] plus elapsed
+//! time. GUIDs come from the seed in order of need; the latency of the nth write of a resource follows
+//! from the seed, the resource's id and n, so the order in which different resources are written
+//! changes nothing. Same seed and paused time: same call log.
+
+pub mod bound;
+pub mod call_log;
+pub mod control;
+pub mod hypervisor;
 pub mod incident;
 pub mod latency;
+pub mod options;
+pub mod persist;
 pub mod scenario;
 pub mod sizes;
+pub mod store;
 pub mod tiers;
+
+mod answer;
+mod arm;
+mod casing;
+mod clock;
+mod endpoints;
+mod fault;
+mod future;
+mod imds;
+mod listener;
+mod login;
+mod lun_history;
+mod operations;
+mod path;
+mod router;
+mod schema;
+mod seed;
+mod spawn;
+mod state;
+mod throttle;
+mod tls;
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use control::Control;
+pub use options::{HypervisorChoice, Options, Switches};
+
+use crate::clock::Clock;
+use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
+use crate::state::{Shared, State};
+
+/// A running emulator. Dropping it without [`Emulator::shutdown`] stops it too, but loses what the
+/// state file had not got yet and leaves loop devices behind.
+#[derive(Debug)]
+pub struct Emulator {
+    control: Control,
+    address: SocketAddr,
+    tls_address: Option<SocketAddr>,
+    router: Router,
+    servers: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// The emulator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The state file cannot be used.
+    #[error("the state file cannot be used")]
+    State(#[source] persist::StateFileError),
+    /// The hypervisor does not start.
+    #[error("the hypervisor does not start")]
+    Hypervisor(#[source] HypervisorError),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] tls::TlsError),
+}
+
+impl Emulator {
+    /// Listens and serves on the caller's runtime, also a current-thread one with paused time.
+    ///
+    /// # Errors
+    ///
+    /// When the address is taken, the state file is unusable, or the hypervisor or TLS cannot start.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let listen = options.listen;
+        let (tcp, address) = bind(listen).await?;
+        let tls = match options.listen_tls {
+            Some(listen) => {
+                let authority = tls::Authority::new(options.tls_folder.as_deref(), &[]).map_err(StartError::Tls)?;
+                let (tcp, address) = bind(listen).await?;
+                Some((tcp, address, authority))
+            }
+            None => None,
+        };
+        let clock = Clock::new(options.start_time, options.time_scale);
+        let mut state = State::new(&options);
+        let kept = match &options.state_file {
+            Some(path) => persist::load(path).map_err(StartError::State)?,
+            None => None,
+        };
+        match kept {
+            Some(exported) => state.store.import(exported),
+            None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
+        }
+        for vm in state.store.vms() {
+            state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);
+        }
+        let hypervisor = match &options.hypervisor {
+            HypervisorChoice::None => Hypervisor::none(),
+            HypervisorChoice::Loop(root) => {
+                Hypervisor::start_loop(root, attachments(&state)).await.map_err(StartError::Hypervisor)?
+            }
+        };
+        if hypervisor.is_loop() {
+            for vm in state.store.vms() {
+                let name = vm["name"].as_str().unwrap_or("");
+                hypervisor.create_machine(name).await.map_err(StartError::Hypervisor)?;
+            }
+        }
+        let ca_pem = tls.as_ref().map(|(_, _, authority)| authority.ca_pem().to_owned());
+        let shared = Shared::new(options, format!("http://{address}"), ca_pem, hypervisor, clock, state);
+        let router = router::router(&shared);
+        let mut servers = vec![tokio::spawn(listener::serve(tcp, router.clone(), shared.stop.clone()))];
+        let mut tls_address = None;
+        if let Some((tcp, address, authority)) = tls {
+            let (router, stop) = (router.clone(), shared.stop.clone());
+            servers.push(tokio::spawn(async move { tls::serve(tcp, &authority, router, stop).await }));
+            tls_address = Some(address);
+        }
+        Ok(Self { control: Control { shared }, address, tls_address, router, servers })
+    }
+
+    /// Where it is reached, without a slash at the end: every plane is below this one URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The same over TLS, when asked for.
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        self.tls_address.map(|address| format!("https://{address}"))
+    }
+
+    /// The authority's certificate (PEM), with TLS.
+    #[must_use]
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.control.shared.ca_pem.as_deref()
+    }
+
+    /// The whole service for use in process. An answer lost on purpose is a broken body here.
+    pub fn service(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// The typed control interface.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// The hypervisor, for the folders of its machines.
+    #[must_use]
+    pub fn hypervisor(&self) -> Hypervisor {
+        self.control.shared.hypervisor.clone()
+    }
+
+    /// Stops serving, writes the state file and lets the devices go.
+    pub async fn shutdown(self) {
+        let shared = &self.control.shared;
+        shared.stop.cancel();
+        for server in self.servers {
+            server.abort();
+            // Aborted: nothing to learn from the result.
+            let _ = server.await;
+        }
+        if let Err(error) = persist::save_last(shared) {
+            tracing::error!(error = %error, "the state file was not written");
+        }
+        if let Err(error) = shared.hypervisor.shutdown().await {
+            tracing::error!(error = %error, "the hypervisor did not shut down");
+        }
+    }
+}
+
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address: listen, source };
+    let tcp = TcpListener::bind(listen).await.map_err(failed)?;
+    let address = tcp.local_addr().map_err(failed)?;
+    Ok((tcp, address))
+}
+
+fn attachments(state: &State) -> Vec<Attachment> {
+    let mut attachments = Vec::new();
+    for vm in state.store.vms() {
+        let id = vm["id"].as_str().unwrap_or("");
+        for (lun, disk) in state.store.lun_map(id) {
+            if let Some(doc) = state.store.disk(&disk) {
+                attachments.push(Attachment { vm: path::name_of(id).to_owned(), lun, disk: arm::disks::facts(&doc) });
+            }
+        }
+    }
+    attachments
+}
+
+#[cfg(test)]
+mod tests;

@@ -54,8 +54,6 @@ pub(crate) struct Operation {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
-    /// Lower-case id of the resource.
-    pub(crate) resource: String,
     pub(crate) started: Duration,
     pub(crate) due: Duration,
     pub(crate) ended: Option<Duration>,
@@ -107,7 +105,6 @@ pub(crate) struct Order {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
-    pub(crate) resource: String,
     pub(crate) started: Duration,
     pub(crate) due: Duration,
     pub(crate) retry_after: Option<u64>,
@@ -124,9 +121,21 @@ pub(crate) struct Operations {
     /// Due time and order of acceptance to id, of those that run.
     running: BTreeMap<(Duration, u64), String>,
     next: u64,
+    /// Other names of operations: the tokens of group deletions.
+    aliases: BTreeMap<String, String>,
 }
 
 impl Operations {
+    /// Gives an operation a second name; a later one of that name replaces it.
+    pub(crate) fn alias(&mut self, token: &str, id: &str) {
+        self.aliases.insert(token.to_owned(), id.to_owned());
+    }
+
+    /// The id behind a second name.
+    pub(crate) fn resolve(&self, token: &str) -> Option<String> {
+        self.aliases.get(token).cloned()
+    }
+
     pub(crate) fn accept(&mut self, order: Order) {
         self.next += 1;
         let sequence = self.next;
@@ -137,7 +146,6 @@ impl Operations {
                 id: order.id,
                 style: order.style,
                 kind: order.kind,
-                resource: order.resource,
                 started: order.started,
                 due: order.due,
                 ended: None,
@@ -254,11 +262,8 @@ impl State {
             operation.ended = Some(now);
             operation.effect = None;
             operation.undo = None;
-            operation.status = if operation.style == Style::Network {
-                Status::Canceled(fault)
-            } else {
-                Status::Failed(fault)
-            };
+            operation.status =
+                if operation.style == Style::Network { Status::Canceled(fault) } else { Status::Failed(fault) };
         }
     }
 }

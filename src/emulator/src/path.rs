@@ -19,14 +19,8 @@ impl ArmPath {
         if !segments.next()?.eq_ignore_ascii_case("subscriptions") {
             return None;
         }
-        let mut parsed = Self {
-            subscription: segments.next()?,
-            ..Self::default()
-        };
-        if segments
-            .peek()
-            .is_some_and(|s| s.eq_ignore_ascii_case("resourcegroups"))
-        {
+        let mut parsed = Self { subscription: segments.next()?, ..Self::default() };
+        if segments.peek().is_some_and(|s| s.eq_ignore_ascii_case("resourcegroups")) {
             segments.next();
             match segments.next() {
                 Some(group) => parsed.group = Some(group),
@@ -36,10 +30,7 @@ impl ArmPath {
                 }
             }
         }
-        if segments
-            .peek()
-            .is_some_and(|s| s.eq_ignore_ascii_case("providers"))
-        {
+        if segments.peek().is_some_and(|s| s.eq_ignore_ascii_case("providers")) {
             segments.next();
             match segments.next() {
                 Some(provider) => parsed.provider = Some(provider),
@@ -64,10 +55,7 @@ fn decode(segment: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let hex = segment
-            .get(at + 1..at + 3)
-            .filter(|_| byte == b'%')
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let hex = segment.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match hex {
             Some(value) => {
                 out.push(value);
@@ -119,8 +107,5 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
 
 /// `East US 2` and `eastus2` are one location.
 pub(crate) fn location(name: &str) -> String {
-    name.chars()
-        .filter(|c| !c.is_whitespace())
-        .collect::<String>()
-        .to_ascii_lowercase()
+    name.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase()
 }

@@ -25,13 +25,17 @@
 //! - {name: data, sizeGib: 32, sku: Premium_LRS, zone: "1", attachTo: {vm: node-0, lun: 0}}
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{sizes, tiers};
+use crate::sizes;
 
 /// Subscription of the default scenario.
 pub const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000001";
@@ -102,9 +106,7 @@ impl Client {
     /// The object id, given or derived.
     #[must_use]
     pub fn object_id(&self) -> String {
-        self.object_id
-            .clone()
-            .unwrap_or_else(|| derived_id("service-principal", &self.id))
+        self.object_id.clone().unwrap_or_else(|| derived_id("service-principal", &self.id))
     }
 }
 
@@ -261,10 +263,7 @@ pub struct OsDisk {
 
 impl Default for OsDisk {
     fn default() -> Self {
-        Self {
-            size_gib: 30,
-            sku: "Premium_LRS".to_owned(),
-        }
+        Self { size_gib: 30, sku: "Premium_LRS".to_owned() }
     }
 }
 
@@ -391,10 +390,7 @@ impl Default for Scenario {
                 name: "lazuli-vnet".to_owned(),
                 resource_group: None,
                 prefixes: vec!["10.0.0.0/8".to_owned()],
-                subnets: vec![Subnet {
-                    name: "nodes".to_owned(),
-                    prefix: "10.240.0.0/16".to_owned(),
-                }],
+                subnets: vec![Subnet { name: "nodes".to_owned(), prefix: "10.240.0.0/16".to_owned() }],
             }],
             availability_sets: Vec::new(),
             virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
@@ -425,9 +421,7 @@ impl VirtualMachine {
 
     fn names(&self) -> Vec<String> {
         match self.count {
-            Some(count) => (0..count)
-                .map(|index| self.name.replace("{}", &index.to_string()))
-                .collect(),
+            Some(count) => (0..count).map(|index| self.name.replace("{}", &index.to_string())).collect(),
             None => vec![self.name.clone()],
         }
     }
@@ -446,10 +440,8 @@ impl Scenario {
     /// # Errors
     /// When the file cannot be read, does not parse, or does not hold together.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ScenarioError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Unreadable { path: path.to_owned(), source })?;
         Self::parse(&text)
     }
 
@@ -476,9 +468,7 @@ impl Scenario {
     /// The first resource group.
     #[must_use]
     pub fn resource_group(&self) -> &str {
-        self.resource_groups
-            .first()
-            .map_or(RESOURCE_GROUP, |group| &group.name)
+        self.resource_groups.first().map_or(RESOURCE_GROUP, |group| &group.name)
     }
 
     /// The subscription of a resource group.
@@ -516,24 +506,18 @@ impl Scenario {
                     .identities
                     .iter()
                     .filter(|identity| {
-                        vm.identities.as_ref().is_none_or(|names| {
-                            names.iter().any(|n| n.eq_ignore_ascii_case(&identity.name))
-                        })
+                        vm.identities
+                            .as_ref()
+                            .is_none_or(|names| names.iter().any(|n| n.eq_ignore_ascii_case(&identity.name)))
                     })
                     .map(|identity| self.identity_id(identity))
                     .collect();
                 machines.push(Machine {
                     name,
                     index,
-                    size: sizes::find(&vm.size)
-                        .map_or_else(|| vm.size.clone(), |size| size.name.to_owned()),
-                    resource_group: vm
-                        .resource_group
-                        .clone()
-                        .unwrap_or_else(|| self.resource_group().to_owned()),
-                    zone: zones
-                        .get(turn % zones.len().max(1))
-                        .map(|zone| (*zone).clone()),
+                    size: sizes::find(&vm.size).map_or_else(|| vm.size.clone(), |size| size.name.to_owned()),
+                    resource_group: vm.resource_group.clone().unwrap_or_else(|| self.resource_group().to_owned()),
+                    zone: zones.get(turn % zones.len().max(1)).map(|zone| (*zone).clone()),
                     availability_set: vm.availability_set.clone(),
                     subnet: self.subnet_of(vm),
                     os_disk: vm.os_disk.clone(),
@@ -558,418 +542,5 @@ impl Scenario {
                 Some((network.name.clone(), subnet.name.clone()))
             }),
         }
-    }
-
-    /// Checks that names are there once and that what is referred to exists.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with its key.
-    pub fn check(&self) -> Result<(), ScenarioError> {
-        self.check_identity()?;
-        self.check_groups()?;
-        self.check_networks()?;
-        let machines = self.check_machines()?;
-        self.check_disks(&machines)
-    }
-
-    fn check_identity(&self) -> Result<(), ScenarioError> {
-        guid("tenantId", &self.tenant_id)?;
-        if self.subscriptions.is_empty() {
-            return Err(wrong("subscriptions", "at least one is needed"));
-        }
-        for (at, subscription) in self.subscriptions.iter().enumerate() {
-            guid(&format!("subscriptions[{at}]"), subscription)?;
-        }
-        unique("subscriptions", "", self.subscriptions.iter())?;
-        for (at, client) in self.clients.iter().enumerate() {
-            guid(&format!("clients[{at}].id"), &client.id)?;
-        }
-        unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
-        unique("identities", ".name", self.identities.iter().map(|i| &i.name))
-    }
-
-    fn check_groups(&self) -> Result<(), ScenarioError> {
-        if self.resource_groups.is_empty() {
-            return Err(wrong("resourceGroups", "at least one is needed"));
-        }
-        for (at, group) in self.resource_groups.iter().enumerate() {
-            if let Some(subscription) = &group.subscription
-                && !self.subscriptions.contains(subscription)
-            {
-                return Err(wrong(
-                    format!("resourceGroups[{at}].subscription"),
-                    format!("{subscription:?} is not in subscriptions"),
-                ));
-            }
-        }
-        unique(
-            "resourceGroups",
-            ".name",
-            self.resource_groups.iter().map(|group| &group.name),
-        )
-    }
-
-    fn known_group(&self, key: &str, at: usize, group: Option<&String>) -> Result<(), ScenarioError> {
-        let known = group.is_none_or(|name| {
-            self.resource_groups
-                .iter()
-                .any(|group| group.name.eq_ignore_ascii_case(name))
-        });
-        if known {
-            return Ok(());
-        }
-        Err(wrong(
-            format!("{key}[{at}].resourceGroup"),
-            format!("{:?} is not in resourceGroups", group.map_or("", |g| g)),
-        ))
-    }
-
-    fn check_networks(&self) -> Result<(), ScenarioError> {
-        for (at, network) in self.virtual_networks.iter().enumerate() {
-            let key = format!("virtualNetworks[{at}]");
-            self.known_group("virtualNetworks", at, network.resource_group.as_ref())?;
-            if network.prefixes.is_empty() {
-                return Err(wrong(format!("{key}.prefixes"), "at least one is needed"));
-            }
-            for prefix in &network.prefixes {
-                cidr(&format!("{key}.prefixes"), prefix)?;
-            }
-            for (at, subnet) in network.subnets.iter().enumerate() {
-                cidr(&format!("{key}.subnets[{at}].prefix"), &subnet.prefix)?;
-            }
-            let names = network.subnets.iter().map(|subnet| &subnet.name);
-            unique(&format!("{key}.subnets"), ".name", names)?;
-        }
-        unique(
-            "virtualNetworks",
-            ".name",
-            self.virtual_networks.iter().map(|network| &network.name),
-        )?;
-        for (at, set) in self.availability_sets.iter().enumerate() {
-            self.known_group("availabilitySets", at, set.resource_group.as_ref())?;
-        }
-        unique(
-            "availabilitySets",
-            ".name",
-            self.availability_sets.iter().map(|set| &set.name),
-        )
-    }
-
-    fn check_machines(&self) -> Result<Vec<Machine>, ScenarioError> {
-        for (at, vm) in self.virtual_machines.iter().enumerate() {
-            let key = |member: &str| format!("virtualMachines[{at}].{member}");
-            self.known_group("virtualMachines", at, vm.resource_group.as_ref())?;
-            if vm.count.is_some_and(|count| count != 1) && !vm.name.contains("{}") {
-                return Err(wrong(key("name"), "needs {} where the number goes"));
-            }
-            let Some(size) = sizes::find(&vm.size) else {
-                return Err(wrong(
-                    key("size"),
-                    format!("{:?} is no known virtual machine size", vm.size),
-                ));
-            };
-            for zone in vm.zone.iter().chain(&vm.zones) {
-                if !size.zones().contains(&zone.as_str()) {
-                    return Err(wrong(key("zones"), format!("{zone:?} is not 1, 2 or 3")));
-                }
-            }
-            if vm.zone.is_some() && !vm.zones.is_empty() {
-                return Err(wrong(key("zone"), "give zone or zones, not both"));
-            }
-            if let Some(set) = &vm.availability_set {
-                if vm.zone.is_some() || !vm.zones.is_empty() {
-                    return Err(wrong(
-                        key("availabilitySet"),
-                        "a machine in a zone cannot be in an availability set",
-                    ));
-                }
-                if !self
-                    .availability_sets
-                    .iter()
-                    .any(|known| known.name.eq_ignore_ascii_case(set))
-                {
-                    return Err(wrong(
-                        key("availabilitySet"),
-                        format!("{set:?} is not in availabilitySets"),
-                    ));
-                }
-            }
-            if vm.subnet.is_some() && !self.subnet_exists(vm) {
-                return Err(wrong(
-                    key("subnet"),
-                    "no such network/subnet in virtualNetworks",
-                ));
-            }
-            for name in vm.identities.iter().flatten() {
-                if !self
-                    .identities
-                    .iter()
-                    .any(|identity| identity.name.eq_ignore_ascii_case(name))
-                {
-                    return Err(wrong(
-                        key("identities"),
-                        format!("{name:?} is not in identities"),
-                    ));
-                }
-            }
-            disk_sku(&key("osDisk"), &vm.os_disk.sku, vm.os_disk.size_gib)?;
-        }
-        let machines = self.machines();
-        unique("virtualMachines", ".name", machines.iter().map(|m| &m.name))?;
-        Ok(machines)
-    }
-
-    fn subnet_exists(&self, vm: &VirtualMachine) -> bool {
-        self.subnet_of(vm).is_some_and(|(network, subnet)| {
-            self.virtual_networks.iter().any(|known| {
-                known.name.eq_ignore_ascii_case(&network)
-                    && known
-                        .subnets
-                        .iter()
-                        .any(|known| known.name.eq_ignore_ascii_case(&subnet))
-            })
-        })
-    }
-
-    fn check_disks(&self, machines: &[Machine]) -> Result<(), ScenarioError> {
-        let mut taken = BTreeSet::new();
-        for (at, disk) in self.disks.iter().enumerate() {
-            let key = format!("disks[{at}]");
-            self.known_group("disks", at, disk.resource_group.as_ref())?;
-            let sku = disk_sku(&key, &disk.sku, disk.size_gib)?;
-            let zones: Vec<&String> = disk.zone.iter().collect();
-            sku.check_zones(&zones)
-                .map_err(|error| wrong(format!("{key}.zone"), error.to_string()))?;
-            let Some(attach) = &disk.attach_to else {
-                continue;
-            };
-            let Some(machine) = machines
-                .iter()
-                .find(|machine| machine.name.eq_ignore_ascii_case(&attach.vm))
-            else {
-                return Err(wrong(
-                    format!("{key}.attachTo.vm"),
-                    format!("{:?} is not in virtualMachines", attach.vm),
-                ));
-            };
-            if attach.lun > 63 {
-                return Err(wrong(format!("{key}.attachTo.lun"), "must be 0 to 63"));
-            }
-            if !taken.insert((machine.index, attach.lun)) {
-                return Err(wrong(
-                    format!("{key}.attachTo.lun"),
-                    format!("LUN {} of {} is taken", attach.lun, machine.name),
-                ));
-            }
-            if !sku.zone_redundant() && disk.zone != machine.zone {
-                return Err(wrong(
-                    format!("{key}.attachTo"),
-                    format!("the disk and {} are not in the same zone", machine.name),
-                ));
-            }
-        }
-        unique("disks", ".name", self.disks.iter().map(|disk| &disk.name))
-    }
-}
-
-fn wrong(key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
-    ScenarioError::Wrong {
-        key: key.into(),
-        what: what.into(),
-    }
-}
-
-fn guid(key: &str, value: &str) -> Result<(), ScenarioError> {
-    Uuid::try_parse(value)
-        .map(|_| ())
-        .map_err(|_| wrong(key, format!("{value:?} is not a GUID")))
-}
-
-fn cidr(key: &str, value: &str) -> Result<(), ScenarioError> {
-    let valid = value.split_once('/').is_some_and(|(address, length)| {
-        let longest = match address.parse() {
-            Ok(std::net::IpAddr::V4(_)) => 32,
-            Ok(std::net::IpAddr::V6(_)) => 128,
-            Err(_) => return false,
-        };
-        length.parse::<u8>().is_ok_and(|length| length <= longest)
-    });
-    if valid {
-        Ok(())
-    } else {
-        Err(wrong(key, format!("{value:?} is not a CIDR prefix")))
-    }
-}
-
-fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static tiers::Sku, ScenarioError> {
-    let Some(found) = tiers::find(sku) else {
-        return Err(wrong(
-            format!("{key}.sku"),
-            format!("{sku:?} is no disk SKU"),
-        ));
-    };
-    found
-        .check_size(gib)
-        .map_err(|error| wrong(format!("{key}.sizeGib"), error.to_string()))?;
-    Ok(found)
-}
-
-/// Names are compared as Azure compares them: letter case does not matter.
-fn unique<'a>(
-    list: &str,
-    member: &str,
-    names: impl Iterator<Item = &'a String>,
-) -> Result<(), ScenarioError> {
-    let mut seen = BTreeSet::new();
-    for (at, name) in names.enumerate() {
-        if name.is_empty() {
-            return Err(wrong(format!("{list}[{at}]{member}"), "is empty"));
-        }
-        if !seen.insert(name.to_lowercase()) {
-            return Err(wrong(
-                format!("{list}[{at}]{member}"),
-                format!("{name:?} is there twice"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error(text: &str) -> String {
-        let error = Scenario::parse(text).unwrap_err();
-        let source = std::error::Error::source(&error)
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        format!("{error} {source}")
-    }
-
-    #[test]
-    fn the_default_scenario_holds_together() {
-        let scenario = Scenario::default();
-        scenario.check().unwrap();
-        let machines = scenario.machines();
-        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-        assert_eq!(names, ["node-0", "node-1"]);
-        assert_eq!(machines[0].zone, None);
-        assert_eq!(machines[0].size, "Standard_D8s_v3");
-        assert_eq!(
-            machines[0].subnet,
-            Some(("lazuli-vnet".to_owned(), "nodes".to_owned()))
-        );
-        assert_eq!(machines[0].identities.len(), 1);
-    }
-
-    #[test]
-    fn an_empty_file_is_the_default_scenario() {
-        assert_eq!(Scenario::parse("{}").unwrap(), Scenario::default());
-    }
-
-    #[test]
-    fn a_pattern_makes_machines_and_deals_out_zones() {
-        let scenario = Scenario::parse(
-            "virtualMachines:\n- {name: 'w-{}', count: 4, size: STANDARD_d4s_V3, zones: ['1', '2', '3']}\n- {name: extra}\n",
-        )
-        .unwrap();
-        let machines = scenario.machines();
-        let zones: Vec<_> = machines.iter().map(|m| m.zone.as_deref()).collect();
-        assert_eq!(zones, [Some("1"), Some("2"), Some("3"), Some("1"), None]);
-        assert_eq!(machines[3].name, "w-3");
-        assert_eq!(machines[3].size, "Standard_D4s_v3");
-        assert_eq!(machines[4].index, 4);
-    }
-
-    #[test]
-    fn a_scenario_survives_json() {
-        let scenario = Scenario::parse(
-            "disks: [{name: d, sizeGib: 8, attachTo: {vm: node-1, lun: 3}}]\navailabilitySets: [{name: as}]\n",
-        )
-        .unwrap();
-        let text = serde_json::to_string(&scenario).unwrap();
-        assert_eq!(Scenario::parse(&text).unwrap(), scenario);
-    }
-
-    #[test]
-    fn an_unknown_key_is_named() {
-        assert!(error("virtualMachine: []").contains("virtualMachine"));
-        assert!(error("disks: [{name: a, sizeGib: 1, sizeGB: 1}]").contains("sizeGB"));
-        assert!(error(r#"{"locaton": "x"}"#).contains("locaton"));
-    }
-
-    #[test]
-    fn what_does_not_hold_together_is_refused_with_its_key() {
-        for (text, key) in [
-            ("tenantId: contoso", "tenantId"),
-            ("subscriptions: []", "subscriptions"),
-            ("subscriptions: [x]", "subscriptions[0]"),
-            ("clients: [{id: x}]", "clients[0].id"),
-            ("resourceGroups: []", "resourceGroups"),
-            (
-                "resourceGroups: [{name: a}, {name: A}]",
-                "resourceGroups[1].name",
-            ),
-            (
-                "virtualNetworks: [{name: a, prefixes: [10.0.0.0]}]",
-                "virtualNetworks[0].prefixes",
-            ),
-            (
-                "virtualMachines: [{name: a, count: 2}]",
-                "virtualMachines[0].name",
-            ),
-            (
-                "virtualMachines: [{name: a, size: Huge}]",
-                "virtualMachines[0].size",
-            ),
-            (
-                "virtualMachines: [{name: a, zone: '4'}]",
-                "virtualMachines[0].zones",
-            ),
-            (
-                "virtualMachines: [{name: a, availabilitySet: x}]",
-                "virtualMachines[0].availabilitySet",
-            ),
-            (
-                "virtualMachines: [{name: a, subnet: x/y}]",
-                "virtualMachines[0].subnet",
-            ),
-            (
-                "virtualMachines: [{name: a, resourceGroup: x}]",
-                "virtualMachines[0].resourceGroup",
-            ),
-            (
-                "virtualMachines: [{name: a}, {name: A}]",
-                "virtualMachines[1].name",
-            ),
-            ("disks: [{name: a, sizeGib: 0}]", "disks[0].sizeGib"),
-            ("disks: [{name: a, sizeGib: 1, sku: Fast}]", "disks[0].sku"),
-            (
-                "disks: [{name: a, sizeGib: 1, sku: Premium_ZRS, zone: '1'}]",
-                "disks[0].zone",
-            ),
-            (
-                "disks: [{name: a, sizeGib: 1, attachTo: {vm: x, lun: 0}}]",
-                "disks[0].attachTo.vm",
-            ),
-            (
-                "disks: [{name: a, sizeGib: 1, zone: '1', attachTo: {vm: node-0, lun: 0}}]",
-                "disks[0].attachTo",
-            ),
-            (
-                "disks: [{name: a, sizeGib: 1, attachTo: {vm: node-0, lun: 0}}, {name: b, sizeGib: 1, attachTo: {vm: node-0, lun: 0}}]",
-                "disks[1].attachTo.lun",
-            ),
-        ] {
-            let error = error(text);
-            assert!(error.starts_with(key), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn derived_ids_do_not_change_between_starts() {
-        assert_eq!(derived_id("vm", "Node-0"), derived_id("vm", "node-0"));
-        assert_ne!(derived_id("vm", "node-0"), derived_id("disk", "node-0"));
     }
 }

@@ -97,12 +97,7 @@ pub(crate) struct Reading<'a> {
 /// # Errors
 ///
 /// The 400 that Azure answers for an unknown member, a wrong type or a missing required property.
-pub(crate) fn read(
-    body: &Value,
-    raw: &str,
-    type_name: &str,
-    reading: Reading<'_>,
-) -> Result<Value, Fault> {
+pub(crate) fn read(body: &Value, raw: &str, type_name: &str, reading: Reading<'_>) -> Result<Value, Fault> {
     Reader { raw, reading }.object(body, type_name, &mut Vec::new())
 }
 
@@ -116,11 +111,7 @@ impl Reader<'_> {
         let Value::Object(given) = value else {
             let shown = dotted(path);
             return Err(fault::wrong_type(
-                &format!(
-                    "Error converting value {} to type '{}'.",
-                    shown_value(value),
-                    short(type_name)
-                ),
+                &format!("Error converting value {} to type '{}'.", shown_value(value), short(type_name)),
                 &shown,
                 self.position(path),
                 self.reading.root,
@@ -180,9 +171,7 @@ impl Reader<'_> {
             Kind::Any => Ok(value.clone()),
             Kind::Text => match value {
                 Value::String(_) => Ok(value.clone()),
-                Value::Number(number) if self.reading.lenient_scalars => {
-                    Ok(Value::String(number.to_string()))
-                }
+                Value::Number(number) if self.reading.lenient_scalars => Ok(Value::String(number.to_string())),
                 _ => Err(self.wrong("Error reading string. Unexpected token:", value, path)),
             },
             Kind::Int => match value {
@@ -203,9 +192,7 @@ impl Reader<'_> {
                 _ => Err(self.wrong("Could not convert string to boolean:", value, path)),
             },
             Kind::Enum(words) => {
-                let word = value.as_str().and_then(|given| {
-                    words.iter().find(|word| word.eq_ignore_ascii_case(given))
-                });
+                let word = value.as_str().and_then(|given| words.iter().find(|word| word.eq_ignore_ascii_case(given)));
                 match word {
                     Some(word) => Ok(Value::String((*word).to_owned())),
                     None => Err(fault::invalid_parameter(
@@ -258,12 +245,7 @@ impl Reader<'_> {
             Value::String(text) => text.clone(),
             other => shown_value(other),
         };
-        fault::wrong_type(
-            &format!("{why} {shown}."),
-            &dotted(path),
-            self.position(path),
-            self.reading.root,
-        )
+        fault::wrong_type(&format!("{why} {shown}."), &dotted(path), self.position(path), self.reading.root)
     }
 
     fn position(&self, path: &[Step]) -> usize {
@@ -348,8 +330,7 @@ fn position(raw: &str, path: &[Step]) -> Option<usize> {
                     let colon = skip_space(bytes, end);
                     at = skip_space(bytes, colon + 1);
                     if &name == wanted {
-                        if matches!(path.last(), Some(Step::Member(last)) if std::ptr::eq(last, wanted))
-                        {
+                        if matches!(path.last(), Some(Step::Member(last)) if std::ptr::eq(last, wanted)) {
                             return Some(colon + 1);
                         }
                         break;
@@ -419,13 +400,44 @@ fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
         }
         _ => {
             let mut at = at;
-            while bytes
-                .get(at)
-                .is_some_and(|b| !matches!(b, b',' | b'}' | b']') && !b.is_ascii_whitespace())
-            {
+            while bytes.get(at).is_some_and(|b| !matches!(b, b',' | b'}' | b']') && !b.is_ascii_whitespace()) {
                 at += 1;
             }
             Some(at)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<'a>(kind: &'a Kind, into: &mut Vec<&'a str>) {
+        match kind {
+            Kind::Object(name) => into.push(name),
+            Kind::List(inner) | Kind::Map(inner) => named(inner, into),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_type_that_the_table_names_is_in_it() {
+        let mut names = vec![
+            "Disk",
+            "VirtualMachine",
+            "AvailabilitySet",
+            "NVirtualNetwork",
+            "NSubnetResource",
+            "NNetworkInterfaceResource",
+            "AttachDetachDataDisksRequest",
+            "GrantAccessData",
+            "ResourceGroup",
+        ];
+        for property in TABLE.values().flatten() {
+            named(&property.kind, &mut names);
+        }
+        for name in names {
+            assert!(TABLE.get(name).is_some_and(|rows| !rows.is_empty()), "{name}");
         }
     }
 }

@@ -101,21 +101,11 @@ impl Name {
     fn of(name: &'static str) -> Self {
         let (tier, rest) = name.split_once('_').unwrap_or(("", name));
         let (stem, suffixes) = rest.split_once('_').unwrap_or((rest, ""));
-        let family_end = stem
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(stem.len());
+        let family_end = stem.find(|c: char| c.is_ascii_digit()).unwrap_or(stem.len());
         let (family, numbers) = stem.split_at(family_end);
         let features = numbers.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
-        let version = suffixes
-            .split('_')
-            .find_map(|part| part.strip_prefix(['v', 'V'])?.parse().ok())
-            .unwrap_or(1);
-        Self {
-            family,
-            features,
-            version,
-            basic: tier.eq_ignore_ascii_case("Basic"),
-        }
+        let version = suffixes.split('_').find_map(|part| part.strip_prefix(['v', 'V'])?.parse().ok()).unwrap_or(1);
+        Self { family, features, version, basic: tier.eq_ignore_ascii_case("Basic") }
     }
 
     /// An `s` among the letters after the number, or one of the first generation's own families.
@@ -141,10 +131,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_is_read() {
-        let lines = include_str!("sizes.txt")
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .count();
+        let lines = include_str!("sizes.txt").lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(all().count(), lines);
         assert!(lines > 2_000);
     }
@@ -174,11 +161,7 @@ mod tests {
     #[test]
     fn only_public_names_are_in_the_table() {
         for size in all() {
-            assert!(
-                size.name.starts_with("Standard_") || size.name.starts_with("Basic_"),
-                "{}",
-                size.name
-            );
+            assert!(size.name.starts_with("Standard_") || size.name.starts_with("Basic_"), "{}", size.name);
             assert!((1..=64).contains(&size.max_data_disks), "{}", size.name);
         }
     }

@@ -70,13 +70,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     pub(crate) fn new(doc: Value) -> Self {
-        Self {
-            doc,
-            etag: 1,
-            busy: None,
-            machine: None,
-            writes: 0,
-        }
+        Self { doc, etag: 1, busy: None, machine: None, writes: 0 }
     }
 
     /// The id as first spelt.
@@ -94,9 +88,7 @@ impl Resource {
     }
 
     pub(crate) fn provisioning(&self) -> &str {
-        self.doc["properties"]["provisioningState"]
-            .as_str()
-            .unwrap_or("")
+        self.doc["properties"]["provisioningState"].as_str().unwrap_or("")
     }
 }
 
@@ -118,10 +110,7 @@ pub struct Store {
 
 impl Store {
     pub(crate) fn new(lag: Duration) -> Self {
-        Self {
-            lag,
-            ..Self::default()
-        }
+        Self { lag, ..Self::default() }
     }
 
     /// Every virtual machine's document, in the order of the ids.
@@ -172,11 +161,7 @@ impl Store {
     fn of_type(&self, kind: &str) -> Vec<Value> {
         self.resources
             .values()
-            .filter(|resource| {
-                resource.doc["type"]
-                    .as_str()
-                    .is_some_and(|t| t.eq_ignore_ascii_case(kind))
-            })
+            .filter(|resource| resource.doc["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
             .map(|resource| resource.doc.clone())
             .collect()
     }
@@ -203,12 +188,7 @@ impl Store {
     }
 
     /// Changes a resource; `now` is when readers with lag begin to see it.
-    pub(crate) fn change<T>(
-        &mut self,
-        id: &str,
-        now: Duration,
-        change: impl FnOnce(&mut Resource) -> T,
-    ) -> Option<T> {
+    pub(crate) fn change<T>(&mut self, id: &str, now: Duration, change: impl FnOnce(&mut Resource) -> T) -> Option<T> {
         let key = path::key(id);
         let before = self.keeps_history().then(|| self.resources.get(&key).map(|r| r.doc.clone()));
         let resource = self.resources.get_mut(&key)?;
@@ -264,19 +244,11 @@ impl Store {
     /// subscription's or a group's id; `depth` the number of segments below the scope.
     pub(crate) fn listed(&self, scope: &str, kind: &str, now: Duration) -> Vec<(String, Value)> {
         let prefix = format!("{}/", path::key(scope));
-        let mut keys: BTreeSet<&String> = self
-            .resources
-            .keys()
-            .filter(|key| key.starts_with(&prefix))
-            .collect();
+        let mut keys: BTreeSet<&String> = self.resources.keys().filter(|key| key.starts_with(&prefix)).collect();
         keys.extend(self.history.keys().filter(|key| key.starts_with(&prefix)));
         keys.into_iter()
             .filter_map(|key| Some((key.clone(), self.shown(key, now)?)))
-            .filter(|(_, doc)| {
-                doc["type"]
-                    .as_str()
-                    .is_some_and(|t| t.eq_ignore_ascii_case(kind))
-            })
+            .filter(|(_, doc)| doc["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
             .collect()
     }
 
@@ -292,18 +264,12 @@ impl Store {
     }
 
     fn past(&self, key: &str, now: Duration) -> Option<&Version> {
-        self.history
-            .get(key)?
-            .iter()
-            .find(|version| version.until > now)
+        self.history.get(key)?.iter().find(|version| version.until > now)
     }
 
     /// Everything, for a state file or a dump.
     pub(crate) fn export(&self) -> Exported {
-        Exported {
-            subscriptions: self.subscriptions.clone(),
-            resources: self.resources.clone(),
-        }
+        Exported { subscriptions: self.subscriptions.clone(), resources: self.resources.clone() }
     }
 
     pub(crate) fn import(&mut self, exported: Exported) {

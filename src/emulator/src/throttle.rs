@@ -64,12 +64,7 @@ pub(crate) struct Policy {
 }
 
 const fn compute(name: &'static str, resource: (f64, f64), subscription: (f64, f64)) -> Policy {
-    Policy {
-        name,
-        provider: "Microsoft.Compute",
-        resource,
-        subscription,
-    }
+    Policy { name, provider: "Microsoft.Compute", resource, subscription }
 }
 
 /// Put, update, attach and detach, power actions of a machine.
@@ -83,12 +78,8 @@ pub(crate) const LIST_VM: Policy = compute("ListVM", (0.0, 0.0), (900.0, 300.0))
 /// GET of an operation.
 pub(crate) const GET_OPERATION: Policy = compute("GetOperation", (45.0, 15.0), (15_000.0, 5000.0));
 /// Writes and deletes of network resources: 1000 per five minutes.
-pub(crate) const WRITE_NETWORK: Policy = Policy {
-    name: "WriteNetwork",
-    provider: "Microsoft.Network",
-    resource: (0.0, 0.0),
-    subscription: (1000.0, 200.0),
-};
+pub(crate) const WRITE_NETWORK: Policy =
+    Policy { name: "WriteNetwork", provider: "Microsoft.Network", resource: (0.0, 0.0), subscription: (1000.0, 200.0) };
 /// Reads of network resources: 10,000 per five minutes.
 pub(crate) const READ_NETWORK: Policy = Policy {
     name: "ReadNetwork",
@@ -110,14 +101,7 @@ struct Bucket {
 
 impl Bucket {
     fn new(capacity: f64, per_second: f64, now: Duration) -> Self {
-        Self {
-            tokens: capacity,
-            capacity,
-            per_second,
-            at: now,
-            measured: 0,
-            since: now,
-        }
+        Self { tokens: capacity, capacity, per_second, at: now, measured: 0, since: now }
     }
 
     fn refill(&mut self, now: Duration) {
@@ -136,10 +120,10 @@ impl Bucket {
     }
 
     /// Whole seconds until there is a token, at least one.
-    fn wait(&self) -> u64 {
+    fn wait(&self) -> u32 {
         let seconds = ((1.0 - self.tokens) / self.per_second).ceil().max(1.0);
         // Finite, positive and small: bucket refill rates are constants above.
-        seconds as u64
+        seconds as u32
     }
 
     fn remaining(&self) -> u64 {
@@ -172,12 +156,7 @@ impl Throttle {
     /// # Errors
     ///
     /// The 429 of the first empty bucket.
-    pub(crate) fn visit(
-        &mut self,
-        visit: &Visit<'_>,
-        clock: &Clock,
-        now: Duration,
-    ) -> Result<Remaining, Fault> {
+    pub(crate) fn visit(&mut self, visit: &Visit<'_>, clock: &Clock, now: Duration) -> Result<Remaining, Fault> {
         let door = visit.door.word();
         let (capacity, rate) = visit.door.limits();
         let subscription = visit.subscription.to_ascii_lowercase();
@@ -187,12 +166,7 @@ impl Throttle {
         self.bucket(&all, capacity * GLOBAL, rate * GLOBAL, now);
         for name in [&own, &all] {
             if let Some(bucket) = self.buckets.get(name).filter(|bucket| !bucket.has()) {
-                return Err(fault::front_door_throttled(
-                    door,
-                    visit.subscription,
-                    capacity as u64,
-                    bucket.wait(),
-                ));
+                return Err(fault::front_door_throttled(door, visit.subscription, capacity as u64, bucket.wait()));
             }
         }
         let mut named = vec![own.clone(), all.clone()];
@@ -234,37 +208,27 @@ impl Throttle {
         }
         let remaining = |name: &String| self.buckets.get(name).map_or(0, Bucket::remaining);
         let (narrow, global) = match visit.door {
-            Door::Reads => (
-                "x-ms-ratelimit-remaining-subscription-reads",
-                "x-ms-ratelimit-remaining-subscription-global-reads",
-            ),
-            Door::Writes => (
-                "x-ms-ratelimit-remaining-subscription-writes",
-                "x-ms-ratelimit-remaining-subscription-global-writes",
-            ),
+            Door::Reads => {
+                ("x-ms-ratelimit-remaining-subscription-reads", "x-ms-ratelimit-remaining-subscription-global-reads")
+            }
+            Door::Writes => {
+                ("x-ms-ratelimit-remaining-subscription-writes", "x-ms-ratelimit-remaining-subscription-global-writes")
+            }
             Door::Deletes => (
                 "x-ms-ratelimit-remaining-subscription-deletes",
                 "x-ms-ratelimit-remaining-subscription-global-deletes",
             ),
         };
-        let mut headers = vec![
-            (narrow, remaining(&own).to_string()),
-            (global, remaining(&all).to_string()),
-        ];
+        let mut headers = vec![(narrow, remaining(&own).to_string()), (global, remaining(&all).to_string())];
         if !resource_header.is_empty() {
-            let text: Vec<String> = resource_header
-                .iter()
-                .map(|(key, name)| format!("{name};{}", remaining(key)))
-                .collect();
+            let text: Vec<String> =
+                resource_header.iter().map(|(key, name)| format!("{name};{}", remaining(key))).collect();
             headers.push(("x-ms-ratelimit-remaining-resource", text.join(",")));
         }
         Ok(headers)
     }
 
     fn bucket(&mut self, name: &str, capacity: f64, per_second: f64, now: Duration) {
-        self.buckets
-            .entry(name.to_owned())
-            .or_insert_with(|| Bucket::new(capacity, per_second, now))
-            .refill(now);
+        self.buckets.entry(name.to_owned()).or_insert_with(|| Bucket::new(capacity, per_second, now)).refill(now);
     }
 }

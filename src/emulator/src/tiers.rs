@@ -181,13 +181,9 @@ impl SkuError {
     pub const fn target(&self) -> Option<&'static str> {
         match self {
             Self::Size { .. } => Some("disk.diskSizeGB"),
-            Self::Range { parameter, .. } | Self::NotAdjustable { parameter, .. } => {
-                Some(parameter)
-            }
+            Self::Range { parameter, .. } | Self::NotAdjustable { parameter, .. } => Some(parameter),
             Self::Shares { .. } => Some("disk.maxShares"),
-            Self::ZoneForbidden { .. } | Self::ZoneRequired { .. } | Self::SeveralZones { .. } => {
-                Some("disk.zones")
-            }
+            Self::ZoneForbidden { .. } | Self::ZoneRequired { .. } | Self::SeveralZones { .. } => Some("disk.zones"),
         }
     }
 }
@@ -220,14 +216,44 @@ const STEPS: [Step; 14] = [
     step(TIERED_MAX_GIB, "80"),
 ];
 
+/// Performance up to a size in GiB, for the tiered SKUs.
+type Steps = [(u64, Performance)];
+
+const STANDARD_HDD: [(u64, Performance); 3] = [
+    (4_096, Performance::new(500, 60)),
+    (8_192, Performance::new(1_300, 300)),
+    (TIERED_MAX_GIB, Performance::new(2_000, 500)),
+];
+
+const STANDARD_SSD: [(u64, Performance); 4] = [
+    (4_096, Performance::new(500, 100)),
+    (8_192, Performance::new(2_000, 400)),
+    (16_384, Performance::new(4_000, 600)),
+    (TIERED_MAX_GIB, Performance::new(6_000, 750)),
+];
+
+const PREMIUM: [(u64, Performance); 10] = [
+    (32, Performance::new(120, 25)),
+    (64, Performance::new(240, 50)),
+    (128, Performance::new(500, 100)),
+    (256, Performance::new(1_100, 125)),
+    (512, Performance::new(2_300, 150)),
+    (1_024, Performance::new(5_000, 200)),
+    (4_096, Performance::new(7_500, 250)),
+    (8_192, Performance::new(16_000, 500)),
+    (16_384, Performance::new(18_000, 750)),
+    (TIERED_MAX_GIB, Performance::new(20_000, 900)),
+];
+
+/// The first step that holds the size; a size above all of them has the last.
+fn up_to(steps: &Steps, gib: u64) -> Performance {
+    let found = steps.iter().find(|(most, _)| gib <= *most).or(steps.last());
+    found.map_or(Performance::new(0, 0), |(_, performance)| *performance)
+}
+
 impl Sku {
     const fn new(name: &'static str, tier: &'static str, zonal: Zonal, kind: Kind) -> Self {
-        Self {
-            name,
-            tier,
-            zonal,
-            kind,
-        }
+        Self { name, tier, zonal, kind }
     }
 
     /// Whether Ultra or Premium v2: performance is chosen, host caching is impossible.
@@ -277,11 +303,7 @@ impl Sku {
     pub const fn check_size(&self, gib: u64) -> Result<(), SkuError> {
         let (min, max) = self.size_range();
         if gib < min || gib > max {
-            return Err(SkuError::Size {
-                given: gib,
-                min,
-                max,
-            });
+            return Err(SkuError::Size { given: gib, min, max });
         }
         Ok(())
     }
@@ -314,10 +336,7 @@ impl Sku {
     /// The step of a tiered SKU; sizes above the last belong to the last.
     fn step(&self, gib: u64) -> &'static Step {
         let first = if self.kind == Kind::StandardHdd { 3 } else { 0 };
-        STEPS[first..]
-            .iter()
-            .find(|step| gib <= step.gib)
-            .unwrap_or(&STEPS[STEPS.len() - 1])
+        STEPS[first..].iter().find(|step| gib <= step.gib).unwrap_or(&STEPS[STEPS.len() - 1])
     }
 
     /// The performance tier (`P10`, `E4`, `S30`) of a size; none for Ultra and Premium v2.
@@ -339,9 +358,9 @@ impl Sku {
             // The API's own table has 1 to 5 for HDD, but it is documented as not shareable.
             Kind::StandardHdd => 1,
             Kind::Ultra | Kind::PremiumV2 => 15,
-            Kind::StandardSsd | Kind::Premium => match self.step(gib).gib {
+            Kind::StandardSsd | Kind::Premium => match gib {
                 ..=512 => 3,
-                ..=4_096 => 5,
+                513..=4_096 => 5,
                 _ => 10,
             },
         }
@@ -353,35 +372,13 @@ impl Sku {
     /// documented).
     #[must_use]
     pub fn default_performance(&self, gib: u64) -> Performance {
-        let gib_up_to = self.step(gib).gib;
-        let (iops, mbps) = match self.kind {
-            Kind::Ultra => (ULTRA_MIN.iops.max(gib), ULTRA_MIN.mbps),
-            Kind::PremiumV2 => (PREMIUM_V2_BASE.iops, PREMIUM_V2_BASE.mbps),
-            Kind::StandardHdd => match gib_up_to {
-                ..=4_096 => (500, 60),
-                ..=8_192 => (1_300, 300),
-                _ => (2_000, 500),
-            },
-            Kind::StandardSsd => match gib_up_to {
-                ..=4_096 => (500, 100),
-                ..=8_192 => (2_000, 400),
-                ..=16_384 => (4_000, 600),
-                _ => (6_000, 750),
-            },
-            Kind::Premium => match gib_up_to {
-                ..=32 => (120, 25),
-                ..=64 => (240, 50),
-                ..=128 => (500, 100),
-                ..=256 => (1_100, 125),
-                ..=512 => (2_300, 150),
-                ..=1_024 => (5_000, 200),
-                ..=4_096 => (7_500, 250),
-                ..=8_192 => (16_000, 500),
-                ..=16_384 => (18_000, 750),
-                _ => (20_000, 900),
-            },
-        };
-        Performance::new(iops, mbps)
+        match self.kind {
+            Kind::Ultra => Performance::new(ULTRA_MIN.iops.max(gib), ULTRA_MIN.mbps),
+            Kind::PremiumV2 => PREMIUM_V2_BASE,
+            Kind::StandardHdd => up_to(&STANDARD_HDD, gib),
+            Kind::StandardSsd => up_to(&STANDARD_SSD, gib),
+            Kind::Premium => up_to(&PREMIUM, gib),
+        }
     }
 
     /// The performance of a disk, from what the caller asked for.
@@ -392,12 +389,7 @@ impl Sku {
     /// # Errors
     /// [`SkuError::NotAdjustable`] when a tiered SKU is given a value, [`SkuError::Range`] when a
     /// value is outside of what the size allows.
-    pub fn check_performance(
-        &self,
-        gib: u64,
-        iops: Option<u64>,
-        mbps: Option<u64>,
-    ) -> Result<Performance, SkuError> {
+    pub fn check_performance(&self, gib: u64, iops: Option<u64>, mbps: Option<u64>) -> Result<Performance, SkuError> {
         const IOPS: &str = "disk.diskIOPSReadWrite";
         const MBPS: &str = "disk.diskMBpsReadWrite";
         let default = self.default_performance(gib);
@@ -425,23 +417,11 @@ impl Sku {
                 } else {
                     return Ok(default);
                 };
-                return Err(SkuError::NotAdjustable {
-                    parameter,
-                    sku: self.name,
-                });
+                return Err(SkuError::NotAdjustable { parameter, sku: self.name });
             }
         };
         let check = |parameter, given: u64, min: u64, max: u64| {
-            if (min..=max).contains(&given) {
-                Ok(given)
-            } else {
-                Err(SkuError::Range {
-                    parameter,
-                    given,
-                    min,
-                    max,
-                })
-            }
+            if (min..=max).contains(&given) { Ok(given) } else { Err(SkuError::Range { parameter, given, min, max }) }
         };
         let iops = check(IOPS, iops.unwrap_or(default.iops), min.iops, max_iops)?;
         let max_mbps = (iops / IOPS_PER_MBPS).clamp(min.mbps, max_mbps);
@@ -507,10 +487,7 @@ mod tests {
     fn a_zone_redundant_disk_takes_no_zone_and_premium_v2_needs_one() {
         let none: [&str; 0] = [];
         let error = sku("Premium_ZRS").check_zones(&["1"]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "A disk with sku 'Premium_ZRS' cannot be created in an availability zone."
-        );
+        assert_eq!(error.to_string(), "A disk with sku 'Premium_ZRS' cannot be created in an availability zone.");
         assert_eq!(error.code(), "OperationNotAllowed");
         assert!(sku("Premium_ZRS").check_zones(&none).is_ok());
         assert!(sku("PremiumV2_LRS").check_zones(&none).is_err());
@@ -533,17 +510,12 @@ mod tests {
     #[test]
     fn premium_v2_performance_grows_with_its_size() {
         let v2 = sku("PremiumV2_LRS");
-        assert_eq!(
-            v2.check_performance(4, None, None).unwrap(),
-            Performance::new(3_000, 125)
-        );
+        assert_eq!(v2.check_performance(4, None, None).unwrap(), Performance::new(3_000, 125));
         assert!(v2.check_performance(6, Some(3_001), None).is_err());
         assert!(v2.check_performance(7, Some(3_500), None).is_ok());
         assert!(v2.check_performance(1_000, Some(80_000), Some(2_000)).is_ok());
         assert!(v2.check_performance(1_000, Some(80_001), None).is_err());
-        let error = v2
-            .check_performance(100, Some(4_000), Some(1_001))
-            .unwrap_err();
+        let error = v2.check_performance(100, Some(4_000), Some(1_001)).unwrap_err();
         assert_eq!(error.target(), Some("disk.diskMBpsReadWrite"));
         assert!(error.to_string().contains("'1000' inclusive"));
         assert!(v2.check_performance(100, Some(2_999), None).is_err());
@@ -563,9 +535,7 @@ mod tests {
     #[test]
     fn a_tiered_sku_has_no_performance_to_choose() {
         let premium = sku("Premium_LRS");
-        let error = premium
-            .check_performance(128, Some(600), None)
-            .unwrap_err();
+        let error = premium.check_performance(128, Some(600), None).unwrap_err();
         assert!(matches!(error, SkuError::NotAdjustable { .. }));
         assert!(premium.check_performance(128, Some(500), Some(100)).is_ok());
     }

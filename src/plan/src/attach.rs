@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    fault::Fault,
     lun::{self, NodeReservations},
-    model::{ArmId, CachingMode, Lun, Vm},
-    op::{Attachment, VmWrite},
+    model::{ArmId, CachingMode, Disk, DiskState, Lun, Vm},
+    op::{Attachment, VmWrite, VmWriteMethod},
 };
 
 /// How a wanted disk is to be attached.
@@ -145,13 +146,116 @@ pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: us
     plan
 }
 
+/// Why a disk cannot be attached to a VM, by the disk's own state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unattachable {
+    /// As many VMs hold it as may.
+    HeldBy(Vec<ArmId>),
+    /// It is being read, written or uploaded through a shared access signature.
+    InUse(DiskState),
+}
+
+/// Whether the disk's own state allows it on this VM. Where Azure's state is new or contradicts itself the answer is
+/// yes: Azure decides.
+pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
+    let holders = disk.holders();
+    let shares = usize::try_from(disk.max_shares.max(1)).unwrap_or(usize::MAX);
+    if !holders.contains(&vm) && holders.len() >= shares {
+        return Err(Unattachable::HeldBy(holders.into_iter().cloned().collect()));
+    }
+    match disk.state {
+        Some(
+            state @ (DiskState::ActiveSas
+            | DiskState::ActiveSasFrozen
+            | DiskState::ReadyToUpload
+            | DiskState::ActiveUpload),
+        ) => Err(Unattachable::InUse(state)),
+        _ => Ok(()),
+    }
+}
+
+/// What an owner does about a write that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaction {
+    /// Read the VM again and plan again: somebody else was quicker, or the answer was lost.
+    Regather,
+    /// This Azure, or this identity, does not have the action: write the whole list instead.
+    WriteWholeList,
+    /// One member spoils the batch: find it and let it fail alone.
+    FindCulprit,
+    /// Nothing about any member: every caller gets the failure.
+    FailAll,
+}
+
+/// Chooses what to do about a failed write.
+pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
+    match fault {
+        Fault::Conflict | Fault::PreconditionFailed | Fault::OutcomeUnknown => Reaction::Regather,
+        // The action has an RBAC entry of its own, which roles made for the Go drivers lack.
+        Fault::Unsupported | Fault::Forbidden if method == VmWriteMethod::Action => Reaction::WriteWholeList,
+        Fault::NotFound
+        | Fault::AttachedElsewhere { .. }
+        | Fault::BeingDetached
+        | Fault::InUse
+        | Fault::Invalid
+        | Fault::Unclear
+        | Fault::DiskLimit
+        | Fault::Exhausted => Reaction::FindCulprit,
+        Fault::ScopeNotFound
+        | Fault::Throttled { .. }
+        | Fault::Locked
+        | Fault::Forbidden
+        | Fault::Unauthenticated
+        | Fault::Unsupported
+        | Fault::Unavailable
+        | Fault::Deadline
+        | Fault::Busy
+        | Fault::Malformed => Reaction::FailAll,
+    }
+}
+
+/// A set of disks of which at least one made a write fail, and how to find it: at most `log2(n)` further writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suspects(BTreeSet<ArmId>);
+
+/// What a batch may hold while a culprit is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Search {
+    /// Nobody is suspected: everything may be written.
+    Over,
+    /// Only these may be written next.
+    Try(BTreeSet<ArmId>),
+    /// This is the one.
+    Found(ArmId),
+}
+
+impl Suspects {
+    /// Those that the next write may hold.
+    pub fn next(&self) -> Search {
+        match self.0.len() {
+            0 => Search::Over,
+            1 => Search::Found(self.0.first().expect("there is one").clone()),
+            n => Search::Try(self.0.iter().take(n / 2).cloned().collect()),
+        }
+    }
+
+    /// Takes note that a write of these disks failed because of one of them.
+    pub fn failed(&mut self, members: BTreeSet<ArmId>) {
+        self.0 = members;
+    }
+
+    /// Takes note that these disks are not to blame, or are gone from the batch.
+    pub fn cleared(&mut self, members: &BTreeSet<ArmId>) {
+        self.0.retain(|disk| !members.contains(disk));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         apply,
         model::{DataDisk, DataDiskSource, ProvisioningState},
-        op::VmWriteMethod,
     };
     use proptest::prelude::*;
 
@@ -388,6 +492,38 @@ mod tests {
             let by = |method| apply::vm_write(&vm, &write, method);
             prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeList));
             prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeListByOmission));
+        }
+    }
+
+    #[test]
+    fn a_missing_permission_falls_back_once_and_then_is_an_error() {
+        assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::Action), Reaction::WriteWholeList);
+        assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::WholeList), Reaction::FailAll);
+        assert_eq!(reaction(&Fault::OutcomeUnknown, VmWriteMethod::Action), Reaction::Regather);
+        assert_eq!(reaction(&Fault::Throttled { retry_after: None }, VmWriteMethod::Action), Reaction::FailAll);
+    }
+
+    proptest! {
+        #[test]
+        fn one_culprit_is_found_in_log2_n_writes(n in 1usize..64, seed in any::<prop::sample::Index>()) {
+            let all: BTreeSet<ArmId> = (0..n).map(|n| disk(u8::try_from(n).unwrap())).collect();
+            let culprit = all.iter().nth(seed.index(n)).unwrap().clone();
+            let mut suspects = Suspects::default();
+            suspects.failed(all.clone());
+            let mut writes = 0;
+            loop {
+                match suspects.next() {
+                    Search::Found(found) => {
+                        prop_assert_eq!(found, culprit);
+                        break;
+                    }
+                    Search::Try(members) if members.contains(&culprit) => suspects.failed(members),
+                    Search::Try(members) => suspects.cleared(&members),
+                    Search::Over => prop_assert!(false, "the culprit was cleared"),
+                }
+                writes += 1;
+            }
+            prop_assert!(writes <= n.ilog2() + 1);
         }
     }
 }

@@ -1,1 +1,139 @@
+//! How many data disks a VM size takes, and so how many volumes a node takes.
+//!
+//! Owns the shipped table of VM sizes. There is no formula: half, once, twice and four times the number of processors
+//! all occur (source: the capability `MaxDataDiskCount` of the resource SKUs API, as the Go driver's table of 3939
+//! sizes has it). A node must answer without a network and holds no credentials, therefore the table; what the
+//! resource SKUs API says at run time reaches [`attach_limit`] as its override.
+//!
+//! The table is `size.txt`: a line per size, `<name> <count>`, in lower case, in the order of bytes; a leading
+//! `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a binary search in that text, and
+//! nothing is put on the heap but the name: a node agent never holds the table in memory that is its own.
 
+/// How many data disks a VM of unknown size takes: what the Go driver assumes.
+pub const DEFAULT_MAX_DATA_DISKS: u8 = 16;
+
+const TABLE: &str = include_str!("size.txt");
+
+/// How many data disks a VM of this size takes; the case of letters is ignored. `None` for a size that is newer than
+/// the table.
+pub fn max_data_disks(vm_size: &str) -> Option<u8> {
+    let folded = vm_size.trim().to_ascii_lowercase();
+    let wanted = match folded.strip_prefix("standard") {
+        Some(rest) if rest.starts_with('_') => rest,
+        _ => folded.as_str(),
+    };
+    let mut rest = TABLE;
+    while !rest.is_empty() {
+        let start = rest[..rest.len() / 2].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = rest[start..].find('\n').map_or(rest.len(), |newline| start + newline + 1);
+        let (name, count) = rest[start..end].trim_end().split_once(' ')?;
+        rest = match wanted.cmp(name) {
+            std::cmp::Ordering::Equal => return count.parse().ok(),
+            std::cmp::Ordering::Less => &rest[..start],
+            std::cmp::Ordering::Greater => &rest[end..],
+        };
+    }
+    None
+}
+
+/// How many volumes a node takes: `max_volumes_per_node` of NodeGetInfo.
+///
+/// An override (the driver's flag, or what the controller publishes for the VM) counts as it is, 0 included, which the
+/// CSI specification reads as "no limit". Otherwise it is what the size takes, less the slots that are reserved and
+/// those that hold disks which are not Kubernetes'. That is never less than 1: 0 would say "no limit" on a VM that is
+/// full, and the scheduler would send it everything.
+pub fn attach_limit(vm_size: &str, override_limit: Option<u32>, reserved: u32, foreign: u32) -> u32 {
+    override_limit.unwrap_or_else(|| {
+        u32::from(max_data_disks(vm_size).unwrap_or(DEFAULT_MAX_DATA_DISKS))
+            .saturating_sub(reserved)
+            .saturating_sub(foreign)
+            .max(1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entries() -> impl Iterator<Item = (&'static str, u8)> {
+        TABLE.lines().map(|line| {
+            let (name, count) = line.split_once(' ').unwrap();
+            (name, count.parse().unwrap())
+        })
+    }
+
+    /// The name as Azure's interfaces give it.
+    fn full(name: &str) -> String {
+        if name.starts_with('_') { format!("standard{name}") } else { name.to_owned() }
+    }
+
+    #[test]
+    fn the_table_is_sorted_complete_and_without_repeats() {
+        let names: Vec<&str> = entries().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 3939);
+        assert!(names.is_sorted_by(|a, b| a < b));
+        assert!(TABLE.ends_with('\n') && TABLE.is_ascii() && TABLE == TABLE.to_ascii_lowercase());
+        assert!(entries().all(|(_, count)| count <= 64));
+    }
+
+    #[test]
+    fn every_size_is_found_in_any_case() {
+        for (name, count) in entries() {
+            let name = full(name);
+            assert_eq!(max_data_disks(&name), Some(count), "{name}");
+            assert_eq!(max_data_disks(&name.to_ascii_uppercase()), Some(count), "{name}");
+        }
+    }
+
+    #[test]
+    fn known_sizes_take_what_azure_says() {
+        for (size, disks) in [
+            ("Standard_B1s", 2),
+            ("Standard_D2s_v3", 4),
+            ("Standard_D4s_v3", 8),
+            ("Standard_D8s_v3", 16),
+            ("Standard_DS2_v2", 8),
+            ("Standard_D2s_v6", 8),
+            ("Standard_E64s_v3", 32),
+            ("Standard_M128s", 64),
+            ("Basic_A0", 1),
+        ] {
+            assert_eq!(max_data_disks(size), Some(disks), "{size}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_size_takes_sixteen() {
+        for size in ["", "Standard", "standard_", "Standard_D2s_v99", "~", "_", " ", "Standard_D2s_v3 4", "é"] {
+            assert_eq!(max_data_disks(size), None, "{size:?}");
+            assert_eq!(attach_limit(size, None, 0, 0), 16, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_leaves_out_reserved_slots_and_foreign_disks() {
+        assert_eq!(attach_limit("Standard_D8s_v3", None, 0, 0), 16);
+        assert_eq!(attach_limit("Standard_D8s_v3", None, 2, 3), 11);
+    }
+
+    #[test]
+    fn a_full_vm_never_says_no_limit() {
+        assert_eq!(attach_limit("Standard_B1s", None, 0, 2), 1);
+        assert_eq!(attach_limit("Standard_B1s", None, u32::MAX, u32::MAX), 1);
+    }
+
+    #[test]
+    fn an_override_counts_as_it_is() {
+        assert_eq!(attach_limit("Standard_B1s", Some(40), 3, 3), 40);
+        assert_eq!(attach_limit("Standard_B1s", Some(0), 3, 3), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_looked_up_without_a_panic(text in "\\PC*") {
+            let _ = max_data_disks(&text);
+        }
+    }
+}

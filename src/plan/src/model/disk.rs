@@ -55,6 +55,7 @@ macro_rules! names {
         }
     };
 }
+pub(crate) use names;
 
 names! {
     /// The storage account type of a managed disk, as the StorageClass parameter `skuName` spells it.
@@ -181,6 +182,14 @@ impl Disk {
         holders.sort();
         holders.dedup();
         holders
+    }
+
+    /// Whether the M-series write accelerator is to be on when it is attached. The Go driver keeps the wish as a tag
+    /// of the disk, and so do we.
+    pub fn write_accelerator(&self) -> bool {
+        self.tags.iter().any(|(key, value)| {
+            key.eq_ignore_ascii_case("writeacceleratorenabled") && value.eq_ignore_ascii_case("true")
+        })
     }
 }
 

@@ -7,6 +7,7 @@ mod vm;
 mod volume_id;
 
 pub use arm_id::{ArmId, ArmIdError};
+pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
 pub use quantity::{Gib, Lun, LunError};
 pub use vm::{DataDisk, DataDiskSource, Vm};

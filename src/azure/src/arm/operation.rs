@@ -1,0 +1,381 @@
+//! An operation that Azure carries out after its first answer.
+//!
+//! ```text
+//!  first answer ──┬─ Azure-AsyncOperation ──> Status ──┬─ Succeeded ──> result: in the answer, at Location, or read
+//!                 ├─ Location ──────────────> Location ┤  Failed, Canceled ──> error (HTTP 200 all the same)
+//!                 ├─ not yet Succeeded, ────> Resource ┘  404 ──> Resource
+//!                 │  or an empty 202
+//!                 └─ 200, 201, 204 ─────────> done
+//! ```
+//!
+//! A question that fails does not fail the operation: Azure goes on with it. Only Azure's word, or an answer that
+//! makes no sense, ends it; the caller's patience ends the waiting, which may be taken up again.
+
+use std::time::Duration;
+
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    model::ProvisioningState,
+    poll,
+};
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::time::Instant;
+use url::Url;
+
+use super::{Answer, Arm, Call, Write, retry_after};
+use crate::{
+    budget::Priority,
+    error::{ArmError, AzureError, Failure, Verb},
+    until::Until,
+};
+
+/// A write that was accepted, and what has become of it so far.
+#[derive(Debug)]
+pub struct Operation {
+    arm: Arm,
+    verb: Verb,
+    kind: poll::Kind,
+    priority: Priority,
+    /// What was written to, as a URL.
+    subject: Url,
+    accepted: Option<Value>,
+    state: State,
+    /// Where the result is when the status does not hold it.
+    location: Option<Url>,
+    since: Instant,
+    last_poll: Duration,
+    wish: Option<Duration>,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    /// The status of the operation is asked for.
+    Status(Url),
+    /// The result is asked for until it is there.
+    Location(Url),
+    /// The resource is read until it is at rest, or gone when it is to be deleted.
+    Resource(Url),
+    /// It succeeded; the result is still to be read.
+    Unread(Url),
+    Done(Result<Option<Value>, ArmError>),
+}
+
+/// The longest pause after questions that failed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Operation {
+    /// Reads the first answer.
+    pub(super) fn begin(arm: Arm, write: &Write, url: &Url, answer: &Answer) -> Result<Self, ArmError> {
+        let mut operation = Self {
+            arm,
+            verb: write.verb,
+            kind: write.kind,
+            priority: write.priority,
+            subject: url.clone(),
+            accepted: None,
+            state: State::Done(Ok(None)),
+            location: None,
+            since: Instant::now(),
+            last_poll: Duration::ZERO,
+            wish: retry_after(&answer.headers),
+            failures: 0,
+            not_before: None,
+        };
+        let body = answer
+            .json()
+            .map_err(|error| operation.ended(Fault::Malformed, "the answer is no JSON", answer).caused_by(error))?;
+        let follow = |name: &str| -> Result<Option<Url>, ArmError> {
+            let link = answer.header(name).map(|link| operation.arm.follow(url, link)).transpose();
+            link.map_err(|foreign| {
+                let message = format!("{name} leads to a place that is not followed");
+                operation.ended(Fault::Malformed, message, answer).caused_by(foreign).into()
+            })
+        };
+        let (status, location) = (follow("azure-asyncoperation")?, follow("location")?);
+        let resource = operation.resource();
+        operation.state = match (status, &location) {
+            _ if answer.status == 204 => State::Done(Ok(None)),
+            (Some(status), _) => State::Status(status),
+            (None, Some(location)) if answer.status == 202 => State::Location(location.clone()),
+            _ => match provisioning_state(body.as_ref()) {
+                Some(ProvisioningState::InProgress) => State::Resource(resource),
+                Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
+                    State::Done(Err(operation.failed(body.as_ref(), answer).into()))
+                }
+                None if answer.status == 202 => State::Resource(resource),
+                Some(ProvisioningState::Succeeded) | None => State::Done(Ok(body.clone())),
+            },
+        };
+        operation.location = location;
+        operation.accepted = body;
+        Ok(operation)
+    }
+
+    /// An operation that has nothing to do, with its result.
+    pub(crate) fn finished(arm: Arm, verb: Verb, path: &str, kind: poll::Kind) -> Self {
+        let mut subject = arm.0.endpoint.clone();
+        subject.set_path(path);
+        Self {
+            arm,
+            verb,
+            kind,
+            priority: Priority::Create,
+            subject,
+            accepted: None,
+            state: State::Done(Ok(None)),
+            location: None,
+            since: Instant::now(),
+            last_poll: Duration::ZERO,
+            wish: None,
+            failures: 0,
+            not_before: None,
+        }
+    }
+
+    /// The body of the first answer: the resource as it was when the operation began.
+    pub fn accepted(&self) -> Option<&Value> {
+        self.accepted.as_ref()
+    }
+
+    /// Whether nothing is left to wait for.
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done(_))
+    }
+
+    /// Waits for the end and for the result: the resource after PUT and PATCH, what the action gives after POST,
+    /// nothing after DELETE. When the caller's time is over the operation goes on, and it may be waited for again.
+    ///
+    /// # Errors
+    /// The operation's own failure, which comes with HTTP 200; [`Fault::Deadline`] when the time is over.
+    pub async fn wait(&mut self, until: &Until) -> Result<Option<Value>, ArmError> {
+        self.settle(until).await?;
+        if let State::Unread(url) = &self.state {
+            let call = Call::read(url, self.priority, self.arm.0.retry.tries);
+            let answer = self.arm.call(&call, until).await.map_err(|error| self.unread(&error))?;
+            let body = answer
+                .json()
+                .map_err(|error| self.ended(Fault::Malformed, "the result is no JSON", &answer).caused_by(error))?;
+            self.state = State::Done(Ok(body));
+        }
+        match &self.state {
+            State::Done(result) => result.clone(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits for the end only: as [`Operation::wait`] without the request that reads the result.
+    ///
+    /// # Errors
+    /// As [`Operation::wait`].
+    pub async fn settle(&mut self, until: &Until) -> Result<(), ArmError> {
+        loop {
+            let url = match &self.state {
+                State::Done(Ok(_)) | State::Unread(_) => return Ok(()),
+                State::Done(Err(error)) => return Err(error.clone()),
+                State::Status(url) | State::Location(url) | State::Resource(url) => url.clone(),
+            };
+            let learned = self.arm.median(self.kind);
+            let due = self.since + poll::next(self.kind, learned, self.wish, self.last_poll);
+            let due = self.not_before.take().map_or(due, |not_before| due.max(not_before));
+            let asked = async {
+                tokio::time::sleep_until(due).await;
+                self.arm.0.metrics.poll(self.kind);
+                self.arm.call(&Call::read(&url, self.priority, 1), until).await
+            };
+            let answer = match until.run(asked).await {
+                Ok(answer) => answer,
+                Err(why) => {
+                    let message = format!("{}; the operation goes on", why.as_str());
+                    return Err(self.ours(Fault::Deadline, message).into());
+                }
+            };
+            self.last_poll = self.since.elapsed().max(Duration::from_nanos(1));
+            match answer {
+                Ok(answer) => {
+                    self.failures = 0;
+                    self.read(&url, &answer);
+                }
+                Err(error) => self.not_answered(error)?,
+            }
+        }
+    }
+
+    /// Reads an answer to the question how it is going.
+    fn read(&mut self, url: &Url, answer: &Answer) {
+        let body = match answer.json() {
+            Ok(body) => body,
+            Err(error) => {
+                let failure = self.ended(Fault::Malformed, "the status is no JSON", answer);
+                self.state = State::Done(Err(failure.caused_by(error).into()));
+                return;
+            }
+        };
+        let body = body.as_ref();
+        let next = match &self.state {
+            State::Status(_) => {
+                let word = body.and_then(|body| body.get("status")).and_then(Value::as_str);
+                match word.map(ProvisioningState::from_azure) {
+                    None if answer.status == 202 => None,
+                    None => {
+                        let message = "the status of the operation has no status";
+                        Some(State::Done(Err(self.ended(Fault::Malformed, message, answer).into())))
+                    }
+                    Some(ProvisioningState::InProgress) => None,
+                    Some(ProvisioningState::Succeeded) => {
+                        self.succeeded(body);
+                        Some(self.result(body))
+                    }
+                    Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
+                        Some(State::Done(Err(self.failed(body, answer).into())))
+                    }
+                }
+            }
+            State::Location(_) if answer.status == 202 => None,
+            State::Location(_) => {
+                // Some providers answer here as at the status.
+                let word = body.filter(|body| body.get("id").is_none()).and_then(|body| body.get("status"));
+                match word.and_then(Value::as_str).map(ProvisioningState::from_azure) {
+                    Some(ProvisioningState::InProgress) => None,
+                    Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
+                        Some(State::Done(Err(self.failed(body, answer).into())))
+                    }
+                    Some(ProvisioningState::Succeeded) => {
+                        self.succeeded(body);
+                        Some(State::Done(Ok(body.and_then(output).cloned())))
+                    }
+                    None => {
+                        self.succeeded(None);
+                        Some(match self.verb {
+                            Verb::Delete => State::Done(Ok(None)),
+                            Verb::Put | Verb::Patch if body.is_none() => State::Unread(self.subject.clone()),
+                            _ => State::Done(Ok(body.cloned())),
+                        })
+                    }
+                }
+            }
+            State::Resource(_) => match provisioning_state(body) {
+                Some(ProvisioningState::InProgress) => None,
+                Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
+                    Some(State::Done(Err(self.failed(body, answer).into())))
+                }
+                // What is to be deleted is there until it is not.
+                Some(ProvisioningState::Succeeded) | None if self.verb == Verb::Delete => None,
+                Some(ProvisioningState::Succeeded) | None => {
+                    self.succeeded(None);
+                    let body = body.filter(|_| *url == self.subject);
+                    Some(State::Done(Ok(body.cloned())))
+                }
+            },
+            State::Unread(_) | State::Done(_) => None,
+        };
+        if let Some(next) = next {
+            self.state = next;
+        }
+    }
+
+    /// What to do when the question was not answered.
+    fn not_answered(&mut self, error: ArmError) -> Result<(), ArmError> {
+        let pause = match (&error.fault, &self.state) {
+            (Fault::NotFound, State::Resource(_)) if self.verb == Verb::Delete => {
+                self.succeeded(None);
+                self.state = State::Done(Ok(None));
+                return Ok(());
+            }
+            (_, State::Status(_) | State::Location(_)) if error.status == Some(404) => {
+                // Azure has forgotten the operation; the resource knows how it ended.
+                self.state = State::Resource(self.resource());
+                return Ok(());
+            }
+            (Fault::Throttled { retry_after }, _) => *retry_after,
+            (Fault::Unavailable, _) => None,
+            _ => return Err(self.unread(&error)),
+        };
+        self.failures += 1;
+        let pause = pause.unwrap_or_else(|| Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE) / 2);
+        self.not_before = Some(Instant::now() + pause);
+        Ok(())
+    }
+
+    /// Takes note of how long it took, by Azure's clock if it tells.
+    fn succeeded(&self, status: Option<&Value>) {
+        let moment = |key: &str| {
+            let text = status?.get(key)?.as_str()?;
+            OffsetDateTime::parse(text, &Rfc3339).ok()
+        };
+        let took = moment("startTime")
+            .zip(moment("endTime"))
+            .and_then(|(start, end)| Duration::try_from(end - start).ok())
+            .unwrap_or_else(|| self.since.elapsed());
+        self.arm.durations().entry(self.kind).or_default().record(took);
+        self.arm.0.metrics.operation(self.kind, true, took);
+    }
+
+    /// Where the result is.
+    fn result(&self, status: Option<&Value>) -> State {
+        match (self.verb, status.and_then(output), &self.location) {
+            (Verb::Delete, _, _) => State::Done(Ok(None)),
+            // Only a whole resource will do: an output without an id is something else.
+            (Verb::Put | Verb::Patch, Some(output), _) if output.get("id").is_some() => {
+                State::Done(Ok(Some(output.clone())))
+            }
+            (Verb::Put | Verb::Patch, _, _) => State::Unread(self.subject.clone()),
+            (_, Some(output), _) => State::Done(Ok(Some(output.clone()))),
+            (_, None, Some(location)) => State::Unread(location.clone()),
+            (_, None, None) => State::Done(Ok(None)),
+        }
+    }
+
+    /// What was written to: without the action, for a POST.
+    fn resource(&self) -> Url {
+        let mut url = self.subject.clone();
+        if self.verb == Verb::Post
+            && let Ok(mut segments) = url.path_segments_mut()
+        {
+            segments.pop();
+        }
+        url
+    }
+
+    fn failed(&self, body: Option<&Value>, answer: &Answer) -> Failure {
+        let word = |body: &Value| {
+            let state = body.pointer("/properties/provisioningState").or_else(|| body.get("status"));
+            state.and_then(Value::as_str).unwrap_or("Failed").to_owned()
+        };
+        let error = match body {
+            Some(body) if body.get("error").is_some_and(Value::is_object) => AzureError::read(body),
+            Some(body) => AzureError::code(word(body)),
+            None => AzureError::code("Failed".to_owned()),
+        };
+        self.arm.0.metrics.operation(self.kind, false, self.since.elapsed());
+        // Azure may have done a part of it.
+        Failure::answered(self.verb, self.subject.path(), 200, error, None, Effect::Possible)
+            .with_ids(&answer.headers)
+            .with_client_request_id(&answer.client_request_id)
+    }
+
+    fn ended(&self, fault: Fault, message: impl Into<String>, answer: &Answer) -> Failure {
+        self.ours(fault, message).with_ids(&answer.headers).with_client_request_id(&answer.client_request_id)
+    }
+
+    fn ours(&self, fault: Fault, message: impl Into<String>) -> Failure {
+        Failure::ours(fault, Effect::Possible, self.verb, self.subject.path(), message)
+    }
+
+    /// The write was accepted, and how it ended could not be read.
+    fn unread(&self, error: &ArmError) -> ArmError {
+        let message = "the write was accepted, but how it ended could not be read";
+        self.ours(error.fault.clone(), message).caused_by(error.clone()).into()
+    }
+}
+
+fn output(status: &Value) -> Option<&Value> {
+    status.pointer("/properties/output").filter(|output| output.is_object())
+}
+
+fn provisioning_state(body: Option<&Value>) -> Option<ProvisioningState> {
+    let word = body?.pointer("/properties/provisioningState")?.as_str()?;
+    Some(ProvisioningState::from_azure(word))
+}

@@ -1,0 +1,289 @@
+//! Tokens for the resource manager.
+//!
+//! One token is kept for all callers, renewed before it ends, asked for once however many callers wait, and thrown
+//! away when the resource manager refuses it. Never prints a secret, never writes one anywhere.
+
+mod secret;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    error::Error as StdError,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use http::HeaderValue;
+use lazuli_plan::fault::Fault;
+use tokio::time::Instant;
+use url::Url;
+
+pub use secret::Secret;
+
+use crate::{
+    random::Random,
+    transport::{Transport, TransportError},
+};
+
+/// Who we are to Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// A token of the cluster, exchanged at the authority (workload identity).
+    FederatedToken {
+        /// Tenant of the application.
+        tenant_id: String,
+        /// The application.
+        client_id: String,
+        /// The file with the cluster's token, read for each exchange.
+        token_file: PathBuf,
+        /// The logical https origin of the authority.
+        authority: Url,
+    },
+    /// The identity of the machine, from the instance metadata service.
+    ManagedIdentity(ManagedIdentity),
+    /// A service principal with a password. The tenant `adfs` means Active Directory Federation Services.
+    ClientSecret {
+        /// Tenant of the application.
+        tenant_id: String,
+        /// The application.
+        client_id: String,
+        /// Its password.
+        secret: Secret,
+        /// The logical https origin of the authority.
+        authority: Url,
+    },
+}
+
+/// Which identity of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ManagedIdentity {
+    /// The one that belongs to the machine.
+    SystemAssigned,
+    /// A user-assigned one, by client id.
+    ClientId(String),
+    /// A user-assigned one, by its ARM id.
+    ResourceId(String),
+}
+
+/// No token.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AuthError {
+    /// The credential cannot be used as it is configured.
+    #[error("the credential cannot be used")]
+    Unusable(#[source] Arc<dyn StdError + Send + Sync>),
+    /// The file with the cluster's token cannot be read.
+    #[error("the federated token file cannot be read")]
+    TokenFile(#[source] Arc<std::io::Error>),
+    /// The authority said no.
+    #[error("the authority refuses a token: {status} {text}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The authority's words, with its AADSTS code.
+        text: String,
+        /// When it may be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// The authority could not be reached.
+    #[error("the authority gives no answer")]
+    Unreachable(#[from] TransportError),
+    /// The authority's answer holds no token.
+    #[error("the authority's answer is not understood")]
+    Malformed(#[source] Arc<dyn StdError + Send + Sync>),
+}
+
+impl AuthError {
+    fn unusable(source: Arc<dyn StdError + Send + Sync>) -> Self {
+        Self::Unusable(source)
+    }
+
+    fn malformed(source: Arc<dyn StdError + Send + Sync>) -> Self {
+        Self::Malformed(source)
+    }
+
+    /// Whether asking again soon may help.
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable(_) => true,
+            // 410: the metadata service is being updated (source: Microsoft docs, how-to-use-vm-token).
+            Self::Refused { status, .. } => matches!(status, 408 | 410 | 429) || (500..600).contains(status),
+            // The file is missing for a moment while kubelet replaces it; a wrong path stays wrong, cheaply.
+            Self::Unusable(_) | Self::TokenFile(_) | Self::Malformed(_) => false,
+        }
+    }
+
+    /// What a caller may do about it.
+    pub fn fault(&self) -> Fault {
+        if self.is_transient() { Fault::Unavailable } else { Fault::Unauthenticated }
+    }
+}
+
+/// A token in the form a request carries it.
+#[derive(Debug, Clone)]
+pub(crate) struct Bearer {
+    /// `Bearer …`, marked sensitive so that nothing prints it.
+    pub(crate) header: HeaderValue,
+    /// Which of the tokens this process has had.
+    generation: u64,
+}
+
+/// The source of tokens for one audience; clones share the token.
+#[derive(Debug, Clone)]
+pub struct Tokens(Arc<Inner>);
+
+struct Inner {
+    transport: Transport,
+    credential: Credential,
+    audience: String,
+    random: Random,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner")
+            .field("credential", &self.credential)
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    held: Option<Held>,
+    flight: Option<Flight>,
+    generation: u64,
+}
+
+#[derive(Clone)]
+struct Held {
+    bearer: Bearer,
+    renew: Instant,
+    expires: Instant,
+}
+
+type Flight = Shared<BoxFuture<'static, Result<Bearer, AuthError>>>;
+
+/// A token is renewed this long before it ends, or at half its life if that is later: a write that waits in a queue
+/// at the service must not outlive it.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+/// How long to keep a still valid token after its renewal failed, before trying again.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+/// How often the authority is asked when it does not answer.
+const TRIES: u32 = 4;
+/// The longest wait between two of them.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Tokens {
+    /// Tokens for an audience, such as `https://management.azure.com/`. Nothing is asked for yet.
+    pub fn new(transport: Transport, credential: Credential, audience: &str, seed: u64) -> Self {
+        Self(Arc::new(Inner {
+            transport,
+            credential,
+            audience: audience.to_owned(),
+            random: Random::seeded(seed),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A token that is good for a while: the one at hand, or a new one.
+    pub(crate) async fn bearer(&self) -> Result<Bearer, AuthError> {
+        let now = Instant::now();
+        let flight = {
+            let mut state = self.0.lock();
+            if let Some(held) = &state.held
+                && now < held.renew
+            {
+                return Ok(held.bearer.clone());
+            }
+            match &state.flight {
+                // One that is over and still here ended in a panic.
+                Some(flight) if flight.peek().is_none() => flight.clone(),
+                _ => {
+                    // A task of its own: a caller that gives up must not stop it for the others.
+                    let task = tokio::spawn(self.0.clone().renew());
+                    let flight = task
+                        .map(|joined| joined.unwrap_or_else(|panic| Err(AuthError::malformed(Arc::new(panic)))))
+                        .boxed()
+                        .shared();
+                    state.flight = Some(flight.clone());
+                    flight
+                }
+            }
+        };
+        flight.await
+    }
+
+    /// Throws a token away that the resource manager has refused, unless a newer one has come already.
+    pub(crate) fn refused(&self, bearer: &Bearer) {
+        let mut state = self.0.lock();
+        if state.held.as_ref().is_some_and(|held| held.bearer.generation == bearer.generation) {
+            state.held = None;
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole after every statement, so a poisoned lock is as good as any.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn renew(self: Arc<Self>) -> Result<Bearer, AuthError> {
+        let issued = self.issue().await;
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.flight = None;
+        let failed = match issued
+            .map(|issued| (HeaderValue::try_from(format!("Bearer {}", issued.token.expose())), issued.lifetime))
+        {
+            Ok((Ok(mut header), lifetime)) => {
+                header.set_sensitive(true);
+                state.generation += 1;
+                let bearer = Bearer { header, generation: state.generation };
+                let renew = lifetime.saturating_sub(RENEW_BEFORE).max(lifetime / 2);
+                state.held = Some(Held { bearer: bearer.clone(), renew: now + renew, expires: now + lifetime });
+                return Ok(bearer);
+            }
+            Ok((Err(invalid), _)) => AuthError::malformed(Arc::new(invalid)),
+            Err(error) => error,
+        };
+        match &mut state.held {
+            Some(held) if now < held.expires => {
+                tracing::warn!(
+                    error = &failed as &dyn StdError,
+                    "the token is not renewed yet; the old one is good for a while"
+                );
+                held.renew = now + RENEWAL_PAUSE;
+                Ok(held.bearer.clone())
+            }
+            _ => Err(failed),
+        }
+    }
+
+    async fn issue(&self) -> Result<source::Issued, AuthError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let error = match source::issue(&self.transport, &self.credential, &self.audience).await {
+                Ok(issued) => return Ok(issued),
+                Err(error) => error,
+            };
+            let wished = match &error {
+                AuthError::Refused { retry_after, .. } => *retry_after,
+                _ => None,
+            };
+            let pause = wished.unwrap_or_else(|| Duration::from_secs(1 << (tries - 1)).mul_f64(self.random.jitter()));
+            if tries == TRIES || !error.is_transient() || pause > LONGEST_PAUSE {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

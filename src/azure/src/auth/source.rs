@@ -1,0 +1,244 @@
+//! One token from the authority, by whatever credential there is.
+//!
+//! The exchange itself is azure_identity's; [`Observer`] stands between it and the network. It answers three needs:
+//! the SDK's own retries are off (a refused request ends there and then), the authority's own words are kept, and a
+//! token lives as long as the authority said from now on, which holds on a machine whose clock is wrong and under a
+//! simulated clock.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use azure_core::{
+    cloud::{CloudConfiguration, CustomConfiguration},
+    credentials::TokenCredential,
+    error::ErrorKind,
+    http::{AsyncRawResponse, ClientMethodOptions, ClientOptions, HttpClient, RetryOptions},
+};
+use azure_identity::{
+    ClientAssertion, ClientAssertionCredential, ClientAssertionCredentialOptions, ClientSecretCredential,
+    ClientSecretCredentialOptions, ManagedIdentityCredential, ManagedIdentityCredentialOptions, UserAssignedId,
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use serde_json::Value;
+use url::{Url, form_urlencoded};
+
+use super::{AuthError, Credential, ManagedIdentity, Secret};
+use crate::transport::{Transport, TransportError};
+
+/// The tenant that is none: Active Directory Federation Services on Azure Stack Hub.
+pub(super) const ADFS: &str = "adfs";
+
+/// A token and how long it is good for from now on.
+pub(super) struct Issued {
+    pub(super) token: Secret,
+    pub(super) lifetime: Duration,
+}
+
+/// What a token without a stated lifetime is good for.
+const UNSTATED_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Asks the authority once.
+pub(super) async fn issue(transport: &Transport, credential: &Credential, audience: &str) -> Result<Issued, AuthError> {
+    let observer = Arc::new(Observer { transport: transport.clone(), seen: Mutex::new(None) });
+    if let Credential::ClientSecret { tenant_id, client_id, secret, authority } = credential
+        && tenant_id.eq_ignore_ascii_case(ADFS)
+    {
+        return adfs(transport, client_id, secret, authority, audience).await;
+    }
+    let source = sdk_credential(&observer, credential).map_err(|error| observer.explain(error, AuthError::unusable))?;
+    let scope = format!("{}/.default", audience.trim_end_matches('/'));
+    let token =
+        source.get_token(&[&scope], None).await.map_err(|error| observer.explain(error, AuthError::malformed))?;
+    let lifetime = match observer.take() {
+        Some(Seen::Token { expires_in }) => expires_in,
+        _ => None,
+    };
+    Ok(Issued { token: Secret::new(token.token.secret()), lifetime: lifetime.unwrap_or(UNSTATED_LIFETIME) })
+}
+
+fn sdk_credential(observer: &Arc<Observer>, credential: &Credential) -> azure_core::Result<Arc<dyn TokenCredential>> {
+    let options = |authority: Option<&Url>| ClientOptions {
+        retry: RetryOptions::none(),
+        transport: Some(azure_core::http::Transport::new(observer.clone())),
+        cloud: authority.map(|authority| {
+            let mut cloud = CustomConfiguration::default();
+            cloud.authority_host = authority.to_string();
+            Arc::new(CloudConfiguration::Custom(cloud))
+        }),
+        ..ClientOptions::default()
+    };
+    Ok(match credential {
+        Credential::FederatedToken { tenant_id, client_id, token_file, authority } => {
+            // The SDK's own workload identity reads the file in a thread and keeps it for ten minutes; this reads it
+            // for each exchange, for kubelet replaces it.
+            let text = std::fs::read_to_string(token_file).map_err(|error| {
+                observer.note(Seen::TokenFile(error));
+                azure_core::Error::with_message(ErrorKind::Credential, "no token file")
+            })?;
+            ClientAssertionCredential::new(
+                tenant_id.clone(),
+                client_id.clone(),
+                Assertion(Secret::new(text.trim())),
+                Some(ClientAssertionCredentialOptions { client_options: options(Some(authority)) }),
+            )?
+        }
+        Credential::ManagedIdentity(identity) => {
+            ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions {
+                user_assigned_id: match identity {
+                    ManagedIdentity::SystemAssigned => None,
+                    ManagedIdentity::ClientId(id) => Some(UserAssignedId::ClientId(id.clone())),
+                    ManagedIdentity::ResourceId(id) => Some(UserAssignedId::ResourceId(id.clone())),
+                },
+                client_options: options(None),
+            }))?
+        }
+        Credential::ClientSecret { tenant_id, client_id, secret, authority } => ClientSecretCredential::new(
+            tenant_id,
+            client_id.clone(),
+            secret.expose().to_owned().into(),
+            Some(ClientSecretCredentialOptions { client_options: options(Some(authority)) }),
+        )?,
+    })
+}
+
+/// The contents of a federated token file.
+#[derive(Debug)]
+struct Assertion(Secret);
+
+#[async_trait::async_trait]
+impl ClientAssertion for Assertion {
+    async fn secret(&self, _: Option<ClientMethodOptions<'_>>) -> azure_core::Result<String> {
+        Ok(self.0.expose().to_owned())
+    }
+}
+
+/// ADFS speaks the first version of the protocol: a resource, not a scope (source: the go-autorest libraries).
+async fn adfs(
+    transport: &Transport,
+    client_id: &str,
+    secret: &Secret,
+    authority: &Url,
+    audience: &str,
+) -> Result<Issued, AuthError> {
+    let base = authority.path().trim_end_matches('/').trim_end_matches("/adfs");
+    let mut url = authority.clone();
+    url.set_path(&format!("{base}/{ADFS}/oauth2/token"));
+    let body = form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", "client_credentials")
+        .append_pair("client_id", client_id)
+        .append_pair("client_secret", secret.expose())
+        .append_pair("resource", audience)
+        .finish();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    let answer = transport.send(Method::POST, &url, headers, body.into()).await?;
+    if !answer.status().is_success() {
+        return Err(refusal(
+            answer.status().as_u16(),
+            answer.headers().get(header::RETRY_AFTER).and_then(|v| v.to_str().ok()),
+            answer.body(),
+        ));
+    }
+    let value: Value = serde_json::from_slice(answer.body()).map_err(|error| AuthError::malformed(Arc::new(error)))?;
+    let token = value
+        .get("access_token")
+        .and_then(Value::as_str)
+        .ok_or_else(|| AuthError::malformed(Arc::from(Box::from("the answer holds no access_token"))))?;
+    Ok(Issued { token: Secret::new(token), lifetime: seconds(&value, "expires_in").unwrap_or(UNSTATED_LIFETIME) })
+}
+
+/// A number of seconds, which older endpoints write as a text.
+fn seconds(value: &Value, key: &str) -> Option<Duration> {
+    let value = value.get(key)?;
+    let seconds = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// The authority's no.
+fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> AuthError {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let words: Vec<String> = [text("error"), text("error_description")]
+        .into_iter()
+        .flatten()
+        .map(|words| words.chars().take(600).collect())
+        .collect();
+    AuthError::Refused {
+        status,
+        text: if words.is_empty() { "no reason given".to_owned() } else { words.join(": ") },
+        retry_after: retry_after.and_then(|text| text.parse().ok()).map(Duration::from_secs),
+    }
+}
+
+/// What passed between the SDK and the authority.
+#[derive(Debug)]
+enum Seen {
+    Token { expires_in: Option<Duration> },
+    Refused(AuthError),
+    Transport(TransportError),
+    TokenFile(std::io::Error),
+}
+
+/// The SDK's way to the network: looks at what passes, and ends a failed exchange at once.
+#[derive(Debug)]
+struct Observer {
+    transport: Transport,
+    seen: Mutex<Option<Seen>>,
+}
+
+impl Observer {
+    fn note(&self, seen: Seen) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    }
+
+    fn take(&self) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Prefers what was seen to what the SDK made of it.
+    fn explain(
+        &self,
+        error: azure_core::Error,
+        otherwise: fn(Arc<dyn std::error::Error + Send + Sync>) -> AuthError,
+    ) -> AuthError {
+        match self.take() {
+            Some(Seen::Refused(error)) => error,
+            Some(Seen::Transport(error)) => error.into(),
+            Some(Seen::TokenFile(error)) => AuthError::TokenFile(Arc::new(error)),
+            Some(Seen::Token { .. }) | None => otherwise(Arc::new(error)),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpClient for Observer {
+    async fn execute_request(&self, request: &azure_core::http::Request) -> azure_core::Result<AsyncRawResponse> {
+        // This kind of error is one that the SDK's retry policies, fixed for managed identities, do not repeat.
+        let stop = || azure_core::Error::with_message(ErrorKind::Credential, "no token");
+        let answer = match self.transport.execute_request(request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                match error.downcast_ref::<TransportError>() {
+                    Some(transport) => self.note(Seen::Transport(transport.clone())),
+                    None => self.note(Seen::Refused(AuthError::malformed(Arc::new(error)))),
+                }
+                return Err(stop());
+            }
+        };
+        let (status, headers, body) = answer.deconstruct();
+        let body: Bytes = body.collect().await?;
+        if !status.is_success() {
+            let retry_after = headers
+                .iter()
+                .find_map(|(name, value)| (name.as_str() == "retry-after").then(|| value.as_str().to_owned()));
+            self.note(Seen::Refused(refusal(u16::from(status), retry_after.as_deref(), &body)));
+            return Err(stop());
+        }
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        self.note(Seen::Token { expires_in: seconds(&value, "expires_in") });
+        Ok(AsyncRawResponse::from_bytes(status, headers, body))
+    }
+}

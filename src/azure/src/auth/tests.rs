@@ -1,0 +1,185 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{ARM, CLIENT_SECRET, Fake, LOGIN, Reply, Seen, client_secret, url};
+
+fn tokens(fake: &Fake, credential: Credential) -> Tokens {
+    Tokens::new(fake.in_process(), credential, &format!("{ARM}/"), 7)
+}
+
+async fn text(tokens: &Tokens) -> String {
+    tokens.bearer().await.unwrap().header.to_str().unwrap().to_owned()
+}
+
+fn only(fake: &Fake) -> Seen {
+    let log = fake.log();
+    assert_eq!(log.len(), 1, "{log:?}");
+    log[0].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_callers_wait_for_one_token_and_it_is_kept() {
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    let callers = (0..50).map(|_| async { text(&tokens).await });
+    let texts = futures::future::join_all(callers).await;
+    assert!(texts.iter().all(|text| text == "Bearer token-1"));
+    tokio::time::advance(Duration::from_secs(3_200)).await;
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    assert_eq!(fake.log().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_renewed_five_minutes_before_its_end() {
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    tokio::time::advance(Duration::from_secs(3_599 - 300)).await;
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_renewal_fails_a_valid_token_is_still_used() {
+    let no = || Reply::json(401, json!({"error": "invalid_client", "error_description": "AADSTS7000222: expired"}));
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    let _ = fake.clone().tokens([no(), no()]);
+    tokio::time::advance(Duration::from_secs(3_400)).await;
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    // Not asked again at once.
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    assert_eq!(fake.log().len(), 2);
+    tokio::time::advance(Duration::from_secs(300)).await;
+    assert!(matches!(tokens.bearer().await, Err(AuthError::Refused { .. })));
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_thrown_away_once() {
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    let old = tokens.bearer().await.unwrap();
+    tokens.refused(&old);
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+    // Another caller's late complaint about the old one does not cost the new one.
+    tokens.refused(&old);
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_authoritys_words_are_kept_and_the_secret_is_not() {
+    let fake = Fake::new([]).tokens([Reply::json(
+        401,
+        json!({"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided.",
+            "error_codes": [7000215]}),
+    )]);
+    let tokens = tokens(&fake, client_secret());
+    let error = tokens.bearer().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the authority refuses a token: 401 invalid_client: AADSTS7000215: Invalid client secret provided."
+    );
+    assert_eq!(error.fault(), Fault::Unauthenticated);
+    assert!(only(&fake).body.contains(CLIENT_SECRET));
+    let bearer = tokens.bearer().await.unwrap();
+    let printed = format!("{error:?} {tokens:?} {bearer:?} {:?} {}", client_secret(), Secret::new(CLIENT_SECRET));
+    assert!(!printed.contains(CLIENT_SECRET) && !printed.contains("token-1"), "{printed}");
+    assert!(printed.contains("<redacted>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authority_that_fails_is_asked_again_a_bounded_number_of_times() {
+    let fake = Fake::new([]).tokens([Reply::empty(503), Reply::Lost, Reply::empty(410)]);
+    assert_eq!(text(&tokens(&fake, client_secret())).await, "Bearer token-1");
+    assert_eq!(fake.log().len(), 4);
+
+    let fake = Fake::new([]).tokens((0..4).map(|_| Reply::empty(500)));
+    let error = tokens(&fake, client_secret()).bearer().await.unwrap_err();
+    assert_eq!((error.fault(), fake.log().len()), (Fault::Unavailable, 4));
+
+    let fake = Fake::new([]).tokens([Reply::empty(429).header("retry-after", "9")]);
+    text(&tokens(&fake, client_secret())).await;
+    assert_eq!(fake.log()[1].at, Duration::from_secs(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_identity_of_the_machine_is_asked_for_by_name_and_only_once() {
+    let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i";
+    for (identity, query) in [
+        (ManagedIdentity::SystemAssigned, ""),
+        (ManagedIdentity::ClientId("c-1".into()), "&client_id=c-1"),
+        (
+            ManagedIdentity::ResourceId(id.into()),
+            "&msi_res_id=%2Fsubscriptions%2Fs%2FresourceGroups%2Fg%2Fproviders%2FMicrosoft.ManagedIdentity%2FuserAssignedIdentities%2Fi",
+        ),
+    ] {
+        let fake = Fake::new([]);
+        // Its clock says 2017, and the token is good for an hour all the same.
+        let tokens = tokens(&fake, Credential::ManagedIdentity(identity));
+        assert_eq!(text(&tokens).await, "Bearer token-1");
+        tokio::time::advance(Duration::from_secs(3_200)).await;
+        assert_eq!(text(&tokens).await, "Bearer token-1");
+        let expected = "GET 169.254.169.254/metadata/identity/oauth2/token?api-version=2019-08-01&resource=https%3A%2F%2Fmanagement.azure.com";
+        assert_eq!(only(&fake).line, format!("{expected}{query}"));
+    }
+    // The SDK would ask seven times over a minute.
+    let fake = Fake::new([])
+        .tokens([Reply::json(400, json!({"error": "invalid_request", "error_description": "Identity not found"}))]);
+    let error = tokens(&fake, Credential::ManagedIdentity(ManagedIdentity::SystemAssigned)).bearer().await.unwrap_err();
+    assert!(error.to_string().contains("Identity not found"), "{error}");
+    assert_eq!(error.fault(), Fault::Unauthenticated);
+    only(&fake);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_federated_token_is_read_from_its_file_for_each_exchange() {
+    let file = std::env::temp_dir().join(format!("lazuli-token-{}", std::process::id()));
+    let credential = Credential::FederatedToken {
+        tenant_id: "tenant".into(),
+        client_id: "app".into(),
+        token_file: file.clone(),
+        authority: url(LOGIN),
+    };
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, credential);
+    assert!(matches!(tokens.bearer().await, Err(AuthError::TokenFile(_))));
+    for content in ["first-jwt", "second-jwt"] {
+        std::fs::write(&file, format!("{content}\n")).unwrap();
+        let bearer = tokens.bearer().await.unwrap();
+        tokens.refused(&bearer);
+        let body = fake.log().last().unwrap().body.clone();
+        assert!(body.contains(&format!("client_assertion={content}&")), "{body}");
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn federation_services_are_asked_in_the_first_version_of_the_protocol() {
+    for authority in ["https://adfs.local.azurestack.external/adfs", "https://adfs.local.azurestack.external/"] {
+        let fake = Fake::new([]);
+        let credential = Credential::ClientSecret {
+            tenant_id: "ADFS".into(),
+            client_id: "app".into(),
+            secret: Secret::new(CLIENT_SECRET),
+            authority: url(authority),
+        };
+        assert_eq!(text(&tokens(&fake, credential)).await, "Bearer token-1");
+        let seen = only(&fake);
+        assert_eq!(seen.line, "POST adfs.local.azurestack.external/adfs/oauth2/token");
+        assert!(seen.body.contains("resource=https%3A%2F%2Fmanagement.azure.com%2F"), "{}", seen.body);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_cannot_work_says_so() {
+    let fake = Fake::new([]);
+    let credential = Credential::ClientSecret {
+        tenant_id: "not a tenant".into(),
+        client_id: "app".into(),
+        secret: Secret::new(CLIENT_SECRET),
+        authority: url(LOGIN),
+    };
+    let error = tokens(&fake, credential).bearer().await.unwrap_err();
+    assert!(matches!(&error, AuthError::Unusable(source) if source.to_string().contains("not a tenant")), "{error:?}");
+}

@@ -1,0 +1,302 @@
+//! Reading Azure's JSON, editing it, and the requests that come of it.
+
+use std::time::Duration;
+
+use lazuli_plan::{
+    apply,
+    model::{CachingMode, DataDiskSource, DiskState, Lun, ProvisioningState, SkuName},
+    op::Attachment,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{Fake, Reply, a_minute};
+
+const VM: &str = "/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/virtualMachines/v";
+const INSTANCE: &str =
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/3";
+
+fn disk_id(n: u8) -> ArmId {
+    ArmId::disk("s", "g", &format!("d{n}")).unwrap()
+}
+
+fn raw_disk() -> Value {
+    json!({
+        "name": "d1", "id": "/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks/d1",
+        "type": "Microsoft.Compute/disks", "location": "eastus2", "zones": ["1"], "tags": {"a": "b"},
+        "sku": {"name": "premium_lrs", "tier": "Premium"}, "managedBy": VM, "futureField": {"x": 1},
+        "properties": {
+            "creationData": {"createOption": "Empty", "logicalSectorSize": 512}, "diskSizeGB": 200,
+            "diskIOPSReadWrite": 500, "diskMBpsReadWrite": 60.0, "maxShares": 2,
+            "encryption": {"type": "EncryptionAtRestWithPlatformKey"}, "networkAccessPolicy": "AllowAll",
+            "provisioningState": "Succeeded", "diskState": "attached", "diskSizeBytes": 214_748_364_800_u64
+        }
+    })
+}
+
+fn raw_vm(elements: Value) -> Value {
+    json!({
+        "name": "v", "id": VM, "location": "eastus2", "zones": ["2"], "etag": "\"7\"", "futureField": true,
+        "properties": {
+            "hardwareProfile": {"vmSize": "Standard_D4s_v3"}, "provisioningState": "Succeeded",
+            "osProfile": {"computerName": "node-1"}, "storageProfile": {"osDisk": {"name": "os"}, "dataDisks": elements}
+        }
+    })
+}
+
+fn element(n: u8, lun: u8) -> Value {
+    json!({
+        "name": format!("d{n}"), "lun": lun, "caching": "ReadOnly", "createOption": "Attach",
+        "managedDisk": {"id": disk_id(n).as_str().to_uppercase(), "storageAccountType": "Premium_LRS"},
+        "deleteOption": "Detach", "diskIOPSReadWrite": 5000, "futureField": {"keep": [n]}
+    })
+}
+
+fn attachment(n: u8, lun: u8) -> Attachment {
+    Attachment {
+        disk: disk_id(n),
+        lun: Lun::try_from(i64::from(lun)).unwrap(),
+        caching: CachingMode::ReadWrite,
+        disk_encryption_set: None,
+        write_accelerator: false,
+    }
+}
+
+#[test]
+fn a_disk_is_read_whatever_the_case_of_azures_words() {
+    let disk = decode_disk(&raw_disk()).unwrap();
+    assert_eq!(disk.sku, Some(SkuName::PremiumLrs));
+    assert_eq!(disk.state, Some(DiskState::Attached));
+    assert_eq!((disk.size, disk.iops, disk.mbps), (Gib::new(200), Some(500), Some(60)));
+    assert_eq!((disk.max_shares, disk.logical_sector_size), (2, Some(512)));
+    assert_eq!(disk.managed_by, Some(VM.to_lowercase().parse().unwrap()));
+    assert_eq!(disk.provisioning_state, ProvisioningState::Succeeded);
+    assert_eq!(disk.tags["a"], "b");
+}
+
+#[test]
+fn a_disk_without_what_decisions_rest_on_names_the_field() {
+    for (pointer, field) in
+        [("/id", "id"), ("/location", "location"), ("/properties/provisioningState", "properties.provisioningState")]
+    {
+        let mut raw = raw_disk();
+        *raw.pointer_mut(pointer).unwrap() = Value::Null;
+        assert_eq!(decode_disk(&raw).unwrap_err().field, field);
+    }
+    let mut raw = raw_disk();
+    raw["properties"].as_object_mut().unwrap().remove("diskSizeGB");
+    assert_eq!(decode_disk(&raw).unwrap().size, Gib::new(200));
+    raw["properties"].as_object_mut().unwrap().remove("diskSizeBytes");
+    assert_eq!(decode_disk(&raw).unwrap_err().field, "properties.diskSizeGB");
+    // A holder that cannot be read is not "no holder".
+    let mut raw = raw_disk();
+    raw["managedBy"] = json!("a VM");
+    assert_eq!(decode_disk(&raw).unwrap_err().field, "managedBy");
+    raw["managedBy"] = json!("");
+    assert_eq!(decode_disk(&raw).unwrap().managed_by, None);
+}
+
+#[test]
+fn a_vm_is_read_with_every_element_of_its_data_disks() {
+    let raw = raw_vm(json!([
+        element(1, 0),
+        {"lun": 5, "name": "b", "vhd": {"uri": "https://a/b.vhd"}, "toBeDetached": true},
+        {"lun": 6, "name": "strange"}
+    ]));
+    let vm = decode_vm(&raw).unwrap();
+    assert_eq!(
+        (vm.size.as_str(), vm.zone.as_deref(), vm.etag.as_deref()),
+        ("Standard_D4s_v3", Some("2"), Some("\"7\""))
+    );
+    assert_eq!(vm.computer_name.as_deref(), Some("node-1"));
+    assert_eq!(vm.data_disks[0].source, DataDiskSource::Managed(disk_id(1)));
+    assert_eq!(vm.data_disks[1].source, DataDiskSource::Vhd("https://a/b.vhd".into()));
+    assert!(vm.data_disks[1].to_be_detached);
+    assert_eq!(vm.data_disks[2].source, DataDiskSource::Other("strange".into()));
+
+    let mut raw = raw_vm(json!([{"lun": 64}]));
+    assert_eq!(decode_vm(&raw).unwrap_err().field, "properties.storageProfile.dataDisks[].lun");
+    raw["properties"]["storageProfile"] = json!({});
+    assert!(decode_vm(&raw).unwrap().data_disks.is_empty());
+    raw["properties"]["hardwareProfile"] = Value::Null;
+    assert_eq!(decode_vm(&raw).unwrap_err().field, "properties.hardwareProfile.vmSize");
+    raw["sku"] = json!({"name": "Standard_D2s_v3"});
+    assert_eq!(decode_vm(&raw).unwrap().size, "Standard_D2s_v3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_action_says_only_what_changes() {
+    let fake = Fake::new([Reply::empty(200)]);
+    let mut coming = attachment(1, 4);
+    coming.disk_encryption_set = Some(disk_id(9));
+    coming.write_accelerator = true;
+    let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)] };
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    compute.attach_detach(&write, Priority::Attach, &a_minute()).await.unwrap();
+    let seen = &fake.calls()[0];
+    assert_eq!(seen.line, format!("POST management.azure.com{VM}/attachDetachDataDisks?api-version=2025-04-01"));
+    assert_eq!(
+        serde_json::from_str::<Value>(&seen.body).unwrap(),
+        json!({
+            "dataDisksToAttach": [{"diskId": disk_id(1).as_str(), "lun": 4, "caching": "ReadWrite",
+                "diskEncryptionSet": {"id": disk_id(9).as_str()}, "writeAcceleratorEnabled": true}],
+            "dataDisksToDetach": [{"diskId": disk_id(2).as_str()}]
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
+    let elements = json!([element(1, 0), element(2, 1)]);
+    let mut instance = raw_vm(elements.clone());
+    instance["id"] = json!(INSTANCE);
+    let fake = Fake::new([
+        Reply::json(200, raw_vm(elements.clone())),
+        Reply::empty(200),
+        Reply::json(200, instance),
+        Reply::empty(200),
+    ]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    for id in [VM, INSTANCE] {
+        let id: ArmId = id.parse().unwrap();
+        let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
+        let write = VmWrite { vm: id, attach: vec![attachment(3, 2)], detach: vec![disk_id(1)] };
+        let method = VmWriteMethod::WholeList;
+        compute.write_vm(&vm, &write, method, Priority::Attach, &a_minute()).await.unwrap();
+    }
+    let mut leaving = element(1, 0);
+    leaving["toBeDetached"] = json!(true);
+    let coming = json!({"name": "d3", "lun": 2, "caching": "ReadWrite", "createOption": "Attach",
+        "managedDisk": {"id": disk_id(3).as_str()}});
+    let profile = json!({"storageProfile": {"dataDisks": [leaving, element(2, 1), coming]}});
+    let calls = fake.calls();
+    let body = |index: usize| serde_json::from_str::<Value>(&calls[index].body).unwrap();
+    assert_eq!(body(1), json!({"location": "eastus2", "properties": profile}));
+    assert_eq!(body(3), json!({"properties": profile}));
+    assert!(calls[1].line.starts_with("PUT ") && calls[3].line.starts_with("PUT "));
+    assert_eq!(calls[1].if_match.as_deref(), Some("\"7\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_list_without_an_etag_is_never_sent_twice() {
+    let mut raw = raw_vm(json!([element(1, 0)]));
+    raw.as_object_mut().unwrap().remove("etag");
+    let fake = Fake::new([Reply::json(200, raw), Reply::Lost]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::azure_stack());
+    let id: ArmId = VM.parse().unwrap();
+    let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
+    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)] };
+    let method = VmWriteMethod::WholeListByOmission;
+    let error = compute.write_vm(&vm, &write, method, Priority::Detach, &a_minute()).await.unwrap_err();
+    assert_eq!(error.fault, Fault::OutcomeUnknown);
+    let calls = fake.calls();
+    assert_eq!((calls.len(), calls[1].if_match.as_deref()), (2, None));
+    assert!(calls[1].body.contains(r#""dataDisks":[]"#), "{}", calls[1].body);
+    assert!(calls[1].line.ends_with("api-version=2017-12-01"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_gone_is_deleted_but_a_group_that_is_gone_is_not_known() {
+    let named = |code: &str| Reply::json(404, json!({"error": {"code": code}}));
+    let fake = Fake::new([named("ResourceNotFound"), Reply::empty(204), named("ResourceGroupNotFound")]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    for _ in 0..2 {
+        let mut operation = compute.delete_disk(&disk_id(1), &a_minute()).await.unwrap();
+        assert_eq!(operation.wait(&a_minute()).await.unwrap(), None);
+    }
+    let error = compute.delete_disk(&disk_id(1), &a_minute()).await.unwrap_err();
+    assert_eq!(error.fault, Fault::ScopeNotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reads_ask_where_azure_keeps_things() {
+    let page = |items: Value| Reply::json(200, json!({"value": items}));
+    let view = json!({"statuses": [{"code": "ProvisioningState/succeeded"}, {"code": "PowerState/deallocated"}]});
+    let fake = Fake::new([
+        page(json!([raw_disk()])),
+        page(json!([])),
+        page(json!([raw_vm(json!([]))])),
+        page(json!([])),
+        page(json!([])),
+        Reply::json(200, view),
+        page(json!([{"name": "Standard_D2s_v3"}])),
+        page(json!([{"id": "not an id"}])),
+    ]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let until = Until::within(Duration::from_secs(60));
+    assert_eq!(compute.list_disks("s", None, &until).await.unwrap().len(), 1);
+    compute.list_disks("s", Some("g"), &until).await.unwrap();
+    let vms = compute.list_vms("s", "g", &until).await.unwrap();
+    assert_eq!(vms[0].etag.as_deref(), Some("\"7\""));
+    compute.list_vms_all("s", &until).await.unwrap();
+    let set = ArmId::resource("s", "g", "Microsoft.Compute/virtualMachineScaleSets", "a").unwrap();
+    compute.list_scale_set_vms(&set, &until).await.unwrap();
+    let view = compute.instance_view(&VM.parse().unwrap(), &until).await.unwrap();
+    assert_eq!((view.power.as_deref(), view.provisioning.as_deref()), (Some("deallocated"), Some("succeeded")));
+    compute.resource_skus("s", "eastus2", &until).await.unwrap();
+    let error = compute.list_disks("s", None, &until).await.unwrap_err();
+    assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
+    let lines: Vec<String> =
+        fake.calls().iter().map(|seen| seen.line.replace("GET management.azure.com/subscriptions/s", "")).collect();
+    let compute = "/providers/Microsoft.Compute";
+    assert_eq!(
+        lines[..7],
+        [
+            format!("{compute}/disks?api-version=2025-01-02"),
+            format!("/resourceGroups/g{compute}/disks?api-version=2025-01-02"),
+            format!("/resourceGroups/g{compute}/virtualMachines?api-version=2025-04-01"),
+            format!("{compute}/virtualMachines?api-version=2025-04-01"),
+            format!("/resourceGroups/g{compute}/virtualMachineScaleSets/a/virtualMachines?api-version=2025-04-01"),
+            format!("/resourceGroups/G{compute}/virtualMachines/v/instanceView?api-version=2025-04-01"),
+            format!("{compute}/skus?api-version=2021-07-01&%24filter=location%20eq%20%27eastus2%27"),
+        ]
+    );
+}
+
+proptest! {
+    /// Editing Azure's JSON and applying the write to the model are one thing; nothing of an element is lost.
+    #[test]
+    fn the_edit_of_the_json_and_the_edit_of_the_model_agree(
+        present in proptest::collection::btree_map(0u8..12, (0u8..32, any::<bool>()), 0..8),
+        detach in proptest::collection::btree_set(0u8..12, 0..6),
+        attach in proptest::collection::btree_map(12u8..20, 32u8..64, 0..5),
+        by_omission in any::<bool>(),
+    ) {
+        let elements: Vec<Value> = present
+            .iter()
+            .map(|(n, (lun, leaving))| {
+                let mut element = element(*n, *lun);
+                if *leaving {
+                    element["toBeDetached"] = json!(true);
+                }
+                element
+            })
+            .collect();
+        let method = if by_omission { VmWriteMethod::WholeListByOmission } else { VmWriteMethod::WholeList };
+        let write = VmWrite {
+            vm: VM.parse().unwrap(),
+            attach: attach.iter().map(|(n, lun)| attachment(*n, *lun)).collect(),
+            detach: detach.iter().map(|n| disk_id(*n)).collect(),
+        };
+        let mut raw = raw_vm(Value::Array(elements.clone()));
+        let before = decode_vm(&raw).unwrap();
+        let edited = edit_data_disks(&raw, &write, method).unwrap();
+        for element in &elements {
+            let mut without = edited.clone();
+            for edited in &mut without {
+                if element.get("toBeDetached").is_none() {
+                    edited.as_object_mut().unwrap().remove("toBeDetached");
+                }
+            }
+            let leaves = write.detach.iter().any(|id| element["managedDisk"]["id"].as_str() == Some(&id.as_str().to_uppercase()));
+            prop_assert!(without.contains(element) || (by_omission && leaves));
+        }
+        raw["properties"]["storageProfile"]["dataDisks"] = Value::Array(edited);
+        let requested = decode_vm(&raw).unwrap();
+        prop_assert_eq!(&requested, &apply::requested(&before, &write, method));
+        // What Azure makes of the request, if nothing else was leaving already.
+        let mut after = requested;
+        after.data_disks.retain(|disk| !write.detach.iter().any(|id| disk.is(id)));
+        prop_assert_eq!(after, apply::vm_write(&before, &write, method));
+    }
+}

@@ -1,0 +1,258 @@
+//! Azure's JSON and our model of it.
+//!
+//! Tolerant where Azure varies (letter case of words, unknown fields, absent defaults) and strict where a decision
+//! rests on a field: what is needed and not there is an error that names the field, never a guess.
+
+use lazuli_plan::{
+    model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
+    op::{Attachment, VmWrite, VmWriteMethod},
+};
+use serde_json::{Map, Value, json};
+
+/// Why an answer cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {why}")]
+pub struct DecodeError {
+    /// The field, as a path: `properties.diskSizeGB`.
+    pub field: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+fn wrong(field: &str, why: impl Into<String>) -> DecodeError {
+    DecodeError { field: field.to_owned(), why: why.into() }
+}
+
+/// The value at a dotted path; null is absent.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, key| value.get(key)).filter(|value| !value.is_null())
+}
+
+/// A text; empty is absent, for Azure writes both.
+fn optional_text<'a>(value: &'a Value, path: &str) -> Result<Option<&'a str>, DecodeError> {
+    match at(value, path) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some(_) => Err(wrong(path, "is no text")),
+    }
+}
+
+fn text<'a>(value: &'a Value, path: &str) -> Result<&'a str, DecodeError> {
+    optional_text(value, path)?.ok_or_else(|| wrong(path, "is missing"))
+}
+
+fn optional_number(value: &Value, path: &str) -> Result<Option<u64>, DecodeError> {
+    match at(value, path) {
+        None => Ok(None),
+        // Azure writes some counts as 5000.0.
+        Some(number) => number
+            .as_u64()
+            .or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64))
+            .map(Some)
+            .ok_or_else(|| wrong(path, "is no count")),
+    }
+}
+
+fn parse_id(text: &str, path: &str) -> Result<ArmId, DecodeError> {
+    text.parse().map_err(|error| wrong(path, format!("cannot be read: {error}")))
+}
+
+fn optional_id(value: &Value, path: &str) -> Result<Option<ArmId>, DecodeError> {
+    optional_text(value, path)?.map(|text| parse_id(text, path)).transpose()
+}
+
+fn list<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], DecodeError> {
+    match at(value, path) {
+        None => Ok(&[]),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(wrong(path, "is no list")),
+    }
+}
+
+fn texts(value: &Value, path: &str) -> Result<Vec<String>, DecodeError> {
+    list(value, path)?
+        .iter()
+        .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| wrong(path, "holds what is no text")))
+        .collect()
+}
+
+fn provisioning_state(value: &Value) -> Result<ProvisioningState, DecodeError> {
+    Ok(ProvisioningState::from_azure(text(value, "properties.provisioningState")?))
+}
+
+/// Reads a managed disk.
+///
+/// # Errors
+/// When a field that decisions rest on is missing or is not what it should be.
+pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
+    const SIZE: &str = "properties.diskSizeGB";
+    let size = match (optional_number(raw, SIZE)?, optional_number(raw, "properties.diskSizeBytes")?) {
+        (Some(gib), _) => u32::try_from(gib).ok().map(Gib::new),
+        (None, Some(bytes)) => Gib::holding(bytes),
+        (None, None) => None,
+    };
+    let holders = list(raw, "managedByExtended")?
+        .iter()
+        .map(|id| {
+            let id = id.as_str().ok_or_else(|| wrong("managedByExtended", "holds what is no text"))?;
+            parse_id(id, "managedByExtended")
+        })
+        .collect::<Result<_, _>>()?;
+    let tags = match at(raw, "tags") {
+        None => Default::default(),
+        Some(Value::Object(tags)) => {
+            tags.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+        }
+        Some(_) => return Err(wrong("tags", "is no object")),
+    };
+    let source = [
+        "properties.creationData.sourceResourceId",
+        "properties.creationData.imageReference.id",
+        "properties.creationData.galleryImageReference.id",
+    ];
+    let mut source = source.iter().map(|path| optional_id(raw, path));
+    let number32 = |path: &str| -> Result<Option<u32>, DecodeError> {
+        optional_number(raw, path)?.map(|n| u32::try_from(n).map_err(|_| wrong(path, "is too large"))).transpose()
+    };
+    Ok(Disk {
+        id: parse_id(text(raw, "id")?, "id")?,
+        location: text(raw, "location")?.to_owned(),
+        zones: texts(raw, "zones")?,
+        sku: optional_text(raw, "sku.name")?.and_then(SkuName::from_azure),
+        size: size.ok_or_else(|| wrong(SIZE, "is missing"))?,
+        state: optional_text(raw, "properties.diskState")?.and_then(DiskState::from_azure),
+        provisioning_state: provisioning_state(raw)?,
+        managed_by: optional_id(raw, "managedBy")?,
+        managed_by_extended: holders,
+        max_shares: number32("properties.maxShares")?.unwrap_or(1),
+        disk_encryption_set: optional_id(raw, "properties.encryption.diskEncryptionSetId")?,
+        tags,
+        iops: optional_number(raw, "properties.diskIOPSReadWrite")?,
+        mbps: optional_number(raw, "properties.diskMBpsReadWrite")?,
+        logical_sector_size: number32("properties.creationData.logicalSectorSize")?,
+        network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
+        source: source.find_map(Result::transpose).transpose()?,
+    })
+}
+
+/// Reads a virtual machine, or an instance of a scale set.
+///
+/// # Errors
+/// As [`decode_disk`].
+pub fn decode_vm(raw: &Value) -> Result<Vm, DecodeError> {
+    const SIZE: &str = "properties.hardwareProfile.vmSize";
+    // An instance of a uniform scale set may tell its size as a SKU only.
+    let size = optional_text(raw, SIZE)?.or(optional_text(raw, "sku.name")?);
+    Ok(Vm {
+        id: parse_id(text(raw, "id")?, "id")?,
+        location: text(raw, "location")?.to_owned(),
+        size: size.ok_or_else(|| wrong(SIZE, "is missing"))?.to_owned(),
+        zone: texts(raw, "zones")?.into_iter().next(),
+        computer_name: optional_text(raw, "properties.osProfile.computerName")?.map(str::to_owned),
+        provisioning_state: provisioning_state(raw)?,
+        etag: optional_text(raw, "etag")?.map(str::to_owned),
+        data_disks: data_disks(raw)?.iter().map(decode_data_disk).collect::<Result<_, _>>()?,
+    })
+}
+
+const DATA_DISKS: &str = "properties.storageProfile.dataDisks";
+
+fn data_disks(raw: &Value) -> Result<&[Value], DecodeError> {
+    list(raw, DATA_DISKS)
+}
+
+fn decode_data_disk(raw: &Value) -> Result<DataDisk, DecodeError> {
+    let field = |name: &str| format!("{DATA_DISKS}[].{name}");
+    let named = |error: DecodeError| DecodeError { field: field(&error.field), ..error };
+    let lun = at(raw, "lun")
+        .and_then(Value::as_i64)
+        .and_then(|lun| Lun::try_from(lun).ok())
+        .ok_or_else(|| wrong(&field("lun"), "is no LUN"))?;
+    let managed = optional_id(raw, "managedDisk.id").map_err(named)?;
+    let source = match (managed, optional_text(raw, "vhd.uri").map_err(named)?) {
+        (Some(id), _) => DataDiskSource::Managed(id),
+        (None, Some(uri)) => DataDiskSource::Vhd(uri.to_owned()),
+        (None, None) => {
+            DataDiskSource::Other(optional_text(raw, "name").map_err(named)?.unwrap_or_default().to_owned())
+        }
+    };
+    let caching = match optional_text(raw, "caching").map_err(named)? {
+        None => CachingMode::None,
+        Some(word) => CachingMode::from_azure(word)
+            .ok_or_else(|| wrong(&field("caching"), format!("is {word:?}, which is not known")))?,
+    };
+    Ok(DataDisk {
+        lun,
+        source,
+        caching,
+        to_be_detached: at(raw, "toBeDetached").and_then(Value::as_bool).unwrap_or(false),
+    })
+}
+
+/// The body of `attachDetachDataDisks` (source: the compute API, 2024-03-01 and later).
+pub fn encode_action(write: &VmWrite) -> Value {
+    let mut body = Map::new();
+    if !write.attach.is_empty() {
+        let disks = write.attach.iter().map(|attachment| {
+            let mut element = json!({
+                "diskId": attachment.disk.as_str(),
+                "lun": attachment.lun.get(),
+                "caching": attachment.caching.as_str(),
+            });
+            if let Some(set) = &attachment.disk_encryption_set {
+                element["diskEncryptionSet"] = json!({ "id": set.as_str() });
+            }
+            if attachment.write_accelerator {
+                element["writeAcceleratorEnabled"] = json!(true);
+            }
+            element
+        });
+        body.insert("dataDisksToAttach".to_owned(), disks.collect());
+    }
+    if !write.detach.is_empty() {
+        let disks = write.detach.iter().map(|disk| json!({ "diskId": disk.as_str() }));
+        body.insert("dataDisksToDetach".to_owned(), disks.collect());
+    }
+    Value::Object(body)
+}
+
+/// The list of data disks that a write of the whole list sends: every element that was read, untouched but for
+/// `toBeDetached`, and the new ones. What this program does not know of an element survives.
+///
+/// # Errors
+/// When the list that was read is no list.
+pub fn edit_data_disks(raw: &Value, write: &VmWrite, method: VmWriteMethod) -> Result<Vec<Value>, DecodeError> {
+    let mut elements = Vec::new();
+    for element in data_disks(raw)? {
+        let id = optional_id(element, "managedDisk.id")?;
+        let leaves = id.is_some_and(|id| write.detach.contains(&id));
+        let mut element = element.clone();
+        match (leaves, method) {
+            (true, VmWriteMethod::WholeListByOmission) => continue,
+            (true, _) => element["toBeDetached"] = json!(true),
+            (false, _) => {}
+        }
+        elements.push(element);
+    }
+    elements.extend(write.attach.iter().map(encode_data_disk));
+    Ok(elements)
+}
+
+fn encode_data_disk(attachment: &Attachment) -> Value {
+    let mut managed = json!({ "id": attachment.disk.as_str() });
+    if let Some(set) = &attachment.disk_encryption_set {
+        managed["diskEncryptionSet"] = json!({ "id": set.as_str() });
+    }
+    let mut element = json!({
+        "name": attachment.disk.name(),
+        "lun": attachment.lun.get(),
+        "caching": attachment.caching.as_str(),
+        "createOption": "Attach",
+        "managedDisk": managed,
+    });
+    // Left out when off, as it is by default.
+    if attachment.write_accelerator {
+        element["writeAcceleratorEnabled"] = json!(true);
+    }
+    element
+}

@@ -1,0 +1,237 @@
+//! The whole client against the emulator, a server that shares no code with it: over real HTTP and in process, in one
+//! runtime, on paused time.
+
+use std::time::Duration;
+
+use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
+use lazuli_plan::{
+    fault::Fault,
+    model::{ArmId, CachingMode, Gib, Lun, ProvisioningState},
+    op::{Attachment, VmWrite, VmWriteMethod},
+    poll::Kind,
+};
+use serde_json::json;
+
+use crate::{
+    Until,
+    arm::{Arm, Retry},
+    auth::{Credential, ManagedIdentity, Secret, Tokens},
+    budget::Priority,
+    compute::{ApiVersions, Compute},
+    imds::{Imds, InstanceDiskSource},
+    metrics::Metrics,
+    testing::{ARM, LOGIN, an_hour, url},
+    transport::{IMDS_ORIGIN, Routes, Tls, Transport},
+};
+
+struct Rig {
+    emulator: Emulator,
+    transport: Transport,
+    compute: Compute,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Tcp,
+    InProcess,
+}
+
+async fn rig(way: Way, options: Options) -> Rig {
+    let emulator = Emulator::start(options).await.unwrap();
+    let base = url(&emulator.url());
+    let routes = [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
+    let routes = routes.with_imds(&base.join("_imds/node-0").unwrap()).unwrap();
+    let transport = match way {
+        Way::Tcp => Transport::new(routes, &Tls::default()).unwrap(),
+        Way::InProcess => Transport::in_process(routes, emulator.service()),
+    };
+    let compute = client(&transport, principal());
+    Rig { emulator, transport, compute }
+}
+
+fn principal() -> Credential {
+    Credential::ClientSecret {
+        tenant_id: scenario::TENANT.into(),
+        client_id: scenario::CLIENT_ID.into(),
+        secret: Secret::new(scenario::CLIENT_SECRET),
+        authority: url(LOGIN),
+    }
+}
+
+fn client(transport: &Transport, credential: Credential) -> Compute {
+    let tokens = Tokens::new(transport.clone(), credential, "https://management.azure.com/", 7);
+    let arm = Arm::new(url(ARM), transport.clone(), tokens, Metrics::unregistered(), Retry::default(), 7);
+    Compute::new(arm, ApiVersions::public())
+}
+
+fn disk_id(name: &str) -> ArmId {
+    ArmId::disk(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, name).unwrap()
+}
+
+fn vm_id() -> ArmId {
+    ArmId::virtual_machine(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "node-0").unwrap()
+}
+
+fn attachment(name: &str, lun: u8) -> Attachment {
+    Attachment {
+        disk: disk_id(name),
+        lun: Lun::try_from(i64::from(lun)).unwrap(),
+        caching: CachingMode::ReadOnly,
+        disk_encryption_set: None,
+        write_accelerator: false,
+    }
+}
+
+impl Rig {
+    async fn create(&self, name: &str) {
+        let body = json!({
+            "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"},
+            "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 10}
+        });
+        let mut operation = self.compute.create_disk(&disk_id(name), body, &an_hour()).await.unwrap();
+        operation.wait(&an_hour()).await.unwrap();
+    }
+
+    async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
+        let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
+        let write = VmWrite { vm: vm_id(), attach, detach };
+        let mut operation = self.compute.write_vm(&vm, &write, method, Priority::Attach, &an_hour()).await.unwrap();
+        operation.wait(&an_hour()).await.unwrap();
+    }
+
+    async fn luns(&self) -> Vec<u8> {
+        let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
+        vm.model.data_disks.iter().map(|disk| disk.lun.get()).collect()
+    }
+
+    fn calls(&self) -> Vec<String> {
+        let calls = self.emulator.control().call_log();
+        calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect()
+    }
+}
+
+fn typical() -> Options {
+    Options { latency: Profile::typical(), ..Options::default() }
+}
+
+/// A disk's whole life, by one method of writing the VM.
+async fn life(rig: &Rig, method: VmWriteMethod) {
+    for name in ["a", "b"] {
+        rig.create(name).await;
+    }
+    let disk = rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap().model;
+    assert_eq!((disk.size, disk.provisioning_state), (Gib::new(10), ProvisioningState::Succeeded));
+    rig.write(method, vec![attachment("a", 0)], vec![]).await;
+    let disk = rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap().model;
+    assert_eq!(disk.managed_by, Some(vm_id()));
+    rig.write(method, vec![attachment("b", 1)], vec![disk_id("a")]).await;
+    assert_eq!(rig.luns().await, [1]);
+    rig.write(method, vec![], vec![disk_id("b")]).await;
+    assert!(rig.luns().await.is_empty());
+    let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), &an_hour()).await.unwrap();
+    grown.wait(&an_hour()).await.unwrap();
+    assert_eq!(rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap().len(), 2);
+    for name in ["a", "b", "a"] {
+        let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
+        deleted.settle(&an_hour()).await.unwrap();
+    }
+    let gone = rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap_err();
+    assert_eq!(gone.fault, Fault::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disks_life_over_tcp_and_in_process_is_the_same_call_by_call() {
+    let mut logs = Vec::new();
+    for way in [Way::Tcp, Way::InProcess, Way::InProcess] {
+        let rig = rig(way, typical()).await;
+        life(&rig, VmWriteMethod::Action).await;
+        assert!(rig.compute.arm().median(Kind::VmAttach).is_some());
+        logs.push(rig.calls());
+        assert!(rig.emulator.control().violations().is_empty());
+        rig.emulator.shutdown().await;
+    }
+    assert_eq!(logs[1], logs[2]);
+    assert_eq!(logs[0].len(), logs[1].len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_way_of_writing_a_vm_keeps_what_this_client_does_not_know() {
+    for method in [VmWriteMethod::Action, VmWriteMethod::WholeList, VmWriteMethod::WholeListByOmission] {
+        let options = Options { future_fields: true, nasty_casing: true, ..typical() };
+        let rig = rig(Way::InProcess, options).await;
+        life(&rig, method).await;
+        assert_eq!(rig.emulator.control().violations(), Vec::<String>::new(), "{method:?}");
+        rig.emulator.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_changed_since_it_was_read_is_not_overwritten() {
+    let rig = rig(Way::InProcess, typical()).await;
+    rig.create("a").await;
+    rig.create("b").await;
+    let stale = rig.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
+    rig.write(VmWriteMethod::Action, vec![attachment("a", 0)], vec![]).await;
+    let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![] };
+    let method = VmWriteMethod::WholeList;
+    let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, &an_hour()).await.unwrap_err();
+    assert_eq!(error.fault, Fault::PreconditionFailed);
+    assert_eq!(rig.luns().await, [0]);
+    rig.emulator.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_not() {
+    for way in [Way::Tcp, Way::InProcess] {
+        let rig = rig(way, typical()).await;
+        let lose = |method: &str| -> Incident {
+            serde_json::from_value(json!({"match": {"method": method}, "then": {"loseAnswer": "after"}})).unwrap()
+        };
+        rig.emulator.control().add_incident(lose("PUT")).unwrap();
+        rig.create("a").await;
+        rig.emulator.control().add_incident(lose("POST")).unwrap();
+        let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![] };
+        let error = rig.compute.attach_detach(&write, Priority::Attach, &an_hour()).await.unwrap_err();
+        assert_eq!(error.fault, Fault::OutcomeUnknown, "{error}");
+        let posts = rig.calls().iter().filter(|call| call.contains("attachDetachDataDisks")).count();
+        assert_eq!(posts, 1);
+        rig.emulator.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_machines_own_identity_and_metadata_work_through_the_routes() {
+    for way in [Way::Tcp, Way::InProcess] {
+        let rig = rig(way, typical()).await;
+        rig.create("a").await;
+        rig.write(VmWriteMethod::Action, vec![attachment("a", 5)], vec![]).await;
+        let identity = ManagedIdentity::ClientId(scenario::IDENTITY_CLIENT_ID.into());
+        let compute = client(&rig.transport, Credential::ManagedIdentity(identity));
+        let until = Until::within(Duration::from_secs(60));
+        assert_eq!(compute.get_vm(&vm_id(), &until).await.unwrap().model.data_disks.len(), 1);
+        let instance = Imds::new(rig.transport.clone()).instance().await.unwrap();
+        assert_eq!((&instance.resource_id, instance.name.as_str()), (&vm_id(), "node-0"));
+        assert_eq!(instance.data_disks[0].source, InstanceDiskSource::Managed(disk_id("a")));
+        assert_eq!((instance.data_disks[0].lun.get(), instance.data_disks[0].size), (5, Some(Gib::new(10))));
+        assert!(IMDS_ORIGIN.starts_with("http://"));
+        rig.emulator.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_token_costs_one_repetition_and_a_wrong_secret_is_the_readers_to_mend() {
+    let rig = rig(Way::InProcess, typical()).await;
+    rig.create("a").await;
+    rig.emulator.control().revoke_tokens();
+    rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap();
+    let wrong = Credential::ClientSecret {
+        tenant_id: scenario::TENANT.into(),
+        client_id: scenario::CLIENT_ID.into(),
+        secret: Secret::new("no such secret"),
+        authority: url(LOGIN),
+    };
+    let error = client(&rig.transport, wrong).get_disk(&disk_id("a"), &an_hour()).await.unwrap_err();
+    assert_eq!(error.fault, Fault::Unauthenticated);
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("AADSTS"), "{error:?}");
+    rig.emulator.shutdown().await;
+}

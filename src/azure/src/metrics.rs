@@ -1,0 +1,225 @@
+//! What is counted about calls to Azure. Every label is a bounded enum.
+
+use std::time::Duration;
+
+use lazuli_plan::poll::Kind;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+use crate::error::Verb;
+
+/// The counters; clones count together.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    requests: Family<Request, Counter>,
+    throttled: Family<Throttled, Counter>,
+    polls: Family<Operation, Counter>,
+    operations: Family<Finished, Histogram, fn() -> Histogram>,
+}
+
+/// What a path leads to, as far as counting goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceType {
+    /// `Microsoft.Compute/disks`
+    Disks,
+    /// `Microsoft.Compute/snapshots`
+    Snapshots,
+    /// `Microsoft.Compute/virtualMachines`
+    VirtualMachines,
+    /// `Microsoft.Compute/virtualMachineScaleSets/virtualMachines`
+    ScaleSetVirtualMachines,
+    /// `Microsoft.Compute/skus`
+    Skus,
+    /// The status and the result of an operation.
+    Operations,
+    /// Anything else.
+    Other,
+}
+
+impl ResourceType {
+    /// Reads a path; letter case does not matter.
+    pub(crate) fn of(path: &str) -> Self {
+        let path = path.to_ascii_lowercase();
+        let Some((_, rest)) = path.rsplit_once("/providers/") else {
+            return Self::Other;
+        };
+        let mut segments = rest.split('/').skip(1);
+        let (kind, child) = (segments.next().unwrap_or_default(), segments.nth(1));
+        match (kind, child) {
+            ("disks", _) => Self::Disks,
+            ("snapshots", _) => Self::Snapshots,
+            ("virtualmachines", _) => Self::VirtualMachines,
+            ("virtualmachinescalesets", Some("virtualmachines")) => Self::ScaleSetVirtualMachines,
+            ("skus", _) => Self::Skus,
+            ("locations", Some(child)) if child.contains("operation") => Self::Operations,
+            _ => Self::Other,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Disks => "disks",
+            Self::Snapshots => "snapshots",
+            Self::VirtualMachines => "virtual_machines",
+            Self::ScaleSetVirtualMachines => "scale_set_virtual_machines",
+            Self::Skus => "skus",
+            Self::Operations => "operations",
+            Self::Other => "other",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    verb: Label,
+    resource: Label,
+    status: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Throttled {
+    resource: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    kind: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Finished {
+    kind: Label,
+    outcome: Label,
+}
+
+/// One of our own words, so that no label can grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Label(&'static str);
+
+impl EncodeLabelValue for Label {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.encode(encoder)
+    }
+}
+
+fn kind_label(kind: Kind) -> Label {
+    Label(match kind {
+        Kind::DiskCreate => "disk_create",
+        Kind::DiskUpdate => "disk_update",
+        Kind::DiskDelete => "disk_delete",
+        Kind::VmAttach => "vm_attach",
+        Kind::VmDetach => "vm_detach",
+        Kind::Other => "other",
+    })
+}
+
+/// Seconds; around the published medians (attach 10 s, detach 16 s) and their tails.
+const BUCKETS: [f64; 12] = [0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0];
+
+impl Metrics {
+    /// Makes the counters known to a registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::unregistered();
+        registry.register(
+            "lazuli_azure_requests",
+            "Requests to Azure Resource Manager, by what they do, to what, and how they were answered",
+            metrics.requests.clone(),
+        );
+        registry.register("lazuli_azure_throttled", "Answers that said: too many requests", metrics.throttled.clone());
+        registry.register("lazuli_azure_polls", "Questions about how an operation is doing", metrics.polls.clone());
+        registry.register_with_unit(
+            "lazuli_azure_operation",
+            "How long operations took, by Azure's own clock where it tells",
+            Unit::Seconds,
+            metrics.operations.clone(),
+        );
+        metrics
+    }
+
+    /// Counters that nobody reads.
+    pub fn unregistered() -> Self {
+        Self {
+            requests: Family::default(),
+            throttled: Family::default(),
+            polls: Family::default(),
+            operations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+        }
+    }
+
+    pub(crate) fn request(&self, verb: Verb, resource: ResourceType, status: Option<u16>) {
+        let status = Label(match status {
+            Some(429) => "429",
+            Some(200..=299) => "2xx",
+            Some(300..=399) => "3xx",
+            Some(400..=499) => "4xx",
+            Some(_) => "5xx",
+            None => "none",
+        });
+        let resource = Label(resource.as_str());
+        if status.0 == "429" {
+            self.throttled.get_or_create(&Throttled { resource }).inc();
+        }
+        self.requests.get_or_create(&Request { verb: Label(verb.as_str()), resource, status }).inc();
+    }
+
+    pub(crate) fn poll(&self, kind: Kind) {
+        self.polls.get_or_create(&Operation { kind: kind_label(kind) }).inc();
+    }
+
+    pub(crate) fn operation(&self, kind: Kind, succeeded: bool, took: Duration) {
+        let outcome = Label(if succeeded { "succeeded" } else { "failed" });
+        self.operations.get_or_create(&Finished { kind: kind_label(kind), outcome }).observe(took.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_one_of_few_resource_types() {
+        for (path, expected) in [
+            ("/subscriptions/s/resourceGroups/g/providers/microsoft.Compute/DISKS/d", ResourceType::Disks),
+            ("/subscriptions/s/providers/Microsoft.Compute/disks", ResourceType::Disks),
+            (
+                "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v/attachDetachDataDisks",
+                ResourceType::VirtualMachines,
+            ),
+            (
+                "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/1",
+                ResourceType::ScaleSetVirtualMachines,
+            ),
+            (
+                "/subscriptions/s/providers/Microsoft.Compute/locations/eastus2/DiskOperations/1",
+                ResourceType::Operations,
+            ),
+            ("/subscriptions/s/providers/Microsoft.Compute/locations/eastus2/vmSizes", ResourceType::Other),
+            ("/subscriptions/s/providers/Microsoft.Compute/skus", ResourceType::Skus),
+            ("/metadata/endpoints", ResourceType::Other),
+        ] {
+            assert_eq!(ResourceType::of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_shows_in_the_registry() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.request(Verb::Get, ResourceType::Disks, Some(429));
+        metrics.poll(Kind::VmAttach);
+        metrics.operation(Kind::VmAttach, true, Duration::from_secs(9));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "lazuli_azure_requests_total{verb=\"GET\",resource=\"disks\",status=\"429\"} 1",
+            "lazuli_azure_throttled_total{resource=\"disks\"} 1",
+            "lazuli_azure_polls_total{kind=\"vm_attach\"} 1",
+            "lazuli_azure_operation_seconds_count{kind=\"vm_attach\",outcome=\"succeeded\"} 1",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `lazuli bench`: what an operator would measure, against the embedded Azure.
+
+mod attach_storm;
+
+use clap::{Args, Subcommand};
+
+use super::Outcome;
+
+/// Options of the benches.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Attaches many disks to many nodes at once, then detaches them. Emulator and controller are processes of their
+    /// own.
+    AttachStorm(attach_storm::Options),
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    match options.bench {
+        Bench::AttachStorm(options) => attach_storm::run(options).await,
+    }
+}

@@ -1,0 +1,168 @@
+//! `lazuli csi-controller`.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer};
+use lazuli_plan::{lun::LunReservations, op::VmWriteMethod};
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use super::{
+    Outcome, stop,
+    wire::{self, Azure, CloudOptions},
+};
+use crate::{
+    cluster,
+    csi::{
+        controller::ControllerService,
+        identity::{DISK_DRIVER, IdentityService},
+        server::{self, Drained, Endpoint, Listener},
+    },
+    disk::{Settings, Volumes},
+    telemetry::{
+        BuildInfo, Readiness,
+        http::{Listen, Shown},
+        register_process,
+    },
+};
+
+/// Options of the controller.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
+    #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
+    endpoint: Endpoint,
+    /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
+    #[arg(long, env = "LAZULI_HTTP_LISTEN")]
+    http_listen: Option<Listen>,
+    /// The name of the driver, as StorageClasses and PVs spell it.
+    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER)]
+    driver_name: String,
+    /// How a VM's data disks are written. auto: by what changes, and the whole list where Azure or our role does not
+    /// have that action.
+    #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
+    attach_method: AttachMethod,
+    /// How long requests in flight may finish after SIGTERM, in seconds.
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25)]
+    drain_seconds: u64,
+    #[command(flatten)]
+    cloud: CloudOptions,
+}
+
+/// How a VM's data disks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AttachMethod {
+    /// The action; the whole list where it is missing; by omission on Azure Stack Hub.
+    Auto,
+    /// `attachDetachDataDisks`.
+    Action,
+    /// The whole list, under If-Match where the VM has an etag.
+    WholeList,
+}
+
+impl AttachMethod {
+    pub(super) fn resolve(self, stack: bool) -> VmWriteMethod {
+        match (self, stack) {
+            (_, true) => VmWriteMethod::WholeListByOmission,
+            (Self::Auto | Self::Action, false) => VmWriteMethod::Action,
+            (Self::WholeList, false) => VmWriteMethod::WholeList,
+        }
+    }
+}
+
+/// The services of the controller over an Azure.
+pub(super) fn services(
+    azure: &Azure,
+    driver_name: &str,
+    reservations: watch::Receiver<LunReservations>,
+    method: AttachMethod,
+    readiness: &Readiness,
+) -> Routes {
+    let volumes = Volumes::new(Settings {
+        compute: azure.compute.clone(),
+        subscription: azure.defaults.subscription.clone(),
+        resource_group: azure.defaults.resource_group.clone(),
+        reservations,
+        method: method.resolve(azure.stack),
+    });
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
+        .add_service(ControllerServer::new(ControllerService::new(volumes, azure.defaults.clone())))
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    let stop = stop::on_signal()?;
+    let mut registry = Registry::default();
+    register_process(&mut registry, BUILD);
+    let readiness = Readiness::new();
+    let (azure_ready, cluster_ready) = (readiness.condition("azure"), readiness.condition("cluster"));
+
+    let client = wire::cluster(&options.cloud).await?;
+    let config = wire::configuration(&options.cloud, client.as_ref()).await?;
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let azure = wire::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    azure_ready.ready(format!("resource manager {}", azure.cloud.resource_manager));
+
+    let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
+    cluster_ready.ready(if client.is_some() { "VolumeAttachments are watched" } else { "no cluster" });
+    let (snapshot, reservations) = watch::channel(start);
+    let watching = tokio::spawn({
+        let (driver, stop) = (options.driver_name.clone(), stop.clone());
+        async move { cluster::watch_luns(client, &driver, snapshot, stop).await }
+    });
+
+    let routes = services(&azure, &options.driver_name, reservations, options.attach_method, &readiness);
+    let listener = Listener::bind(&options.endpoint).await?;
+    tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
+    let http = http(options.http_listen, registry, readiness, stop.clone());
+    let drain = Duration::from_secs(options.drain_seconds);
+    let (served, told) = tokio::join!(
+        async {
+            let served = server::serve(routes, listener, stop.clone(), drain).await;
+            // A server that failed takes the process with it.
+            stop.cancel();
+            served
+        },
+        http
+    );
+    watching.await?;
+    told?;
+    if served? == Drained::TimedOut {
+        tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
+    }
+    Ok(())
+}
+
+/// Answers probes and scrapes, where that is wanted, until `stop`.
+pub(super) async fn http(
+    listen: Option<Listen>,
+    registry: Registry,
+    readiness: Readiness,
+    stop: CancellationToken,
+) -> Result<(), crate::telemetry::http::ServeError> {
+    match listen {
+        Some(listen) => {
+            crate::telemetry::http::serve(listen, Shown { registry: Arc::new(registry), readiness }, stop).await
+        }
+        None => Ok(()),
+    }
+}
+
+/// What this binary was built from.
+pub(super) const BUILD: BuildInfo = BuildInfo {
+    version: env!("CARGO_PKG_VERSION"),
+    revision: match option_env!("LAZULI_REVISION") {
+        Some(revision) => revision,
+        None => "unknown",
+    },
+};
+
+/// A seed for jitter and request ids: a different one in every process.
+pub(super) fn seed() -> u64 {
+    let bits = uuid::Uuid::new_v4().as_u128();
+    (bits as u64) ^ ((bits >> 64) as u64)
+}

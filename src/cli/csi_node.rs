@@ -1,0 +1,157 @@
+//! `lazuli csi-node`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use csi_proto::csi::{identity_server::IdentityServer, node_server::NodeServer};
+use lazuli_azure::{
+    imds::Imds,
+    transport::{Tls, Transport},
+};
+use prometheus_client::registry::Registry;
+use tonic::service::Routes;
+use url::Url;
+
+use super::{
+    Outcome,
+    csi_controller::{BUILD, http},
+    stop,
+    wire::RouteOptions,
+};
+use crate::{
+    csi::{
+        identity::{DISK_DRIVER, IdentityService},
+        node::{NodeConfig, NodeService, ZoneSupport},
+        registration::Registration,
+        server::{self, Drained, Endpoint, Listener},
+    },
+    host::Host,
+    telemetry::{Readiness, http::Listen, register_process},
+};
+
+/// Options of the node plugin.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
+    #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
+    endpoint: Endpoint,
+    /// The id of this node: its Kubernetes node name.
+    #[arg(long, env = "NODE_NAME")]
+    node_id: String,
+    /// The name of the driver, as StorageClasses and PVs spell it.
+    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER)]
+    driver_name: String,
+    /// A folder that survives restarts: which volume is staged from which device.
+    #[arg(long, env = "LAZULI_STATE_DIR", default_value = "/var/lib/kubelet/plugins/disk.csi.azure.com/lazuli")]
+    state_dir: PathBuf,
+    /// Where sys and dev are found; another root than / is for a machine made of folders.
+    #[arg(long, env = "LAZULI_HOST_ROOT", default_value = "/")]
+    host_root: PathBuf,
+    /// How many volumes this node takes, instead of what its VM size says.
+    #[arg(long, env = "LAZULI_MAX_VOLUMES")]
+    max_volumes: Option<u32>,
+    /// LUNs to keep free for disks that are not Kubernetes'.
+    #[arg(long, env = "LAZULI_RESERVED_SLOTS", default_value_t = 0)]
+    reserved_slots: u32,
+    /// Do not tell zones, for clusters that use none.
+    #[arg(long, env = "LAZULI_NO_ZONES")]
+    no_zones: bool,
+    /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
+    #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]
+    imds: Switch,
+    /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.
+    #[arg(long, env = "LAZULI_IMDS_URL")]
+    imds_url: Option<Url>,
+    /// kubelet's folder of registration sockets; without it the node plugin does not register itself.
+    #[arg(long, env = "LAZULI_REGISTRATION_DIR")]
+    registration_dir: Option<PathBuf>,
+    /// The path of our CSI socket as kubelet sees it; default: that of the endpoint.
+    #[arg(long, env = "LAZULI_KUBELET_SOCKET")]
+    kubelet_socket: Option<PathBuf>,
+    /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
+    #[arg(long, env = "LAZULI_HTTP_LISTEN")]
+    http_listen: Option<Listen>,
+    /// How long requests in flight may finish after SIGTERM, in seconds.
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25)]
+    drain_seconds: u64,
+    #[command(flatten)]
+    routes: RouteOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// The services of a node.
+pub(super) fn services(node: NodeService, driver_name: &str, readiness: &Readiness) -> Routes {
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
+        .add_service(NodeServer::new(node))
+}
+
+/// The client of instance metadata, wherever it really is.
+pub(super) fn imds(routes: &RouteOptions, url: Option<&Url>) -> Result<Imds, Box<dyn std::error::Error + Send + Sync>> {
+    let table = routes.table()?;
+    let table = match url {
+        Some(url) => table.with_imds(url)?,
+        None => table,
+    };
+    Ok(Imds::new(Transport::new(table, &Tls::default())?))
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    let stop = stop::on_signal()?;
+    let mut registry = Registry::default();
+    register_process(&mut registry, BUILD);
+    let readiness = Readiness::new();
+
+    let imds = match options.imds {
+        Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
+        Switch::Off => None,
+    };
+    let config = NodeConfig {
+        max_volumes: options.max_volumes,
+        reserved_slots: options.reserved_slots,
+        zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
+        ..NodeConfig::new(options.node_id.clone())
+    };
+    let host = Host::new().with_root(options.host_root);
+    let node = NodeService::open(host, imds, options.state_dir, config)?;
+
+    let registration = match options.registration_dir {
+        Some(folder) => {
+            let socket = options.kubelet_socket.or_else(|| match &options.endpoint {
+                Endpoint::Unix(path) => Some(path.clone()),
+                Endpoint::Tcp { .. } => None,
+            });
+            let socket =
+                socket.ok_or("kubelet speaks to unix sockets only: give --kubelet-socket or a unix endpoint")?;
+            Some(Registration::new(&*options.driver_name, socket, folder, readiness.condition("kubelet registration")))
+        }
+        None => None,
+    };
+    let routes = services(node, &options.driver_name, &readiness);
+    let listener = Listener::bind(&options.endpoint).await?;
+    tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
+    let http = http(options.http_listen, registry, readiness, stop.clone());
+    let drain = Duration::from_secs(options.drain_seconds);
+    let (served, told, ()) = tokio::join!(
+        async {
+            let served = server::serve(routes, listener, stop.clone(), drain).await;
+            stop.cancel();
+            served
+        },
+        http,
+        async {
+            if let Some(registration) = registration {
+                registration.keep(stop.clone()).await;
+            }
+        }
+    );
+    told?;
+    if served? == Drained::TimedOut {
+        tracing::warn!("the drain time is over with requests in flight; every step of them can be repeated");
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! `lazuli demo`: a volume's whole life, step by step, with what Azure saw.
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use clap::Args;
+use csi_proto::csi::{
+    CapacityRange, ControllerExpandVolumeRequest, ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest,
+    CreateVolumeRequest, DeleteVolumeRequest, NodeExpandVolumeRequest, NodeGetVolumeStatsRequest,
+    NodePublishVolumeRequest, NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, Volume,
+    VolumeCapability,
+    controller_client::ControllerClient,
+    node_client::NodeClient,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+    volume_usage::Unit,
+};
+use lazuli_emulator::{Control, latency::Profile};
+use tonic::transport::Channel;
+
+use super::{
+    Outcome,
+    lab::{self, Folder, Lab},
+};
+
+const GIB: i64 = 1 << 30;
+/// What the pod writes, and must find again on the other node.
+const CONTENT: &str = "written on the first node\n";
+
+/// Options of the demonstration.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// How long Azure takes: typical (published medians), none, azure, bad-day, or a file.
+    #[arg(long, default_value = "typical")]
+    latency: Profile,
+    /// Leave out the mounts, as without root.
+    #[arg(long)]
+    no_mounts: bool,
+    /// The filesystem of the volume.
+    #[arg(long, default_value = "ext4")]
+    fs_type: String,
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) async fn run(options: Options) -> Outcome {
+    println!("Lazuli demo: a managed disk from its creation to its deletion, on an Azure in this process.");
+    let missing = if options.no_mounts { Some("--no-mounts".to_owned()) } else { lab::missing_for_mounts() };
+    match &missing {
+        None => println!("Disks are real block devices here: they are formatted, mounted and moved with their bytes."),
+        Some(why) => println!("No block devices and no mounts this time ({why}); everything else is shown."),
+    }
+    let folder = Folder::make("demo")?;
+    let mut azure = lazuli_emulator::Options { latency: options.latency, ..Default::default() };
+    azure.start_time = time::OffsetDateTime::now_utc();
+    if missing.is_none() {
+        azure.hypervisor = lab::loop_hypervisor(folder.path());
+    }
+    let mut lab = Lab::start(lab::Options { azure, ..lab::Options::new(folder.path()) }).await?;
+    let outcome = show(&mut lab, folder.path(), missing.is_none(), &options.fs_type).await;
+    lab.stop().await;
+    outcome
+}
+
+async fn show(lab: &mut Lab, folder: &Path, mounts: bool, fs_type: &str) -> Outcome {
+    let started = Instant::now();
+    println!(
+        "Azure serves at {}; controller and nodes serve CSI on sockets in {}.\n",
+        lab.emulator.url(),
+        folder.display()
+    );
+    let mut story = Story {
+        control: lab.emulator.control(),
+        controller: lab.controller("controller").await?,
+        nodes: [
+            Machine::at(folder, "node-0", lab.node("node-0").await?),
+            Machine::at(folder, "node-1", lab.node("node-1").await?),
+        ],
+        fs_type: fs_type.to_owned(),
+        volume: Volume::default(),
+        lun: BTreeMap::new(),
+        step: 0,
+    };
+    let told = story.tell(mounts).await;
+    if told.is_err() && mounts {
+        // Nothing may stay mounted below a folder that is about to be removed.
+        story.clean_up().await;
+    }
+    told?;
+    println!(
+        "\nEverything is as it was: no disk, nothing attached, nothing mounted. {:.1} s in all.",
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// One machine of the cluster.
+struct Machine {
+    name: &'static str,
+    staging: PathBuf,
+    target: PathBuf,
+    client: NodeClient<Channel>,
+}
+
+impl Machine {
+    fn at(folder: &Path, name: &'static str, client: NodeClient<Channel>) -> Self {
+        let kubelet = folder.join("kubelet").join(name);
+        Self { name, staging: kubelet.join("globalmount"), target: kubelet.join("pod").join("mount"), client }
+    }
+
+    fn staging(&self) -> String {
+        self.staging.display().to_string()
+    }
+
+    fn target(&self) -> String {
+        self.target.display().to_string()
+    }
+}
+
+struct Story {
+    control: Control,
+    controller: ControllerClient<Channel>,
+    nodes: [Machine; 2],
+    fs_type: String,
+    volume: Volume,
+    lun: BTreeMap<String, String>,
+    step: u32,
+}
+
+impl Story {
+    async fn tell(&mut self, mounts: bool) -> Result<(), AnyError> {
+        self.create().await?;
+        self.attach(0).await?;
+        if mounts {
+            self.stage_and_publish(0, true).await?;
+            std::fs::write(self.nodes[0].target.join("hello.txt"), CONTENT)?;
+            println!("     a pod writes hello.txt: {CONTENT:?}");
+        }
+        self.expand(mounts).await?;
+        if mounts {
+            self.unpublish_and_unstage(0).await?;
+        }
+        self.detach(0).await?;
+        self.attach(1).await?;
+        if mounts {
+            self.stage_and_publish(1, false).await?;
+            let read = std::fs::read_to_string(self.nodes[1].target.join("hello.txt"))?;
+            if read != CONTENT {
+                return Err(format!("the bytes have changed on the way: {read:?}").into());
+            }
+            println!("     the pod on the other node reads hello.txt: {read:?}: the same bytes");
+            self.unpublish_and_unstage(1).await?;
+        }
+        self.detach(1).await?;
+        self.delete().await
+    }
+
+    fn begin(&mut self, what: &str) -> Watch {
+        self.step += 1;
+        print!("{:>2}  {what} … ", self.step);
+        // A pipe may be closed; the demonstration goes on.
+        let _ = std::io::stdout().flush();
+        self.control.reset_log();
+        Watch(Instant::now())
+    }
+
+    fn end(&self, watch: &Watch) {
+        println!("{:.2} s", watch.0.elapsed().as_secs_f64());
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let mut order = Vec::new();
+        for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {
+            let name = format!("{} {}", call.method, call.operation);
+            let count = seen.entry(name.clone()).or_default();
+            if *count == 0 {
+                order.push(name);
+            }
+            *count += 1;
+        }
+        let calls: Vec<String> = order
+            .into_iter()
+            .map(|name| match seen[&name] {
+                1 => name,
+                count => format!("{name} ×{count}"),
+            })
+            .collect();
+        if !calls.is_empty() {
+            println!("     Azure saw: {}", calls.join(", "));
+        }
+    }
+
+    fn luns(&self) {
+        for (machine, luns) in self.control.lun_maps() {
+            let name = machine.rsplit('/').next().unwrap_or_default();
+            let disks: Vec<String> = luns
+                .iter()
+                .map(|(lun, disk)| format!("LUN {lun} = {}", disk.rsplit('/').next().unwrap_or_default()))
+                .collect();
+            println!("     {name}: {}", if disks.is_empty() { "no data disk".to_owned() } else { disks.join(", ") });
+        }
+    }
+
+    fn capability(&self) -> VolumeCapability {
+        VolumeCapability {
+            access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+            access_type: Some(AccessType::Mount(MountVolume { fs_type: self.fs_type.clone(), ..Default::default() })),
+        }
+    }
+
+    async fn create(&mut self) -> Result<(), AnyError> {
+        let watch = self.begin("CreateVolume: 1 GiB, StandardSSD_LRS");
+        let request = CreateVolumeRequest {
+            name: "pvc-demo".into(),
+            capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
+            volume_capabilities: vec![self.capability()],
+            ..Default::default()
+        };
+        let answer = self.controller.create_volume(request).await?.into_inner();
+        self.volume = answer.volume.ok_or("CreateVolume answers no volume")?;
+        self.end(&watch);
+        println!("     volume id {}", self.volume.volume_id);
+        Ok(())
+    }
+
+    async fn attach(&mut self, node: usize) -> Result<(), AnyError> {
+        let name = self.nodes[node].name;
+        let watch = self.begin(&format!("ControllerPublishVolume: attach it to {name}"));
+        let request = ControllerPublishVolumeRequest {
+            volume_id: self.volume.volume_id.clone(),
+            node_id: name.into(),
+            volume_capability: Some(self.capability()),
+            volume_context: self.volume.volume_context.clone(),
+            ..Default::default()
+        };
+        let answer = self.controller.controller_publish_volume(request).await?.into_inner();
+        self.lun = answer.publish_context.into_iter().collect();
+        self.end(&watch);
+        self.luns();
+        Ok(())
+    }
+
+    async fn stage_and_publish(&mut self, node: usize, first: bool) -> Result<(), AnyError> {
+        let what = if first { "find the device, format and mount it" } else { "find the device, check and mount it" };
+        let name = self.nodes[node].name;
+        let watch = self.begin(&format!("NodeStageVolume, NodePublishVolume: {what} on {name}"));
+        let capability = self.capability();
+        let (volume_id, context) = (self.volume.volume_id.clone(), self.volume.volume_context.clone());
+        let machine = &mut self.nodes[node];
+        std::fs::create_dir_all(&machine.staging)?;
+        if let Some(parent) = machine.target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let stage = NodeStageVolumeRequest {
+            volume_id: volume_id.clone(),
+            publish_context: self.lun.clone().into_iter().collect(),
+            staging_target_path: machine.staging(),
+            volume_capability: Some(capability.clone()),
+            volume_context: context.clone(),
+            ..Default::default()
+        };
+        machine.client.node_stage_volume(stage).await?;
+        let publish = NodePublishVolumeRequest {
+            volume_id,
+            staging_target_path: machine.staging(),
+            target_path: machine.target(),
+            volume_capability: Some(capability),
+            volume_context: context,
+            ..Default::default()
+        };
+        machine.client.node_publish_volume(publish).await?;
+        self.end(&watch);
+        self.usage(node).await
+    }
+
+    async fn usage(&mut self, node: usize) -> Result<(), AnyError> {
+        let machine = &mut self.nodes[node];
+        let request = NodeGetVolumeStatsRequest {
+            volume_id: self.volume.volume_id.clone(),
+            volume_path: machine.target(),
+            ..Default::default()
+        };
+        let stats = machine.client.node_get_volume_stats(request).await?.into_inner();
+        let bytes = stats.usage.iter().find(|usage| usage.unit() == Unit::Bytes);
+        if let Some(usage) = bytes {
+            println!(
+                "     mounted at {}: {} MiB, {} MiB of them free",
+                machine.target(),
+                usage.total >> 20,
+                usage.available >> 20
+            );
+        }
+        Ok(())
+    }
+
+    async fn expand(&mut self, mounts: bool) -> Result<(), AnyError> {
+        let watch = self.begin("ControllerExpandVolume: grow it to 2 GiB while it is in use");
+        let range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
+        let request = ControllerExpandVolumeRequest {
+            volume_id: self.volume.volume_id.clone(),
+            capacity_range: range,
+            volume_capability: Some(self.capability()),
+            ..Default::default()
+        };
+        self.controller.controller_expand_volume(request).await?;
+        self.end(&watch);
+        if mounts {
+            let watch = self.begin("NodeExpandVolume: grow the filesystem under the running pod");
+            let capability = self.capability();
+            let machine = &mut self.nodes[0];
+            let request = NodeExpandVolumeRequest {
+                volume_id: self.volume.volume_id.clone(),
+                volume_path: machine.target(),
+                staging_target_path: machine.staging(),
+                capacity_range: range,
+                volume_capability: Some(capability),
+                ..Default::default()
+            };
+            machine.client.node_expand_volume(request).await?;
+            self.end(&watch);
+            self.usage(0).await?;
+        }
+        Ok(())
+    }
+
+    async fn unpublish_and_unstage(&mut self, node: usize) -> Result<(), AnyError> {
+        let name = self.nodes[node].name;
+        let watch = self.begin(&format!(
+            "NodeUnpublishVolume, NodeUnstageVolume: unmount it on {name}, flush it, prove nobody holds it"
+        ));
+        let volume_id = self.volume.volume_id.clone();
+        let machine = &mut self.nodes[node];
+        let request = NodeUnpublishVolumeRequest { volume_id: volume_id.clone(), target_path: machine.target() };
+        machine.client.node_unpublish_volume(request).await?;
+        let request = NodeUnstageVolumeRequest { volume_id, staging_target_path: machine.staging() };
+        machine.client.node_unstage_volume(request).await?;
+        self.end(&watch);
+        Ok(())
+    }
+
+    async fn detach(&mut self, node: usize) -> Result<(), AnyError> {
+        let name = self.nodes[node].name;
+        let watch = self.begin(&format!("ControllerUnpublishVolume: detach it from {name}"));
+        let request = ControllerUnpublishVolumeRequest {
+            volume_id: self.volume.volume_id.clone(),
+            node_id: name.into(),
+            ..Default::default()
+        };
+        self.controller.controller_unpublish_volume(request).await?;
+        self.end(&watch);
+        self.luns();
+        Ok(())
+    }
+
+    async fn delete(&mut self) -> Result<(), AnyError> {
+        let watch = self.begin("DeleteVolume");
+        let request = DeleteVolumeRequest { volume_id: self.volume.volume_id.clone(), ..Default::default() };
+        self.controller.delete_volume(request).await?;
+        self.end(&watch);
+        let left = self.control.dump().resources.into_keys().filter(|id| id.contains("/disks/pvc-")).count();
+        if left > 0 {
+            return Err(format!("{left} disks are left in Azure").into());
+        }
+        Ok(())
+    }
+
+    /// Unmounts what a failed step left.
+    async fn clean_up(&mut self) {
+        for node in 0..self.nodes.len() {
+            if let Err(error) = self.unpublish_and_unstage(node).await {
+                eprintln!("{}: {error}", self.nodes[node].name);
+            }
+        }
+    }
+}
+
+struct Watch(Instant);

@@ -1,0 +1,144 @@
+//! `lazuli emulator`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use lazuli_emulator::{Emulator, HypervisorChoice, latency::Profile, scenario::Scenario};
+use serde_json::{Value, json};
+
+use super::{Outcome, output::Format, stop};
+
+/// Options of the emulator.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Where to serve every plane: resource manager, login, instance metadata, control (/_emulator/).
+    #[arg(long, env = "LAZULI_EMULATOR_LISTEN", default_value = "127.0.0.1:8181")]
+    listen: SocketAddr,
+    /// Serve HTTPS as well, here.
+    #[arg(long, env = "LAZULI_EMULATOR_TLS", num_args = 0..=1, default_missing_value = "127.0.0.1:8443")]
+    tls: Option<SocketAddr>,
+    /// A folder for the certificate authority (ca.pem for clients) and key; a fresh pair at every start without it.
+    #[arg(long, env = "LAZULI_EMULATOR_TLS_DIR")]
+    tls_dir: Option<PathBuf>,
+    /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1.
+    #[arg(long, env = "LAZULI_EMULATOR_SCENARIO")]
+    scenario: Option<PathBuf>,
+    /// Keep what exists in this file, and start from it.
+    #[arg(long, env = "LAZULI_EMULATOR_STATE")]
+    state: Option<PathBuf>,
+    /// How long operations take: none, typical (published medians), azure (spread around them with the published
+    /// tail), bad-day, or a file.
+    #[arg(long, env = "LAZULI_EMULATOR_LATENCY", default_value = "none")]
+    latency: Profile,
+    /// Retry-After, in seconds, on accepted operations and their polls.
+    #[arg(long, env = "LAZULI_EMULATOR_RETRY_AFTER")]
+    retry_after: Option<u64>,
+    /// How much faster than real time emulated time passes, for people. Ratios of such a run are not comparable.
+    #[arg(long, env = "LAZULI_EMULATOR_TIME_SCALE", default_value_t = 1.0)]
+    time_scale: f64,
+    /// Seed of everything random.
+    #[arg(long, env = "LAZULI_EMULATOR_SEED", default_value_t = 1)]
+    seed: u64,
+    /// Serve without request limits.
+    #[arg(long, env = "LAZULI_EMULATOR_NO_THROTTLING")]
+    no_throttling: bool,
+    /// Answer ids in other letter case than they were given in.
+    #[arg(long, env = "LAZULI_EMULATOR_NASTY_CASING")]
+    nasty_casing: bool,
+    /// How long reads go on showing the state before a write, in milliseconds.
+    #[arg(long, env = "LAZULI_EMULATOR_READ_LAG_MS", default_value_t = 0)]
+    read_lag_ms: u64,
+    /// Add members that are newer than any published type, and refuse a write that drops one.
+    #[arg(long, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
+    future_fields: bool,
+    /// Take any bearer token; without this, only those of the login and identity endpoints.
+    #[arg(long, env = "LAZULI_EMULATOR_ACCEPT_ANY_TOKEN")]
+    accept_any_token: bool,
+    /// What becomes of attached disks: none, or loop (block devices; needs root).
+    #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR", value_enum, default_value_t = Hypervisor::None)]
+    hypervisor: Hypervisor,
+    /// Where the hypervisor keeps its disks and the machines' sys and dev folders.
+    #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR_ROOT", default_value = "/var/lib/lazuli-emulator")]
+    hypervisor_root: PathBuf,
+    /// Write a cloud configuration for clients of this emulator to this file.
+    #[arg(long)]
+    azure_json: Option<PathBuf>,
+    /// How to say that it is ready: a sentence, or one JSON object with the addresses.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Hypervisor {
+    None,
+    Loop,
+}
+
+/// A cloud configuration for clients of an emulator.
+pub(super) fn azure_json(scenario: &Scenario, url: &str) -> Value {
+    let client = scenario.clients.first();
+    json!({
+        "cloud": "AzurePublicCloud",
+        "resourceManagerEndpoint": url,
+        "tenantId": scenario.tenant_id,
+        "subscriptionId": scenario.subscription(),
+        "aadClientId": client.map(|client| client.id.as_str()),
+        "aadClientSecret": client.and_then(|client| client.secret.as_deref()),
+        "resourceGroup": scenario.resource_group(),
+        "location": scenario.location,
+        "vmType": "standard",
+        "vnetName": scenario.virtual_networks.first().map(|network| network.name.as_str()),
+        "useInstanceMetadata": true,
+    })
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    let stop = stop::on_signal()?;
+    let scenario = match &options.scenario {
+        Some(path) => Scenario::load(path)?,
+        None => Scenario::default(),
+    };
+    let emulator = Emulator::start(lazuli_emulator::Options {
+        listen: options.listen,
+        listen_tls: options.tls,
+        tls_folder: options.tls_dir,
+        seed: options.seed,
+        start_time: time::OffsetDateTime::now_utc(),
+        latency: options.latency,
+        retry_after: options.retry_after,
+        time_scale: options.time_scale,
+        throttling: !options.no_throttling,
+        nasty_casing: options.nasty_casing,
+        read_lag: Duration::from_millis(options.read_lag_ms),
+        future_fields: options.future_fields,
+        accept_any_token: options.accept_any_token,
+        scenario: scenario.clone(),
+        state_file: options.state,
+        hypervisor: match options.hypervisor {
+            Hypervisor::None => HypervisorChoice::None,
+            Hypervisor::Loop => HypervisorChoice::Loop(options.hypervisor_root),
+        },
+        ..lazuli_emulator::Options::default()
+    })
+    .await?;
+    let url = emulator.url();
+    if let Some(path) = &options.azure_json {
+        let text = serde_json::to_string_pretty(&azure_json(&scenario, &url))?;
+        std::fs::write(path, text + "\n").map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
+    match options.output {
+        Format::Json => println!("{}", json!({ "url": url, "tlsUrl": emulator.tls_url() })),
+        Format::Text => {
+            println!("An Azure is ready at {url}");
+            if let Some(url) = emulator.tls_url() {
+                println!("and at {url}, with the authority at /_emulator/ca.pem");
+            }
+            if let Some(path) = &options.azure_json {
+                println!("A cloud configuration for it is in {}", path.display());
+            }
+        }
+    }
+    stop.cancelled().await;
+    emulator.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! The command line: a file per subcommand, and [`wire`], which turns a configuration into clients.
+//!
+//! Results go to stdout, logs to stderr. A process ends with 0 when it did what it was told, 1 when that failed and
+//! 2 when it was told something it does not understand.
+
+mod bench;
+mod csi_controller;
+mod csi_node;
+mod demo;
+mod doctor;
+mod emulator;
+pub mod lab;
+mod output;
+mod stop;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{csi::server::chain, telemetry::logs};
+
+/// What every subcommand may return: its own error is printed with all its causes.
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// The whole Azure provider for Kubernetes in one plugin.
+#[derive(Debug, Parser)]
+#[command(name = "lazuli", version, about, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    log: LogOptions,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Logs")]
+struct LogOptions {
+    /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli::disk=debug.
+    #[arg(long, env = "LAZULI_LOG", default_value = "info", global = true)]
+    log: String,
+    /// How to write logs.
+    #[arg(long, env = "LAZULI_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, global = true)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves the CSI Identity and Controller services of disk.csi.azure.com.
+    CsiController(csi_controller::Options),
+    /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
+    CsiNode(csi_node::Options),
+    /// Runs Azure itself as a local HTTP server.
+    Emulator(emulator::Options),
+    /// Shows a volume's whole life on an embedded Azure: no cluster and no Azure account needed.
+    Demo(demo::Options),
+    /// Checks a cloud configuration and says what is wrong with it.
+    Doctor(doctor::Options),
+    /// Measures the provider against the embedded Azure.
+    Bench(bench::Options),
+}
+
+/// Parses the command line and runs it.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let format = match cli.log.log_format {
+        LogFormat::Text => logs::Format::Text,
+        LogFormat::Json => logs::Format::Json,
+    };
+    if let Err(error) = logs::init(format, &cli.log.log) {
+        eprintln!("lazuli: {}", chain(&error));
+        return ExitCode::from(2);
+    }
+    // One provider for every TLS library in the process; a second choice would be a panic at the first connection.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("lazuli: the runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(async {
+        match cli.command {
+            Command::CsiController(options) => Box::pin(csi_controller::run(options)).await,
+            Command::CsiNode(options) => Box::pin(csi_node::run(options)).await,
+            Command::Emulator(options) => Box::pin(emulator::run(options)).await,
+            Command::Demo(options) => Box::pin(demo::run(options)).await,
+            Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+            Command::Bench(options) => Box::pin(bench::run(options)).await,
+        }
+    });
+    // Blocking work that hangs (a filesystem that does not answer) must not keep the process.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazuli: {}", chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! From a cloud configuration to clients: shared by every subcommand that speaks to Azure.
+
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+
+use clap::Args;
+use lazuli_azure::{
+    arm::{Arm, Retry},
+    auth::{Credential, ManagedIdentity, Secret, Tokens},
+    compute::{ApiVersions, Compute},
+    endpoints::{EndpointsError, read_endpoints},
+    metrics::Metrics,
+    transport::{RouteError, Routes, SetupError, Tls, Transport},
+};
+use lazuli_plan::disk as plan;
+use prometheus_client::registry::Registry;
+use url::Url;
+
+use crate::{
+    cluster::{self, ConnectError, SecretError},
+    config::{
+        self, Cloud, CloudError, CloudSource, Config, ConfigError, Document, Environment, IdentitySystem, SECRET_KEY,
+        SECRET_NAME, SECRET_NAMESPACE,
+    },
+};
+
+/// Where the cloud configuration comes from, and where Azure is.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Azure")]
+pub(super) struct CloudOptions {
+    /// The cloud configuration (azure.json, JSON or YAML). Default: $AZURE_CREDENTIAL_FILE, else
+    /// /etc/kubernetes/azure.json.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG")]
+    pub(super) cloud_config: Option<PathBuf>,
+    /// The Secret with a cloud configuration, which overrides the keys it sets; empty: none is read. Only looked for
+    /// where there is a cluster.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG_SECRET_NAME", default_value = SECRET_NAME)]
+    pub(super) cloud_config_secret_name: String,
+    /// The namespace of that Secret.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG_SECRET_NAMESPACE", default_value = SECRET_NAMESPACE)]
+    pub(super) cloud_config_secret_namespace: String,
+    /// Which cluster to ask; default: $KUBECONFIG, else the pod's own, else none.
+    #[arg(long)]
+    pub(super) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) routes: RouteOptions,
+}
+
+/// Where logical origins really are.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Azure")]
+pub(super) struct RouteOptions {
+    /// Send what is meant for an origin to another URL, ORIGIN=URL, such as
+    /// https://management.azure.com=http://127.0.0.1:8181. May be repeated; plain http only to this machine.
+    #[arg(long = "route", env = "LAZULI_ROUTES", value_delimiter = ',')]
+    pub(super) routes: Vec<Route>,
+}
+
+/// One `ORIGIN=URL`.
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    logical: Url,
+    physical: Url,
+}
+
+impl FromStr for Route {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("{text:?} is no route; expected ORIGIN=URL");
+        let (logical, physical) = text.split_once('=').ok_or_else(expected)?;
+        let url = |text: &str| Url::parse(text).map_err(|error| format!("{}: {error}", expected()));
+        Ok(Self { logical: url(logical)?, physical: url(physical)? })
+    }
+}
+
+impl RouteOptions {
+    pub(super) fn table(&self) -> Result<Routes, RouteError> {
+        self.routes.iter().try_fold(Routes::none(), |table, route| table.with(&route.logical, &route.physical))
+    }
+}
+
+/// Why a process cannot speak to Azure.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireError {
+    /// The configuration cannot be used.
+    #[error("the cloud configuration cannot be used")]
+    Config(#[source] ConfigError),
+    /// The cluster cannot be used.
+    #[error("the cluster cannot be asked for the cloud configuration")]
+    Cluster(#[source] ConnectError),
+    /// The secret cannot be read.
+    #[error("the cloud configuration's Secret cannot be read")]
+    Secret(#[source] SecretError),
+    /// An endpoint or a route is not usable.
+    #[error("an endpoint is not usable")]
+    Route(#[source] RouteError),
+    /// The HTTP client cannot be made.
+    #[error(transparent)]
+    Transport(SetupError),
+    /// The resource manager does not tell its endpoints.
+    #[error(transparent)]
+    Endpoints(EndpointsError),
+    /// It tells endpoints that cannot be used.
+    #[error("the endpoints that the resource manager tells cannot be used")]
+    Cloud(#[source] CloudError),
+    /// There is no credential.
+    #[error(
+        "the cloud configuration has no credential; expected aadClientId and aadClientSecret, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
+    )]
+    NoCredential,
+}
+
+/// The variables of the process, once.
+pub(super) fn variables() -> BTreeMap<String, String> {
+    // A variable that is no UTF-8 is none of ours.
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// A client of the cluster, where there is one.
+pub(super) async fn cluster(options: &CloudOptions) -> Result<Option<kube::Client>, WireError> {
+    cluster::connect(options.kubeconfig.as_deref(), &variables()).await.map_err(WireError::Cluster)
+}
+
+/// Reads the configuration from file, Secret and environment.
+pub(super) async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
+    let variables = variables();
+    let path = config::path(options.cloud_config.clone(), &variables);
+    // The file may be absent only where a Secret can stand for it and nobody named the file.
+    let secret = match client {
+        Some(client) if !options.cloud_config_secret_name.is_empty() => {
+            let (namespace, name) = (&options.cloud_config_secret_namespace, &options.cloud_config_secret_name);
+            let values = cluster::read_secret(client, namespace, name).await.map_err(WireError::Secret)?;
+            let document = |bytes| Document::parse(format!("secret {namespace}/{name}"), bytes);
+            values
+                .as_ref()
+                .and_then(|values| values.get(SECRET_KEY))
+                .map(document)
+                .transpose()
+                .map_err(WireError::Config)?
+        }
+        _ => None,
+    };
+    let optional = secret.is_some() && options.cloud_config.is_none() && !path.exists();
+    let file = if optional { None } else { Some(Document::read(&path).map_err(WireError::Config)?) };
+    let mut environment = Environment::new(&variables);
+    let endpoints = config::read_endpoint_file(&variables).map_err(WireError::Config)?;
+    if let Some((path, text)) = &endpoints {
+        environment = environment.with_endpoint_file(path, text);
+    }
+    Config::from_documents(file.as_ref(), secret.as_ref(), &environment).map_err(WireError::Config)
+}
+
+/// Azure, as a configuration describes it.
+#[derive(Debug)]
+pub(super) struct Azure {
+    /// The client of disks and VMs.
+    pub(super) compute: Compute,
+    /// What stands where a StorageClass says nothing.
+    pub(super) defaults: plan::Defaults,
+    /// The endpoints in use.
+    pub(super) cloud: Cloud,
+    /// Whether it is Azure Stack Hub, by API versions.
+    pub(super) stack: bool,
+}
+
+/// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
+pub(super) async fn connect(
+    config: &Config,
+    routes: Routes,
+    metrics: &mut Registry,
+    seed: u64,
+) -> Result<Azure, WireError> {
+    let cloud = match &config.cloud {
+        CloudSource::Known(cloud) => cloud.clone(),
+        CloudSource::Discover(discovery) => {
+            let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
+            let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+            let answer = read_endpoints(&transport, &endpoint, "1.0").await.map_err(WireError::Endpoints)?;
+            discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?
+        }
+    };
+    let (resource_manager, routes) = logical(&cloud.resource_manager, routes)?;
+    let (login, routes) = logical(&cloud.login, routes)?;
+    let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+    let credential = credential(config, &login)?;
+    let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
+    let tokens = Tokens::new(transport.clone(), credential, audience, seed);
+    let arm = Arm::new(resource_manager, transport, tokens, Metrics::register(metrics), Retry::default(), seed);
+    let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
+    Ok(Azure {
+        compute: Compute::new(arm, versions),
+        defaults: plan::Defaults {
+            subscription: config.cluster.subscription_id.clone(),
+            resource_group: config.cluster.resource_group.as_str().to_owned(),
+            location: config.cluster.location.clone(),
+            cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
+        },
+        cloud,
+        stack: config.is_stack_cloud,
+    })
+}
+
+/// The logical https origin of an endpoint, with the route that a plain http one on this machine needs.
+fn logical(endpoint: &Url, routes: Routes) -> Result<(Url, Routes), WireError> {
+    let (logical, route) = Routes::for_endpoint(endpoint).map_err(WireError::Route)?;
+    match route {
+        Some((from, to)) => Ok((logical, routes.with(&from, &to).map_err(WireError::Route)?)),
+        None => Ok((logical, routes)),
+    }
+}
+
+fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
+    // The authority of Active Directory Federation Services knows one tenant, by this word.
+    let tenant = |tenant_id: &str| match config.identity_system {
+        IdentitySystem::Adfs => "adfs".to_owned(),
+        IdentitySystem::AzureAd => tenant_id.to_owned(),
+    };
+    let authority = authority.clone();
+    Ok(match &config.credential {
+        config::Credential::FederatedToken { tenant_id, client_id, token_file } => Credential::FederatedToken {
+            tenant_id: tenant(tenant_id),
+            client_id: client_id.clone(),
+            token_file: token_file.clone(),
+            authority,
+        },
+        config::Credential::ManagedIdentity(identity) => Credential::ManagedIdentity(match identity {
+            config::ManagedIdentity::SystemAssigned => ManagedIdentity::SystemAssigned,
+            config::ManagedIdentity::ClientId(id) => ManagedIdentity::ClientId(id.clone()),
+            config::ManagedIdentity::ResourceId(id) => ManagedIdentity::ResourceId(id.clone()),
+        }),
+        config::Credential::ClientSecret { tenant_id, client_id, secret } => Credential::ClientSecret {
+            tenant_id: tenant(tenant_id),
+            client_id: client_id.clone(),
+            secret: Secret::new(secret.expose()),
+            authority,
+        },
+        config::Credential::Absent => return Err(WireError::NoCredential),
+    })
+}

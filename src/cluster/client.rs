@@ -1,0 +1,79 @@
+//! The way to the API server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kube::Client;
+use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+/// Source: Kubernetes sets it in every pod.
+const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+
+/// Why the client could not be made although a cluster was named.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be read or is incomplete.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    /// The kubeconfig is not valid YAML. Without the parser's words: they may quote a token.
+    #[error("the kubeconfig {} is not valid", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The pod's service account cannot be used.
+    #[error("cannot use the service account of this pod")]
+    InCluster(#[source] Box<InClusterError>),
+    /// TLS or the proxy cannot be set up.
+    #[error("cannot set up the client of the Kubernetes API")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// A client, or `None` where nothing names a cluster. Makes no connection: the first request does.
+///
+/// In this order: `kubeconfig` (a flag), `$KUBECONFIG` (the first of its files wins where they disagree), the
+/// pod's service account. `~/.kube/config` is not looked for: a program run on a laptop must not touch a
+/// cluster nobody named.
+///
+/// # Errors
+/// [`ConnectError`]: a cluster was named and cannot be used.
+pub async fn connect(
+    kubeconfig: Option<&Path>,
+    variables: &BTreeMap<String, String>,
+) -> Result<Option<Client>, ConnectError> {
+    let named = |name| variables.get(name).filter(|value| !value.is_empty());
+    let paths: Vec<PathBuf> = match (kubeconfig, named("KUBECONFIG")) {
+        (Some(path), _) => vec![path.to_owned()],
+        (None, Some(list)) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
+        (None, None) => Vec::new(),
+    };
+    let config = if !paths.is_empty() {
+        from_files(&paths).await?
+    } else if named(IN_CLUSTER).is_some() {
+        Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?
+    } else {
+        return Ok(None);
+    };
+    Client::try_from(config).map(Some).map_err(|source| ConnectError::Client(Box::new(source)))
+}
+
+async fn from_files(paths: &[PathBuf]) -> Result<Config, ConnectError> {
+    let failed = |path: &Path, source| match source {
+        KubeconfigError::Parse(_) => ConnectError::Malformed { path: path.to_owned() },
+        source => ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) },
+    };
+    let mut merged = Kubeconfig::default();
+    let mut last: &Path = Path::new("");
+    for path in paths {
+        last = path;
+        let one = Kubeconfig::read_from(path).map_err(|source| failed(path, source))?;
+        merged = merged.merge(one).map_err(|source| failed(path, source))?;
+    }
+    Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await.map_err(|source| failed(last, source))
+}

@@ -1,0 +1,225 @@
+//! A small API server inside the test: two collections with list (pages), watch (replay, bookmarks, 410) and
+//! secrets with get. It answers as a tower service, so nothing needs a socket and time can stand still.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use http::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
+
+/// How the server treats a collection.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Mood {
+    #[default]
+    Answers,
+    Forbids,
+    Hangs,
+}
+
+type Watcher = UnboundedSender<io::Result<Bytes>>;
+
+#[derive(Default)]
+struct World {
+    version: u64,
+    /// Watches from before are answered 410.
+    compacted: u64,
+    gone_as_event: bool,
+    collections: BTreeMap<String, BTreeMap<String, Value>>,
+    log: Vec<(u64, String, Value)>,
+    watches: Vec<(String, Watcher)>,
+    moods: BTreeMap<String, Mood>,
+    secrets: BTreeMap<String, Value>,
+    requests: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct FakeApiServer(Arc<Mutex<World>>);
+
+impl FakeApiServer {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().expect("no test panics inside")
+    }
+
+    pub(super) fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request| server.clone().answer(request));
+        kube::Client::new(service, "default")
+    }
+
+    /// Creates or replaces an object and tells the watches.
+    pub(super) fn put(&self, collection: &str, mut object: Value) {
+        let mut world = self.world();
+        world.version += 1;
+        object["metadata"]["resourceVersion"] = json!(world.version.to_string());
+        // Something to throw away, as every real object has.
+        object["metadata"]["managedFields"] = json!([{"manager": "kubelet", "fieldsV1": {"f:spec": {}}}]);
+        let name = object["metadata"]["name"].as_str().expect("has a name").to_owned();
+        let objects = world.collections.entry(collection.to_owned()).or_default();
+        let kind = if objects.insert(name, object.clone()).is_some() { "MODIFIED" } else { "ADDED" };
+        world.tell(collection, kind, object);
+    }
+
+    pub(super) fn delete(&self, collection: &str, name: &str) {
+        let mut world = self.world();
+        world.version += 1;
+        let objects = world.collections.entry(collection.to_owned()).or_default();
+        let mut object = objects.remove(name).expect("existed");
+        object["metadata"]["resourceVersion"] = json!(world.version.to_string());
+        world.tell(collection, "DELETED", object);
+    }
+
+    pub(super) fn put_secret(&self, namespace: &str, name: &str, body: Value) {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        self.world().secrets.insert(path, body);
+    }
+
+    /// Sends every watch a bookmark.
+    pub(super) fn bookmark(&self) {
+        let mut world = self.world();
+        let object = json!({"kind": "X", "apiVersion": "v1",
+            "metadata": {"resourceVersion": world.version.to_string()}});
+        let line = line("BOOKMARK", &object);
+        world.watches.retain(|(_, watch)| watch.unbounded_send(Ok(line.clone())).is_ok());
+    }
+
+    /// Closes every watch, in order or in the middle of a line.
+    pub(super) fn drop_watches(&self, broken: bool) {
+        for (_, watch) in self.world().watches.drain(..) {
+            if broken {
+                let _ = watch.unbounded_send(Ok(Bytes::from_static(b"{\"type\":\"ADD")));
+                let _ = watch.unbounded_send(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+    }
+
+    /// Forgets all versions up to now.
+    pub(super) fn compact(&self, gone_as_event: bool) {
+        let mut world = self.world();
+        world.version += 1;
+        world.compacted = world.version;
+        world.gone_as_event = gone_as_event;
+        world.log.clear();
+    }
+
+    pub(super) fn mood(&self, path: &str, mood: Mood) {
+        self.world().moods.insert(path.to_owned(), mood);
+    }
+
+    /// How many requests so far contain all of `parts`.
+    pub(super) fn count(&self, parts: &[&str]) -> usize {
+        let matches = |request: &&String| parts.iter().all(|part| request.contains(part));
+        self.world().requests.iter().filter(matches).count()
+    }
+
+    fn answer(self, request: Request<kube::client::Body>) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+        let response = self.world().answer(&request);
+        async move {
+            match response {
+                Some(response) => Ok(response),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl World {
+    fn tell(&mut self, collection: &str, kind: &str, object: Value) {
+        let line = line(kind, &object);
+        self.watches.retain(|(watched, watch)| watched != collection || watch.unbounded_send(Ok(line.clone())).is_ok());
+        let event = json!({"type": kind, "object": object});
+        self.log.push((self.version, collection.to_owned(), event));
+    }
+
+    /// `None`: never.
+    fn answer(&mut self, request: &Request<kube::client::Body>) -> Option<Response<Body>> {
+        assert_eq!(request.method(), http::Method::GET, "nothing here writes");
+        self.requests.push(request.uri().to_string());
+        let path = request.uri().path().to_owned();
+        match self.moods.get(&path).copied().unwrap_or_default() {
+            Mood::Answers => {}
+            Mood::Forbids => return Some(failure(403, "Forbidden", "not allowed")),
+            Mood::Hangs => return None,
+        }
+        if path.contains("/secrets") {
+            return Some(match self.secrets.get(&path) {
+                Some(body) => success(body),
+                None => failure(404, "NotFound", "no such secret"),
+            });
+        }
+        let query: BTreeMap<String, String> =
+            url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).into_owned().collect();
+        assert!(path == ATTACHMENTS || path == VOLUMES, "unexpected {path}");
+        if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
+            return Some(self.watch(&path, &query));
+        }
+        Some(self.list(&path, &query))
+    }
+
+    fn list(&self, path: &str, query: &BTreeMap<String, String>) -> Response<Body> {
+        assert!(!query.contains_key("resourceVersion"), "a consistent read");
+        let limit: usize = query["limit"].parse().expect("is a number");
+        let after = query.get("continue");
+        let mut objects = self
+            .collections
+            .get(path)
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| after.is_none_or(|after| *name > after));
+        let items: Vec<&Value> = objects.by_ref().take(limit).map(|(_, object)| object).collect();
+        let next = objects.next().and(items.last());
+        success(&json!({
+            "kind": "List", "apiVersion": "v1",
+            "metadata": {"resourceVersion": self.version.to_string(),
+                "continue": next.map(|last| last["metadata"]["name"].clone()).unwrap_or(json!(""))},
+            "items": items
+        }))
+    }
+
+    fn watch(&mut self, path: &str, query: &BTreeMap<String, String>) -> Response<Body> {
+        assert_eq!(query["allowWatchBookmarks"], "true");
+        let from: u64 = query["resourceVersion"].parse().expect("is a number");
+        let (sender, receiver) = unbounded();
+        if from < self.compacted {
+            if !self.gone_as_event {
+                return failure(410, "Expired", "too old resource version");
+            }
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": 410, "reason": "Expired", "message": "too old resource version"});
+            sender.unbounded_send(Ok(line("ERROR", &status))).expect("the receiver is here");
+        } else {
+            for (version, collection, event) in &self.log {
+                if *version > from && collection == path {
+                    let line = Bytes::from(format!("{event}\n"));
+                    sender.unbounded_send(Ok(line)).expect("the receiver is here");
+                }
+            }
+            self.watches.push((path.to_owned(), sender));
+        }
+        Response::new(Body::from_stream(receiver))
+    }
+}
+
+fn line(kind: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
+}
+
+fn success(body: &Value) -> Response<Body> {
+    Response::new(Body::from(body.to_string()))
+}
+
+fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": code, "reason": reason, "message": message});
+    let mut response = success(&status);
+    *response.status_mut() = StatusCode::from_u16(code).expect("is a status");
+    response
+}

@@ -1,0 +1,287 @@
+//! Follows one resource of the API server: list, then watch, over and over.
+//!
+//! Why not the watcher of kube's runtime: its events do not tell when a lost watch is back, nor that a
+//! silent one is alive, because bookmarks stay inside it. Whoever must know how old the picture may be needs
+//! exactly these two.
+//!
+//! ```text
+//!        ┌────────────── failed: wait, again ───────────────┐
+//!        v                                                   │
+//!     LIST (pages of 500) ── Replaced ──> WATCH ── event ──> Applied, Deleted
+//!        ^                                  │  └─ bookmark ─> Confirmed
+//!        └── 410 Gone, or silence ──────────┘  broken: wait, watch again from the last version
+//! ```
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::Client;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{debug, info, warn};
+
+/// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
+const PAGE: u32 = 500;
+/// How long one page may take.
+const PAGE_TIME_OUT: Duration = Duration::from_secs(30);
+/// Without a word on the watch for so long, list again: the connection may be half open. The API server sends
+/// a bookmark about once a minute (documented as usual, not promised).
+pub(super) const SILENCE: Duration = Duration::from_secs(90);
+/// First and longest wait after a failure.
+const WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+
+/// An object of which only the needed fields are decoded; managed fields never reach memory.
+pub(super) trait Slim: DeserializeOwned + Clone + Send + 'static {
+    /// What is kept of it.
+    type Kept: Send + 'static;
+    fn metadata(&self) -> &SlimMetadata;
+    /// `None`: nothing in it matters, as if it did not exist.
+    fn keep(self, driver: &str) -> Option<Self::Kept>;
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SlimMetadata {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) resource_version: String,
+}
+
+/// What happened to the resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change<V> {
+    /// These are all there are.
+    Replaced(Vec<(String, V)>),
+    /// One is new or different; `None` when nothing in it matters.
+    Applied(String, Option<V>),
+    /// One is gone.
+    Deleted(String),
+    /// Everything up to now has been told.
+    Confirmed,
+}
+
+#[derive(Deserialize)]
+struct Page<K> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Option<Vec<K>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// Why the watch ended.
+enum End {
+    /// The version is too old, or nothing was heard: list again.
+    ListAgain,
+    /// The receiver has gone.
+    NobodyListens,
+}
+
+/// Follows the collection at `path` until the receiver is dropped.
+pub(super) async fn follow<K: Slim>(
+    client: Client,
+    path: &'static str,
+    driver: String,
+    changes: mpsc::Sender<Change<K::Kept>>,
+) {
+    let follower = Follower { client, request: Request::new(path), path, driver, changes };
+    let mut backoff = Backoff::default();
+    loop {
+        let version = match follower.list::<K>().await {
+            Ok((items, version)) => {
+                debug!(resource = path, objects = items.len(), "listed");
+                if follower.tell(Change::Replaced(items)).await.is_err() {
+                    return;
+                }
+                backoff.reset(path);
+                version
+            }
+            Err(error) => {
+                backoff.wait(path, "list", &error).await;
+                continue;
+            }
+        };
+        match follower.watch::<K>(version, &mut backoff).await {
+            // A server that lists and then calls its own version too old must not be asked in a tight loop.
+            End::ListAgain => tokio::time::sleep(WAIT.0).await,
+            End::NobodyListens => return,
+        }
+    }
+}
+
+struct Follower<V> {
+    client: Client,
+    request: Request,
+    path: &'static str,
+    driver: String,
+    changes: mpsc::Sender<Change<V>>,
+}
+
+impl<V: Send + 'static> Follower<V> {
+    async fn tell(&self, change: Change<V>) -> Result<(), End> {
+        self.changes.send(change).await.map_err(|_| End::NobodyListens)
+    }
+
+    /// All objects, reduced page by page, and the version they are of. Without a resource version in the
+    /// request: the answer is a consistent read, not an old cache.
+    async fn list<K: Slim<Kept = V>>(&self) -> Result<(Vec<(String, V)>, String), FollowError> {
+        let mut kept = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let request = self.request.list(&params).map_err(FollowError::Request)?;
+            let answer = timeout(PAGE_TIME_OUT, self.client.request::<Page<K>>(request));
+            let page = answer.await.map_err(|_| FollowError::TimeOut)?.map_err(FollowError::from)?;
+            for item in page.items.unwrap_or_default() {
+                let name = item.metadata().name.clone();
+                if let Some(value) = item.keep(&self.driver) {
+                    kept.push((name, value));
+                }
+            }
+            match page.metadata.next.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok((kept, page.metadata.resource_version)),
+            }
+        }
+    }
+
+    async fn watch<K: Slim<Kept = V>>(&self, mut version: String, backoff: &mut Backoff) -> End {
+        let mut heard = Instant::now();
+        while heard.elapsed() < SILENCE {
+            match self.watch_once::<K>(&mut version, &mut heard, backoff).await {
+                Ok(()) => debug!(resource = self.path, "the watch ended, continuing"),
+                Err(WatchEnd::Gone) => return End::ListAgain,
+                Err(WatchEnd::NobodyListens) => return End::NobodyListens,
+                Err(WatchEnd::Broken(error)) => backoff.wait(self.path, "watch", &error).await,
+            }
+        }
+        debug!(resource = self.path, "nothing heard, listing again");
+        End::ListAgain
+    }
+
+    /// One watch request. `Ok` when the server ended it in order.
+    async fn watch_once<K: Slim<Kept = V>>(
+        &self,
+        version: &mut String,
+        heard: &mut Instant,
+        backoff: &mut Backoff,
+    ) -> Result<(), WatchEnd> {
+        let params = WatchParams::default();
+        let request =
+            self.request.watch(&params, version).map_err(|error| WatchEnd::Broken(FollowError::Request(error)))?;
+        let silent = || WatchEnd::Broken(FollowError::TimeOut);
+        let opening = self.client.request_events::<K>(request);
+        let events =
+            timeout_at(*heard + SILENCE, opening).await.map_err(|_| silent())?.map_err(WatchEnd::from_client)?;
+        let mut events = std::pin::pin!(events);
+        let mut any = false;
+        loop {
+            let Ok(next) = timeout_at(*heard + SILENCE, events.next()).await else {
+                return Err(silent());
+            };
+            let Some(event) = next else {
+                // A server that accepts and closes at once, over and over, is a failure.
+                return if any { Ok(()) } else { Err(WatchEnd::Broken(FollowError::Closed)) };
+            };
+            let change = match event.map_err(WatchEnd::from_client)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let SlimMetadata { name, resource_version } = object.metadata().clone();
+                    *version = resource_version;
+                    Change::Applied(name, object.keep(&self.driver))
+                }
+                WatchEvent::Deleted(object) => {
+                    version.clone_from(&object.metadata().resource_version);
+                    Change::Deleted(object.metadata().name.clone())
+                }
+                WatchEvent::Bookmark(bookmark) => {
+                    *version = bookmark.metadata.resource_version;
+                    Change::Confirmed
+                }
+                WatchEvent::Error(status) => {
+                    return Err(WatchEnd::from_client(kube::Error::Api(status)));
+                }
+            };
+            any = true;
+            *heard = Instant::now();
+            backoff.reset(self.path);
+            self.tell(change).await.map_err(|_| WatchEnd::NobodyListens)?;
+        }
+    }
+}
+
+enum WatchEnd {
+    Gone,
+    NobodyListens,
+    Broken(FollowError),
+}
+
+impl WatchEnd {
+    fn from_client(error: kube::Error) -> Self {
+        match &error {
+            // The status of the HTTP answer, or of an event in the stream.
+            kube::Error::Api(status) if status.code == 410 => Self::Gone,
+            _ => Self::Broken(error.into()),
+        }
+    }
+}
+
+/// Why a list or watch failed. Never leaves this file but for the log.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("{0}")]
+    Request(kube::core::request::Error),
+    #[error("nothing was heard in time")]
+    TimeOut,
+    #[error("the watch was closed before it said anything")]
+    Closed,
+    #[error("{} ({})", .0.message, .0.code)]
+    Refused(Box<kube::core::Status>),
+    #[error("{0}")]
+    Client(kube::Error),
+}
+
+impl From<kube::Error> for FollowError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            error => Self::Client(error),
+        }
+    }
+}
+
+/// Waits that double, from [`WAIT`].
+#[derive(Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    async fn wait(&mut self, path: &str, verb: &str, error: &FollowError) {
+        let wait = WAIT.0.saturating_mul(2u32.saturating_pow(self.failures)).min(WAIT.1);
+        self.failures = self.failures.saturating_add(1);
+        // A single broken watch is daily life.
+        if self.failures > 1 {
+            warn!(resource = path, verb, attempt = self.failures, %error, "cannot follow");
+        } else {
+            debug!(resource = path, verb, %error, "lost, trying again");
+        }
+        tokio::time::sleep(wait).await;
+    }
+
+    fn reset(&mut self, path: &str) {
+        if self.failures > 1 {
+            info!(resource = path, "following again");
+        }
+        self.failures = 0;
+    }
+}

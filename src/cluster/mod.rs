@@ -1,0 +1,18 @@
+//! What this program asks of Kubernetes.
+//!
+//! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`, and
+//! the snapshot of LUNs that VolumeAttachments name, which reaches the rooms that place disks as data. Never
+//! lists secrets, never writes, and never chooses a LUN.
+
+mod client;
+#[cfg(test)]
+mod fake;
+mod follow;
+mod reservations;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use client::{ConnectError, connect};
+pub use reservations::{STALE_AFTER, watch_luns};
+pub use secret::{SecretError, SecretValues, read_secret};

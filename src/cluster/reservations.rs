@@ -1,0 +1,527 @@
+//! The snapshot of LUNs that VolumeAttachments name.
+//!
+//! Rests on VolumeAttachments (which LUN, on which node) and PersistentVolumes (whose LUN). Every attachment
+//! of the driver that names a LUN counts, also one that is being deleted or no longer attached: kubelet may
+//! still stage by it.
+//!
+//! The snapshot is
+//! - `NoCluster` where there is no client,
+//! - `Cold` until both resources have been listed whole,
+//! - `Synced` from then on, as long as each of them was heard of within [`STALE_AFTER`]; else `Cold` again,
+//!   until a list or a bookmark proves the picture whole. An old picture lacks the newest attachments, and a
+//!   LUN of one of those might be given away: waiting is the safe side.
+//!
+//! The other direction, an attachment that is gone and still shown, costs a LUN for a moment and is harmless.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::Client;
+use lazuli_plan::lun::{LunReservations, Reservation};
+use lazuli_plan::model::Lun;
+use serde::Deserialize;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::follow::{Change, SILENCE, Slim, SlimMetadata, follow};
+
+/// How old the picture may be. Longer than the silence after which the resources are listed again, so that
+/// a healthy but quiet API server never gets here.
+pub const STALE_AFTER: Duration = Duration::from_secs(SILENCE.as_secs() + 60);
+
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+/// Key of the LUN in `status.attachmentMetadata`. Source: the publish context of the Go driver, which the
+/// attacher copies there.
+const LUN_KEY: &str = "LUN";
+/// Changes waiting for the snapshot. A list is one change.
+const WAITING: usize = 64;
+
+/// Keeps `snapshot` up to date until `stop`. `driver` is the CSI driver's name. Without a client the snapshot
+/// becomes `NoCluster` and the call returns.
+///
+/// Run it as a task of its own. At the end the snapshot is `Cold`: nobody looks after it any more.
+pub async fn watch_luns(
+    client: Option<Client>,
+    driver: &str,
+    snapshot: watch::Sender<LunReservations>,
+    stop: CancellationToken,
+) {
+    let Some(client) = client else {
+        snapshot.send_replace(LunReservations::NoCluster);
+        return;
+    };
+    snapshot.send_replace(LunReservations::Cold);
+    let (attachment_changes, mut attachments) = mpsc::channel(WAITING);
+    let (volume_changes, mut volumes) = mpsc::channel(WAITING);
+    let following_attachments =
+        follow::<SlimAttachment>(client.clone(), ATTACHMENTS, driver.to_owned(), attachment_changes);
+    let following_volumes = follow::<SlimVolume>(client, VOLUMES, driver.to_owned(), volume_changes);
+    let keeping = async {
+        let mut picture = Picture::new(&snapshot);
+        loop {
+            let stale_at = picture.stale_at();
+            tokio::select! {
+                // In this order: what is waiting is told before the age is judged.
+                biased;
+                Some(change) = attachments.recv() => picture.attachments(change),
+                Some(change) = volumes.recv() => picture.volumes(change),
+                () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
+                    picture.went_stale();
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = following_attachments => {}
+        () = following_volumes => {}
+        () = keeping => {}
+    }
+    snapshot.send_replace(LunReservations::Cold);
+}
+
+/// What of one attachment matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attachment {
+    node: String,
+    lun: Lun,
+    source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Volume(String),
+    Inline(String),
+    Unknown,
+}
+
+/// The picture behind the snapshot. A change touches the entries it is about and nothing else: with 5,000
+/// attachments a rebuild for every event would cost more than everything else this process does.
+struct Picture<'s> {
+    snapshot: &'s watch::Sender<LunReservations>,
+    attachments: BTreeMap<String, Attachment>,
+    /// Handle of each volume, by the name of its PersistentVolume.
+    handles: BTreeMap<String, String>,
+    /// Attachments by the name of their PersistentVolume.
+    by_volume: BTreeMap<String, BTreeSet<String>>,
+    attachments_heard: Heard,
+    volumes_heard: Heard,
+    /// Whether the snapshot shows this picture.
+    synced: bool,
+    /// Whether a list replaced a part since the snapshot was last made whole.
+    replaced: bool,
+}
+
+/// When a resource was last heard of. Only a list or a bookmark makes it whole; an event keeps it so, as the
+/// first of a backlog it would not.
+#[derive(Default, Clone, Copy)]
+struct Heard {
+    at: Option<Instant>,
+}
+
+impl Heard {
+    fn note<V>(&mut self, change: &Change<V>) {
+        let proves =
+            matches!(change, Change::Replaced(_)) || (self.at.is_some() && matches!(change, Change::Confirmed));
+        let keeps = self.at.is_some_and(|at| at.elapsed() < STALE_AFTER);
+        if proves || keeps {
+            self.at = Some(Instant::now());
+        }
+    }
+
+    fn is_fresh(self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < STALE_AFTER)
+    }
+}
+
+impl<'s> Picture<'s> {
+    fn new(snapshot: &'s watch::Sender<LunReservations>) -> Self {
+        Self {
+            snapshot,
+            attachments: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            by_volume: BTreeMap::new(),
+            attachments_heard: Heard::default(),
+            volumes_heard: Heard::default(),
+            synced: false,
+            replaced: false,
+        }
+    }
+
+    fn stale_at(&self) -> Option<Instant> {
+        let oldest = self.attachments_heard.at?.min(self.volumes_heard.at?);
+        self.synced.then(|| oldest + STALE_AFTER)
+    }
+
+    fn went_stale(&mut self) {
+        warn!(
+            seconds = STALE_AFTER.as_secs(),
+            "no word from the API server about attachments: no LUN is given until there is"
+        );
+        self.synced = false;
+        self.snapshot.send_replace(LunReservations::Cold);
+    }
+
+    fn attachments(&mut self, change: Change<Attachment>) {
+        self.attachments_heard.note(&change);
+        match change {
+            Change::Replaced(all) => {
+                self.attachments = all.into_iter().collect();
+                self.by_volume = BTreeMap::new();
+                for (name, attachment) in &self.attachments {
+                    index(&mut self.by_volume, name, attachment);
+                }
+                self.replaced = true;
+            }
+            Change::Applied(name, Some(attachment)) => {
+                if self.attachments.get(&name) != Some(&attachment) {
+                    self.remove(&name);
+                    index(&mut self.by_volume, &name, &attachment);
+                    self.show(&name, &attachment);
+                    self.attachments.insert(name, attachment);
+                }
+            }
+            Change::Applied(name, None) | Change::Deleted(name) => self.remove(&name),
+            Change::Confirmed => {}
+        }
+        self.sync();
+    }
+
+    fn volumes(&mut self, change: Change<String>) {
+        self.volumes_heard.note(&change);
+        match change {
+            Change::Replaced(all) => {
+                self.handles = all.into_iter().collect();
+                self.replaced = true;
+            }
+            Change::Applied(volume, Some(handle)) => {
+                if self.handles.get(&volume) != Some(&handle) {
+                    self.handles.insert(volume.clone(), handle);
+                    self.show_all_of(&volume);
+                }
+            }
+            Change::Applied(volume, None) | Change::Deleted(volume) => {
+                if self.handles.remove(&volume).is_some() {
+                    self.show_all_of(&volume);
+                }
+            }
+            Change::Confirmed => {}
+        }
+        self.sync();
+    }
+
+    /// Publishes the picture if it is whole and the snapshot does not show it yet. If it is not whole, what
+    /// the snapshot shows stays until it is too old.
+    fn sync(&mut self) {
+        let shown = self.synced && !self.replaced;
+        if shown || !self.attachments_heard.is_fresh() || !self.volumes_heard.is_fresh() {
+            return;
+        }
+        let mut nodes: BTreeMap<String, Vec<Reservation>> = BTreeMap::new();
+        for (name, attachment) in &self.attachments {
+            let reservation = self.reservation(name, attachment);
+            insert(nodes.entry(attachment.node.clone()).or_default(), reservation);
+        }
+        self.synced = true;
+        self.replaced = false;
+        self.snapshot.send_if_modified(|shown| {
+            let fresh = LunReservations::Synced(nodes);
+            let differs = *shown != fresh;
+            if *shown == LunReservations::Cold {
+                info!(attachments = self.attachments.len(), "attachments are known");
+            }
+            *shown = fresh;
+            differs
+        });
+    }
+
+    fn reservation(&self, name: &str, attachment: &Attachment) -> Reservation {
+        Reservation {
+            lun: attachment.lun,
+            volume_handle: match &attachment.source {
+                Source::Volume(volume) => self.handles.get(volume).cloned(),
+                Source::Inline(handle) => Some(handle.clone()),
+                Source::Unknown => None,
+            },
+            attachment: name.to_owned(),
+        }
+    }
+
+    fn show(&self, name: &str, attachment: &Attachment) {
+        let reservation = self.reservation(name, attachment);
+        self.change_node(&attachment.node, |reservations| {
+            reservations.retain(|shown| shown.attachment != name);
+            insert(reservations, reservation);
+        });
+    }
+
+    fn show_all_of(&self, volume: &str) {
+        for name in self.by_volume.get(volume).into_iter().flatten() {
+            if let Some(attachment) = self.attachments.get(name) {
+                self.show(name, attachment);
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(attachment) = self.attachments.remove(name) else {
+            return;
+        };
+        if let Source::Volume(volume) = &attachment.source
+            && let Some(names) = self.by_volume.get_mut(volume)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_volume.remove(volume);
+            }
+        }
+        self.change_node(&attachment.node, |reservations| {
+            reservations.retain(|shown| shown.attachment != name);
+        });
+    }
+
+    /// Changes what the snapshot shows of one node, in place. While it is cold it shows nothing.
+    fn change_node(&self, node: &str, change: impl FnOnce(&mut Vec<Reservation>)) {
+        if !self.synced {
+            return;
+        }
+        self.snapshot.send_if_modified(|shown| {
+            let LunReservations::Synced(nodes) = shown else {
+                return false;
+            };
+            let reservations = nodes.entry(node.to_owned()).or_default();
+            change(reservations);
+            if reservations.is_empty() {
+                nodes.remove(node);
+            }
+            true
+        });
+    }
+}
+
+fn index(by_volume: &mut BTreeMap<String, BTreeSet<String>>, name: &str, attachment: &Attachment) {
+    if let Source::Volume(volume) = &attachment.source {
+        by_volume.entry(volume.clone()).or_default().insert(name.to_owned());
+    }
+}
+
+/// Keeps a node's reservations in the order of LUN and name.
+fn insert(reservations: &mut Vec<Reservation>, reservation: Reservation) {
+    let key = |reservation: &Reservation| (reservation.lun, reservation.attachment.clone());
+    let at = reservations.partition_point(|shown| key(shown) < key(&reservation));
+    reservations.insert(at, reservation);
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimAttachment {
+    metadata: SlimMetadata,
+    spec: SlimAttachmentSpec,
+    #[serde(default)]
+    status: Option<SlimAttachmentStatus>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimAttachmentSpec {
+    attacher: String,
+    node_name: String,
+    source: SlimSource,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSource {
+    persistent_volume_name: Option<String>,
+    inline_volume_spec: Option<SlimVolumeSpec>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimAttachmentStatus {
+    attachment_metadata: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Deserialize)]
+struct SlimVolume {
+    metadata: SlimMetadata,
+    spec: SlimVolumeSpec,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimVolumeSpec {
+    csi: Option<SlimCsi>,
+    /// In-tree volumes: Kubernetes translates them, and their URI is the handle.
+    azure_disk: Option<SlimAzureDisk>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimCsi {
+    driver: String,
+    volume_handle: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct SlimAzureDisk {
+    #[serde(rename = "diskURI")]
+    disk_uri: String,
+}
+
+impl SlimVolumeSpec {
+    fn handle(self, driver: &str) -> Option<String> {
+        match (self.csi, self.azure_disk) {
+            (Some(csi), _) => (csi.driver == driver).then_some(csi.volume_handle),
+            (None, Some(disk)) => Some(disk.disk_uri),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Slim for SlimVolume {
+    type Kept = String;
+
+    fn metadata(&self) -> &SlimMetadata {
+        &self.metadata
+    }
+
+    fn keep(self, driver: &str) -> Option<String> {
+        self.spec.handle(driver)
+    }
+}
+
+impl Slim for SlimAttachment {
+    type Kept = Attachment;
+
+    fn metadata(&self) -> &SlimMetadata {
+        &self.metadata
+    }
+
+    fn keep(self, driver: &str) -> Option<Attachment> {
+        if self.spec.attacher != driver {
+            return None;
+        }
+        let named = self
+            .status
+            .and_then(|status| status.attachment_metadata)
+            .and_then(|mut metadata| metadata.remove(LUN_KEY))?;
+        let lun = match named.parse() {
+            Ok(lun) => lun,
+            Err(error) => {
+                // No other driver writes here, so this is worth a look; no LUN can be kept for it.
+                warn!(attachment = self.metadata.name, %error, "an attachment names no valid LUN");
+                return None;
+            }
+        };
+        let source = &self.spec.source;
+        Some(Attachment {
+            lun,
+            source: match (source.persistent_volume_name.clone(), source.inline_volume_spec.clone()) {
+                (Some(volume), _) => Source::Volume(volume),
+                (None, Some(spec)) => spec.handle(driver).map_or(Source::Unknown, Source::Inline),
+                (None, None) => Source::Unknown,
+            },
+            node: self.spec.node_name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Step = (bool, Change<Attachment>, Change<String>);
+
+    fn attachment() -> impl Strategy<Value = Attachment> {
+        (0u8..3, 0i64..4, 0u8..5).prop_map(|(node, lun, source)| Attachment {
+            node: format!("n{node}"),
+            lun: Lun::try_from(lun).expect("is a LUN"),
+            source: match source {
+                0 => Source::Unknown,
+                1 => Source::Inline("inline".to_owned()),
+                n => Source::Volume(format!("pv{n}")),
+            },
+        })
+    }
+
+    fn change<V: std::fmt::Debug + Clone + 'static>(
+        prefix: &'static str,
+        values: impl Strategy<Value = V> + Clone + 'static,
+    ) -> impl Strategy<Value = Change<V>> {
+        let name = (0u8..5).prop_map(move |n| format!("{prefix}{n}"));
+        let one = (name.clone(), values.clone());
+        prop_oneof![
+            1 => prop::collection::vec(one, 0..5).prop_map(Change::Replaced),
+            6 => (name.clone(), prop::option::weighted(0.8, values))
+                .prop_map(|(name, value)| Change::Applied(name, value)),
+            3 => name.prop_map(Change::Deleted),
+            1 => Just(Change::Confirmed),
+        ]
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let handles = (0u8..3).prop_map(|n| format!("disk{n}"));
+        let attachments = std::rc::Rc::new(attachment().boxed());
+        let step = (any::<bool>(), change("va", attachments), change("pv", handles));
+        prop::collection::vec(step, 1..40)
+    }
+
+    proptest! {
+        /// The snapshot that grew event by event is the one a restart would make.
+        #[test]
+        fn a_snapshot_that_grew_equals_one_made_anew(steps in steps()) {
+            let (sender, grown) = watch::channel(LunReservations::Cold);
+            let mut picture = Picture::new(&sender);
+            picture.attachments(Change::Replaced(Vec::new()));
+            prop_assert_eq!(&*grown.borrow(), &LunReservations::Cold);
+            picture.volumes(Change::Replaced(Vec::new()));
+            for (attachments, attachment_change, volume_change) in steps {
+                if attachments {
+                    picture.attachments(attachment_change);
+                } else {
+                    picture.volumes(volume_change);
+                }
+            }
+            let (sender, anew) = watch::channel(LunReservations::Cold);
+            let mut fresh = Picture::new(&sender);
+            fresh.volumes(Change::Replaced(picture.handles.clone().into_iter().collect()));
+            fresh.attachments(Change::Replaced(picture.attachments.into_iter().collect()));
+            prop_assert_eq!(&*grown.borrow(), &*anew.borrow());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_after_a_gap_does_not_make_the_picture_whole_but_a_bookmark_does() {
+        let (sender, snapshot) = watch::channel(LunReservations::Cold);
+        let mut picture = Picture::new(&sender);
+        picture.attachments(Change::Replaced(Vec::new()));
+        picture.volumes(Change::Replaced(Vec::new()));
+        assert_ne!(*snapshot.borrow(), LunReservations::Cold);
+        tokio::time::advance(STALE_AFTER).await;
+        picture.went_stale();
+        picture.volumes(Change::Confirmed);
+        picture.attachments(Change::Deleted("va".to_owned()));
+        assert_eq!(*snapshot.borrow(), LunReservations::Cold);
+        picture.attachments(Change::Confirmed);
+        assert_ne!(*snapshot.borrow(), LunReservations::Cold);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_one_resource_does_not_hide_that_the_other_is_stale() {
+        let (sender, snapshot) = watch::channel(LunReservations::Cold);
+        let mut picture = Picture::new(&sender);
+        picture.volumes(Change::Replaced(Vec::new()));
+        picture.attachments(Change::Replaced(Vec::new()));
+        tokio::time::advance(STALE_AFTER).await;
+        picture.attachments(Change::Replaced(Vec::new()));
+        assert!(picture.stale_at().is_some_and(|at| at <= Instant::now()));
+        picture.went_stale();
+        assert_eq!(*snapshot.borrow(), LunReservations::Cold);
+    }
+}

@@ -1,0 +1,378 @@
+//! Tests of the room against an API server inside the test; time is paused.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lazuli_plan::lun::LunReservations;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::fake::{ATTACHMENTS, FakeApiServer, Mood, VOLUMES};
+use super::*;
+
+const DRIVER: &str = "disk.csi.azure.com";
+
+fn handle(disk: &str) -> String {
+    format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{disk}")
+}
+
+/// An attachment of `volume` to `node`, at `lun` if it is attached.
+fn attachment(name: &str, node: &str, volume: &str, lun: Option<&str>) -> Value {
+    let mut object = json!({
+        "kind": "VolumeAttachment", "apiVersion": "storage.k8s.io/v1",
+        "metadata": {"name": name},
+        "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}}
+    });
+    if let Some(lun) = lun {
+        object["status"] = json!({"attached": true, "attachmentMetadata": {"LUN": lun}});
+    }
+    object
+}
+
+fn volume(name: &str, disk: &str) -> Value {
+    json!({
+        "kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": "1Gi"},
+            "csi": {"driver": DRIVER, "volumeHandle": handle(disk), "volumeAttributes": {"skuName": "x"}}}
+    })
+}
+
+struct Watched {
+    snapshot: watch::Receiver<LunReservations>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Watched {
+    fn start(server: &FakeApiServer) -> Self {
+        let (sender, snapshot) = watch::channel(LunReservations::default());
+        let stop = CancellationToken::new();
+        let (client, token) = (server.client(), stop.clone());
+        let task = tokio::spawn(async move { watch_luns(Some(client), DRIVER, sender, token).await });
+        Self { snapshot, stop, task }
+    }
+
+    /// Waits until the snapshot is synced and shows exactly this.
+    async fn shows(&mut self, expected: &[&str]) {
+        let waiting = self.snapshot.wait_for(|now| lines(now).is_some_and(|lines| lines == expected));
+        if tokio::time::timeout(Duration::from_secs(600), waiting).await.is_err() {
+            panic!("{:?} is not {expected:?}", lines(&self.snapshot.borrow()));
+        }
+    }
+
+    fn is_cold(&self) -> bool {
+        *self.snapshot.borrow() == LunReservations::Cold
+    }
+}
+
+/// `node lun attachment disk`, or `None` while cold.
+fn lines(snapshot: &LunReservations) -> Option<Vec<String>> {
+    let LunReservations::Synced(nodes) = snapshot else {
+        return None;
+    };
+    let mut lines = Vec::new();
+    for (node, reservations) in nodes {
+        for one in reservations {
+            let disk = one.volume_handle.as_deref().map_or("?", |handle| handle.rsplit('/').next().unwrap_or_default());
+            lines.push(format!("{node} {} {} {disk}", one.lun, one.attachment));
+        }
+    }
+    Some(lines)
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_cluster_the_snapshot_says_so_at_once() {
+    let (sender, snapshot) = watch::channel(LunReservations::default());
+    watch_luns(None, DRIVER, sender, CancellationToken::new()).await;
+    assert_eq!(*snapshot.borrow(), LunReservations::NoCluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attachment_that_names_a_lun_is_reserved_whatever_its_state() {
+    let server = FakeApiServer::default();
+    server.put(VOLUMES, volume("pv-a", "a"));
+    server.put(
+        VOLUMES,
+        json!({"metadata": {"name": "pv-tree"},
+        "spec": {"azureDisk": {"diskName": "t", "diskURI": handle("t")}}}),
+    );
+    server.put(VOLUMES, json!({"metadata": {"name": "pv-nfs"}, "spec": {"nfs": {"server": "x", "path": "/"}}}));
+    server.put(ATTACHMENTS, attachment("va-attached", "n1", "pv-a", Some("3")));
+    let mut detached = attachment("va-detached", "n1", "pv-tree", Some("0"));
+    detached["status"]["attached"] = json!(false);
+    server.put(ATTACHMENTS, detached);
+    let mut deleting = attachment("va-deleting", "n2", "pv-unknown", Some("63"));
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    server.put(ATTACHMENTS, deleting);
+    let mut inline = attachment("va-inline", "n2", "", Some("1"));
+    inline["spec"]["source"] = json!({"inlineVolumeSpec": {"azureDisk": {"diskName": "i", "diskURI": handle("i")}}});
+    server.put(ATTACHMENTS, inline);
+    let mut foreign = attachment("va-foreign", "n1", "pv-a", Some("7"));
+    foreign["spec"]["attacher"] = json!("ebs.csi.aws.com");
+    server.put(ATTACHMENTS, foreign);
+    server.put(ATTACHMENTS, attachment("va-pending", "n1", "pv-a", None));
+    server.put(ATTACHMENTS, attachment("va-nonsense", "n1", "pv-a", Some("64")));
+
+    let mut watched = Watched::start(&server);
+    watched.shows(&["n1 0 va-detached t", "n1 3 va-attached a", "n2 1 va-inline i", "n2 63 va-deleting ?"]).await;
+    watched.stop.cancel();
+    watched.task.await.expect("no panic");
+    assert_eq!(*watched.snapshot.borrow(), LunReservations::Cold, "nobody looks after it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_snapshot_is_cold_until_both_resources_are_listed() {
+    for late in [ATTACHMENTS, VOLUMES] {
+        for mood in [Mood::Forbids, Mood::Hangs] {
+            let server = FakeApiServer::default();
+            server.put(ATTACHMENTS, attachment("va", "n", "pv", Some("5")));
+            server.put(VOLUMES, volume("pv", "a"));
+            server.mood(late, mood);
+            let mut watched = Watched::start(&server);
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert!(watched.is_cold());
+            server.mood(late, Mood::Answers);
+            watched.shows(&["n 5 va a"]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn created_changed_and_deleted_attachments_show_without_a_new_list() {
+    let server = FakeApiServer::default();
+    server.put(VOLUMES, volume("pv-a", "a"));
+    let mut watched = Watched::start(&server);
+    watched.shows(&[]).await;
+    server.put(ATTACHMENTS, attachment("va", "n", "pv-a", None));
+    server.put(ATTACHMENTS, attachment("va", "n", "pv-a", Some("2")));
+    watched.shows(&["n 2 va a"]).await;
+    // The volume of the next one is told after it.
+    server.put(ATTACHMENTS, attachment("vb", "n", "pv-b", Some("1")));
+    watched.shows(&["n 1 vb ?", "n 2 va a"]).await;
+    server.put(VOLUMES, volume("pv-b", "b"));
+    watched.shows(&["n 1 vb b", "n 2 va a"]).await;
+    server.delete(VOLUMES, "pv-a");
+    watched.shows(&["n 1 vb b", "n 2 va ?"]).await;
+    server.delete(ATTACHMENTS, "vb");
+    server.put(ATTACHMENTS, attachment("va", "n", "pv-a", None));
+    watched.shows(&[]).await;
+    assert_eq!(server.count(&["limit=500"]), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_watch_goes_on_where_it_was() {
+    for broken in [false, true] {
+        let server = FakeApiServer::default();
+        server.put(ATTACHMENTS, attachment("va", "n", "pv", Some("2")));
+        let mut watched = Watched::start(&server);
+        watched.shows(&["n 2 va ?"]).await;
+        server.put(ATTACHMENTS, attachment("vb", "n", "pv", Some("3")));
+        watched.shows(&["n 2 va ?", "n 3 vb ?"]).await;
+        server.drop_watches(broken);
+        server.delete(ATTACHMENTS, "va");
+        server.put(ATTACHMENTS, attachment("vc", "n", "pv", Some("4")));
+        watched.shows(&["n 3 vb ?", "n 4 vc ?"]).await;
+        assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_too_old_leads_to_a_new_list() {
+    for gone_as_event in [false, true] {
+        let server = FakeApiServer::default();
+        server.put(ATTACHMENTS, attachment("va", "n", "pv", Some("2")));
+        let mut watched = Watched::start(&server);
+        watched.shows(&["n 2 va ?"]).await;
+        server.drop_watches(false);
+        server.delete(ATTACHMENTS, "va");
+        server.put(ATTACHMENTS, attachment("vb", "n", "pv", Some("3")));
+        // The events of this gap are lost for ever.
+        server.compact(gone_as_event);
+        let before = tokio::time::Instant::now();
+        watched.shows(&["n 3 vb ?"]).await;
+        assert!(before.elapsed() < Duration::from_secs(5), "not only after a silence");
+        assert!(!watched.is_cold());
+        assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_keep_a_quiet_snapshot_synced_without_new_lists() {
+    let server = FakeApiServer::default();
+    let mut watched = Watched::start(&server);
+    watched.shows(&[]).await;
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        server.bookmark();
+        assert!(!watched.is_cold());
+    }
+    assert_eq!(server.count(&["limit=500"]), 2);
+    // A watch that breaks later goes on from the last bookmark.
+    server.compact(false);
+    server.bookmark();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    server.drop_watches(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(server.count(&["limit=500"]), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_without_bookmarks_is_listed_again_before_the_snapshot_is_stale() {
+    let server = FakeApiServer::default();
+    let mut watched = Watched::start(&server);
+    watched.shows(&[]).await;
+    let mut changes = watched.snapshot.clone();
+    changes.mark_unchanged();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert!(!changes.has_changed().expect("is alive"), "an equal picture is not news");
+    assert!(server.count(&[ATTACHMENTS, "limit=500"]) > 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_of_a_dead_server_turns_cold_and_comes_back_by_a_list() {
+    let server = FakeApiServer::default();
+    server.put(ATTACHMENTS, attachment("va", "n", "pv", Some("2")));
+    server.put(VOLUMES, volume("pv", "a"));
+    let mut watched = Watched::start(&server);
+    watched.shows(&["n 2 va a"]).await;
+    // One of the two is enough: a handle that is not known would leave a LUN to the wrong disk.
+    for dead in [ATTACHMENTS, VOLUMES] {
+        server.mood(dead, Mood::Hangs);
+        server.drop_watches(true);
+        tokio::time::sleep(STALE_AFTER - Duration::from_secs(100)).await;
+        assert!(!watched.is_cold(), "within the bound it is still good");
+        tokio::time::sleep(Duration::from_secs(101)).await;
+        assert!(watched.is_cold());
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert!(watched.is_cold());
+        server.mood(dead, Mood::Answers);
+        watched.shows(&["n 2 va a"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_attachments_are_listed_in_pages() {
+    let server = FakeApiServer::default();
+    for number in 0..1200 {
+        let node = format!("n{:03}", number / 64);
+        let lun = (number % 64).to_string();
+        server.put(VOLUMES, volume(&format!("pv-{number}"), &format!("d{number}")));
+        let name = format!("va-{number:04}");
+        server.put(ATTACHMENTS, attachment(&name, &node, &format!("pv-{number}"), Some(&lun)));
+    }
+    let mut watched = Watched::start(&server);
+    let synced = watched.snapshot.wait_for(|now| lines(now).is_some());
+    let all = lines(&synced.await.expect("is alive")).expect("is synced");
+    assert_eq!(all.len(), 1200);
+    assert_eq!(all[1199], "n018 47 va-1199 d1199");
+    assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_read_by_get_and_its_values_do_not_show() {
+    let server = FakeApiServer::default();
+    server.put_secret(
+        "default",
+        "azure-secret",
+        json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "azure-secret"},
+            "data": {"azurestorageaccountname": "YWNjb3VudA==", "azurestorageaccountkey": "aHVudGVyMg=="}}),
+    );
+    let client = server.client();
+    let secret = read_secret(&client, "default", "azure-secret").await.expect("is answered").expect("exists");
+    assert_eq!(secret.get("azurestorageaccountkey"), Some(&b"hunter2"[..]));
+    assert_eq!(secret.get("other"), None);
+    assert_eq!(secret.keys().count(), 2);
+    let shown = format!("{secret:?}");
+    assert!(shown.contains("azurestorageaccountkey") && !shown.contains("hunter"), "{shown}");
+    assert!(!shown.contains("104"), "nor as bytes: {shown}");
+    assert_eq!(server.count(&["/secrets?"]) + server.count(&["/secrets\n"]), 0, "never listed");
+
+    assert_eq!(read_secret(&client, "default", "absent").await.expect("is answered"), None);
+    // A name that is no name asks for nothing.
+    let before = server.count(&["/secrets"]);
+    for name in ["", "..", "a/b", "a?b", "../pods/x"] {
+        assert_eq!(read_secret(&client, "default", name).await.expect("is no error"), None);
+        assert_eq!(read_secret(&client, name, "x").await.expect("is no error"), None);
+    }
+    assert_eq!(server.count(&["/secrets"]), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cannot_be_read_says_why_without_showing_it() {
+    let server = FakeApiServer::default();
+    server.mood("/api/v1/namespaces/kube-system/secrets/x", Mood::Forbids);
+    let client = server.client();
+    let error = read_secret(&client, "kube-system", "x").await.expect_err("is forbidden");
+    assert_eq!(error.to_string(), "not allowed to read secret kube-system/x: the role needs the verb get on it");
+    server.put_secret("d", "odd", json!({"kind": "Secret", "apiVersion": "v1", "metadata": {}, "data": "hunter2"}));
+    let error = read_secret(&client, "d", "odd").await.expect_err("is no secret");
+    assert!(matches!(error, SecretError::Malformed { .. }));
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A file of its own under the target's temporary folder, removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lazuli-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("is written");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+    contexts: [{name: c, context: {cluster: k, user: u, namespace: team}}]\n\
+    clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: hunter2}}]\n";
+
+#[tokio::test]
+async fn nothing_named_means_no_cluster_and_something_named_must_work() {
+    assert!(connect(None, &variables(&[])).await.expect("is no error").is_none());
+    let empty = variables(&[("KUBECONFIG", ""), ("KUBERNETES_SERVICE_HOST", "")]);
+    assert!(connect(None, &empty).await.expect("is no error").is_none());
+
+    let good = File::new("kubeconfig", KUBECONFIG);
+    let client = connect(Some(&good.0), &variables(&[])).await.expect("is usable");
+    assert_eq!(client.expect("is named").default_namespace(), "team");
+    let named = variables(&[("KUBECONFIG", &good.0.display().to_string())]);
+    assert!(connect(None, &named).await.expect("is usable").is_some());
+
+    let error =
+        connect(Some(Path::new("/does/not/exist")), &named).await.err().expect("the flag wins and its file is absent");
+    assert_eq!(error.to_string(), "cannot use the kubeconfig /does/not/exist");
+    let broken = File::new("broken", "users: [{name: u, user: {token: hunter2");
+    let error = connect(Some(&broken.0), &named).await.err().expect("is broken");
+    assert!(matches!(error, ConnectError::Malformed { .. }), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn the_client_of_a_kubeconfig_presents_its_token_over_a_socket() {
+    let answer = async |headers: http::HeaderMap| {
+        assert_eq!(headers["authorization"], "Bearer hunter2");
+        axum::Json(json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}, "data": {"k": "dg=="}}))
+    };
+    let router = axum::Router::new().route("/api/v1/namespaces/team/secrets/s", axum::routing::get(answer));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let address = listener.local_addr().expect("is bound");
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let text = KUBECONFIG.replace("127.0.0.1:1", &address.to_string());
+    let file = File::new("socket", &text);
+    let client = connect(Some(&file.0), &variables(&[])).await.expect("is usable").expect("is named");
+    let secret = read_secret(&client, "team", "s").await.expect("is answered").expect("exists");
+    assert_eq!(secret.get("k"), Some(&b"v"[..]));
+    server.abort();
+}

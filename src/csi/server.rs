@@ -1,0 +1,125 @@
+//! Serving gRPC: where to listen, how to drain, what to log, and how an error becomes a status.
+//!
+//! ```text
+//! bind -> serve -> (stop is cancelled) -> socket file removed -> no new connections -> RPCs in flight finish
+//!                                                                                  \-> or the drain time is over
+//! ```
+//!
+//! It never looks into a request: that is the services' business.
+
+mod endpoint;
+mod listener;
+mod rpc_log;
+
+use std::{error::Error, fmt::Write as _, time::Duration};
+
+use lazuli_plan::fault::Code;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, service::Routes, transport::Server};
+
+pub use endpoint::{Endpoint, EndpointError};
+pub use listener::{BindError, Listener, SocketFile};
+pub use rpc_log::{RpcLayer, RpcNote};
+
+use listener::Socket;
+
+/// Why serving ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+#[error("the gRPC server failed")]
+pub struct ServeError(#[source] tonic::transport::Error);
+
+/// How serving ended after it was told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every RPC in flight got its answer.
+    All,
+    /// The drain time passed first. What still runs goes on until the process ends; every step of it can be repeated.
+    TimedOut,
+}
+
+/// Serves until `stop` is cancelled, then finishes what is in flight for at most `drain`.
+///
+/// # Errors
+/// [`ServeError`] when the listener fails before that.
+pub async fn serve(
+    routes: Routes,
+    listener: Listener,
+    stop: CancellationToken,
+    drain: Duration,
+) -> Result<Drained, ServeError> {
+    let file = listener.file();
+    let router = Server::builder().layer(RpcLayer::default()).add_routes(routes);
+    let told = {
+        let stop = stop.clone();
+        async move {
+            stop.cancelled_owned().await;
+            // While the listener is still open, so that the inode number cannot be somebody else's.
+            if let Some(file) = file {
+                file.remove_if_ours();
+            }
+        }
+    };
+    let overdue = async {
+        stop.cancelled().await;
+        tokio::time::sleep(drain).await;
+    };
+    let running = async {
+        match listener.socket {
+            Socket::Unix(socket, _) => router.serve_with_incoming_shutdown(UnixListenerStream::new(socket), told).await,
+            Socket::Tcp(socket) => router.serve_with_incoming_shutdown(TcpListenerStream::new(socket), told).await,
+        }
+    };
+    tokio::select! {
+        ended = running => ended.map(|()| Drained::All).map_err(ServeError),
+        () = overdue => Ok(Drained::TimedOut),
+    }
+}
+
+/// How long a status message may be, in bytes. A Kubernetes event holds 1024, and the sidecar's own words are around
+/// ours (source: the note limit of the events API; the Go driver cuts at 990 too).
+pub const MESSAGE_LIMIT: usize = 990;
+
+/// A status with this code and message. A long message keeps its head, which says what failed, and its tail, which
+/// says why.
+pub fn status(code: Code, message: impl Into<String>) -> Status {
+    Status::new(tonic::Code::from(code as i32), shortened(message.into()))
+}
+
+/// A status with this code and the whole chain of the error.
+pub fn failure(code: Code, error: &(dyn Error + 'static)) -> Status {
+    status(code, chain(error))
+}
+
+/// An error and its sources, from the outermost to the root cause, joined by `": "`. The one place that prints chains.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn shortened(message: String) -> String {
+    const GAP: &str = " ... ";
+    if message.len() <= MESSAGE_LIMIT {
+        return message;
+    }
+    let room = MESSAGE_LIMIT - GAP.len();
+    // Two fifths for the head: the cause is usually at the end and longer.
+    let mut head = room * 2 / 5;
+    while !message.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = message.len() - (room - room * 2 / 5);
+    while !message.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}{GAP}{}", &message[..head], &message[tail..])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! A listening socket that is private before it is reachable.
+//!
+//! A unix socket is bound under a hidden name inside a directory of mode 0700, given mode 0600 and only then renamed
+//! onto its final path. So there is no moment at which another user could connect, no process-wide umask is touched,
+//! and a reader of the directory (kubelet watches its registration directory) sees one event: the finished socket.
+//! The hidden names start with a dot, which kubelet's plugin watcher skips.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::net::{TcpListener, UnixListener, UnixStream, lookup_host};
+
+use super::Endpoint;
+
+/// How long to wait for an answer from a socket that is already there. A listener whose queue is full is alive.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process serves this socket.
+    #[error("another process is listening on {}; stop it, or use another endpoint", .0.display())]
+    InUse(PathBuf),
+    /// Something that is no socket has the name.
+    #[error("{} exists and is not a socket; remove it, or use another endpoint", .0.display())]
+    NotASocket(PathBuf),
+    /// The kernel refused.
+    #[error("cannot {doing} {}", path.display())]
+    Unix {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The address does not resolve or is taken.
+    #[error("cannot listen on {endpoint}")]
+    Tcp {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// What the kernel or the resolver said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) socket: Socket,
+}
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Unix(UnixListener, SocketFile),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens on the endpoint. A socket file that nobody serves is replaced; missing directories are made with mode
+    /// 0700.
+    ///
+    /// # Errors
+    /// [`BindError::InUse`] when a live process serves the path, and whatever the kernel refuses.
+    pub async fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
+        let socket = match endpoint {
+            Endpoint::Unix(path) => bind_unix(path).await?,
+            Endpoint::Tcp { host, port } => {
+                let failed = |source| BindError::Tcp { endpoint: endpoint.clone(), source };
+                let addresses: Vec<_> = lookup_host((host.as_str(), *port)).await.map_err(failed)?.collect();
+                Socket::Tcp(TcpListener::bind(addresses.as_slice()).await.map_err(failed)?)
+            }
+        };
+        Ok(Self { socket })
+    }
+
+    /// Where it listens; with the port that the kernel chose.
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        match &self.socket {
+            Socket::Unix(_, file) => Some(Endpoint::Unix(file.path.clone())),
+            Socket::Tcp(listener) => {
+                let address = listener.local_addr().ok()?;
+                Some(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() })
+            }
+        }
+    }
+
+    /// The socket's file, if it has one: to watch whether it is still there.
+    pub fn file(&self) -> Option<SocketFile> {
+        match &self.socket {
+            Socket::Unix(_, file) => Some(file.clone()),
+            Socket::Tcp(_) => None,
+        }
+    }
+}
+
+/// The name of a bound unix socket and the inode it had when it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path still leads to this very socket: not removed, not replaced by another process.
+    pub fn is_ours(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode)
+    }
+
+    /// Removes the file unless another process has put its own there.
+    ///
+    /// Call it while the listener is open: an open socket pins its inode number, so no other file can have it.
+    pub fn remove_if_ours(&self) {
+        if self.is_ours() {
+            // Whoever was quicker has done what was wanted.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+async fn bind_unix(path: &Path) -> Result<Socket, BindError> {
+    let failed = |doing, path: &Path| {
+        let path = path.to_owned();
+        move |source| BindError::Unix { doing, path, source }
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed("make the directory", parent))?;
+    refuse_what_is_not_stale(path).await?;
+
+    // The name is short because a socket address holds 107 bytes.
+    let hidden = parent.join(format!(".csi{}", std::process::id()));
+    let bound = hidden.join(".s");
+    match DirBuilder::new().mode(0o700).create(&hidden) {
+        // Left by a process of this number that was killed between two steps.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir_all(&hidden).map_err(failed("remove", &hidden))?;
+            DirBuilder::new().mode(0o700).create(&hidden).map_err(failed("make the directory", &hidden))?;
+        }
+        other => other.map_err(failed("make the directory", &hidden))?,
+    }
+    let made = (|| {
+        let listener = UnixListener::bind(&bound).map_err(failed("bind", &bound))?;
+        fs::set_permissions(&bound, Permissions::from_mode(0o600)).map_err(failed("restrict", &bound))?;
+        let found = fs::symlink_metadata(&bound).map_err(failed("read", &bound))?;
+        fs::rename(&bound, path).map_err(failed("put the socket at", path))?;
+        let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        Ok(Socket::Unix(listener, file))
+    })();
+    // Best effort: an empty hidden directory harms nobody, and the next bind removes it.
+    let _ = fs::remove_dir_all(&hidden);
+    made
+}
+
+/// Nothing there, or a socket that nobody serves, may be replaced; all else is somebody's.
+async fn refuse_what_is_not_stale(path: &Path) -> Result<(), BindError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(BindError::Unix { doing: "look at", path: path.to_owned(), source }),
+        Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket(path.to_owned())),
+        Ok(_) => {}
+    }
+    match tokio::time::timeout(PROBE, UnixStream::connect(path)).await {
+        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+        Ok(Err(source)) => Err(BindError::Unix { doing: "connect to", path: path.to_owned(), source }),
+        Ok(Ok(_)) | Err(_) => Err(BindError::InUse(path.to_owned())),
+    }
+}

@@ -1,0 +1,222 @@
+//! One log line per RPC, written where the RPC leaves the process.
+//!
+//! A line holds the method, the volume, the code, the duration and a request id. It never holds a request: requests
+//! carry secrets. Calls that change something are INFO, calls that only look are DEBUG, failures are WARN.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+use tracing::Instrument as _;
+
+/// What a handler tells the log about the call it serves.
+///
+/// The layer puts one into each request's extensions; [`RpcNote::of`] finds it.
+#[derive(Debug, Clone, Default)]
+pub struct RpcNote {
+    volume: Arc<OnceLock<String>>,
+}
+
+impl RpcNote {
+    /// The note of this request; an unread one when no layer is there.
+    pub fn of<T>(request: &tonic::Request<T>) -> Self {
+        request.extensions().get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// Says which volume, snapshot or node the call is about. The first one said stays.
+    pub fn about(&self, id: &str) {
+        if !id.is_empty() {
+            let _ = self.volume.set(id.to_owned());
+            tracing::Span::current().record("volume", id);
+        }
+    }
+}
+
+/// The layer that logs; see the module.
+#[derive(Debug, Clone, Default)]
+pub struct RpcLayer {
+    calls: Arc<AtomicU64>,
+}
+
+/// A service with the log around it.
+#[derive(Debug, Clone)]
+pub struct RpcLog<S> {
+    inner: S,
+    calls: Arc<AtomicU64>,
+}
+
+impl<S> Layer<S> for RpcLayer {
+    type Service = RpcLog<S>;
+
+    fn layer(&self, inner: S) -> RpcLog<S> {
+        RpcLog { inner, calls: self.calls.clone() }
+    }
+}
+
+impl<S, B, R> Service<http::Request<B>> for RpcLog<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<R>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let note = RpcNote::default();
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let request_id = self.calls.fetch_add(1, Ordering::Relaxed);
+        let span = tracing::info_span!("rpc", method, request_id, volume = tracing::field::Empty);
+        request.extensions_mut().insert(note.clone());
+        let call = self.inner.call(request).instrument(span);
+        Box::pin(async move {
+            let mut line = Line { method, request_id, note, began: Instant::now(), written: false };
+            let answer = call.await;
+            match &answer {
+                // A unary failure is a response without a body: its status is in the headers.
+                Ok(response) => line.write(Status::from_header_map(response.headers())),
+                Err(_) => line.write(Some(Status::unknown("the connection broke"))),
+            }
+            answer
+        })
+    }
+}
+
+/// A line that is written even if the caller gives up and the call is dropped.
+struct Line {
+    method: String,
+    request_id: u64,
+    note: RpcNote,
+    began: Instant,
+    written: bool,
+}
+
+impl Line {
+    fn write(&mut self, status: Option<Status>) {
+        self.written = true;
+        let method = self.method.as_str();
+        let request_id = self.request_id;
+        let volume = self.note.volume.get().map_or("", String::as_str);
+        let duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match status.filter(|status| status.code() != Code::Ok) {
+            Some(status) => {
+                let code = status.code();
+                let error = status.message();
+                tracing::warn!(method, volume, request_id, duration_ms, ?code, error, "RPC failed");
+            }
+            None if changes(method) => tracing::info!(method, volume, request_id, duration_ms, "RPC done"),
+            None => tracing::debug!(method, volume, request_id, duration_ms, "RPC done"),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.written {
+            self.write(Some(Status::cancelled("the caller went away before the answer")));
+        }
+    }
+}
+
+/// Whether an RPC of this name changes something.
+fn changes(method: &str) -> bool {
+    let verb = method.strip_prefix("Controller").or_else(|| method.strip_prefix("Node")).unwrap_or(method);
+    !["Get", "List", "Probe", "Validate"].iter().any(|read| verb.starts_with(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        io::{self, Write},
+        sync::Mutex,
+    };
+
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged when this method is called with a secret in its body and answers with this status.
+    async fn logged(method: &str, answer: Option<Status>) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let service = tower::service_fn(move |request: http::Request<String>| {
+            let answer = answer.clone();
+            async move {
+                assert!(request.body().contains("hunter2"));
+                request.extensions().get::<RpcNote>().unwrap().about("disk-1");
+                Ok::<_, Infallible>(match answer {
+                    Some(status) => status.into_http::<String>(),
+                    None => http::Response::new(String::new()),
+                })
+            }
+        });
+        let request = http::Request::post(format!("http://localhost/csi.v1.Node/{method}"));
+        let request = request.body("password: hunter2".to_owned()).unwrap();
+        RpcLayer::default().layer(service).oneshot(request).await.unwrap();
+        let bytes = written.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_call_is_one_line_with_method_and_volume_and_no_secret() {
+        let changed = logged("NodeStageVolume", None).await;
+        assert!(changed.contains("INFO") && changed.contains("NodeStageVolume"), "{changed}");
+        assert!(changed.contains("disk-1") && changed.contains("duration_ms"), "{changed}");
+        assert_eq!(changed.lines().count(), 1, "{changed}");
+        let looked = logged("NodeGetVolumeStats", None).await;
+        assert!(looked.contains("DEBUG"), "{looked}");
+        let failed = logged("NodeStageVolume", Some(Status::unavailable("no disk yet"))).await;
+        assert!(
+            failed.contains("WARN") && failed.contains("Unavailable") && failed.contains("no disk yet"),
+            "{failed}"
+        );
+        for line in [changed, looked, failed] {
+            assert!(!line.contains("hunter2"), "{line}");
+        }
+    }
+
+    #[test]
+    fn looking_is_told_from_changing_by_the_name() {
+        for method in ["CreateVolume", "ControllerPublishVolume", "NodeStageVolume", "NotifyRegistrationStatus"] {
+            assert!(changes(method), "{method}");
+        }
+        for method in ["NodeGetInfo", "ControllerGetVolume", "ListVolumes", "Probe", "ValidateVolumeCapabilities"] {
+            assert!(!changes(method), "{method}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a volume operation failed.
+
+use std::{fmt, sync::Arc};
+
+use lazuli_azure::error::ArmError;
+use lazuli_plan::fault::{Effect, Fault};
+
+/// A failed volume operation: what a caller may do about it, and a sentence for the reader.
+///
+/// Cheap to clone, for everybody who waits for one write gets the same failure.
+#[derive(Debug, Clone)]
+pub struct VolumeError {
+    /// What a caller may do about it.
+    pub fault: Fault,
+    /// Whether a write may be in progress.
+    pub effect: Effect,
+    message: String,
+    source: Option<Arc<ArmError>>,
+}
+
+impl VolumeError {
+    /// A failure that no answer of Azure's stands behind.
+    pub(crate) fn new(fault: Fault, message: impl Into<String>) -> Self {
+        Self { fault, effect: Effect::None, message: message.into(), source: None }
+    }
+
+    /// A failure that Azure's answer explains.
+    pub(crate) fn azure(message: impl Into<String>, source: ArmError) -> Self {
+        Self {
+            fault: source.fault.clone(),
+            effect: source.effect,
+            message: message.into(),
+            source: Some(Arc::new(source)),
+        }
+    }
+
+    /// The same failure, while a write may be in progress.
+    pub(crate) fn with_effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// The same failure, sorted by the state that was found rather than by Azure's code.
+    pub(crate) fn resorted(mut self, fault: Fault) -> Self {
+        self.fault = fault;
+        self
+    }
+}
+
+impl fmt::Display for VolumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for VolumeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,474 @@
+//! Managed disks as volumes: made, found, attached, detached, grown, deleted.
+//!
+//! This room turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each under an owner that outlives its
+//! caller: one writer per VM ([`owner`]) and one operation per disk ([`claims`]). It knows nothing of gRPC, and of
+//! Kubernetes only what it is given: which LUNs VolumeAttachments name. It keeps no state that Azure does not have;
+//! what it remembers ([`Nodes`], the spelling of handles) only saves questions and spells answers.
+
+mod claims;
+mod client;
+mod error;
+mod nodes;
+mod owner;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use lazuli_azure::compute::Compute;
+use lazuli_plan::{
+    disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
+    fault::{Effect, Fault},
+    lun::LunReservations,
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
+    op::VmWriteMethod,
+    poll,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tracing::{info, warn};
+
+use claims::{Claims, Hold};
+use client::Client;
+pub use error::VolumeError;
+use nodes::Nodes;
+use owner::{Goal, Owners};
+
+/// The tag that tells a disk was made by this driver, or by the Go driver: the same, so that either may take over.
+pub const CREATED_BY_TAG: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
+
+/// How long to wait for a disk that somebody else is making.
+const CREATION_WAIT: Duration = Duration::from_secs(600);
+/// How long a VM must be missing before it counts as gone.
+const GONE_FOR: Duration = Duration::from_secs(2);
+
+/// What is done to a disk as a whole; the key by which a repeated request joins the running one.
+#[derive(Debug, Clone, PartialEq)]
+enum Request {
+    Create(Box<DiskSpec>),
+    Delete,
+    Expand(Gib),
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(_) => f.write_str("its creation"),
+            Self::Delete => f.write_str("its deletion"),
+            Self::Expand(size) => write!(f, "its expansion to {size}"),
+        }
+    }
+}
+
+/// What an operation on a whole disk leaves: the disk, unless it was deleted.
+type Left = Option<Arc<Disk>>;
+type DiskHold = Hold<Request, Left>;
+
+/// What the room is made from.
+#[derive(Debug)]
+pub struct Settings {
+    /// The client.
+    pub compute: Compute,
+    /// The subscription of the cluster.
+    pub subscription: String,
+    /// The resource group of the cluster's VMs.
+    pub resource_group: String,
+    /// Which LUNs Kubernetes names.
+    pub reservations: watch::Receiver<LunReservations>,
+    /// How data disks are written at first; a missing permission makes it fall back.
+    pub method: VmWriteMethod,
+}
+
+/// A disk and the nodes it is attached to.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The disk.
+    pub disk: Arc<Disk>,
+    /// Its volume id as Kubernetes spells it.
+    pub volume_id: String,
+    /// The names of the nodes, as Kubernetes spells them.
+    pub nodes: Vec<String>,
+}
+
+/// A disk that was made, or found made.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The volume's id: the disk's, as Azure spells it.
+    pub volume_id: String,
+    /// What may be said of it.
+    pub adopted: Adopted,
+}
+
+/// The volumes of one cluster.
+#[derive(Debug, Clone)]
+pub struct Volumes {
+    client: Client,
+    subscription: String,
+    nodes: Nodes,
+    owners: Owners,
+    claims: Claims<Request, Left>,
+    reservations: watch::Receiver<LunReservations>,
+    /// How Kubernetes spells a volume's handle, as far as it has told us.
+    spellings: Arc<Mutex<BTreeMap<ArmId, String>>>,
+}
+
+impl Volumes {
+    /// The volumes of a cluster.
+    pub fn new(settings: Settings) -> Self {
+        let Settings { compute, subscription, resource_group, reservations, method } = settings;
+        let client = Client::new(compute);
+        let nodes = Nodes::new(&subscription, &resource_group);
+        let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), method);
+        Self { client, subscription, nodes, owners, claims: Claims::default(), reservations, spellings: Arc::default() }
+    }
+
+    /// Makes the disk of a plan, or finds it made.
+    ///
+    /// # Errors
+    /// [`CreateError::Exists`] when a disk of that name is another disk; otherwise as Azure says, with
+    /// [`Effect::Possible`] unless it is certain that no disk is left behind.
+    pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
+        let request = Request::Create(Box::new(plan.spec.clone()));
+        let operation = create(self.client.clone(), plan.disk.clone(), plan.spec.clone());
+        let disk = left(self.claims.run(&plan.disk, request, operation).await?);
+        let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
+        Ok(Created { volume_id: disk.id.to_string(), adopted })
+    }
+
+    /// Deletes a disk; one that does not exist is deleted.
+    ///
+    /// # Errors
+    /// [`Fault::InUse`] naming the nodes while it is attached; otherwise as Azure says.
+    pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
+        let operation = delete(self.client.clone(), self.nodes.clone(), disk.clone());
+        self.claims.run(disk, Request::Delete, operation).await?;
+        self.spellings().remove(disk);
+        Ok(())
+    }
+
+    /// Attaches a disk to a node and gives its LUN.
+    ///
+    /// # Errors
+    /// [`Fault::AttachedElsewhere`] naming the node, [`Fault::DiskLimit`], [`Fault::NotFound`] for a missing disk or
+    /// node, [`Fault::Busy`] while it is being detached; otherwise as Azure says.
+    pub async fn publish(&self, disk: &ArmId, node: &str, caching: Option<CachingMode>) -> Result<Lun, VolumeError> {
+        let vm = self.nodes.candidate(node)?;
+        let lun = match self.want(&vm, node, disk, Goal::Attached(caching)).await {
+            // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
+            Err(error) if error.fault == Fault::NotFound && self.is_missing(&vm).await? => {
+                self.nodes.forget(node);
+                let vm = self.nodes.search(&self.client, node).await?;
+                self.want(&vm, node, disk, Goal::Attached(caching)).await?
+            }
+            outcome => {
+                let lun = outcome?;
+                self.nodes.learn(node, &vm);
+                lun
+            }
+        };
+        lun.ok_or_else(|| VolumeError::new(Fault::Conflict, format!("{disk} was detached from {node} meanwhile")))
+    }
+
+    /// Detaches a disk from a node, or from every node when none is named.
+    ///
+    /// # Errors
+    /// As Azure says; a node whose VM cannot be proved gone is an error, never a success.
+    pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
+        if let Some(node) = node {
+            return self.unpublish_from(disk, node).await;
+        }
+        let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
+            Ok(read) => read.model.holders().into_iter().cloned().collect(),
+            Err(error) if error.fault == Fault::NotFound => return Ok(()),
+            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
+        };
+        for vm in holders {
+            self.want(&vm, &self.nodes.name_of(&vm), disk, Goal::Detached).await?;
+        }
+        Ok(())
+    }
+
+    async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
+        let Ok(vm) = self.nodes.candidate(node) else {
+            // No VM can have this name, so nothing is attached to it.
+            return Ok(());
+        };
+        match self.want(&vm, node, disk, Goal::Detached).await {
+            Ok(_) => {
+                self.nodes.learn(node, &vm);
+                Ok(())
+            }
+            Err(error) if error.fault == Fault::NotFound => {
+                self.nodes.forget(node);
+                match self.nodes.search(&self.client, node).await {
+                    Ok(found) => self.want(&found, node, disk, Goal::Detached).await.map(drop),
+                    Err(absent) if absent.fault == Fault::NotFound => self.confirm_gone(&vm, node, disk).await,
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn want(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> owner::Outcome {
+        let hold = self.claims.hold(disk)?;
+        self.owners.want(vm, node, disk, goal, hold).await
+    }
+
+    async fn is_missing(&self, vm: &ArmId) -> Result<bool, VolumeError> {
+        match self.client.get_vm(vm).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.fault == Fault::NotFound => Ok(true),
+            Err(error) => Err(VolumeError::azure(format!("{vm} cannot be read"), error)),
+        }
+    }
+
+    /// Whether a VM that was missing once is gone for good: missing again some seconds later, while in the same
+    /// round its resource group lists its VMs and the node is not among them, and the disk does not say that this VM
+    /// holds it. A group or subscription that cannot be read proves nothing.
+    async fn confirm_gone(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Result<(), VolumeError> {
+        sleep(GONE_FOR).await;
+        if !self.is_missing(vm).await? {
+            return Err(VolumeError::new(
+                Fault::Conflict,
+                format!("node {node}: its VM was missing and is there again"),
+            ));
+        }
+        match self.nodes.search(&self.client, node).await {
+            Err(error) if error.fault == Fault::NotFound => {}
+            Ok(_) => {
+                return Err(VolumeError::new(Fault::Conflict, format!("node {node}: its VM has appeared meanwhile")));
+            }
+            Err(error) => return Err(error),
+        }
+        match self.client.get_disk(disk).await {
+            Ok(read) => {
+                let holders = read.model.holders();
+                info!(node, %disk, ?holders, "the node's VM is gone, and the disk with it or free of it");
+                Ok(())
+            }
+            Err(error) if error.fault == Fault::NotFound => Ok(()),
+            Err(error) => Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
+        }
+    }
+
+    /// Grows a disk until it has `required_bytes`; one that has is left as it is. Gives its size then.
+    ///
+    /// # Errors
+    /// [`ExpandError::Range`] when the range cannot be met; [`Fault::InUse`] when Azure grows it only while detached.
+    pub async fn expand(&self, disk: &ArmId, required_bytes: i64, limit_bytes: i64) -> Result<Gib, ExpandError> {
+        let read = self
+            .client
+            .get_disk(disk)
+            .await
+            .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
+        let to = match plan_expand(&read.model, required_bytes, limit_bytes).map_err(ExpandError::Range)? {
+            Expand::Enough(size) => return Ok(size),
+            Expand::Grow { to, needs_detach } => {
+                if let (Some(why), false) = (needs_detach, read.model.holders().is_empty()) {
+                    let message = format!("{disk} cannot be expanded to {to} while it is attached: {why}");
+                    return Err(VolumeError::new(Fault::InUse, message).into());
+                }
+                to
+            }
+        };
+        let operation = expand(self.client.clone(), disk.clone(), to);
+        Ok(left(self.claims.run(disk, Request::Expand(to), operation).await?).size)
+    }
+
+    /// A disk and its nodes.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`]; otherwise as Azure says.
+    pub async fn get(&self, disk: &ArmId) -> Result<Found, VolumeError> {
+        let read = self
+            .client
+            .get_disk(disk)
+            .await
+            .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
+        Ok(self.found(read.model))
+    }
+
+    /// Every volume of the subscription: disks that a driver made, and disks that Kubernetes has named. In the order
+    /// of their ids.
+    ///
+    /// # Errors
+    /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached.
+    pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
+        let disks = self.client.list_disks(&self.subscription).await.map_err(|error| {
+            VolumeError::azure(format!("the disks of subscription {} cannot be listed", self.subscription), error)
+        })?;
+        let made = |disk: &Disk| {
+            disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
+        };
+        let mut found: Vec<Found> = disks
+            .into_iter()
+            .filter(|disk| made(disk) || self.spelling(&disk.id).is_some())
+            .map(|disk| self.found(disk))
+            .collect();
+        found.sort_by(|a, b| a.disk.id.cmp(&b.disk.id));
+        Ok(found)
+    }
+
+    /// Takes note of how Kubernetes spells a volume's handle.
+    pub fn learn_spelling(&self, disk: &ArmId, volume_id: &str) {
+        let mut spellings = self.spellings();
+        if spellings.get(disk).is_none_or(|known| known != volume_id) {
+            spellings.insert(disk.clone(), volume_id.to_owned());
+        }
+    }
+
+    fn found(&self, disk: Disk) -> Found {
+        Found {
+            nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect(),
+            volume_id: self.spelling(&disk.id).unwrap_or_else(|| disk.id.to_string()),
+            disk: Arc::new(disk),
+        }
+    }
+
+    fn spelling(&self, disk: &ArmId) -> Option<String> {
+        self.spellings().get(disk).cloned().or_else(|| match &*self.reservations.borrow() {
+            LunReservations::Synced(nodes) => nodes
+                .values()
+                .flatten()
+                .filter_map(|reservation| reservation.volume_handle.as_deref())
+                .find(|handle| handle.eq_ignore_ascii_case(disk.as_str()))
+                .map(str::to_owned),
+            LunReservations::NoCluster | LunReservations::Cold => None,
+        })
+    }
+
+    fn spellings(&self) -> std::sync::MutexGuard<'_, BTreeMap<ArmId, String>> {
+        self.spellings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a disk was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// A disk of this name exists and is another disk.
+    #[error(transparent)]
+    Exists(Mismatch),
+    /// It could not be made.
+    #[error(transparent)]
+    Failed(#[from] VolumeError),
+}
+
+/// Why a disk was not grown.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpandError {
+    /// The range cannot be met by any disk of this kind.
+    #[error(transparent)]
+    Range(ParameterError),
+    /// It could not be grown.
+    #[error(transparent)]
+    Failed(#[from] VolumeError),
+}
+
+fn left(left: Left) -> Arc<Disk> {
+    left.expect("only a deletion leaves no disk, and a request joins only its like")
+}
+
+async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, VolumeError> {
+    let message = || format!("{id} cannot be created");
+    match client.get_disk(&id).await {
+        Ok(read) => match settled(&client, read.model).await? {
+            // A creation that failed leaves a disk that a repeated PUT makes good.
+            disk if disk.provisioning_state == ProvisioningState::Succeeded => return Ok(Some(Arc::new(disk))),
+            disk => warn!(disk = %disk.id, "an earlier creation failed; it is repeated"),
+        },
+        Err(error) if matches!(error.fault, Fault::NotFound) => {}
+        // Without the group there is no disk; any other failure leaves open whether an earlier attempt made one.
+        Err(error) if matches!(error.fault, Fault::ScopeNotFound) => return Err(VolumeError::azure(message(), error)),
+        Err(error) => return Err(VolumeError::azure(message(), error).with_effect(Effect::Possible)),
+    }
+    let error = match client.create_disk(&id, &spec).await {
+        Ok(made) => {
+            info!(disk = %id, size = %made.size, "disk created");
+            return Ok(Some(Arc::new(made)));
+        }
+        Err(error) => VolumeError::azure(message(), error),
+    };
+    // Whatever went wrong, the state tells whether a disk is left, and a half-made one must not stay: a retry in
+    // another zone would meet it.
+    match client.get_disk(&id).await {
+        Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => Err(error),
+        Ok(read)
+            if read.model.provisioning_state == ProvisioningState::Succeeded && spec.matches(&read.model).is_ok() =>
+        {
+            Ok(Some(Arc::new(read.model)))
+        }
+        Ok(read) if read.model.provisioning_state == ProvisioningState::Failed && read.model.holders().is_empty() => {
+            match client.delete_disk(&id).await {
+                Ok(()) => Err(error),
+                Err(cleanup) => {
+                    warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
+                    Err(error.with_effect(Effect::Possible))
+                }
+            }
+        }
+        _ => Err(error.with_effect(Effect::Possible)),
+    }
+}
+
+/// Waits until nobody works on a disk any more.
+async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
+    let started = Instant::now();
+    while disk.provisioning_state == ProvisioningState::InProgress {
+        let elapsed = started.elapsed();
+        if elapsed > CREATION_WAIT {
+            let message = format!("{} has been in the making for {} s", disk.id, elapsed.as_secs());
+            return Err(VolumeError::new(Fault::Conflict, message).with_effect(Effect::Possible));
+        }
+        let due = poll::next(poll::Kind::DiskCreate, None, None, elapsed);
+        sleep(due.saturating_sub(elapsed)).await;
+        disk = client
+            .get_disk(&disk.id)
+            .await
+            .map_err(|error| {
+                VolumeError::azure(format!("{} cannot be read", disk.id), error).with_effect(Effect::Possible)
+            })?
+            .model;
+    }
+    Ok(disk)
+}
+
+async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeError> {
+    let error = match client.delete_disk(&id).await {
+        Ok(()) => {
+            info!(disk = %id, "disk deleted");
+            return Ok(None);
+        }
+        Err(error) if error.fault == Fault::NotFound => return Ok(None),
+        // A group is deleted with everything in it.
+        Err(error) if error.fault == Fault::ScopeNotFound && error.code == "ResourceGroupNotFound" => {
+            return Ok(None);
+        }
+        Err(error) => error,
+    };
+    // Azure's code for "it is attached" means many things; the disk's state means one.
+    if matches!(error.fault, Fault::Unclear | Fault::Conflict | Fault::InUse)
+        && let Ok(read) = client.get_disk(&id).await
+        && !read.model.holders().is_empty()
+    {
+        let holders: Vec<String> = read.model.holders().into_iter().map(|vm| nodes.name_of(vm)).collect();
+        let message = format!("{id} cannot be deleted: it is attached to node {}", holders.join(", "));
+        return Err(VolumeError::azure(message, error).resorted(Fault::InUse));
+    }
+    Err(VolumeError::azure(format!("{id} cannot be deleted"), error))
+}
+
+async fn expand(client: Client, id: ArmId, to: Gib) -> Result<Left, VolumeError> {
+    match client.resize_disk(&id, to).await {
+        Ok(grown) => {
+            info!(disk = %id, size = %grown.size, "disk expanded");
+            Ok(Some(Arc::new(grown)))
+        }
+        Err(error) => Err(VolumeError::azure(format!("{id} cannot be expanded to {to}"), error)),
+    }
+}

@@ -1,0 +1,213 @@
+//! Subscriptions and resource groups. Recorded: PUT 201 at once, DELETE 202 with `Location` only.
+
+use base64::Engine;
+use serde_json::{Value, json};
+
+use super::{lists, regions};
+use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use crate::fault;
+use crate::latency::OperationKind;
+use crate::operations::{Outcome, Style};
+use crate::path;
+use crate::state::HypervisorStep;
+use crate::store::Resource;
+
+/// The resource type as Azure prints it.
+pub(crate) const TYPE: &str = "Microsoft.Resources/resourceGroups";
+
+/// Seconds told to those who wait for a deletion: documented in examples (15).
+const RETRY_AFTER: u64 = 15;
+
+/// The subscription's document. Documented.
+pub(crate) fn subscription(id: &str, tenant: &str) -> Value {
+    json!({
+        "id": format!("/subscriptions/{id}"),
+        "authorizationSource": "RoleBased",
+        "managedByTenants": [],
+        "subscriptionId": id,
+        "tenantId": tenant,
+        "displayName": "Emulated subscription",
+        "state": "Enabled",
+        "subscriptionPolicies": {
+            "locationPlacementId": "Public_2014-09-01",
+            "quotaId": "PayAsYouGo_2014-09-01",
+            "spendingLimit": "Off",
+        },
+    })
+}
+
+/// GET of a subscription.
+pub(crate) fn get_subscription(context: &mut Context<'_>) -> Reply {
+    let tenant = &context.shared.options.scenario.tenant_id;
+    Ok(Answer::json(200, subscription(&context.request.path.subscription, tenant)))
+}
+
+/// Locations.
+pub(crate) fn locations(context: &mut Context<'_>) -> Reply {
+    let value: Vec<Value> = regions::all()
+        .into_iter()
+        .map(|name| {
+            json!({
+                "id": format!("{}/locations/{name}", context.request.subscription_id()),
+                "name": name,
+                "type": "Region",
+                "displayName": name,
+                "regionalDisplayName": name,
+                "metadata": {"regionType": "Physical", "regionCategory": "Other"},
+            })
+        })
+        .collect();
+    Ok(Answer::json(200, json!({ "value": value })))
+}
+
+/// The document of a group. Recorded members.
+pub(crate) fn document(id: &str, name: &str, location: &str, body: &Value) -> Value {
+    let mut doc = json!({
+        "id": id,
+        "name": name,
+        "type": TYPE,
+        "location": location,
+    });
+    for member in ["managedBy", "tags"] {
+        if let Some(value) = body.get(member) {
+            doc[member] = value.clone();
+        }
+    }
+    doc["properties"] = json!({ "provisioningState": "Succeeded" });
+    doc
+}
+
+/// PUT. Recorded 201; documented 200 for a group that exists.
+pub(crate) fn put(context: &mut Context<'_>) -> Reply {
+    let body = context.read("ResourceGroup", "resourceGroup", false)?;
+    let name = context.request.group().to_owned();
+    let fits = (1..=90).contains(&name.chars().count())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '(' | ')'))
+        && !name.ends_with('.');
+    if !fits {
+        return Err(fault::Fault::new(
+            400,
+            "InvalidResourceGroup",
+            format!(
+                "The provided resource group name '{name}' has these invalid characters or an invalid length. The name can only be a letter, digit, '-', '.', '(', ')' or '_'."
+            ),
+        ));
+    }
+    let location = path::location(body["location"].as_str().unwrap_or(""));
+    regions::check(&location, "Microsoft.Resources/resourceGroups")?;
+    let id = context.request.group_id();
+    let now = context.now;
+    context.state.changes += 1;
+    match context.state.store.get(&id).map(|r| (r.doc.clone(), r.provisioning().to_owned())) {
+        None => {
+            let doc = document(&id, &name, &location, &body);
+            context.state.store.insert(&id, Resource::new(doc.clone()), now);
+            Ok(Answer::json(201, doc))
+        }
+        Some((_, state)) if state == "Deleting" => Err(fault::group_being_deleted(&name)),
+        Some((old, _)) => {
+            let there = old["location"].as_str().unwrap_or("");
+            if there != location {
+                return Err(fault::group_location_conflict(&location, there));
+            }
+            let own = old["id"].as_str().unwrap_or("").to_owned();
+            let doc = document(&own, old["name"].as_str().unwrap_or(""), &location, &body);
+            let shown = doc.clone();
+            context.state.store.change(&own, now, |resource| resource.doc = doc);
+            Ok(Answer::json(200, shown))
+        }
+    }
+}
+
+/// PATCH: tags. Documented.
+pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let body = context.read("ResourceGroup", "resourceGroup", true)?;
+    let id = context.request.group_id();
+    let now = context.now;
+    let doc = context.state.store.change(&id, now, |resource| {
+        if let Some(tags) = body.get("tags") {
+            resource.doc["tags"] = tags.clone();
+        }
+        resource.doc.clone()
+    });
+    Ok(Answer::json(200, doc.unwrap_or_default()))
+}
+
+/// GET. Recorded.
+pub(crate) fn get(context: &mut Context<'_>) -> Reply {
+    let doc = context
+        .state
+        .store
+        .shown(&context.request.group_id(), context.now)
+        .ok_or_else(|| fault::group_not_found(context.request.group()))?;
+    Ok(Answer::json(200, doc))
+}
+
+/// HEAD: 204 or 404. Documented.
+pub(crate) fn head(context: &mut Context<'_>) -> Reply {
+    match context.state.store.shown(&context.request.group_id(), context.now) {
+        Some(_) => Ok(Answer::empty(204)),
+        None => Err(fault::group_not_found(context.request.group())),
+    }
+}
+
+/// List. Recorded shape.
+pub(crate) fn list(context: &mut Context<'_>) -> Reply {
+    let found = lists::documents(context, TYPE)?;
+    lists::page(context, found)
+}
+
+/// DELETE. Recorded: 202 and `Location`; everything in the group goes with it.
+pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
+    let id = context.request.group_id();
+    let Some(resource) = context.state.store.get(&id) else {
+        return Err(fault::group_not_found(context.request.group()));
+    };
+    let id = resource.id().to_owned();
+    let location = resource.doc["location"].as_str().unwrap_or("").to_owned();
+    let name = resource.name().to_ascii_uppercase().replace('-', ":2D");
+    let job = json!({
+        "jobId": format!("RESOURCEGROUPDELETIONJOB-{name}-{}", location.to_ascii_uppercase()),
+        "jobLocation": location,
+    });
+    let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(job.to_string());
+    let now = context.now;
+    context.state.store.change(&id, now, |resource| resource.set_provisioning("Deleting"));
+    let effect_id = id.clone();
+    let steps = context
+        .state
+        .store
+        .below(&id)
+        .into_iter()
+        .filter(|id| context.state.store.power(id).is_some())
+        .map(|vm| HypervisorStep::DeleteMachine { vm })
+        .collect();
+    let started = context.start(Start {
+        style: Style::Group,
+        kind: OperationKind::ResourceGroupDelete,
+        resource: &id,
+        collection: format!("operationresults/{token}"),
+        retry_after: RETRY_AFTER,
+        steps,
+        effect: Box::new(move |state, at| {
+            let inside = state.store.below(&effect_id);
+            // Machines first: they release their disks, some of which may live in other groups.
+            for id in &inside {
+                if state.store.get(id).is_some_and(|r| r.machine.is_some()) {
+                    super::vms::remove(state, id, at);
+                }
+            }
+            for id in inside {
+                state.store.remove(&id, at);
+            }
+            Ok(Outcome::default())
+        }),
+        undo: None,
+        together_with: None,
+    });
+    context.state.operations.alias(&token, &started.id);
+    super::record(context, OperationKind::ResourceGroupDelete, &id, started.latency, Vec::new());
+    Ok(Answer::empty(202)
+        .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
+}

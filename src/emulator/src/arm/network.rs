@@ -1,0 +1,593 @@
+//! Virtual networks, subnets and network interfaces, as far as machines need them.
+//!
+//! Recorded: PUT of a network answers 201 with the asynchronous header and `Updating`; an unchanged
+//! network answers 201 again with `Succeeded`; a network interface's PUT is synchronous; deletes answer
+//! 202 with both headers; etags are weak GUIDs on the resource and on every child, and change with
+//! each write; the `ETag` header comes on GET only. The first address of a subnet that is given out
+//! ends in 4 (recorded).
+
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+
+use super::{lists, regions};
+use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use crate::fault::{self, Fault};
+use crate::latency::OperationKind;
+use crate::operations::{Outcome, Style};
+use crate::path;
+use crate::state::State;
+use crate::store::Resource;
+
+/// The types as Azure prints them.
+pub(crate) const NETWORK: &str = "Microsoft.Network/virtualNetworks";
+pub(crate) const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
+pub(crate) const NIC: &str = "Microsoft.Network/networkInterfaces";
+
+/// Seconds told to pollers: unverified for these types.
+const RETRY_AFTER: u64 = 10;
+
+const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
+const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
+
+fn collection(location: &str) -> String {
+    format!("providers/Microsoft.Network/locations/{location}/operations")
+}
+
+fn id_of(context: &Context<'_>, kind: &str) -> String {
+    format!("{}/providers/{kind}/{}", context.request.group_id(), context.request.segment(1))
+}
+
+fn not_found(context: &Context<'_>, kind: &str) -> Fault {
+    fault::resource_not_found(kind, context.request.segment(1), context.request.group())
+}
+
+fn weak(guid: &str) -> String {
+    format!("W/\"{guid}\"")
+}
+
+fn preconditions(context: &Context<'_>, doc: Option<&Value>) -> Result<(), Fault> {
+    let Some(wanted) = context.request.header("if-match") else {
+        return Ok(());
+    };
+    let have = doc.map_or("", |doc| doc["etag"].as_str().unwrap_or(""));
+    let id = doc.map_or("", |doc| doc["id"].as_str().unwrap_or(""));
+    if wanted.trim() == "*" && doc.is_some() || wanted.trim() == have {
+        Ok(())
+    } else {
+        Err(fault::network_etag_mismatch(wanted.trim(), have, id))
+    }
+}
+
+fn shown(context: &Context<'_>, kind: &str) -> Reply {
+    context.require_group()?;
+    let doc = context.state.store.shown(&id_of(context, kind), context.now).ok_or_else(|| not_found(context, kind))?;
+    let tag = doc["etag"].as_str().unwrap_or("").to_owned();
+    Ok(Answer::json(200, doc).with("etag", tag))
+}
+
+/// GET. Recorded.
+pub(crate) fn get_network(context: &mut Context<'_>) -> Reply {
+    shown(context, NETWORK)
+}
+
+/// GET.
+pub(crate) fn get_nic(context: &mut Context<'_>) -> Reply {
+    shown(context, NIC)
+}
+
+/// Lists. Recorded.
+pub(crate) fn list_networks(context: &mut Context<'_>) -> Reply {
+    lists::answer(context, NETWORK)
+}
+
+/// Lists.
+pub(crate) fn list_nics(context: &mut Context<'_>) -> Reply {
+    lists::answer(context, NIC)
+}
+
+/// A subnet's document. Recorded members.
+fn subnet(network: &str, asked: &Value, tag: &str, state: &str) -> Result<Value, Fault> {
+    let name = asked["name"].as_str().ok_or_else(|| missing("subnets.name"))?;
+    let mut properties = json!({ "provisioningState": state });
+    for (member, value) in super::vms::object(&asked["properties"]) {
+        properties[member] = value;
+    }
+    for (member, value) in [
+        ("delegations", json!([])),
+        ("privateEndpointNetworkPolicies", json!("Disabled")),
+        ("privateLinkServiceNetworkPolicies", json!("Enabled")),
+    ] {
+        if properties.get(member).is_none() {
+            properties[member] = value;
+        }
+    }
+    properties["provisioningState"] = json!(state);
+    Ok(json!({
+        "name": name,
+        "id": format!("{network}/subnets/{name}"),
+        "etag": tag,
+        "properties": properties,
+        "type": SUBNET,
+    }))
+}
+
+/// Unverified text; the code is the provider's for a body that lacks something.
+fn missing(what: &str) -> Fault {
+    let mut fault = Fault::new(400, "InvalidRequestFormat", "Cannot parse the request.");
+    fault.details = vec![json!({
+        "code": "MissingJsonReferenceId",
+        "message": format!("Value for {what} is missing."),
+    })];
+    fault
+}
+
+/// A network's document from what was asked. Recorded members.
+pub(crate) fn network_document(
+    id: &str,
+    name: &str,
+    location: &str,
+    body: &Value,
+    guids: (&str, &str),
+    state: &str,
+) -> Result<Value, Fault> {
+    let (tag, resource_guid) = (weak(guids.0), guids.1);
+    let asked = &body["properties"];
+    if asked["addressSpace"]["addressPrefixes"].as_array().is_none_or(Vec::is_empty) {
+        return Err(missing("addressSpace.addressPrefixes"));
+    }
+    let mut subnets = Vec::new();
+    for item in asked["subnets"].as_array().into_iter().flatten() {
+        subnets.push(subnet(id, item, &tag, state)?);
+    }
+    let mut doc = json!({
+        "name": name,
+        "id": id,
+        "etag": tag,
+        "type": NETWORK,
+        "location": location,
+    });
+    if let Some(tags) = body.get("tags") {
+        doc["tags"] = tags.clone();
+    }
+    let mut properties = json!({
+        "provisioningState": state,
+        "resourceGuid": resource_guid,
+        "addressSpace": asked["addressSpace"],
+        "privateEndpointVNetPolicies": "Disabled",
+        "subnets": subnets,
+        "virtualNetworkPeerings": [],
+        "enableDdosProtection": false,
+    });
+    for (member, value) in super::vms::object(asked) {
+        if properties.get(&member).is_none() || member == "enableDdosProtection" {
+            properties[member] = value;
+        }
+    }
+    doc["properties"] = properties;
+    Ok(doc)
+}
+
+/// PUT of a network. Recorded.
+pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
+    let group = context.require_group()?;
+    let body = context.read("NVirtualNetwork", "virtualNetwork", false)?;
+    let location = path::location(body["location"].as_str().unwrap_or(""));
+    regions::check(&location, NETWORK)?;
+    let name = context.request.segment(1).to_owned();
+    let id = format!("{}/providers/{NETWORK}/{name}", group["id"].as_str().unwrap_or(""));
+    let old = context.state.store.document(&id);
+    preconditions(context, old.as_ref())?;
+    if let Some(old) = &old
+        && old["location"] != location
+    {
+        return Err(fault::location_conflict(
+            &name,
+            old["location"].as_str().unwrap_or(""),
+            context.request.group(),
+            &location,
+        ));
+    }
+    let guid = context.state.guid();
+    let resource_guid = match &old {
+        Some(old) => old["properties"]["resourceGuid"].as_str().unwrap_or("").to_owned(),
+        None => context.state.guid(),
+    };
+    let doc = network_document(&id, &name, &location, &body, (&guid, &resource_guid), "Updating")?;
+    if let Some(old) = &old {
+        for gone in old["properties"]["subnets"].as_array().into_iter().flatten() {
+            let kept = doc["properties"]["subnets"].as_array().into_iter().flatten().any(|s| s["name"] == gone["name"]);
+            if !kept {
+                subnet_free(context.state, gone["id"].as_str().unwrap_or(""))?;
+            }
+        }
+    }
+    let unchanged = old.as_ref().is_some_and(|old| same_network(old, &doc));
+    let mut answer_doc = doc.clone();
+    if unchanged {
+        state_of(&mut answer_doc, "Succeeded");
+    }
+    let now = context.now;
+    context.state.store.insert(&id, Resource::new(answer_doc.clone()), now);
+    let started = settle_network(context, &id, &location);
+    let created = old.is_none() || context.shared.options.unverified.network_update_answers_created;
+    Ok(Answer::json(if created { 201 } else { 200 }, answer_doc).started(started, ASYNC))
+}
+
+fn same_network(old: &Value, new: &Value) -> bool {
+    let bare = |doc: &Value| {
+        let subnets: Vec<(Value, Value)> = doc["properties"]["subnets"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|s| (s["name"].clone(), s["properties"]["addressPrefix"].clone()))
+            .collect();
+        (doc["tags"].clone(), doc["properties"]["addressSpace"].clone(), subnets)
+    };
+    bare(old) == bare(new)
+}
+
+/// Sets the provisioning state of a network and its subnets.
+fn state_of(doc: &mut Value, state: &str) {
+    doc["properties"]["provisioningState"] = json!(state);
+    if let Some(subnets) = doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
+        for subnet in subnets {
+            subnet["properties"]["provisioningState"] = json!(state);
+        }
+    }
+}
+
+fn settle_network(context: &mut Context<'_>, id: &str, location: &str) -> crate::answer::Started {
+    let effect_id = id.to_owned();
+    context.start(Start {
+        style: Style::Network,
+        kind: OperationKind::Network,
+        resource: id,
+        collection: collection(location),
+        retry_after: RETRY_AFTER,
+        steps: Vec::new(),
+        effect: Box::new(move |state, at| {
+            let tag = weak(&state.guid());
+            state.store.change(&effect_id, at, |resource| {
+                if resource.provisioning() != "Succeeded" {
+                    retag(&mut resource.doc, &tag);
+                }
+                state_of(&mut resource.doc, "Succeeded");
+            });
+            Ok(Outcome::default())
+        }),
+        undo: None,
+        together_with: None,
+    })
+}
+
+fn retag(doc: &mut Value, tag: &str) {
+    doc["etag"] = json!(tag);
+    for list in ["subnets", "ipConfigurations"] {
+        if let Some(children) = doc["properties"].get_mut(list).and_then(Value::as_array_mut) {
+            for child in children {
+                child["etag"] = json!(tag);
+            }
+        }
+    }
+}
+
+/// PATCH of networks and network interfaces: tags, synchronous 200. Documented.
+pub(crate) fn patch_tags(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let kind = if context.request.segment(0).eq_ignore_ascii_case("virtualNetworks") { NETWORK } else { NIC };
+    let id = id_of(context, kind);
+    let Some(old) = context.state.store.document(&id) else {
+        return Err(not_found(context, kind));
+    };
+    preconditions(context, Some(&old))?;
+    let body = context.request.body()?.clone();
+    if let Some(name) = body.as_object().and_then(|o| o.keys().find(|k| !k.eq_ignore_ascii_case("tags"))) {
+        return Err(fault::unknown_member(name, "TagsObject", name, context.request.raw.len(), "parameters"));
+    }
+    let tag = weak(&context.state.guid());
+    let now = context.now;
+    let doc = context.state.store.change(&id, now, |resource| {
+        if let Some(tags) = body.get("tags") {
+            resource.doc["tags"] = tags.clone();
+        }
+        retag(&mut resource.doc, &tag);
+        resource.doc.clone()
+    });
+    Ok(Answer::json(200, doc.unwrap_or_default()))
+}
+
+/// DELETE of a network. Recorded 202; documented 204 when absent, 400 while a subnet is in use.
+pub(crate) fn delete_network(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context, NETWORK);
+    let Some(doc) = context.state.store.document(&id) else {
+        return Ok(Answer::empty(204));
+    };
+    preconditions(context, Some(&doc))?;
+    for subnet in doc["properties"]["subnets"].as_array().into_iter().flatten() {
+        subnet_free(context.state, subnet["id"].as_str().unwrap_or(""))?;
+    }
+    delete_later(context, &doc)
+}
+
+fn delete_later(context: &mut Context<'_>, doc: &Value) -> Reply {
+    let id = doc["id"].as_str().unwrap_or("").to_owned();
+    let location = doc["location"].as_str().unwrap_or("").to_owned();
+    let now = context.now;
+    context.state.store.change(&id, now, |resource| resource.set_provisioning("Deleting"));
+    let effect_id = id.clone();
+    let started = context.start(Start {
+        style: Style::Network,
+        kind: OperationKind::Network,
+        resource: &id,
+        collection: collection(&location),
+        retry_after: RETRY_AFTER,
+        steps: Vec::new(),
+        effect: Box::new(move |state, at| {
+            state.store.remove(&effect_id, at);
+            Ok(Outcome::default())
+        }),
+        undo: None,
+        together_with: None,
+    });
+    Ok(Answer::empty(202).started(started, BOTH))
+}
+
+fn nics(state: &State) -> impl Iterator<Item = &Value> {
+    state.store.iter().map(|(_, resource)| &resource.doc).filter(|doc| doc["type"] == NIC)
+}
+
+fn configurations(nic: &Value) -> impl Iterator<Item = &Value> {
+    nic["properties"]["ipConfigurations"].as_array().into_iter().flatten()
+}
+
+fn subnet_free(state: &State, subnet: &str) -> Result<(), Fault> {
+    for nic in nics(state) {
+        for configuration in configurations(nic) {
+            if configuration["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet)) {
+                return Err(fault::subnet_in_use(path::name_of(subnet), configuration["id"].as_str().unwrap_or("")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn subnet_of(context: &Context<'_>) -> Result<(Value, Option<Value>), Fault> {
+    context.require_group()?;
+    let Some(network) = context.state.store.shown(&id_of(context, NETWORK), context.now) else {
+        return Err(not_found(context, NETWORK));
+    };
+    let wanted = context.request.segment(3);
+    let found = network["properties"]["subnets"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|s| s["name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+        .cloned();
+    Ok((network, found))
+}
+
+/// GET of a subnet. Recorded 404 of the provider.
+pub(crate) fn get_subnet(context: &mut Context<'_>) -> Reply {
+    let (network, found) = subnet_of(context)?;
+    match found {
+        Some(doc) => {
+            let tag = doc["etag"].as_str().unwrap_or("").to_owned();
+            Ok(Answer::json(200, doc).with("etag", tag))
+        }
+        None => Err(fault::network_child_not_found(&format!(
+            "{}/subnets/{}",
+            network["id"].as_str().unwrap_or(""),
+            context.request.segment(3)
+        ))),
+    }
+}
+
+/// List of subnets.
+pub(crate) fn list_subnets(context: &mut Context<'_>) -> Reply {
+    let (network, _) = subnet_of(context)?;
+    let found = network["properties"]["subnets"].as_array().cloned().unwrap_or_default();
+    lists::page(context, found)
+}
+
+/// PUT of a subnet. Documented.
+pub(crate) fn put_subnet(context: &mut Context<'_>) -> Reply {
+    let (network, found) = subnet_of(context)?;
+    preconditions(context, found.as_ref())?;
+    let mut body = context.read("NSubnetResource", "subnet", false)?;
+    body["name"] = json!(context.request.segment(3));
+    let tag = weak(&context.state.guid());
+    let id = network["id"].as_str().unwrap_or("").to_owned();
+    let location = network["location"].as_str().unwrap_or("").to_owned();
+    let doc = subnet(&id, &body, &tag, "Updating")?;
+    let now = context.now;
+    let fresh = found.is_none();
+    let new = doc.clone();
+    context.state.store.change(&id, now, |resource| {
+        resource.doc["etag"] = json!(tag);
+        resource.set_provisioning("Updating");
+        if let Some(subnets) = resource.doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
+            subnets.retain(|s| s["name"] != new["name"]);
+            subnets.push(new);
+        }
+    });
+    let started = settle_network(context, &id, &location);
+    Ok(Answer::json(if fresh { 201 } else { 200 }, doc).started(started, ASYNC))
+}
+
+/// DELETE of a subnet. Documented.
+pub(crate) fn delete_subnet(context: &mut Context<'_>) -> Reply {
+    let (network, found) = subnet_of(context)?;
+    let Some(found) = found else {
+        return Ok(Answer::empty(204));
+    };
+    subnet_free(context.state, found["id"].as_str().unwrap_or(""))?;
+    let id = network["id"].as_str().unwrap_or("").to_owned();
+    let location = network["location"].as_str().unwrap_or("").to_owned();
+    let name = found["name"].clone();
+    let now = context.now;
+    context.state.store.change(&id, now, |resource| {
+        if let Some(subnets) = resource.doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
+            subnets.retain(|s| s["name"] != name);
+        }
+    });
+    let started = settle_network(context, &id, &location);
+    Ok(Answer::empty(202).started(started, BOTH))
+}
+
+/// PUT of a network interface: synchronous. Recorded.
+pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
+    let group = context.require_group()?;
+    let body = context.read("NNetworkInterfaceResource", "networkInterface", false)?;
+    let location = path::location(body["location"].as_str().unwrap_or(""));
+    regions::check(&location, NIC)?;
+    let name = context.request.segment(1).to_owned();
+    let id = format!("{}/providers/{NIC}/{name}", group["id"].as_str().unwrap_or(""));
+    let old = context.state.store.document(&id);
+    preconditions(context, old.as_ref())?;
+    let tag = context.state.guid();
+    let resource_guid = context.state.guid();
+    let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_ref())?;
+    let now = context.now;
+    context.state.store.insert(&id, Resource::new(doc.clone()), now);
+    context.state.changes += 1;
+    Ok(Answer::json(if old.is_none() { 201 } else { 200 }, doc))
+}
+
+/// The document of a network interface. Recorded members.
+pub(crate) fn nic_document(
+    state: &State,
+    id: &str,
+    name: &str,
+    location: &str,
+    body: &Value,
+    guids: (&str, &str),
+    old: Option<&Value>,
+) -> Result<Value, Fault> {
+    let tag = weak(guids.0);
+    let asked = &body["properties"];
+    let given = asked["ipConfigurations"].as_array().filter(|list| !list.is_empty());
+    let Some(given) = given else {
+        return Err(missing("ipConfigurations"));
+    };
+    let mut list = Vec::new();
+    for (index, item) in given.iter().enumerate() {
+        let item_name = item["name"].as_str().ok_or_else(|| missing("ipConfigurations.name"))?;
+        let subnet_id =
+            item["properties"]["subnet"]["id"].as_str().ok_or_else(|| missing("ipConfigurations.subnet.id"))?;
+        let prefix = subnet_prefix(state, subnet_id).ok_or_else(|| fault::invalid_reference(subnet_id, id))?;
+        let kept = old.and_then(|old| {
+            configurations(old)
+                .find(|c| c["name"] == item_name)
+                .and_then(|c| c["properties"]["privateIPAddress"].as_str().map(str::to_owned))
+        });
+        let wanted = item["properties"]["privateIPAddress"].as_str().map(str::to_owned);
+        let address = match wanted.or(kept) {
+            Some(address) => address,
+            None => free_address(state, subnet_id, &prefix, &list),
+        };
+        list.push(json!({
+            "name": item_name,
+            "id": format!("{id}/ipConfigurations/{item_name}"),
+            "etag": tag,
+            "type": "Microsoft.Network/networkInterfaces/ipConfigurations",
+            "properties": {
+                "provisioningState": "Succeeded",
+                "privateIPAddress": address,
+                "privateIPAllocationMethod": item["properties"]["privateIPAllocationMethod"].as_str().unwrap_or("Dynamic"),
+                "subnet": {"id": subnet_id},
+                "primary": item["properties"]["primary"].as_bool().unwrap_or(index == 0),
+                "privateIPAddressVersion": "IPv4",
+            },
+        }));
+    }
+    let mut properties = json!({
+        "provisioningState": "Succeeded",
+        "resourceGuid": old.map_or(guids.1, |old| old["properties"]["resourceGuid"].as_str().unwrap_or(guids.1)),
+        "ipConfigurations": list,
+        "dnsSettings": {
+            "dnsServers": [],
+            "appliedDnsServers": [],
+            "internalDomainNameSuffix": "emulator.internal.cloudapp.net",
+        },
+        "enableAcceleratedNetworking": asked["enableAcceleratedNetworking"].as_bool().unwrap_or(false),
+        "vnetEncryptionSupported": false,
+        "enableIPForwarding": asked["enableIPForwarding"].as_bool().unwrap_or(false),
+        "disableTcpStateTracking": false,
+        "hostedWorkloads": [],
+        "tapConfigurations": [],
+        "nicType": "Standard",
+        "allowPort25Out": true,
+        "defaultOutboundConnectivityEnabled": false,
+        "auxiliaryMode": "None",
+        "auxiliarySku": "None",
+    });
+    if let Some(vm) = old.and_then(|old| old["properties"].get("virtualMachine")) {
+        properties["virtualMachine"] = vm.clone();
+    }
+    if let Some(group) = asked.get("networkSecurityGroup") {
+        properties["networkSecurityGroup"] = group.clone();
+    }
+    let mut doc = json!({
+        "name": name,
+        "id": id,
+        "etag": tag,
+        "properties": properties,
+        "type": NIC,
+        "location": location,
+        "kind": "Regular",
+    });
+    if let Some(tags) = body.get("tags") {
+        doc["tags"] = tags.clone();
+    }
+    Ok(doc)
+}
+
+fn subnet_prefix(state: &State, id: &str) -> Option<String> {
+    let lower = id.to_ascii_lowercase();
+    let at = lower.find("/subnets/")?;
+    let network = state.store.document(&id[..at])?;
+    let name = path::name_of(id);
+    network["properties"]["subnets"]
+        .as_array()?
+        .iter()
+        .find(|s| s["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+        .map(|s| {
+            s["properties"]["addressPrefix"]
+                .as_str()
+                .or(s["properties"]["addressPrefixes"][0].as_str())
+                .unwrap_or("10.0.0.0/24")
+                .to_owned()
+        })
+}
+
+/// The lowest free address from `.4` on.
+fn free_address(state: &State, subnet: &str, prefix: &str, also: &[Value]) -> String {
+    let base: Ipv4Addr =
+        prefix.split('/').next().and_then(|text| text.parse().ok()).unwrap_or(Ipv4Addr::new(10, 0, 0, 0));
+    let taken: std::collections::BTreeSet<&str> = nics(state)
+        .flat_map(configurations)
+        .chain(also)
+        .filter(|c| c["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet)))
+        .filter_map(|c| c["properties"]["privateIPAddress"].as_str())
+        .collect();
+    (4_u32..)
+        .map(|host| Ipv4Addr::from(u32::from(base).wrapping_add(host)).to_string())
+        .find(|address| !taken.contains(address.as_str()))
+        .unwrap_or_default()
+}
+
+/// DELETE of a network interface. Recorded 202; documented 400 while a machine has it.
+pub(crate) fn delete_nic(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context, NIC);
+    let Some(doc) = context.state.store.document(&id) else {
+        return Ok(Answer::empty(204));
+    };
+    preconditions(context, Some(&doc))?;
+    if let Some(vm) = doc["properties"]["virtualMachine"]["id"].as_str() {
+        return Err(fault::nic_in_use(&id, vm));
+    }
+    delete_later(context, &doc)
+}

@@ -1,0 +1,128 @@
+//! Quotas per subscription and region. Documented: names, and the text of the refusal.
+
+use serde_json::{Value, json};
+
+use super::regions;
+use crate::answer::{Answer, Context, Reply};
+use crate::fault::{self, Fault};
+use crate::path;
+use crate::sizes;
+
+/// Names, local names and defaults. The names are documented (usage API); the limits are large
+/// defaults of real subscriptions, 100 TiB each for Ultra and Premium v2 (documented).
+const QUOTAS: [(&str, &str, u64); 9] = [
+    ("availabilitySets", "Availability Sets", 2500),
+    ("cores", "Total Regional vCPUs", 100_000),
+    ("virtualMachines", "Virtual Machines", 25_000),
+    ("StandardDiskCount", "Standard HDD LRS Managed Disks", 50_000),
+    ("StandardSSDDiskCount", "Standard SSD Managed Disks", 50_000),
+    ("PremiumDiskCount", "Premium SSD Managed Disks", 50_000),
+    ("UltraSSDDiskSizeInGB", "Ultra Disk LRS Total Size", 102_400),
+    ("PremiumV2DiskSizeInGB", "Premium SSD v2 Total Size", 102_400),
+    ("PremiumV2DiskCount", "Premium SSD v2 Managed Disks", 1000),
+];
+
+fn limit(context: &Context<'_>, name: &str) -> u64 {
+    let options = &context.shared.options;
+    options
+        .quotas
+        .get(name)
+        .or_else(|| options.scenario.quotas.get(name))
+        .copied()
+        .or_else(|| QUOTAS.iter().find(|(own, _, _)| *own == name).map(|(_, _, limit)| *limit))
+        .unwrap_or(u64::MAX)
+}
+
+/// What one disk counts as: quota name and amount.
+fn weights(doc: &Value) -> Vec<(&'static str, u64)> {
+    let gib = doc["properties"]["diskSizeGB"].as_u64().unwrap_or(0);
+    match doc["sku"]["name"].as_str().unwrap_or("") {
+        "Standard_LRS" => vec![("StandardDiskCount", 1)],
+        "StandardSSD_LRS" | "StandardSSD_ZRS" => vec![("StandardSSDDiskCount", 1)],
+        "Premium_LRS" | "Premium_ZRS" => vec![("PremiumDiskCount", 1)],
+        "UltraSSD_LRS" => vec![("UltraSSDDiskSizeInGB", gib)],
+        "PremiumV2_LRS" => vec![("PremiumV2DiskSizeInGB", gib), ("PremiumV2DiskCount", 1)],
+        _ => Vec::new(),
+    }
+}
+
+fn cores(doc: &Value) -> u64 {
+    doc["properties"]["hardwareProfile"]["vmSize"]
+        .as_str()
+        .and_then(sizes::find)
+        .map_or(0, |size| u64::from(size.vcpus))
+}
+
+fn used(context: &Context<'_>, name: &str, location: &str) -> u64 {
+    let own = path::key(&context.request.subscription_id());
+    let here = |doc: &&Value| {
+        doc["location"] == location && doc["id"].as_str().is_some_and(|id| path::key(id).starts_with(&own))
+    };
+    let store = &context.state.store;
+    match name {
+        "cores" => store.vms().iter().filter(here).map(cores).sum(),
+        "virtualMachines" => store.vms().iter().filter(here).count() as u64,
+        "availabilitySets" => store
+            .iter()
+            .filter(|(_, r)| r.doc["type"] == super::availability_sets::TYPE)
+            .filter(|(_, r)| here(&&r.doc))
+            .count() as u64,
+        _ => store
+            .disks()
+            .iter()
+            .filter(here)
+            .flat_map(weights)
+            .filter(|(own, _)| *own == name)
+            .map(|(_, amount)| amount)
+            .sum(),
+    }
+}
+
+/// Refuses a disk beyond the quota. `old` is the disk before a change.
+pub(crate) fn check_disk(context: &Context<'_>, doc: &Value, old: Option<&Value>) -> Result<(), Fault> {
+    let location = doc["location"].as_str().unwrap_or("");
+    let before = old.map(weights).unwrap_or_default();
+    for (name, amount) in weights(doc) {
+        let had = before.iter().find(|(own, _)| *own == name).map_or(0, |(_, amount)| *amount);
+        let more = amount.saturating_sub(had);
+        if more > 0 {
+            check(context, name, location, more)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a machine beyond the quota.
+pub(crate) fn check_machine(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
+    let location = doc["location"].as_str().unwrap_or("");
+    check(context, "cores", location, cores(doc))?;
+    check(context, "virtualMachines", location, 1)
+}
+
+fn check(context: &Context<'_>, name: &str, location: &str, more: u64) -> Result<(), Fault> {
+    let limit = limit(context, name);
+    let usage = used(context, name, location);
+    if usage.saturating_add(more) > limit {
+        let shown = if name == "cores" { "Total Regional Cores" } else { name };
+        return Err(fault::quota(shown, location, limit, usage, more));
+    }
+    Ok(())
+}
+
+/// `usage.list`. Documented shape.
+pub(crate) fn usages(context: &mut Context<'_>) -> Reply {
+    let location = path::location(context.request.segment(1));
+    regions::check(&location, "locations/usages")?;
+    let value: Vec<Value> = QUOTAS
+        .iter()
+        .map(|(name, local, _)| {
+            json!({
+                "limit": limit(context, name),
+                "unit": "Count",
+                "currentValue": used(context, name, &location),
+                "name": {"value": name, "localizedValue": local},
+            })
+        })
+        .collect();
+    Ok(Answer::json(200, json!({ "value": value })))
+}

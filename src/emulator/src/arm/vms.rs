@@ -1,0 +1,609 @@
+//! Virtual machines: PUT, PATCH, GET, lists, DELETE, and `attachDetachDataDisks`.
+//!
+//! Recorded: a create answers 201 with `ETag: "1"` and the asynchronous header only, and the etag is
+//! `"2"` when it is done; a PUT that changes nothing answers 200, raises the etag, shows `Updating`
+//! and names no operation; `If-Match` that does not match answers 412; a delete answers 202 with both
+//! headers. Documented: for a machine that exists, members left out of a PUT stay as they are (the Go
+//! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
+//! ends raises the etag a second time.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::data_disks::{self, Plan, Target};
+use super::vm_create;
+use super::{disk_rules, disks, lists};
+use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use crate::fault::{self, Fault};
+use crate::future;
+use crate::latency::OperationKind;
+use crate::operations::{Effect, Outcome, Style, Undo};
+use crate::options::{Concurrent, LeftOut};
+use crate::path;
+use crate::state::{HypervisorStep, State};
+use crate::store::{Power, Resource};
+
+/// The resource type as Azure prints it.
+pub(crate) const TYPE: &str = "Microsoft.Compute/virtualMachines";
+
+/// Seconds told to those who poll a machine's operation: recorded (10).
+pub(crate) const RETRY_AFTER: u64 = 10;
+
+pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
+pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
+
+pub(crate) fn id_of(context: &Context<'_>) -> String {
+    format!("{}/providers/{TYPE}/{}", context.request.group_id(), context.request.segment(1))
+}
+
+pub(crate) fn not_found(context: &Context<'_>) -> Fault {
+    fault::resource_not_found(TYPE, context.request.segment(1), context.request.group())
+}
+
+pub(crate) fn collection(location: &str) -> String {
+    format!("providers/Microsoft.Compute/locations/{location}/operations")
+}
+
+pub(crate) fn etag(resource: &Resource) -> String {
+    format!("\"{}\"", resource.etag)
+}
+
+/// GET. Recorded.
+pub(crate) fn get(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let mut doc = context.state.store.shown(&id, context.now).ok_or_else(|| not_found(context))?;
+    let expand = context.request.query.get("$expand").cloned().unwrap_or_default();
+    if expand.eq_ignore_ascii_case("instanceView") {
+        doc["properties"]["instanceView"] = super::vm_power::instance_view(context, &doc);
+    }
+    let tag = doc["etag"].as_str().unwrap_or("").to_owned();
+    Ok(Answer::json(200, doc).with("etag", tag).with("x-ms-need-to-refresh-epl-cache", "False"))
+}
+
+/// Lists. Recorded: `$filter` on a scale set that does not exist gives an empty list.
+pub(crate) fn list(context: &mut Context<'_>) -> Reply {
+    let mut found = lists::documents(context, TYPE)?;
+    if let Some(filter) = context.request.query.get("$filter") {
+        let wanted = filter.split(" eq ").nth(1).unwrap_or("").trim().trim_matches('\'').to_owned();
+        found.retain(|doc| {
+            doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, &wanted))
+        });
+    }
+    let expand = context.request.query.get("$expand").cloned().unwrap_or_default();
+    let status_only = context.request.query.get("statusOnly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    if expand.eq_ignore_ascii_case("instanceView") || status_only {
+        for doc in &mut found {
+            doc["properties"]["instanceView"] = super::vm_power::instance_view(context, doc);
+        }
+    }
+    Ok(lists::page(context, found)?.with("x-ms-need-to-refresh-epl-cache", "False"))
+}
+
+/// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
+pub(crate) fn preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
+    if let Some(wanted) = context.request.header("if-match") {
+        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
+        let matches = match have {
+            Some(have) => wanted.trim() == "*" || quoted == have,
+            None => false,
+        };
+        if !matches {
+            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
+        }
+    }
+    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
+        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
+        if unwanted.trim() == "*" || quoted == have {
+            return Err(fault::already_exists(unwanted.trim(), have));
+        }
+    }
+    Ok(())
+}
+
+/// PUT.
+pub(crate) fn put(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        preconditions(context, None)?;
+        let body = context.read("VirtualMachine", "vm", false)?;
+        return vm_create::create(context, &body);
+    };
+    let old = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("VirtualMachine", "vm", true)?;
+    let location = path::location(body["location"].as_str().unwrap_or(""));
+    if location.is_empty() {
+        return Err(fault::location_required());
+    }
+    let there = old["location"].as_str().unwrap_or("");
+    if there != location {
+        return Err(fault::location_conflict(
+            old["name"].as_str().unwrap_or(""),
+            there,
+            context.request.group(),
+            &location,
+        ));
+    }
+    let left_out = context.shared.options.unverified.left_out_of_put;
+    update(context, &old, &body, left_out)
+}
+
+/// PATCH.
+pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Err(not_found(context));
+    };
+    let old = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("VirtualMachine", "vm", true)?;
+    let left_out = context.shared.options.unverified.left_out_of_patch;
+    update(context, &old, &body, left_out)
+}
+
+/// Lets a write go ahead beside one in flight, or refuses it, as the switch says.
+pub(crate) fn make_way(context: &mut Context<'_>, id: &str, deletes: bool) -> Result<Vec<String>, Fault> {
+    let busy = context
+        .state
+        .store
+        .get(id)
+        .and_then(|resource| resource.machine.as_ref())
+        .and_then(|machine| machine.busy.clone())
+        .filter(|busy| context.state.operations.is_running(busy));
+    let Some(busy) = busy else {
+        return Ok(Vec::new());
+    };
+    let kind = context.state.operations.get(&busy).map(|op| op.kind);
+    let is_write = matches!(kind, Some(OperationKind::VmUpdate | OperationKind::VmAttach | OperationKind::VmDetach));
+    if context.shared.options.unverified.concurrent_vm_write == Concurrent::Preempt && (is_write || deletes) {
+        return Ok(vec![busy]);
+    }
+    Err(fault::concurrent_request())
+}
+
+/// A change of a machine that exists.
+fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
+    let id = old["id"].as_str().unwrap_or("").to_owned();
+    let name = old["name"].as_str().unwrap_or("").to_owned();
+    if context.shared.options.future_fields
+        && let Some(raw) = &context.request.json
+        && let Some(dropped) = future::dropped(old, raw)
+    {
+        context.state.violations.push(format!("{} {id}: {dropped}", context.request.method));
+        return Err(fault::bad_request(dropped));
+    }
+    let mut doc = old.clone();
+    let changed = vm_create::merge(context, &mut doc, body)?;
+    let target = Target { id: &id, name: &name, doc: &doc };
+    let plan = match body["properties"]["storageProfile"].get("dataDisks").and_then(Value::as_array) {
+        Some(given) => Some(data_disks::plan_array(context, &target, given, left_out, false)?),
+        None => None,
+    };
+    let preempted = make_way(context, &id, false)?;
+    let touches = plan.as_ref().is_some_and(|plan| !plan.is_empty()) || changed || !preempted.is_empty();
+    if let Some(plan) = &plan {
+        doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
+    }
+    let started = write(context, &id, doc, plan.unwrap_or_default(), &preempted)?;
+    let resource = context.state.store.get(&id);
+    let (shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
+    let answer = Answer::json(200, shown).with("etag", tag).with("x-ms-need-to-refresh-epl-cache", "False");
+    if touches {
+        Ok(answer.started(started, ASYNC))
+    } else {
+        let mut answer = answer;
+        answer.started = Some((started.id, started.latency));
+        Ok(answer)
+    }
+}
+
+/// `attachDetachDataDisks`. Documented: 202 and both headers, the final result is the storage
+/// profile at `Location`.
+pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Err(not_found(context));
+    };
+    let doc = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
+    let id = doc["id"].as_str().unwrap_or("").to_owned();
+    let name = doc["name"].as_str().unwrap_or("").to_owned();
+    let target = Target { id: &id, name: &name, doc: &doc };
+    let plan = data_disks::plan_request(context, &target, &body)?;
+    let preempted = make_way(context, &id, false)?;
+    let mut new = doc.clone();
+    new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
+    let started = write(context, &id, new, plan, &preempted)?;
+    Ok(Answer::empty(202).with("x-ms-need-to-refresh-epl-cache", "False").started(started, BOTH))
+}
+
+/// Accepts a write of the model: what it shows changes now, what the machine holds at the end.
+fn write(
+    context: &mut Context<'_>,
+    id: &str,
+    mut doc: Value,
+    mut plan: Plan,
+    preempted: &[String],
+) -> Result<crate::answer::Started, Fault> {
+    let now = context.now;
+    let location = doc["location"].as_str().unwrap_or("").to_owned();
+    let new_disks = make_disks(context, &plan)?;
+    for old in preempted {
+        // What the older write left to do is this one's to do: the model already shows it.
+        for step in pending_changes(context.state, id, &plan) {
+            match step {
+                Left::Attach(lun, disk) => plan.attach.push((lun, disk)),
+                Left::Detach(detach) => plan.detach.push(detach),
+            }
+        }
+        context.state.preempt(old, now, fault::preempted());
+    }
+    let kind = if !plan.detach.is_empty() {
+        OperationKind::VmDetach
+    } else if !plan.attach.is_empty() {
+        OperationKind::VmAttach
+    } else {
+        OperationKind::VmUpdate
+    };
+    doc["properties"]["provisioningState"] = json!("Updating");
+    for (disk_id, disk) in new_disks {
+        context.state.store.insert(&disk_id, Resource::new(disk), now);
+    }
+    context.state.store.change(id, now, |resource| {
+        resource.doc = doc;
+        bump(resource);
+    });
+    let steps = steps(context.state, id, &plan);
+    let attached: Vec<String> = plan.attach.iter().map(|(_, disk)| path::key(disk)).collect();
+    let keep = context.shared.options.unverified.failed_attach_stays_in_model;
+    let (effect, undo) = effects(id, &plan, keep);
+    let started = context.start(Start {
+        style: Style::Compute,
+        kind,
+        resource: id,
+        collection: collection(&location),
+        retry_after: RETRY_AFTER,
+        steps,
+        effect,
+        undo: Some(undo),
+        together_with: None,
+    });
+    context.state.store.change(id, now, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.busy = Some(started.id.clone());
+        }
+    });
+    super::record(context, kind, id, started.latency, attached);
+    Ok(started)
+}
+
+/// The documents of disks that elements with `Empty` or `Copy` ask for.
+pub(crate) fn make_disks(context: &mut Context<'_>, plan: &Plan) -> Result<Vec<(String, Value)>, Fault> {
+    let mut made = Vec::new();
+    for new in &plan.create {
+        let location = new.body["location"].as_str().unwrap_or("").to_owned();
+        let created = context.shared.clock.stamp(context.now);
+        let unique = crate::state::guid_of(&format!("{}/{}", path::key(&new.id), context.state.guid()));
+        let doc =
+            disk_rules::complete(context, &new.id, path::name_of(&new.id), &location, &new.body, &created, &unique)?;
+        super::quotas::check_disk(context, &doc, None)?;
+        made.push((new.id.clone(), doc));
+    }
+    Ok(made)
+}
+
+enum Left {
+    Attach(u8, String),
+    Detach(data_disks::Detach),
+}
+
+/// The difference between what the new model shows and what the machine holds, less what the plan
+/// does itself.
+fn pending_changes(state: &State, id: &str, plan: &Plan) -> Vec<Left> {
+    let held = state.store.lun_map(id);
+    let mut left = Vec::new();
+    for element in &plan.model {
+        let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
+            continue;
+        };
+        let Some(disk) = data_disks::disk_of(element) else {
+            continue;
+        };
+        let leaving = element["toBeDetached"] == json!(true);
+        if leaving {
+            if !plan.detach.iter().any(|d| d.lun == lun) {
+                left.push(Left::Detach(data_disks::Detach { lun, disk: disk.to_owned() }));
+            }
+        } else if !held.contains_key(&lun) && !plan.attach.iter().any(|(l, _)| *l == lun) {
+            left.push(Left::Attach(lun, disk.to_owned()));
+        }
+    }
+    left
+}
+
+/// What the hypervisor does for a plan.
+pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep> {
+    let mut steps: Vec<HypervisorStep> = plan
+        .detach
+        .iter()
+        .filter(|detach| state.store.lun_map(vm).contains_key(&detach.lun))
+        .map(|detach| HypervisorStep::Detach { vm: vm.to_owned(), lun: detach.lun })
+        .collect();
+    for (lun, disk) in &plan.attach {
+        let Some(doc) = state.store.disk(disk) else {
+            continue;
+        };
+        let facts = disks::facts(&doc);
+        if plan.create.iter().any(|new| path::same(&new.id, disk)) {
+            steps.push(disks::creation_step(&doc));
+        }
+        steps.push(HypervisorStep::Attach { vm: vm.to_owned(), lun: *lun, disk: facts });
+    }
+    steps
+}
+
+/// What happens at the end of a write, and after its failure.
+fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
+    let vm = id.to_owned();
+    let attach = plan.attach.clone();
+    let detach = plan.detach.clone();
+    let effect: Effect = Box::new(move |state, at| {
+        for (_, disk) in &attach {
+            still_free(state, &vm, disk)?;
+        }
+        for leaving in &detach {
+            release(state, &vm, leaving.lun, &leaving.disk, at);
+        }
+        for (lun, disk) in &attach {
+            take(state, &vm, *lun, disk, at);
+        }
+        let gone: Vec<u8> = detach.iter().map(|d| d.lun).collect();
+        let held: Vec<u8> = attach.iter().map(|(lun, _)| *lun).collect();
+        let profile = state.store.change(&vm, at, |resource| {
+            let before = resource.doc["properties"]["storageProfile"].clone();
+            if let Some(elements) =
+                resource.doc.pointer_mut("/properties/storageProfile/dataDisks").and_then(Value::as_array_mut)
+            {
+                elements.retain(|element| {
+                    let leaving = element["toBeDetached"] == json!(true);
+                    let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
+                    !(leaving && lun.is_some_and(|lun| gone.contains(&lun) && !held.contains(&lun)))
+                });
+            }
+            let changed = before != resource.doc["properties"]["storageProfile"];
+            resource.set_provisioning("Succeeded");
+            if changed {
+                bump(resource);
+            }
+            free(resource);
+            resource.doc["properties"]["storageProfile"].clone()
+        });
+        Ok(Outcome { output: None, result: profile })
+    });
+    let vm = id.to_owned();
+    let attach = plan.attach.clone();
+    let created: Vec<String> = plan.create.iter().map(|new| new.id.clone()).collect();
+    let undo: Undo = Box::new(move |state, at, _| {
+        let luns: Vec<u8> = attach.iter().map(|(lun, _)| *lun).collect();
+        state.store.change(&vm, at, |resource| {
+            if !failed_attach_stays
+                && let Some(elements) =
+                    resource.doc.pointer_mut("/properties/storageProfile/dataDisks").and_then(Value::as_array_mut)
+            {
+                elements.retain(|element| {
+                    let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
+                    !lun.is_some_and(|lun| luns.contains(&lun))
+                });
+            }
+            // Documented: a failed operation leaves the machine in the state Failed, and an element
+            // that should have been detached stays marked.
+            resource.set_provisioning("Failed");
+            bump(resource);
+            free(resource);
+        });
+        if !failed_attach_stays {
+            for id in created {
+                state.store.remove(&id, at);
+            }
+        }
+    });
+    (effect, undo)
+}
+
+/// At the end of an attach: the disk may have gone or been taken meanwhile. Documented: the late form
+/// of the error.
+fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
+    let Some(doc) = state.store.disk(disk) else {
+        return Err(fault::disk_not_found(path::name_of(disk)));
+    };
+    let holders = disks::owners(&doc);
+    let most = doc["properties"]["maxShares"].as_u64().unwrap_or(1);
+    let other = holders.iter().find(|holder| !path::same(holder, vm));
+    match other {
+        Some(other) if holders.len() as u64 >= most => Err(fault::owned_by(disk, other)),
+        _ => Ok(()),
+    }
+}
+
+/// The machine's hypervisor now holds the disk.
+pub(crate) fn take(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
+    let power = state.store.power(vm).unwrap_or_default();
+    let id = state.store.get(disk).map_or(disk.to_owned(), |r| r.id().to_owned());
+    state.store.change(vm, at, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.attached.insert(lun, id);
+        }
+    });
+    state.remember_luns(vm, at);
+    state.store.change(disk, at, |resource| {
+        let doc = &mut resource.doc;
+        let shared = doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1;
+        if shared {
+            let mut holders = disks::owners(doc);
+            holders.push(vm.to_owned());
+            set_holders(doc, &holders);
+        } else {
+            doc["managedBy"] = json!(vm);
+        }
+        doc["properties"]["diskState"] = json!(state_word(power));
+    });
+}
+
+/// The machine's hypervisor has let the disk go.
+pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
+    state.store.change(vm, at, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.attached.remove(&lun);
+        }
+    });
+    state.remember_luns(vm, at);
+    state.store.change(disk, at, |resource| {
+        let doc = &mut resource.doc;
+        let holders: Vec<String> = disks::owners(doc).into_iter().filter(|holder| !path::same(holder, vm)).collect();
+        if doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 && !holders.is_empty() {
+            set_holders(doc, &holders);
+        } else if let Some(object) = doc.as_object_mut() {
+            object.shift_remove("managedBy");
+            object.shift_remove("managedByExtended");
+            if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+                properties.shift_remove("shareInfo");
+                properties.insert("diskState".to_owned(), json!("Unattached"));
+            }
+        }
+    });
+}
+
+/// Documented: a shared disk names its machines in `managedByExtended` and `shareInfo`.
+fn set_holders(doc: &mut Value, holders: &[String]) {
+    if let Some(first) = holders.first() {
+        doc["managedBy"] = json!(first);
+    }
+    doc["managedByExtended"] = json!(holders);
+    doc["properties"]["shareInfo"] = holders.iter().map(|vm| json!({ "vmUri": vm })).collect::<Vec<_>>().into();
+}
+
+/// Documented: `Reserved` while the machine is deallocated.
+pub(crate) fn state_word(power: Power) -> &'static str {
+    match power {
+        Power::Deallocated => "Reserved",
+        Power::Running | Power::Stopped => "Attached",
+    }
+}
+
+/// The next etag, in the header's form also in the body. Recorded.
+pub(crate) fn bump(resource: &mut Resource) {
+    resource.etag += 1;
+    resource.doc["etag"] = json!(format!("\"{}\"", resource.etag));
+}
+
+pub(crate) fn free(resource: &mut Resource) {
+    if let Some(machine) = &mut resource.machine {
+        machine.busy = None;
+    }
+}
+
+/// DELETE. Recorded: 202 with both headers. Documented: 204 for a missing machine; disks and NICs
+/// stay unless their `deleteOption` says otherwise.
+pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Ok(Answer::empty(204));
+    };
+    let id = resource.id().to_owned();
+    let location = resource.doc["location"].as_str().unwrap_or("").to_owned();
+    let now = context.now;
+    for old in make_way(context, &id, true)? {
+        context.state.preempt(&old, now, fault::preempted());
+    }
+    context.state.store.change(&id, now, |resource| {
+        resource.set_provisioning("Deleting");
+    });
+    let steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
+    let (effect_id, undo_id) = (id.clone(), id.clone());
+    let started = context.start(Start {
+        style: Style::Compute,
+        kind: OperationKind::VmDelete,
+        resource: &id,
+        collection: collection(&location),
+        retry_after: RETRY_AFTER,
+        steps,
+        effect: Box::new(move |state, at| {
+            remove(state, &effect_id, at);
+            Ok(Outcome::default())
+        }),
+        undo: Some(Box::new(move |state, at, _| {
+            state.store.change(&undo_id, at, |resource| {
+                resource.set_provisioning("Failed");
+                free(resource);
+            });
+        })),
+        together_with: None,
+    });
+    context.state.store.change(&id, now, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.busy = Some(started.id.clone());
+        }
+    });
+    super::record(context, OperationKind::VmDelete, &id, started.latency, Vec::new());
+    Ok(Answer::empty(202).with("x-ms-need-to-refresh-epl-cache", "False").started(started, BOTH))
+}
+
+/// Takes a machine away, with what its `deleteOption`s name.
+pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
+    let Some(doc) = state.store.vm(id) else {
+        return;
+    };
+    let held = state.store.lun_map(id);
+    let mut delete = Vec::new();
+    for (lun, disk) in held {
+        release(state, id, lun, &disk, at);
+    }
+    let profile = &doc["properties"]["storageProfile"];
+    let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
+    elements.push(&profile["osDisk"]);
+    for element in elements {
+        let Some(disk) = data_disks::disk_of(element) else {
+            continue;
+        };
+        if element["lun"].is_null() {
+            release(state, id, u8::MAX, disk, at);
+        }
+        if element["deleteOption"] == "Delete" {
+            delete.push(disk.to_owned());
+        }
+    }
+    let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();
+    for nic in nics {
+        let Some(nic_id) = nic["id"].as_str() else {
+            continue;
+        };
+        if nic["properties"]["deleteOption"] == "Delete" {
+            delete.push(nic_id.to_owned());
+        } else {
+            state.store.change(nic_id, at, |resource| {
+                if let Some(properties) = resource.doc["properties"].as_object_mut() {
+                    properties.shift_remove("virtualMachine");
+                }
+            });
+        }
+    }
+    state.store.remove(id, at);
+    for id in delete {
+        state.store.remove(&id, at);
+    }
+}
+
+/// An object without nothing in it.
+pub(crate) fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}

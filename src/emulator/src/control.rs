@@ -1,0 +1,269 @@
+//! The control interface: typed for tests and demos, and over HTTP under `/_emulator/`.
+//!
+//! | request | what |
+//! |---|---|
+//! | `GET /_emulator/health` | 200 when it serves |
+//! | `GET /_emulator/state` | dump: all resource documents, LUN maps, operations in flight, violations |
+//! | `GET /_emulator/calls` | the call log |
+//! | `DELETE /_emulator/calls` | empties call log, counters, drawn latencies; buckets are full again |
+//! | `GET /_emulator/counters` | sums over the call log |
+//! | `GET /_emulator/lower-bound` | how fast it could have been |
+//! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
+//! | `DELETE /_emulator/incidents/{id}` | forget one |
+//! | `GET /_emulator/scenario` | what existed at the start |
+//! | `GET /_emulator/ca.pem` | the authority's certificate, with TLS |
+//!
+//! Nothing here needs a token, takes from a bucket, or is logged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get};
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::bound::{self, LowerBound};
+use crate::call_log::{Call, Counters};
+use crate::incident::{Incident, IncidentError, Listed};
+use crate::state::Shared;
+use crate::store::Store;
+
+/// A handle on a running emulator. Clones are one handle.
+#[derive(Clone)]
+pub struct Control {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("url", &self.shared.url).finish_non_exhaustive()
+    }
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dump {
+    /// Milliseconds of emulated time since the start.
+    pub at_ms: u64,
+    /// Resource documents by lower-case id.
+    pub resources: BTreeMap<String, Value>,
+    /// Machine (lower-case id) to LUN to disk id: what each hypervisor holds.
+    pub luns: BTreeMap<String, BTreeMap<u8, String>>,
+    /// Machine (lower-case id) to power state.
+    pub power: BTreeMap<String, String>,
+    /// Operations in flight.
+    pub running_operations: usize,
+    /// Writes that dropped members they had been given (`--future-fields`).
+    pub violations: Vec<String>,
+}
+
+impl Control {
+    /// The call log since the last reset.
+    #[must_use]
+    pub fn call_log(&self) -> Vec<Call> {
+        self.shared.state().log.calls().to_vec()
+    }
+
+    /// Sums over the call log.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.state().log.counters()
+    }
+
+    /// Empties the call log and the drawn latencies, and fills the buckets.
+    pub fn reset_log(&self) {
+        let now = self.shared.clock.elapsed();
+        let mut state = self.shared.state();
+        state.log.reset(now);
+        state.drawn.clear();
+        state.throttle = crate::throttle::Throttle::default();
+    }
+
+    /// How fast the run since the last reset could have been; see [`LowerBound`].
+    #[must_use]
+    pub fn lower_bound(&self) -> LowerBound {
+        bound::lower_bound(&self.shared.state().drawn, self.shared.options.throttling)
+    }
+
+    /// Everything that exists.
+    #[must_use]
+    pub fn dump(&self) -> Dump {
+        let at = self.shared.clock.elapsed();
+        let state = self.shared.state();
+        let mut dump = Dump {
+            at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            resources: BTreeMap::new(),
+            luns: BTreeMap::new(),
+            power: BTreeMap::new(),
+            running_operations: state.operations.running(),
+            violations: state.violations.clone(),
+        };
+        for (key, resource) in state.store.iter() {
+            dump.resources.insert(key.clone(), resource.doc.clone());
+            if let Some(machine) = &resource.machine {
+                dump.luns.insert(key.clone(), machine.attached.clone());
+                dump.power.insert(key.clone(), machine.power.word().to_owned());
+            }
+        }
+        dump
+    }
+
+    /// Machine (lower-case id) to LUN to disk id: what each hypervisor holds now.
+    #[must_use]
+    pub fn lun_maps(&self) -> BTreeMap<String, BTreeMap<u8, String>> {
+        self.dump().luns
+    }
+
+    /// Adds an incident; returns its number.
+    ///
+    /// # Errors
+    ///
+    /// When the incident makes no sense.
+    pub fn add_incident(&self, incident: Incident) -> Result<u64, IncidentError> {
+        self.shared.state().incidents.add(incident)
+    }
+
+    /// All incidents with their counters.
+    #[must_use]
+    pub fn incidents(&self) -> Vec<Listed> {
+        self.shared.state().incidents.list().to_vec()
+    }
+
+    /// Forgets all incidents.
+    pub fn clear_incidents(&self) {
+        self.shared.state().incidents.clear();
+    }
+
+    /// Writes that dropped what they had been given (`--future-fields`).
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.shared.state().violations.clone()
+    }
+
+    /// Operations in flight.
+    #[must_use]
+    pub fn running_operations(&self) -> usize {
+        self.shared.state().operations.running()
+    }
+
+    /// Refuses all tokens issued so far, as after a rotation of credentials.
+    pub fn revoke_tokens(&self) {
+        self.shared.tokens.revoke_all();
+    }
+
+    /// A token for the first client of the scenario, for tests that speak HTTP themselves.
+    #[must_use]
+    pub fn token(&self) -> String {
+        let scenario = &self.shared.options.scenario;
+        let client = scenario.clients.first();
+        let subject = crate::login::Subject {
+            tenant: scenario.tenant_id.clone(),
+            client_id: client.map(|client| client.id.clone()).unwrap_or_default(),
+            object_id: client.map(crate::scenario::Client::object_id).unwrap_or_default(),
+            identity: None,
+        };
+        self.shared.tokens.issue(
+            "https://management.azure.com/",
+            &subject,
+            self.shared.clock.now(),
+            crate::login::TOKEN_LIFETIME,
+        )
+    }
+
+    /// Reads the store at this moment.
+    pub fn store<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
+        self.shared.store(read)
+    }
+
+    /// Changes a resource's document behind everybody's back, as another tool or a person would.
+    /// `None` when it does not exist.
+    pub fn tamper(&self, id: &str, change: impl FnOnce(&mut Value)) -> Option<()> {
+        let now = self.shared.clock.elapsed();
+        let mut state = self.shared.state();
+        state.changes += 1;
+        state.store.change(id, now, |resource| {
+            change(&mut resource.doc);
+            if resource.machine.is_some() {
+                crate::arm::vms::bump(resource);
+            }
+        })
+    }
+}
+
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    let control = Control { shared };
+    Router::new()
+        .route("/_emulator/health", get(|| async { "ok" }))
+        .route("/_emulator/state", get(|State(c): State<Control>| async move { Json(c.dump()) }))
+        .route(
+            "/_emulator/calls",
+            get(|State(c): State<Control>| async move { Json(c.call_log()) }).delete(
+                |State(c): State<Control>| async move {
+                    c.reset_log();
+                    StatusCode::NO_CONTENT
+                },
+            ),
+        )
+        .route("/_emulator/counters", get(|State(c): State<Control>| async move { Json(c.counters()) }))
+        .route("/_emulator/lower-bound", get(|State(c): State<Control>| async move { Json(c.lower_bound()) }))
+        .route(
+            "/_emulator/incidents",
+            get(|State(c): State<Control>| async move { Json(c.incidents()) }).post(add_incidents).delete(
+                |State(c): State<Control>| async move {
+                    c.clear_incidents();
+                    StatusCode::NO_CONTENT
+                },
+            ),
+        )
+        .route("/_emulator/incidents/{id}", delete(remove_incident))
+        .route(
+            "/_emulator/scenario",
+            get(|State(c): State<Control>| async move { Json(json!(c.shared.options.scenario)) }),
+        )
+        .route("/_emulator/ca.pem", get(ca_pem))
+        .with_state(control)
+}
+
+async fn add_incidents(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    let given: Result<Value, _> = serde_json::from_slice(&body);
+    let list = match given {
+        Ok(Value::Array(list)) => list,
+        Ok(one) => vec![one],
+        Err(error) => return refused(&error.to_string()),
+    };
+    let mut parsed = Vec::new();
+    for one in list {
+        match serde_json::from_value::<Incident>(one) {
+            Ok(incident) => parsed.push(incident),
+            Err(error) => return refused(&error.to_string()),
+        }
+    }
+    let mut ids = Vec::new();
+    for incident in parsed {
+        match control.add_incident(incident) {
+            Ok(id) => ids.push(id),
+            Err(error) => return refused(&error.to_string()),
+        }
+    }
+    (StatusCode::CREATED, Json(json!({ "ids": ids }))).into_response()
+}
+
+fn refused(why: &str) -> Response {
+    (StatusCode::BAD_REQUEST, Json(json!({ "error": why }))).into_response()
+}
+
+async fn remove_incident(State(control): State<Control>, Path(id): Path<u64>) -> StatusCode {
+    if control.shared.state().incidents.remove(id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+async fn ca_pem(State(control): State<Control>) -> Response {
+    match &control.shared.ca_pem {
+        Some(pem) => ([("content-type", "application/x-pem-file")], pem.clone()).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}

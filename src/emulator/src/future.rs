@@ -1,0 +1,59 @@
+//! `--future-fields`: members newer than every published type, and the check that clients keep them.
+//!
+//! A client that reads a machine or a disk, changes something and writes it back must not lose what
+//! it does not know. With the switch on, each answer carries [`MEMBER`] in places that such clients
+//! rewrite; a PUT that sends one of these objects back without it is refused and recorded. Objects
+//! that a partial PUT leaves out altogether are not a loss.
+
+use serde_json::{Value, json};
+
+/// The member's name.
+pub(crate) const MEMBER: &str = "zzFutureProperty";
+
+/// Adds the member to a document that is about to be answered.
+pub(crate) fn dress(doc: &mut Value) {
+    if let Some(list) = doc.get_mut("value").and_then(Value::as_array_mut) {
+        list.iter_mut().for_each(dress);
+        return;
+    }
+    if let Some(output) = doc.get_mut("properties").and_then(|p| p.get_mut("output")) {
+        dress(output);
+        return;
+    }
+    let is_resource = doc.get("id").is_some() && doc.get("type").is_some();
+    if !is_resource {
+        return;
+    }
+    mark(doc.get_mut("properties"), "properties");
+    if let Some(profile) = doc.get_mut("properties").and_then(|p| p.get_mut("storageProfile")) {
+        if let Some(elements) = profile.get_mut("dataDisks").and_then(Value::as_array_mut) {
+            for element in elements {
+                let lun = element["lun"].to_string();
+                mark(Some(element), &lun);
+            }
+        }
+        mark(profile.get_mut("osDisk"), "osDisk");
+    }
+}
+
+fn mark(object: Option<&mut Value>, seed: &str) {
+    if let Some(Value::Object(object)) = object {
+        object.entry(MEMBER.to_owned()).or_insert_with(|| json!({ "mode": "Automatic", "seed": seed }));
+    }
+}
+
+/// What a body drops of what the machine's last answer had, in words.
+pub(crate) fn dropped(old: &Value, body: &Value) -> Option<String> {
+    let given = body["properties"]["storageProfile"]["dataDisks"].as_array()?;
+    let have = old["properties"]["storageProfile"]["dataDisks"].as_array()?;
+    for element in given {
+        let known = have.iter().any(|h| h["lun"] == element["lun"]);
+        if known && element.get(MEMBER).is_none() {
+            return Some(format!(
+                "The data disk at LUN {} was sent back without its member '{MEMBER}'.",
+                element["lun"]
+            ));
+        }
+    }
+    None
+}

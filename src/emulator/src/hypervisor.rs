@@ -1,0 +1,285 @@
+//! Where data disks become devices.
+//!
+//! ARM says that a disk is attached; the hypervisor makes it so. In mode *none* nothing happens: no
+//! file, no process, no thread, so that tests on paused time can use it. In mode *loop* every disk is a
+//! sparse file and every attachment is a Linux loop device, shown to the node in a folder of its
+//! machine. The hypervisor never decides whether a disk may be attached, and never reads the store.
+//!
+//! # The written contract
+//!
+//! The node reads devices below a root folder. On a real machine that is `/`; with `--hypervisor loop`
+//! it is `ROOT/vms/VM`. `L` is the LUN, `NAME` the kernel's name of the block device (`sdc` there,
+//! `loop4` here).
+//!
+//! | path below the node's root | content | made on a real machine by | made here by |
+//! |---|---|---|---|
+//! | `sys/class/scsi_device/H:C:T:L/` | one entry per device; LUN data disks are on a host of their own | kernel, SCSI disk driver | hypervisor, always `1:0:0:L`, last of all |
+//! | `…/device/vendor` | `Msft    ` and a line feed | kernel, from the INQUIRY answer | hypervisor, the same text |
+//! | `…/device/model` | `Virtual Disk    ` and a line feed | the same | the same |
+//! | `…/device/rescan` | writing `1` makes the kernel read the size again | kernel | a plain file: writing has no effect and needs none |
+//! | `…/device/block/NAME` | the block device of the entry | kernel | link to the real `/sys/class/block/NAME` |
+//! | `sys/class/block/NAME` | `size` in 512-byte sectors, `dev` as `major:minor` | kernel | link to the real one, so both stay live |
+//! | `dev/NAME` | the device node | kernel (devtmpfs) | link to the real `/dev/NAME` |
+//! | `dev/disk/azure/scsi1/lunL` | relative link `../../../NAME` | udev rules of the Azure agent | hypervisor |
+//!
+//! Rules that a reader may rely on:
+//!
+//! * **Appearance is atomic.** An entry is built outside of `sys/class/scsi_device` and renamed into
+//!   it, after `dev` and `sys/class/block` are complete. A reader that sees the entry sees all of it.
+//!   inotify on `sys/class/scsi_device` reports `IN_MOVED_TO`; on a real machine a uevent takes its
+//!   place (sysfs has no inotify events of its own).
+//! * **Disappearance is atomic.** The entry is renamed away first (`IN_MOVED_FROM`), then the rest goes
+//!   in reverse order.
+//! * **A resize is an event.** The loop device gets its new size, then the times of the entry are set:
+//!   `IN_ATTRIB` with the entry's name, on the same watch.
+//! * **A detached disk is gone**, also when it is mounted or open: its entry disappears at once, as
+//!   when a disk is pulled. The kernel keeps the loop device until its last user closes it; the
+//!   file behind it is exchanged for a copy, so that what the last user still writes is lost and
+//!   reaches no later user of the disk. (Not so while another machine shares the disk.)
+//!
+//! # Start, stop, kill
+//!
+//! One emulator at a time uses a root: it holds a lock on `ROOT/lock`, which dies with the process. At
+//! the start the loop devices backed by files of this root are compared with what should be attached:
+//! right ones are adopted without a blink, others are detached, missing ones are attached. So a killed
+//! emulator can start again, with or without its state. [`Hypervisor::shutdown`] detaches everything.
+//! Disk files stay until their disk is deleted.
+
+mod contract;
+mod loop_device;
+mod machine_room;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use machine_room::MachineRoom;
+
+/// What the hypervisor needs to know of a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// ARM id; compared without regard to letter case.
+    pub id: String,
+    /// The `uniqueId` of the disk.
+    pub unique_id: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// A disk on a LUN of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Name of the machine.
+    pub vm: String,
+    /// LUN.
+    pub lun: u8,
+    /// The disk.
+    pub disk: DiskFacts,
+}
+
+/// The hypervisor could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum HypervisorError {
+    /// Loop devices are for root.
+    #[error("--hypervisor loop needs root: start the emulator as root, or leave the hypervisor out")]
+    NotRoot,
+    /// There is no `losetup`.
+    #[error("--hypervisor loop needs the program losetup (package util-linux or mount)")]
+    NoLosetup(#[source] std::io::Error),
+    /// There are no loop devices.
+    #[error("--hypervisor loop needs loop devices: /dev/loop-control is not there (modprobe loop)")]
+    NoLoopControl,
+    /// Another process uses the root.
+    #[error("another emulator uses {}", root.display())]
+    InUse {
+        /// The root folder.
+        root: PathBuf,
+    },
+    /// A machine's name that cannot be the name of a folder.
+    #[error("{vm:?} cannot be the name of a machine")]
+    MachineName {
+        /// The name.
+        vm: String,
+    },
+    /// A file or folder could not be handled.
+    #[error("{action} {}", path.display())]
+    File {
+        /// What was tried, as a verb phrase.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A program failed.
+    #[error("{command} failed: {stderr}")]
+    Command {
+        /// Program and arguments.
+        command: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// A disk that has no file.
+    #[error("the disk {id} has no file")]
+    NoSuchDisk {
+        /// ARM id.
+        id: String,
+    },
+    /// The thread that worked on it is gone.
+    #[error("the hypervisor's worker ended before its work was done")]
+    Worker,
+}
+
+/// The hypervisor: none, or loop devices.
+///
+/// Cheap to clone; all clones are one hypervisor. Calls are carried out one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Hypervisor {
+    loops: Option<Loops>,
+}
+
+#[derive(Clone, Debug)]
+struct Loops {
+    /// Kept apart from the room, so that asking for a path never waits for a device.
+    root: PathBuf,
+    room: Arc<Mutex<MachineRoom>>,
+}
+
+impl Hypervisor {
+    /// Mode none: every call succeeds and does nothing.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { loops: None }
+    }
+
+    /// Mode loop, with its files below `root`.
+    ///
+    /// What `attached` names is attached when this returns, and nothing else is.
+    ///
+    /// # Errors
+    /// When the process is not root, `losetup` or loop devices are missing, the root is in use, or
+    /// what is there cannot be brought in line.
+    pub async fn start_loop(root: &Path, attached: Vec<Attachment>) -> Result<Self, HypervisorError> {
+        let root = root.to_owned();
+        let room = tokio::task::spawn_blocking(move || MachineRoom::open(&root, &attached))
+            .await
+            .map_err(|_| HypervisorError::Worker)??;
+        Ok(Self { loops: Some(Loops { root: room.root().to_owned(), room: Arc::new(Mutex::new(room)) }) })
+    }
+
+    /// Whether disks become devices.
+    #[must_use]
+    pub const fn is_loop(&self) -> bool {
+        self.loops.is_some()
+    }
+
+    /// Runs `work` on a thread that may block; does nothing in mode none.
+    async fn run<F>(&self, work: F) -> Result<(), HypervisorError>
+    where
+        F: FnOnce(&mut MachineRoom) -> Result<(), HypervisorError> + Send + 'static,
+    {
+        let Some(Loops { room, .. }) = self.loops.clone() else {
+            return Ok(());
+        };
+        tokio::task::spawn_blocking(move || {
+            // A panic in another call leaves no half-made state that the next call would not repair:
+            // the room looks at the files, not at its memory.
+            work(&mut room.lock().unwrap_or_else(PoisonError::into_inner))
+        })
+        .await
+        .map_err(|_| HypervisorError::Worker)?
+    }
+
+    /// Makes the empty folders of a machine, so that its node has something to watch.
+    ///
+    /// # Errors
+    /// When the name cannot be a folder's, or a folder cannot be made.
+    pub async fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+        let vm = vm.to_owned();
+        self.run(move |room| room.create_machine(&vm)).await
+    }
+
+    /// Detaches all disks of a machine and removes its folders.
+    ///
+    /// # Errors
+    /// When a loop device cannot be detached or a folder not removed.
+    pub async fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+        let vm = vm.to_owned();
+        self.run(move |room| room.delete_machine(&vm)).await
+    }
+
+    /// Makes the file of a new, blank disk; an older file of the same id is replaced.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub async fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let disk = disk.clone();
+        self.run(move |room| room.create_disk(&disk)).await
+    }
+
+    /// Makes the file of a disk or snapshot `to` from the content of `from`, another disk or snapshot.
+    ///
+    /// The copy is crash-consistent: what a node has not yet flushed is not in it, as on Azure.
+    ///
+    /// # Errors
+    /// When `from` has no file or the copy fails.
+    pub async fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
+        let (from, to) = (from.to_owned(), to.clone());
+        self.run(move |room| room.copy_disk(&from, &to)).await
+    }
+
+    /// Removes the file of a disk or snapshot. Succeeds when there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub async fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
+        let id = id.to_owned();
+        self.run(move |room| room.delete_disk(&id)).await
+    }
+
+    /// Grows a disk to its `size_bytes`, attached or not.
+    ///
+    /// # Errors
+    /// When the file or a loop device cannot be resized.
+    pub async fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let disk = disk.clone();
+        self.run(move |room| room.resize(&disk)).await
+    }
+
+    /// Shows a disk to a machine. Succeeds when it is there already; another disk at that LUN is
+    /// detached first.
+    ///
+    /// # Errors
+    /// When no loop device can be had or the contract not be written.
+    pub async fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let (vm, disk) = (vm.to_owned(), disk.clone());
+        self.run(move |room| room.attach(&vm, lun, &disk)).await
+    }
+
+    /// Takes a disk away from a machine, also when it is in use there. Succeeds when there is none.
+    ///
+    /// # Errors
+    /// When the contract cannot be written or the loop device not be released.
+    pub async fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
+        let vm = vm.to_owned();
+        self.run(move |room| room.detach(&vm, lun)).await
+    }
+
+    /// Detaches everything. The hypervisor can be used again afterwards.
+    ///
+    /// # Errors
+    /// The first that happened; the rest is detached all the same.
+    pub async fn shutdown(&self) -> Result<(), HypervisorError> {
+        self.run(MachineRoom::detach_all).await
+    }
+
+    /// The folder that plays `/` for the node on a machine; none in mode none.
+    #[must_use]
+    pub fn node_root(&self, vm: &str) -> Option<PathBuf> {
+        let loops = self.loops.as_ref()?;
+        let machine = machine_room::machine(&loops.root, vm).ok()?;
+        Some(machine.root().to_owned())
+    }
+}

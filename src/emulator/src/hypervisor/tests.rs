@@ -1,0 +1,404 @@
+//! With real loop devices: they need root and say so when they skip.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A root folder that takes its loop devices with it.
+struct Root(PathBuf);
+
+impl Root {
+    /// None, with the reason printed, where loop devices cannot be had.
+    fn new() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if let Err(error) = loop_device::check_available() {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+        let name = format!("lazuli-hypervisor-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Some(Self(fs::canonicalize(path).unwrap()))
+    }
+
+    async fn start(&self, attached: Vec<Attachment>) -> Hypervisor {
+        Hypervisor::start_loop(&self.0, attached).await.unwrap()
+    }
+
+    /// Loop devices bound to files of this root.
+    fn devices(&self) -> Vec<String> {
+        loop_device::list()
+            .unwrap()
+            .into_iter()
+            .filter(|(_, file)| file.starts_with(&self.0))
+            .map(|(name, _)| name)
+            .collect()
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        for name in self.devices() {
+            let _ = loop_device::release(&name);
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn disk(name: &str, size_bytes: u64) -> DiskFacts {
+    DiskFacts {
+        id: format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}"),
+        unique_id: String::new(),
+        size_bytes,
+    }
+}
+
+fn attachment(vm: &str, lun: u8, disk: &DiskFacts) -> Attachment {
+    Attachment { vm: vm.to_owned(), lun, disk: disk.clone() }
+}
+
+/// The device node at a LUN, as a node would find it.
+fn device_at(node: &Path, lun: u8) -> Option<PathBuf> {
+    let block = node.join(format!("sys/class/scsi_device/1:0:0:{lun}/device/block"));
+    let name = fs::read_dir(block).ok()?.next()?.ok()?.file_name();
+    Some(node.join("dev").join(name))
+}
+
+fn write_at(device: &Path, offset: u64, text: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(device).unwrap();
+    file.write_all_at(text, offset).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn read_at(device: &Path, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let file = fs::File::open(device).unwrap();
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_hypervisor_every_call_succeeds_and_does_nothing() {
+    let none = Hypervisor::none();
+    let disk = disk("d", MIB);
+    none.create_disk(&disk).await.unwrap();
+    none.attach("vm", 0, &disk).await.unwrap();
+    none.resize(&disk).await.unwrap();
+    none.detach("vm", 0).await.unwrap();
+    none.shutdown().await.unwrap();
+    assert!(!none.is_loop());
+    assert_eq!(none.node_root("vm"), None);
+}
+
+#[tokio::test]
+async fn an_attached_disk_shows_all_that_the_contract_names() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let disk = disk("pvc-1", 8 * MIB);
+    hypervisor.create_disk(&disk).await.unwrap();
+    hypervisor.attach("Node-0", 3, &disk).await.unwrap();
+
+    let node = hypervisor.node_root("node-0").unwrap();
+    let entry = node.join("sys/class/scsi_device/1:0:0:3/device");
+    let text = |file: &str| fs::read_to_string(entry.join(file)).unwrap();
+    assert_eq!(text("vendor"), "Msft    \n");
+    assert_eq!(text("model"), "Virtual Disk    \n");
+    assert!(entry.join("rescan").is_file());
+    let device = device_at(&node, 3).unwrap();
+    let name = device.file_name().unwrap().to_str().unwrap();
+    let block = node.join("sys/class/block").join(name);
+    let sectors = fs::read_to_string(block.join("size")).unwrap();
+    assert_eq!(sectors.trim(), (8 * MIB / 512).to_string());
+    assert!(fs::read_to_string(block.join("dev")).unwrap().contains(':'));
+    let link = node.join("dev/disk/azure/scsi1/lun3");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("../../..").join(name));
+    write_at(&link, 4096, b"lapis");
+    assert_eq!(read_at(&device, 4096, 5), b"lapis");
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_detached_disk_leaves_nothing_and_keeps_its_data_for_the_next_machine() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let disk = disk("pvc-1", 4 * MIB);
+    hypervisor.create_disk(&disk).await.unwrap();
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    let a = hypervisor.node_root("a").unwrap();
+    write_at(&device_at(&a, 0).unwrap(), 0, b"kept");
+    hypervisor.detach("a", 0).await.unwrap();
+    hypervisor.detach("a", 0).await.unwrap();
+
+    for folder in ["sys/class/scsi_device", "sys/class/block", "dev/disk/azure/scsi1"] {
+        let left = contract::names(&a.join(folder)).unwrap();
+        assert!(left.is_empty(), "{folder}: {left:?}");
+    }
+    assert_eq!(contract::names(&a.join("dev")).unwrap(), ["disk"]);
+    assert!(root.devices().is_empty());
+
+    hypervisor.attach("b", 7, &disk).await.unwrap();
+    let b = hypervisor.node_root("b").unwrap();
+    assert_eq!(read_at(&device_at(&b, 7).unwrap(), 0, 4), b"kept");
+    hypervisor.shutdown().await.unwrap();
+    assert!(root.devices().is_empty());
+}
+
+#[tokio::test]
+async fn attaching_twice_is_one_attachment_and_another_disk_takes_the_lun_over() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let (one, two) = (disk("one", MIB), disk("two", 2 * MIB));
+    hypervisor.attach("vm", 0, &one).await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    let first = device_at(&node, 0).unwrap();
+    hypervisor.attach("vm", 0, &one).await.unwrap();
+    assert_eq!(device_at(&node, 0).unwrap(), first);
+    hypervisor.attach("vm", 0, &two).await.unwrap();
+    assert_eq!(root.devices().len(), 1);
+    let mut device = fs::File::open(device_at(&node, 0).unwrap()).unwrap();
+    assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 2 * MIB);
+    drop(device);
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_resize_reaches_the_device_and_touches_its_entry() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let mut disk = disk("grows", 4 * MIB);
+    hypervisor.attach("vm", 1, &disk).await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    let entry = node.join("sys/class/scsi_device/1:0:0:1");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    fs::File::open(&entry).unwrap().set_modified(long_ago).unwrap();
+
+    disk.size_bytes = 16 * MIB;
+    hypervisor.resize(&disk).await.unwrap();
+    let mut device = fs::File::open(device_at(&node, 1).unwrap()).unwrap();
+    assert_eq!(device.seek(SeekFrom::End(0)).unwrap(), 16 * MIB);
+    drop(device);
+    assert!(fs::metadata(&entry).unwrap().modified().unwrap() > long_ago);
+
+    // A smaller size is no order to lose data.
+    disk.size_bytes = MIB;
+    hypervisor.resize(&disk).await.unwrap();
+    assert_eq!(fs::metadata(device_at(&node, 1).unwrap()).unwrap().len(), 0);
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_pulled_while_open_is_gone_and_later_writes_to_it_are_lost() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let disk = disk("pulled", 4 * MIB);
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    let a = hypervisor.node_root("a").unwrap();
+    let device = device_at(&a, 0).unwrap();
+    write_at(&device, 0, b"before");
+    let mut open = fs::OpenOptions::new().read(true).write(true).open(&device).unwrap();
+
+    hypervisor.detach("a", 0).await.unwrap();
+    assert_eq!(device_at(&a, 0), None);
+    hypervisor.attach("b", 0, &disk).await.unwrap();
+    let b = hypervisor.node_root("b").unwrap();
+    open.write_all(b"after!").unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(read_at(&device_at(&b, 0).unwrap(), 0, 6), b"before");
+    drop(open);
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_emulator_starts_again_and_adopts_what_is_still_attached() {
+    let Some(root) = Root::new() else { return };
+    let (kept, dropped, new) = (disk("kept", MIB), disk("dropped", MIB), disk("new", MIB));
+    let hypervisor = root.start(vec![]).await;
+    hypervisor.attach("vm", 0, &kept).await.unwrap();
+    hypervisor.attach("vm", 1, &dropped).await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    let device = device_at(&node, 0).unwrap();
+    // No shutdown: the devices stay, as after kill -9. Half-made things lie about, too.
+    drop(hypervisor);
+    fs::create_dir_all(node.join(".staging/1:0:0:9/device")).unwrap();
+    std::os::unix::fs::symlink("nowhere", node.join("dev/loop999")).unwrap();
+    std::os::unix::fs::symlink("nowhere", node.join("dev/disk/azure/scsi1/lun9")).unwrap();
+
+    let attached = vec![attachment("vm", 0, &kept), attachment("vm", 2, &new)];
+    let hypervisor = root.start(attached).await;
+    assert_eq!(device_at(&node, 0).unwrap(), device);
+    assert_eq!(device_at(&node, 1), None);
+    assert!(device_at(&node, 2).is_some());
+    assert_eq!(root.devices().len(), 2);
+    assert!(!node.join(".staging/1:0:0:9").exists());
+    assert_eq!(contract::names(&node.join("dev/disk/azure/scsi1")).unwrap(), ["lun0", "lun2"]);
+    assert!(fs::symlink_metadata(node.join("dev/loop999")).is_err());
+
+    drop(hypervisor);
+    let hypervisor = root.start(vec![]).await;
+    assert!(root.devices().is_empty());
+    assert_eq!(device_at(&node, 0), None);
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_adopted_disk_can_be_detached_like_any_other() {
+    let Some(root) = Root::new() else { return };
+    let disk = disk("adopted", MIB);
+    let hypervisor = root.start(vec![attachment("vm", 0, &disk)]).await;
+    let node = hypervisor.node_root("vm").unwrap();
+    drop(hypervisor);
+    // Adopted once and detached by order; then adopted again and found unwanted at the next start.
+    let hypervisor = root.start(vec![attachment("vm", 0, &disk)]).await;
+    hypervisor.detach("vm", 0).await.unwrap();
+    assert!(contract::names(&node.join("sys/class/scsi_device")).unwrap().is_empty());
+    hypervisor.attach("vm", 0, &disk).await.unwrap();
+    drop(hypervisor);
+    drop(root.start(vec![attachment("vm", 0, &disk)]).await);
+    fs::remove_dir_all(node.join(".staging")).unwrap();
+    let hypervisor = root.start(vec![]).await;
+    assert!(contract::names(&node.join("sys/class/scsi_device")).unwrap().is_empty());
+    assert!(root.devices().is_empty());
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_emulator_on_the_same_root_is_refused() {
+    let Some(root) = Root::new() else { return };
+    let first = root.start(vec![]).await;
+    let error = Hypervisor::start_loop(&root.0, vec![]).await.unwrap_err();
+    assert!(matches!(error, HypervisorError::InUse { .. }), "{error}");
+    drop(first);
+    root.start(vec![]).await;
+}
+
+#[tokio::test]
+async fn more_disks_than_the_kernel_has_ready_devices_can_be_attached() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    for lun in 0..12 {
+        let disk = disk(&format!("d{lun}"), MIB);
+        hypervisor.attach("vm", lun, &disk).await.unwrap();
+    }
+    assert_eq!(root.devices().len(), 12);
+    hypervisor.delete_machine("vm").await.unwrap();
+    assert!(root.devices().is_empty());
+    assert!(!hypervisor.node_root("vm").unwrap().exists());
+}
+
+/// Looks at an entry until told to stop, and panics when one is there in part.
+fn count_complete_entries(entry: &Path, stop: &AtomicBool) -> u64 {
+    let mut complete = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // An open folder stays the same entry, also when it is renamed away.
+        let Ok(open) = fs::File::open(entry) else {
+            continue;
+        };
+        let here = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        let parts = ["vendor", "model", "rescan", "block"];
+        if parts.iter().all(|part| here.join("device").join(part).exists()) {
+            complete += 1;
+            continue;
+        }
+        // In part only when it has been taken away in the meantime.
+        let path = fs::read_link(&here).unwrap();
+        assert!(!path.starts_with(entry), "{}", path.display());
+    }
+    complete
+}
+
+#[tokio::test]
+async fn a_reader_never_sees_a_part_of_an_entry() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    hypervisor.create_machine("vm").await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let entry = node.join("sys/class/scsi_device/1:0:0:5");
+    let reader = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || count_complete_entries(&entry, &stop)
+    });
+    let disk = disk("flickers", MIB);
+    for _ in 0..20 {
+        hypervisor.attach("vm", 5, &disk).await.unwrap();
+        hypervisor.detach("vm", 5).await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let complete = reader.join().unwrap();
+    assert!(complete > 0);
+    assert!(root.devices().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_carries_the_content_and_may_be_larger() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let source = disk("source", MIB);
+    hypervisor.attach("vm", 0, &source).await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    write_at(&device_at(&node, 0).unwrap(), 512, b"content");
+    let copy = disk("copy", 2 * MIB);
+    hypervisor.copy_disk(&source.id, &copy).await.unwrap();
+    hypervisor.attach("vm", 1, &copy).await.unwrap();
+    let device = device_at(&node, 1).unwrap();
+    assert_eq!(read_at(&device, 512, 7), b"content");
+    let error = hypervisor.copy_disk("/none", &copy).await.unwrap_err();
+    assert!(matches!(error, HypervisorError::NoSuchDisk { .. }));
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_disk_of_an_old_name_is_blank() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let disk = disk("again", MIB);
+    hypervisor.attach("vm", 0, &disk).await.unwrap();
+    let node = hypervisor.node_root("vm").unwrap();
+    write_at(&device_at(&node, 0).unwrap(), 0, b"old");
+    hypervisor.detach("vm", 0).await.unwrap();
+    hypervisor.create_disk(&disk).await.unwrap();
+    hypervisor.attach("vm", 0, &disk).await.unwrap();
+    let mut all = Vec::new();
+    fs::File::open(device_at(&node, 0).unwrap()).unwrap().read_to_end(&mut all).unwrap();
+    assert!(all.iter().all(|byte| *byte == 0));
+    hypervisor.detach("vm", 0).await.unwrap();
+    hypervisor.delete_disk(&disk.id).await.unwrap();
+    hypervisor.delete_disk(&disk.id).await.unwrap();
+    assert!(contract::names(&root.0.join("disks")).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_shared_disk_stays_with_its_other_machine_when_one_loses_it() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    let disk = disk("shared", MIB);
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    hypervisor.attach("b", 0, &disk).await.unwrap();
+    let (a, b) = (hypervisor.node_root("a").unwrap(), hypervisor.node_root("b").unwrap());
+    let open = fs::File::open(device_at(&a, 0).unwrap()).unwrap();
+    hypervisor.detach("a", 0).await.unwrap();
+    write_at(&device_at(&b, 0).unwrap(), 0, b"b wrote");
+    hypervisor.detach("b", 0).await.unwrap();
+    drop(open);
+    hypervisor.attach("a", 0, &disk).await.unwrap();
+    assert_eq!(read_at(&device_at(&a, 0).unwrap(), 0, 7), b"b wrote");
+    hypervisor.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_name_that_leaves_the_root_is_refused() {
+    let Some(root) = Root::new() else { return };
+    let hypervisor = root.start(vec![]).await;
+    for name in ["", "..", "a/b"] {
+        let error = hypervisor.create_machine(name).await.unwrap_err();
+        assert!(matches!(error, HypervisorError::MachineName { .. }));
+    }
+}

@@ -1,0 +1,167 @@
+//! How an emulator behaves: [`Options`], and the [`Switches`] for what nobody has verified.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use crate::latency::Profile;
+use crate::scenario::Scenario;
+
+/// All that can be chosen about an emulator.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; port 0 lets the system choose. Default `127.0.0.1:0`.
+    pub listen: SocketAddr,
+    /// Where to listen with TLS as well; none by default.
+    pub listen_tls: Option<SocketAddr>,
+    /// Folder for the TLS certificate and key; a fresh pair in memory when absent.
+    pub tls_folder: Option<PathBuf>,
+    /// Seed of everything random: GUIDs and latencies. Default 1.
+    pub seed: u64,
+    /// The wall-clock moment of the start. Default 2026-01-01T00:00:00Z, so that runs are alike; the
+    /// command line passes the real time.
+    pub start_time: OffsetDateTime,
+    /// Durations of operations. Default none: an operation is over at the first poll.
+    pub latency: Profile,
+    /// `Retry-After` in seconds on accepted operations and their polls. Default: 10 for machines
+    /// (recorded), see [`Switches::disk_retry_after`] for disks, 15 for resource groups.
+    pub retry_after: Option<u64>,
+    /// How much faster than real time emulated time passes, for people. Default 1.
+    pub time_scale: f64,
+    /// Throttling by token buckets. Default on.
+    pub throttling: bool,
+    /// Ids in answers get other letter case than was given. Default off.
+    pub nasty_casing: bool,
+    /// How long GETs and lists go on showing the state before a write. Default zero.
+    pub read_lag: Duration,
+    /// How old the list of data disks is that the metadata service shows. Default zero.
+    pub imds_lag: Duration,
+    /// Every machine and disk carries members newer than any published type, and a PUT that drops
+    /// one is refused and recorded as a violation. Default off.
+    pub future_fields: bool,
+    /// Resources per page of a list. Default 1000; `$top` may ask for fewer.
+    pub page_size: usize,
+    /// Any bearer token will do. Default off: tokens must come from the login or identity endpoints.
+    pub accept_any_token: bool,
+    /// What exists at the start.
+    pub scenario: Scenario,
+    /// Keep the resources in this file: read at the start, written when state changes settle and at
+    /// shutdown. Operations in flight are taken to their end first.
+    pub state_file: Option<PathBuf>,
+    /// Quotas per subscription and region by usage name (`cores`, `StandardDiskCount`,
+    /// `PremiumDiskCount`, `UltraSSDDiskSizeInGB`, `PremiumV2DiskSizeInGB`), over the defaults.
+    pub quotas: BTreeMap<String, u64>,
+    /// What becomes of attached disks: nothing, or block devices.
+    pub hypervisor: HypervisorChoice,
+    /// Behaviours without evidence.
+    pub unverified: Switches,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            listen_tls: None,
+            tls_folder: None,
+            seed: 1,
+            start_time: time::macros::datetime!(2026-01-01 00:00 UTC),
+            latency: Profile::none(),
+            retry_after: None,
+            time_scale: 1.0,
+            throttling: true,
+            nasty_casing: false,
+            read_lag: Duration::ZERO,
+            imds_lag: Duration::ZERO,
+            future_fields: false,
+            page_size: 1000,
+            accept_any_token: false,
+            scenario: Scenario::default(),
+            state_file: None,
+            quotas: BTreeMap::new(),
+            hypervisor: HypervisorChoice::None,
+            unverified: Switches::default(),
+        }
+    }
+}
+
+/// What becomes of attached disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HypervisorChoice {
+    /// Nothing: no file, no device.
+    #[default]
+    None,
+    /// Sparse files on loop devices below this root folder.
+    Loop(PathBuf),
+}
+
+/// What a write does with another write of the same machine still running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concurrent {
+    /// The newer is refused: 409 `Conflict`.
+    Conflict,
+    /// The newer goes ahead and the older operation fails with `OperationPreempted`. Writes only;
+    /// a delete or power action in flight still answers `Conflict`.
+    Preempt,
+}
+
+/// What becomes of data disks that a given `dataDisks` array leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// They are detached; `[]` detaches all.
+    Detach,
+    /// They stay.
+    Keep,
+}
+
+/// What an attach or detach of something that is so already does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Already {
+    /// It is refused: 409.
+    Refuse,
+    /// It succeeds and changes nothing.
+    Ignore,
+}
+
+/// Behaviours that no recording and no document settles. Suites should pass in every position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// A second write of a machine while one runs. Default [`Concurrent::Conflict`].
+    pub concurrent_vm_write: Concurrent,
+    /// Data disks left out of the array in a PUT. Default [`LeftOut::Detach`].
+    pub left_out_of_put: LeftOut,
+    /// Data disks left out of the array in a PATCH. Default [`LeftOut::Detach`].
+    pub left_out_of_patch: LeftOut,
+    /// `attachDetachDataDisks` with a disk that this machine has. Default [`Already::Refuse`].
+    pub attach_attached: Already,
+    /// Detach of a disk that this machine does not have. Default [`Already::Refuse`]
+    /// (`DetachUnattachedDisk`).
+    pub detach_unattached: Already,
+    /// After a failed attach the model keeps the element. Default false.
+    pub failed_attach_stays_in_model: bool,
+    /// Quoted numbers and booleans are taken for numbers and booleans. Default false.
+    pub lenient_scalars: bool,
+    /// `Retry-After` of disk operations in seconds. Default 2.
+    pub disk_retry_after: u64,
+    /// A network PUT on an existing resource answers 201 (recorded once for an unchanged virtual
+    /// network) rather than 200 (documented). Default true.
+    pub network_update_answers_created: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            concurrent_vm_write: Concurrent::Conflict,
+            left_out_of_put: LeftOut::Detach,
+            left_out_of_patch: LeftOut::Detach,
+            attach_attached: Already::Refuse,
+            detach_unattached: Already::Refuse,
+            failed_attach_stays_in_model: false,
+            lenient_scalars: false,
+            disk_retry_after: 2,
+            network_update_answers_created: true,
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! The way of a request: who asks, may it, what strikes it, who answers, what is written down.
+//!
+//! Order: body read, incidents (a delay first), sign-in, subscription, api-version, route, buckets,
+//! handler, casing, headers, log. Refusals by the gateway carry `x-ms-failure-cause: gateway`
+//! (recorded) and take no token from a provider's bucket. Nothing here knows a resource type.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State as FromState;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use crate::answer::{Answer, Context, Reply, Request};
+use crate::arm;
+use crate::call_log::Call;
+use crate::casing;
+use crate::control;
+use crate::endpoints::{self, Endpoints};
+use crate::fault::{self, Fault};
+use crate::future;
+use crate::imds::{self, Cloud, Imds};
+use crate::incident::{Effect, LoseAnswer, RequestFacts};
+use crate::listener::Line;
+use crate::login::{self, Directory};
+use crate::path::ArmPath;
+use crate::spawn;
+use crate::state::Shared;
+use crate::store::Store;
+use crate::throttle::{Door, Visit};
+
+/// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
+
+/// Every plane on one router.
+pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+    let clock = Arc::clone(shared);
+    let directory = Directory::new(
+        &shared.options.scenario,
+        &shared.url,
+        shared.tokens.clone(),
+        Arc::new(move || clock.clock.now()),
+    );
+    let endpoints =
+        Endpoints { url: shared.url.clone(), tenant_id: shared.options.scenario.tenant_id.clone(), adfs: false };
+    let other_planes = Router::new()
+        .merge(imds::router(Arc::new(metadata(shared))))
+        .merge(login::router(Arc::new(directory)))
+        .merge(endpoints::router(Arc::new(endpoints)))
+        .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
+    let resource_manager = Router::new().fallback(resource_manager).with_state(Arc::clone(shared));
+    Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
+}
+
+/// What the metadata service reads.
+fn metadata(shared: &Arc<Shared>) -> Imds {
+    let (machines, document, attached, elapsed, now) =
+        (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    Imds {
+        tenant_id: shared.options.scenario.tenant_id.clone(),
+        cloud: Cloud {
+            machines: Box::new(move || machines.store(Store::vms)),
+            document: Box::new(move |id| document.store(|store| store.document(id))),
+            attached: Box::new(move |id, ago| {
+                let then = attached.clock.elapsed().saturating_sub(ago);
+                attached.state().luns.held(id, then)
+            }),
+            elapsed: Box::new(move || elapsed.clock.elapsed()),
+        },
+        tokens: shared.tokens.clone(),
+        now: Arc::new(move || now.clock.now()),
+        lag: shared.options.imds_lag,
+        throttling: shared.options.throttling,
+        answered: std::sync::Mutex::default(),
+    }
+}
+
+/// Logs calls to the planes that are no resource manager, and lets incidents strike them.
+async fn note_other_plane(
+    FromState(shared): FromState<Arc<Shared>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let at = shared.clock.elapsed();
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let plane = if path.contains("/metadata/") { "metadata" } else { "login" };
+    let operation = if plane == "login" { "login.token" } else { "metadata.get" };
+    let Some(bytes) = read_body(body).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let method = parts.method.as_str().to_owned();
+    let effect = strike(&shared, &method, &path, operation, &bytes);
+    let line = parts.extensions.get::<axum::extract::ConnectInfo<Line>>().map(|info| info.0.clone());
+    let agent = text(&parts.headers, "user-agent");
+    let struck = effect.is_some();
+    let response = match effect {
+        Some(effect) => {
+            wait(&shared, &effect).await;
+            let lose = effect.lose_answer;
+            let response = if lose == Some(LoseAnswer::Before) {
+                StatusCode::OK.into_response()
+            } else if effect.status.is_some() {
+                struck_answer(&effect)
+            } else {
+                let mut response = next.run(axum::extract::Request::from_parts(parts, Body::from(bytes))).await;
+                add_effect_headers(response.headers_mut(), &effect);
+                response
+            };
+            if lose.is_some() { lost(line) } else { response }
+        }
+        None => next.run(axum::extract::Request::from_parts(parts, Body::from(bytes))).await,
+    };
+    let mut state = shared.state();
+    state.log.push(Call {
+        number: 0,
+        at_ms: millis(at),
+        plane: plane.to_owned(),
+        method,
+        path,
+        api_version: None,
+        operation: operation.to_owned(),
+        user_agent: agent,
+        if_match: None,
+        body: None,
+        status: response.status().as_u16(),
+        code: None,
+        started: None,
+        latency_ms: None,
+        incident: struck,
+    });
+    response
+}
+
+async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let Some(bytes) = read_body(body).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let line = parts.extensions.remove::<axum::extract::ConnectInfo<Line>>().map(|info| info.0);
+    let at = shared.clock.elapsed();
+    let method = parts.method.as_str().to_owned();
+    let raw_path = parts.uri.path().to_owned();
+    let query = query_of(parts.uri.query().unwrap_or(""));
+    let version = query.get("api-version").cloned().unwrap_or_default();
+    let path = ArmPath::parse(&raw_path);
+    let route = path.as_ref().map(|path| arm::find(&method, path, &raw_path, &version));
+    let operation = match &route {
+        Some(Ok(route)) => route.name,
+        None if is_subscriptions(&raw_path) => "subscriptions.list",
+        _ => "unknown",
+    };
+    let effect = strike(&shared, &method, &raw_path, operation, &bytes);
+    if let Some(effect) = &effect {
+        wait(&shared, effect).await;
+    }
+    let raw = String::from_utf8_lossy(&bytes).into_owned();
+    let json: Option<Value> = serde_json::from_str(&raw).ok();
+    let base = endpoints::base(&parts, &shared.url);
+    let request = Request {
+        method,
+        raw_path,
+        path: path.unwrap_or_default(),
+        query,
+        api_version: version,
+        headers: parts.headers,
+        raw,
+        json,
+        base,
+        late_failure: effect
+            .as_ref()
+            .and_then(|effect| effect.late_failure.as_ref())
+            .map(|late| Fault::new(409, &late.code, late.message.clone())),
+    };
+    let asked = Asked { request, operation, at };
+    let lose = effect.as_ref().and_then(|effect| effect.lose_answer);
+    let direct = effect.as_ref().filter(|effect| effect.status.is_some());
+    let response = if lose == Some(LoseAnswer::Before) {
+        note(&shared, &asked, 0, None, None, true);
+        Response::default()
+    } else if let Some(effect) = direct {
+        let status = effect.status.unwrap_or(500);
+        let code = effect.error_body()["error"]["code"].as_str().map(str::to_owned);
+        note(&shared, &asked, status, code, None, true);
+        struck_answer(effect)
+    } else {
+        let mut response = answer(&shared, &asked, route, effect.as_ref());
+        if let Some(effect) = &effect {
+            add_effect_headers(response.headers_mut(), effect);
+        }
+        response
+    };
+    if lose.is_some() { lost(line) } else { response }
+}
+
+/// A request with what the log wants of it.
+struct Asked {
+    request: Request,
+    operation: &'static str,
+    at: Duration,
+}
+
+fn answer(
+    shared: &Arc<Shared>,
+    asked: &Asked,
+    route: Option<Result<arm::Route, Fault>>,
+    effect: Option<&Effect>,
+) -> Response {
+    let request = &asked.request;
+    let mut state = shared.state();
+    let now = shared.clock.elapsed();
+    let mut remaining = Vec::new();
+    let principal = match sign_in(shared, request) {
+        Ok(principal) => principal,
+        Err(fault) => {
+            drop(state);
+            return finish(shared, asked, Err(fault), Vec::new(), effect);
+        }
+    };
+    let reply = (|| -> Reply {
+        check_version(request)?;
+        if is_subscriptions(&request.raw_path) {
+            return Ok(subscriptions(shared, &state));
+        }
+        let Some(route) = route else {
+            return Err(fault::path_not_found(&request.raw_path));
+        };
+        let subscription = &request.path.subscription;
+        if uuid::Uuid::try_parse(subscription).is_err() {
+            return Err(fault::invalid_subscription(subscription));
+        }
+        if !state.store.knows_subscription(subscription) {
+            return Err(fault::subscription_not_found(subscription));
+        }
+        let route = route?;
+        gate(request, &route)?;
+        if shared.options.throttling {
+            let resource = limited_resource(request);
+            remaining = state.throttle.visit(
+                &Visit {
+                    door: Door::of(&request.method),
+                    subscription,
+                    principal: &principal,
+                    policy: route.policy.map(|policy| (policy, resource.as_str())),
+                },
+                &shared.clock,
+                now,
+            )?;
+        }
+        let mut context = Context { shared, state: &mut state, request, now };
+        (route.handler)(&mut context)
+    })();
+    // An operation that lasts no time is over before its first poll, not before its own answer: the
+    // 202 still shows the state in between.
+    let pending = std::mem::take(&mut state.pending);
+    drop(state);
+    for work in pending {
+        spawn::carry_out(shared, work);
+    }
+    finish(shared, asked, reply, remaining, effect)
+}
+
+/// What a per-resource bucket belongs to: the resource without the action, or the operation.
+fn limited_resource(request: &Request) -> String {
+    let mut path = request.raw_path.to_ascii_lowercase();
+    let keep = if request.path.group.is_some() { 2 } else { request.path.rest.len() };
+    for _ in keep..request.path.rest.len() {
+        if let Some(at) = path.rfind('/') {
+            path.truncate(at);
+        }
+    }
+    path
+}
+
+/// Documented: `attachDetachDataDisks` begins with 2024-03-01.
+fn gate(request: &Request, route: &arm::Route) -> Result<(), Fault> {
+    const FIRST: &str = "2024-03-01";
+    if route.name == "virtualMachines.attachDetachDataDisks" && request.api_version.as_str() < FIRST {
+        return Err(fault::no_registered_provider(route.kind, "", &request.api_version, FIRST));
+    }
+    Ok(())
+}
+
+fn check_version(request: &Request) -> Result<(), Fault> {
+    let version = &request.api_version;
+    if version.is_empty() {
+        return Err(fault::missing_api_version());
+    }
+    let date = version.split_once("-preview").map_or(version.as_str(), |(date, _)| date);
+    let well_formed = date.len() == 10
+        && date.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    if well_formed { Ok(()) } else { Err(fault::invalid_api_version(version)) }
+}
+
+/// Whose token it is. Documented answers.
+fn sign_in(shared: &Shared, request: &Request) -> Result<String, Fault> {
+    let Some(header) = request.header("authorization") else {
+        return Err(fault::missing_authorization());
+    };
+    let token = header
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty())
+        .ok_or_else(fault::missing_authorization)?;
+    if !shared.options.accept_any_token && !shared.tokens.valid(token, shared.clock.now()) {
+        return Err(fault::invalid_token());
+    }
+    // Buckets are per principal; a token that is no JWT of ours stands for itself.
+    Ok(login::object_id(token).unwrap_or_else(|| crate::state::guid_of(token)))
+}
+
+fn is_subscriptions(path: &str) -> bool {
+    path.trim_end_matches('/').eq_ignore_ascii_case("/subscriptions")
+}
+
+fn subscriptions(shared: &Shared, state: &crate::state::State) -> Answer {
+    let tenant = &shared.options.scenario.tenant_id;
+    let value: Vec<Value> = state.store.subscriptions().map(|id| arm::groups::subscription(id, tenant)).collect();
+    Answer::json(200, serde_json::json!({ "value": value }))
+}
+
+fn finish(
+    shared: &Arc<Shared>,
+    asked: &Asked,
+    reply: Reply,
+    remaining: Vec<(&'static str, String)>,
+    effect: Option<&Effect>,
+) -> Response {
+    let request = &asked.request;
+    let (answer, fault) = match reply {
+        Ok(answer) => (answer, None),
+        Err(fault) => {
+            let mut answer = Answer::json(fault.status, fault.body());
+            if fault.gateway && fault.status != 429 {
+                answer = answer.with("x-ms-failure-cause", "gateway");
+            }
+            if let Some(seconds) = fault.retry_after {
+                answer = answer.with("retry-after", seconds.to_string());
+            }
+            if fault.status == 429 {
+                answer = answer.with("x-ms-request-charge", "1");
+            }
+            if fault.status == 401 {
+                answer = answer.with(
+                    "www-authenticate",
+                    format!(
+                        "Bearer authorization_uri=\"{}/{}\", error=\"invalid_token\", error_description=\"{}\"",
+                        request.base, shared.options.scenario.tenant_id, fault.message
+                    ),
+                );
+            }
+            (answer, Some(fault))
+        }
+    };
+    let code = fault.as_ref().map(|fault| fault.code.clone());
+    note(shared, asked, answer.status, code, answer.started.as_ref(), effect.is_some());
+    let mut body = answer.body;
+    if let Some(body) = &mut body {
+        if shared.options.future_fields && fault.is_none() {
+            future::dress(body);
+        }
+        if shared.options.nasty_casing && fault.is_none() {
+            casing::spoil(body);
+        }
+    }
+    let mut headers = HeaderMap::new();
+    for (name, value) in common_headers(shared, asked) {
+        put(&mut headers, name, &value);
+    }
+    for (name, value) in remaining.iter().chain(&answer.headers) {
+        put(&mut headers, name, value);
+    }
+    let provider_answer = fault.as_ref().is_none_or(|fault| !fault.gateway);
+    if provider_answer && request.path.provider.is_some() && !remaining.is_empty() && writes_or_polls(asked) {
+        let (tenant, object) = (&shared.options.scenario.tenant_id, crate::state::guid_of("operation-identifier"));
+        put(
+            &mut headers,
+            "x-ms-operation-identifier",
+            &format!(
+                "tenantId={tenant},objectId={object}/{}/{}",
+                shared.options.scenario.location,
+                crate::state::guid_of(&asked.request.raw_path)
+            ),
+        );
+    }
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let bytes = match body {
+        Some(body) if request.method != "HEAD" => {
+            put(&mut headers, "content-type", "application/json; charset=utf-8");
+            Bytes::from(body.to_string())
+        }
+        _ => Bytes::new(),
+    };
+    if status != StatusCode::NO_CONTENT && request.method != "HEAD" {
+        put(&mut headers, "content-length", &bytes.len().to_string());
+    }
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Recorded: on writes and on polls, not on plain reads.
+fn writes_or_polls(asked: &Asked) -> bool {
+    asked.request.method != "GET" || asked.operation == "operations.get"
+}
+
+fn common_headers(shared: &Shared, asked: &Asked) -> Vec<(&'static str, String)> {
+    let mut state = shared.state();
+    let id = state.guid();
+    let correlation = asked.request.header("x-ms-correlation-request-id").map_or_else(|| state.guid(), str::to_owned);
+    drop(state);
+    let stamp: String =
+        shared.clock.stamp(shared.clock.elapsed()).chars().take(19).filter(|c| *c != '-' && *c != ':').collect();
+    let mut headers = vec![
+        ("cache-control", "no-cache".to_owned()),
+        ("pragma", "no-cache".to_owned()),
+        ("expires", "-1".to_owned()),
+        ("strict-transport-security", "max-age=31536000; includeSubDomains".to_owned()),
+        ("x-content-type-options", "nosniff".to_owned()),
+        ("x-cache", "CONFIG_NOCACHE".to_owned()),
+        ("date", shared.clock.http_date()),
+        (
+            "x-ms-routing-request-id",
+            format!("{}:{stamp}Z:{correlation}", shared.options.scenario.location.to_ascii_uppercase()),
+        ),
+        ("x-ms-request-id", id),
+        ("x-ms-correlation-request-id", correlation),
+    ];
+    if let Some(own) = asked.request.header("x-ms-client-request-id") {
+        headers.push(("x-ms-client-request-id", own.to_owned()));
+    }
+    headers
+}
+
+fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+fn note(
+    shared: &Shared,
+    asked: &Asked,
+    status: u16,
+    code: Option<String>,
+    started: Option<&(String, Duration)>,
+    incident: bool,
+) {
+    let request = &asked.request;
+    let call = Call {
+        number: 0,
+        at_ms: millis(asked.at),
+        plane: "arm".to_owned(),
+        method: request.method.clone(),
+        path: request.raw_path.clone(),
+        api_version: (!request.api_version.is_empty()).then(|| request.api_version.clone()),
+        operation: asked.operation.to_owned(),
+        user_agent: request.header("user-agent").map(str::to_owned),
+        if_match: request.header("if-match").map(str::to_owned),
+        body: request.json.clone().map(without_secrets),
+        status,
+        code,
+        started: started.map(|(id, _)| id.clone()),
+        latency_ms: started.map(|(_, latency)| millis(*latency)),
+        incident,
+    };
+    shared.state().log.push(call);
+}
+
+fn without_secrets(mut body: Value) -> Value {
+    if let Some(profile) = body.pointer_mut("/properties/osProfile").and_then(Value::as_object_mut) {
+        for member in ["adminPassword", "customData"] {
+            profile.shift_remove(member);
+        }
+    }
+    body
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn strike(shared: &Shared, method: &str, path: &str, operation: &str, body: &[u8]) -> Option<Effect> {
+    shared.state().incidents.next(&RequestFacts { method, path, operation, body })
+}
+
+async fn wait(shared: &Shared, effect: &Effect) {
+    if let Some(delay) = effect.delay_ms {
+        let due = shared.clock.elapsed() + Duration::from_millis(delay);
+        shared.clock.sleep_until(due).await;
+    }
+}
+
+fn struck_answer(effect: &Effect) -> Response {
+    let status =
+        effect.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::from(effect.error_body().to_string()));
+    *response.status_mut() = status;
+    put(response.headers_mut(), "content-type", "application/json; charset=utf-8");
+    add_effect_headers(response.headers_mut(), effect);
+    response
+}
+
+fn add_effect_headers(headers: &mut HeaderMap, effect: &Effect) {
+    if let Some(seconds) = effect.retry_after {
+        put(headers, "retry-after", &seconds.to_string());
+    }
+    for (name, value) in &effect.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_str(value)) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// No answer: the connection breaks. Without a connection of its own (in process, over TLS) the body
+/// breaks instead.
+fn lost(line: Option<Line>) -> Response {
+    if let Some(line) = line {
+        line.cut();
+        return Response::default();
+    }
+    let broken =
+        futures::stream::once(async { Err::<Bytes, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset)) });
+    Response::new(Body::from_stream(broken))
+}
+
+async fn read_body(body: Body) -> Option<Bytes> {
+    let limited = http_body_util::Limited::new(body, BODY_LIMIT);
+    limited.collect().await.ok().map(http_body_util::Collected::to_bytes)
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Parameters with lower-case names.
+fn query_of(query: &str) -> BTreeMap<String, String> {
+    url::form_urlencoded::parse(query.as_bytes())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.into_owned()))
+        .collect()
+}

@@ -1,0 +1,216 @@
+//! Whether a scenario holds together: names are there once, what is referred to exists, values are in
+//! range. Each refusal names the key.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::{Machine, Scenario, ScenarioError, VirtualMachine};
+use crate::{sizes, tiers};
+
+impl Scenario {
+    /// Checks that names are there once and that what is referred to exists.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its key.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.check_identity()?;
+        self.check_groups()?;
+        self.check_networks()?;
+        let machines = self.check_machines()?;
+        self.check_disks(&machines)
+    }
+
+    fn check_identity(&self) -> Result<(), ScenarioError> {
+        guid("tenantId", &self.tenant_id)?;
+        if self.subscriptions.is_empty() {
+            return Err(wrong("subscriptions", "at least one is needed"));
+        }
+        for (at, subscription) in self.subscriptions.iter().enumerate() {
+            guid(&format!("subscriptions[{at}]"), subscription)?;
+        }
+        unique("subscriptions", "", self.subscriptions.iter())?;
+        for (at, client) in self.clients.iter().enumerate() {
+            guid(&format!("clients[{at}].id"), &client.id)?;
+        }
+        unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
+        unique("identities", ".name", self.identities.iter().map(|i| &i.name))
+    }
+
+    fn check_groups(&self) -> Result<(), ScenarioError> {
+        if self.resource_groups.is_empty() {
+            return Err(wrong("resourceGroups", "at least one is needed"));
+        }
+        for (at, group) in self.resource_groups.iter().enumerate() {
+            if let Some(subscription) = &group.subscription
+                && !self.subscriptions.contains(subscription)
+            {
+                return Err(wrong(
+                    format!("resourceGroups[{at}].subscription"),
+                    format!("{subscription:?} is not in subscriptions"),
+                ));
+            }
+        }
+        unique("resourceGroups", ".name", self.resource_groups.iter().map(|group| &group.name))
+    }
+
+    fn known_group(&self, key: &str, at: usize, group: Option<&String>) -> Result<(), ScenarioError> {
+        let known =
+            group.is_none_or(|name| self.resource_groups.iter().any(|group| group.name.eq_ignore_ascii_case(name)));
+        if known {
+            return Ok(());
+        }
+        Err(wrong(
+            format!("{key}[{at}].resourceGroup"),
+            format!("{:?} is not in resourceGroups", group.map_or("", |g| g)),
+        ))
+    }
+
+    fn check_networks(&self) -> Result<(), ScenarioError> {
+        for (at, network) in self.virtual_networks.iter().enumerate() {
+            let key = format!("virtualNetworks[{at}]");
+            self.known_group("virtualNetworks", at, network.resource_group.as_ref())?;
+            if network.prefixes.is_empty() {
+                return Err(wrong(format!("{key}.prefixes"), "at least one is needed"));
+            }
+            for prefix in &network.prefixes {
+                cidr(&format!("{key}.prefixes"), prefix)?;
+            }
+            for (at, subnet) in network.subnets.iter().enumerate() {
+                cidr(&format!("{key}.subnets[{at}].prefix"), &subnet.prefix)?;
+            }
+            let names = network.subnets.iter().map(|subnet| &subnet.name);
+            unique(&format!("{key}.subnets"), ".name", names)?;
+        }
+        unique("virtualNetworks", ".name", self.virtual_networks.iter().map(|network| &network.name))?;
+        for (at, set) in self.availability_sets.iter().enumerate() {
+            self.known_group("availabilitySets", at, set.resource_group.as_ref())?;
+        }
+        unique("availabilitySets", ".name", self.availability_sets.iter().map(|set| &set.name))
+    }
+
+    fn check_machines(&self) -> Result<Vec<Machine>, ScenarioError> {
+        for (at, vm) in self.virtual_machines.iter().enumerate() {
+            let key = |member: &str| format!("virtualMachines[{at}].{member}");
+            self.known_group("virtualMachines", at, vm.resource_group.as_ref())?;
+            if vm.count.is_some_and(|count| count != 1) && !vm.name.contains("{}") {
+                return Err(wrong(key("name"), "needs {} where the number goes"));
+            }
+            let Some(size) = sizes::find(&vm.size) else {
+                return Err(wrong(key("size"), format!("{:?} is no known virtual machine size", vm.size)));
+            };
+            for zone in vm.zone.iter().chain(&vm.zones) {
+                if !size.zones().contains(&zone.as_str()) {
+                    return Err(wrong(key("zones"), format!("{zone:?} is not 1, 2 or 3")));
+                }
+            }
+            if vm.zone.is_some() && !vm.zones.is_empty() {
+                return Err(wrong(key("zone"), "give zone or zones, not both"));
+            }
+            if let Some(set) = &vm.availability_set {
+                if vm.zone.is_some() || !vm.zones.is_empty() {
+                    return Err(wrong(key("availabilitySet"), "a machine in a zone cannot be in an availability set"));
+                }
+                if !self.availability_sets.iter().any(|known| known.name.eq_ignore_ascii_case(set)) {
+                    return Err(wrong(key("availabilitySet"), format!("{set:?} is not in availabilitySets")));
+                }
+            }
+            if vm.subnet.is_some() && !self.subnet_exists(vm) {
+                return Err(wrong(key("subnet"), "no such network/subnet in virtualNetworks"));
+            }
+            for name in vm.identities.iter().flatten() {
+                if !self.identities.iter().any(|identity| identity.name.eq_ignore_ascii_case(name)) {
+                    return Err(wrong(key("identities"), format!("{name:?} is not in identities")));
+                }
+            }
+            disk_sku(&key("osDisk"), &vm.os_disk.sku, vm.os_disk.size_gib)?;
+        }
+        let machines = self.machines();
+        unique("virtualMachines", ".name", machines.iter().map(|m| &m.name))?;
+        Ok(machines)
+    }
+
+    fn subnet_exists(&self, vm: &VirtualMachine) -> bool {
+        self.subnet_of(vm).is_some_and(|(network, subnet)| {
+            self.virtual_networks.iter().any(|known| {
+                known.name.eq_ignore_ascii_case(&network)
+                    && known.subnets.iter().any(|known| known.name.eq_ignore_ascii_case(&subnet))
+            })
+        })
+    }
+
+    fn check_disks(&self, machines: &[Machine]) -> Result<(), ScenarioError> {
+        let mut taken = BTreeSet::new();
+        for (at, disk) in self.disks.iter().enumerate() {
+            let key = format!("disks[{at}]");
+            self.known_group("disks", at, disk.resource_group.as_ref())?;
+            let sku = disk_sku(&key, &disk.sku, disk.size_gib)?;
+            let zones: Vec<&String> = disk.zone.iter().collect();
+            sku.check_zones(&zones).map_err(|error| wrong(format!("{key}.zone"), error.to_string()))?;
+            let Some(attach) = &disk.attach_to else {
+                continue;
+            };
+            let Some(machine) = machines.iter().find(|machine| machine.name.eq_ignore_ascii_case(&attach.vm)) else {
+                return Err(wrong(format!("{key}.attachTo.vm"), format!("{:?} is not in virtualMachines", attach.vm)));
+            };
+            if attach.lun > 63 {
+                return Err(wrong(format!("{key}.attachTo.lun"), "must be 0 to 63"));
+            }
+            if !taken.insert((machine.index, attach.lun)) {
+                return Err(wrong(
+                    format!("{key}.attachTo.lun"),
+                    format!("LUN {} of {} is taken", attach.lun, machine.name),
+                ));
+            }
+            if !sku.zone_redundant() && disk.zone != machine.zone {
+                return Err(wrong(
+                    format!("{key}.attachTo"),
+                    format!("the disk and {} are not in the same zone", machine.name),
+                ));
+            }
+        }
+        unique("disks", ".name", self.disks.iter().map(|disk| &disk.name))
+    }
+}
+
+fn wrong(key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
+    ScenarioError::Wrong { key: key.into(), what: what.into() }
+}
+
+fn guid(key: &str, value: &str) -> Result<(), ScenarioError> {
+    Uuid::try_parse(value).map(|_| ()).map_err(|_| wrong(key, format!("{value:?} is not a GUID")))
+}
+
+fn cidr(key: &str, value: &str) -> Result<(), ScenarioError> {
+    let valid = value.split_once('/').is_some_and(|(address, length)| {
+        let longest = match address.parse() {
+            Ok(std::net::IpAddr::V4(_)) => 32,
+            Ok(std::net::IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        length.parse::<u8>().is_ok_and(|length| length <= longest)
+    });
+    if valid { Ok(()) } else { Err(wrong(key, format!("{value:?} is not a CIDR prefix"))) }
+}
+
+fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static tiers::Sku, ScenarioError> {
+    let Some(found) = tiers::find(sku) else {
+        return Err(wrong(format!("{key}.sku"), format!("{sku:?} is no disk SKU")));
+    };
+    found.check_size(gib).map_err(|error| wrong(format!("{key}.sizeGib"), error.to_string()))?;
+    Ok(found)
+}
+
+/// Names are compared as Azure compares them: letter case does not matter.
+fn unique<'a>(list: &str, member: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ScenarioError> {
+    let mut seen = BTreeSet::new();
+    for (at, name) in names.enumerate() {
+        if name.is_empty() {
+            return Err(wrong(format!("{list}[{at}]{member}"), "is empty"));
+        }
+        if !seen.insert(name.to_lowercase()) {
+            return Err(wrong(format!("{list}[{at}]{member}"), format!("{name:?} is there twice")));
+        }
+    }
+    Ok(())
+}

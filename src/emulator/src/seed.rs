@@ -1,0 +1,289 @@
+//! What exists at the start: a scenario made into resources, without operations or latencies.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::arm::{availability_sets, disks, groups, network, vms};
+use crate::path;
+use crate::scenario::{Machine as Planned, Scenario};
+use crate::state::{State, guid_of};
+use crate::store::{Machine, Resource};
+use crate::tiers;
+
+const START: Duration = Duration::ZERO;
+
+fn group_id(scenario: &Scenario, group: &str) -> String {
+    format!("/subscriptions/{}/resourceGroups/{group}", scenario.subscription_of(group))
+}
+
+fn within(scenario: &Scenario, group: &str, kind: &str, name: &str) -> String {
+    format!("{}/providers/{kind}/{name}", group_id(scenario, group))
+}
+
+fn tags(tags: &std::collections::BTreeMap<String, String>) -> Option<Value> {
+    (!tags.is_empty()).then(|| json!(tags))
+}
+
+impl State {
+    /// Puts a scenario's resources in place. `stamp` is the start as the resources show it.
+    pub(crate) fn seed(&mut self, scenario: &Scenario, stamp: &str) {
+        for subscription in &scenario.subscriptions {
+            self.store.add_subscription(subscription);
+        }
+        for group in &scenario.resource_groups {
+            let id = group_id(scenario, &group.name);
+            let location = path::location(group.location.as_deref().unwrap_or(&scenario.location));
+            let doc = groups::document(&id, &group.name, &location, &json!({}));
+            self.store.insert(&id, Resource::new(doc), START);
+        }
+        let location = path::location(&scenario.location);
+        for planned in &scenario.virtual_networks {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, network::NETWORK, &planned.name);
+            let subnets: Vec<Value> = planned
+                .subnets
+                .iter()
+                .map(|s| json!({"name": s.name, "properties": {"addressPrefix": s.prefix}}))
+                .collect();
+            let body = json!({"properties": {
+                "addressSpace": {"addressPrefixes": planned.prefixes},
+                "subnets": subnets,
+            }});
+            let guids = (guid_of(&format!("{id}/etag")), guid_of(&id));
+            if let Ok(doc) =
+                network::network_document(&id, &planned.name, &location, &body, (&guids.0, &guids.1), "Succeeded")
+            {
+                self.store.insert(&id, Resource::new(doc), START);
+            }
+        }
+        for planned in &scenario.availability_sets {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, availability_sets::TYPE, &planned.name);
+            let body = json!({
+                "properties": {
+                    "platformFaultDomainCount": planned.fault_domains,
+                    "platformUpdateDomainCount": planned.update_domains,
+                },
+                "sku": {"name": "Aligned"},
+            });
+            let doc = availability_sets::document(&id, &planned.name, &location, &body);
+            self.store.insert(&id, Resource::new(doc), START);
+        }
+        for machine in scenario.machines() {
+            self.seed_machine(scenario, &machine, &location, stamp);
+        }
+        for planned in &scenario.disks {
+            let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+            let id = within(scenario, group, disks::TYPE, &planned.name);
+            let mut doc = disk(&id, &location, &planned.sku, planned.size_gib, planned.zone.as_deref(), stamp);
+            if let Some(tags) = tags(&planned.tags) {
+                doc["tags"] = tags;
+            }
+            self.store.insert(&id, Resource::new(doc), START);
+            if let Some(attach) = &planned.attach_to {
+                let vm = scenario
+                    .machines()
+                    .into_iter()
+                    .find(|machine| machine.name == attach.vm)
+                    .map(|machine| within(scenario, &machine.resource_group, vms::TYPE, &machine.name));
+                if let Some(vm) = vm {
+                    self.seed_attachment(&vm, attach.lun, &id);
+                }
+            }
+        }
+    }
+
+    fn seed_attachment(&mut self, vm: &str, lun: u8, disk: &str) {
+        let Some(doc) = self.store.disk(disk) else {
+            return;
+        };
+        let element = json!({
+            "lun": lun,
+            "name": doc["name"],
+            "createOption": "Attach",
+            "caching": "None",
+            "managedDisk": {"storageAccountType": doc["sku"]["name"], "id": doc["id"]},
+            "deleteOption": "Detach",
+            "diskSizeGB": doc["properties"]["diskSizeGB"],
+            "toBeDetached": false,
+        });
+        self.store.change(vm, START, |resource| {
+            if let Some(elements) =
+                resource.doc.pointer_mut("/properties/storageProfile/dataDisks").and_then(Value::as_array_mut)
+            {
+                elements.push(element);
+            }
+        });
+        vms::take(self, vm, lun, disk, START);
+    }
+
+    fn seed_machine(&mut self, scenario: &Scenario, planned: &Planned, location: &str, stamp: &str) {
+        let group = &planned.resource_group;
+        let name = &planned.name;
+        let id = within(scenario, group, vms::TYPE, name);
+        let nic_id = within(scenario, group, network::NIC, &format!("{name}-nic"));
+        if let Some((net, subnet)) = &planned.subnet {
+            let home = scenario
+                .virtual_networks
+                .iter()
+                .find(|network| network.name == *net)
+                .and_then(|network| network.resource_group.as_deref())
+                .unwrap_or(scenario.resource_group());
+            let subnet_id = format!("{}/subnets/{subnet}", within(scenario, home, network::NETWORK, net));
+            let body = json!({"properties": {"ipConfigurations": [{
+                "name": "ipconfig1",
+                "properties": {"subnet": {"id": subnet_id}, "primary": true},
+            }]}});
+            let guids = (guid_of(&format!("{nic_id}/etag")), guid_of(&nic_id));
+            if let Ok(mut doc) = network::nic_document(
+                self,
+                &nic_id,
+                &format!("{name}-nic"),
+                location,
+                &body,
+                (&guids.0, &guids.1),
+                None,
+            ) {
+                doc["properties"]["virtualMachine"] = json!({ "id": id });
+                // The card's address follows from the machine's name, so that it is the same each time.
+                let mac = guids.1.replace('-', "").to_ascii_uppercase();
+                doc["properties"]["macAddress"] =
+                    json!(format!("00-0D-3A-{}-{}-{}", &mac[0..2], &mac[2..4], &mac[4..6]));
+                self.store.insert(&nic_id, Resource::new(doc), START);
+            }
+        }
+        let os_name = format!("{name}_OsDisk_1_{}", guid_of(&format!("{id}/os")).replace('-', ""));
+        let os_id = within(scenario, group, disks::TYPE, &os_name);
+        let os = &planned.os_disk;
+        let mut os_doc = disk(&os_id, location, &os.sku, os.size_gib, planned.zone.as_deref(), stamp);
+        os_doc["managedBy"] = json!(id);
+        os_doc["properties"]["osType"] = json!("Linux");
+        os_doc["properties"]["creationData"] = json!({"createOption": "FromImage"});
+        os_doc["properties"]["diskState"] = json!("Attached");
+        self.store.insert(&os_id, Resource::new(os_doc), START);
+        let mut doc = json!({"name": name, "id": id, "type": vms::TYPE, "location": location});
+        if let Some(tags) = tags(&planned.tags) {
+            doc["tags"] = tags;
+        }
+        if let Some(zone) = &planned.zone {
+            doc["zones"] = json!([zone]);
+        }
+        if let Some(identity) = identity(scenario, planned, &id) {
+            doc["identity"] = identity;
+        }
+        doc["properties"] = json!({
+            "hardwareProfile": {"vmSize": planned.size},
+            "provisioningState": "Succeeded",
+            "vmId": guid_of(&id),
+            "storageProfile": {
+                "imageReference": {
+                    "publisher": "Canonical",
+                    "offer": "ubuntu-24_04-lts",
+                    "sku": "server",
+                    "version": "latest",
+                    "exactVersion": "24.04.1",
+                },
+                "osDisk": {
+                    "osType": "Linux",
+                    "name": os_name,
+                    "createOption": "FromImage",
+                    "caching": "ReadWrite",
+                    "managedDisk": {"storageAccountType": os.sku, "id": os_id},
+                    "deleteOption": "Detach",
+                    "diskSizeGB": os.size_gib,
+                },
+                "dataDisks": [],
+            },
+            "osProfile": {
+                "computerName": name,
+                "adminUsername": "azureuser",
+                "linuxConfiguration": {
+                    "disablePasswordAuthentication": true,
+                    "provisionVMAgent": true,
+                    "patchSettings": {"patchMode": "ImageDefault", "assessmentMode": "ImageDefault"},
+                },
+                "secrets": [],
+                "allowExtensionOperations": true,
+                "requireGuestProvisionSignal": true,
+            },
+            "networkProfile": {"networkInterfaces": [{"id": nic_id}]},
+            "timeCreated": stamp,
+        });
+        if let Some(set) = &planned.availability_set {
+            let set_group = scenario
+                .availability_sets
+                .iter()
+                .find(|own| own.name == *set)
+                .and_then(|own| own.resource_group.as_deref())
+                .unwrap_or(scenario.resource_group());
+            doc["properties"]["availabilitySet"] =
+                json!({ "id": within(scenario, set_group, availability_sets::TYPE, set) });
+        }
+        doc["etag"] = json!("\"2\"");
+        let mut resource = Resource::new(doc);
+        resource.etag = 2;
+        resource.machine = Some(Machine::default());
+        self.store.insert(&id, resource, START);
+    }
+}
+
+fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
+    let mut users = Map::new();
+    for user in &planned.identities {
+        let known = scenario.identities.iter().find(|own| path::same(&scenario.identity_id(own), user));
+        let guid = |given: Option<&String>, what: &str| {
+            given.cloned().unwrap_or_else(|| guid_of(&format!("{}/{what}", path::key(user))))
+        };
+        users.insert(
+            user.clone(),
+            json!({
+                "principalId": guid(known.and_then(|k| k.object_id.as_ref()), "principal"),
+                "clientId": guid(known.and_then(|k| k.client_id.as_ref()), "client"),
+            }),
+        );
+    }
+    let kind = match (planned.system_identity, users.is_empty()) {
+        (true, true) => "SystemAssigned",
+        (true, false) => "SystemAssigned, UserAssigned",
+        (false, false) => "UserAssigned",
+        (false, true) => return None,
+    };
+    let mut identity = json!({ "type": kind });
+    if planned.system_identity {
+        identity["principalId"] = json!(guid_of(&format!("{id}/principal")));
+        identity["tenantId"] = json!(scenario.tenant_id);
+    }
+    if !users.is_empty() {
+        identity["userAssignedIdentities"] = Value::Object(users);
+    }
+    Some(identity)
+}
+
+fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
+    let known = tiers::find(sku);
+    let performance = known.map(|sku| sku.default_performance(gib));
+    let mut doc = json!({"name": path::name_of(id), "id": id, "type": disks::TYPE, "location": location});
+    if let Some(zone) = zone {
+        doc["zones"] = json!([zone]);
+    }
+    doc["sku"] = json!({"name": sku, "tier": known.map_or("Standard", |sku| sku.tier)});
+    doc["properties"] = json!({
+        "creationData": {"createOption": "Empty"},
+        "diskSizeGB": gib,
+        "diskIOPSReadWrite": performance.map_or(500, |p| p.iops),
+        "diskMBpsReadWrite": performance.map_or(60, |p| p.mbps),
+        "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
+        "networkAccessPolicy": "AllowAll",
+        "publicNetworkAccess": "Enabled",
+        "timeCreated": stamp,
+        "provisioningState": "Succeeded",
+        "diskState": "Unattached",
+        "diskSizeBytes": gib << 30,
+        "uniqueId": guid_of(id),
+    });
+    if let Some(tier) = known.filter(|sku| sku.name.starts_with("Premium_")).and_then(|sku| sku.tier_name(gib)) {
+        doc["properties"]["tier"] = json!(tier);
+    }
+    doc
+}

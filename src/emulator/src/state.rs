@@ -1,0 +1,177 @@
+//! The state of a running emulator and the sources of its randomness.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use uuid::Uuid;
+
+use crate::bound::Drawn;
+use crate::call_log::CallLog;
+use crate::clock::Clock;
+use crate::hypervisor::{DiskFacts, Hypervisor};
+use crate::incident::Incidents;
+use crate::latency::OperationKind;
+use crate::login::Tokens;
+use crate::lun_history::LunHistory;
+use crate::operations::Operations;
+use crate::options::Options;
+use crate::path;
+use crate::store::Store;
+use crate::throttle::Throttle;
+
+/// What all planes of one emulator share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) clock: Clock,
+    pub(crate) tokens: Tokens,
+    pub(crate) hypervisor: Hypervisor,
+    /// Where this emulator is reached, without a slash at the end.
+    pub(crate) url: String,
+    /// Which change the state file holds.
+    pub(crate) saved: crate::persist::Saved,
+    /// The authority's certificate, with TLS.
+    pub(crate) ca_pem: Option<String>,
+    /// Cancelled at shutdown.
+    pub(crate) stop: tokio_util::sync::CancellationToken,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        options: Options,
+        url: String,
+        ca_pem: Option<String>,
+        hypervisor: Hypervisor,
+        clock: Clock,
+        state: State,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            clock,
+            tokens: Tokens::default(),
+            hypervisor,
+            url,
+            ca_pem,
+            saved: crate::persist::Saved::default(),
+            stop: tokio_util::sync::CancellationToken::new(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The state with everything settled that is due.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.settle(self.clock.elapsed());
+        state
+    }
+
+    /// Reads the store as it is now.
+    pub(crate) fn store<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
+        read(&self.state().store)
+    }
+}
+
+/// A step for the hypervisor on behalf of an operation.
+#[derive(Clone, Debug)]
+pub(crate) enum HypervisorStep {
+    Attach { vm: String, lun: u8, disk: DiskFacts },
+    Detach { vm: String, lun: u8 },
+    Create { disk: DiskFacts },
+    Copy { from: String, disk: DiskFacts },
+    Resize { disk: DiskFacts },
+    Delete { disk: DiskFacts },
+    CreateMachine { vm: String },
+    DeleteMachine { vm: String },
+}
+
+/// Work that an accepted operation leaves for a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) operation: String,
+    pub(crate) started: Duration,
+    pub(crate) due: Duration,
+    pub(crate) steps: Vec<HypervisorStep>,
+}
+
+/// Everything that changes.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) operations: Operations,
+    pub(crate) throttle: Throttle,
+    pub(crate) log: CallLog,
+    pub(crate) incidents: Incidents,
+    /// What machines held, for the metadata service, which lags.
+    pub(crate) luns: LunHistory,
+    /// Latencies drawn since the log was reset.
+    pub(crate) drawn: Vec<Drawn>,
+    /// Writes that dropped what they had been given (`--future-fields`).
+    pub(crate) violations: Vec<String>,
+    /// Accepted operations whose task has not been spawned yet.
+    pub(crate) pending: Vec<Pending>,
+    /// Grows with every change; tells when to write the state file.
+    pub(crate) changes: u64,
+    seed: u64,
+    guids: StdRng,
+}
+
+impl State {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            store: Store::new(options.read_lag),
+            operations: Operations::default(),
+            throttle: Throttle::default(),
+            log: CallLog::default(),
+            incidents: Incidents::new(),
+            luns: LunHistory::new(options.imds_lag),
+            drawn: Vec::new(),
+            violations: Vec::new(),
+            pending: Vec::new(),
+            changes: 0,
+            seed: options.seed,
+            guids: StdRng::seed_from_u64(options.seed),
+        }
+    }
+
+    /// The next GUID.
+    pub(crate) fn guid(&mut self) -> String {
+        let mut bytes = [0_u8; 16];
+        self.guids.fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    }
+
+    /// Notes what a machine holds from `at` on.
+    pub(crate) fn remember_luns(&mut self, vm: &str, at: Duration) {
+        let held = self.store.lun_map(vm);
+        self.luns.record(vm, at, held);
+    }
+
+    /// The latency of the nth write of a resource: it depends on the seed, the resource and n only, so
+    /// that the order in which different resources are written changes nothing.
+    pub(crate) fn draw(&mut self, options: &Options, kind: OperationKind, resource: &str, nth: u64) -> Duration {
+        let name = format!("{}/{kind:?}/{nth}/{}", self.seed, path::key(resource));
+        let mut rng = StdRng::seed_from_u64(hash(&name));
+        options.latency.sample(kind, &mut rng)
+    }
+}
+
+/// FNV-1a: stable over versions of the compiler and of this crate.
+pub(crate) fn hash(text: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.as_bytes() {
+        hash ^= u64::from(*byte);
+        hash = hash.wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    // A final mix, since FNV leaves short texts similar.
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}
+
+/// A GUID that follows from a text alone.
+pub(crate) fn guid_of(text: &str) -> String {
+    let high = u128::from(hash(text)) << 64;
+    let low = u128::from(hash(&format!("{text}/low")));
+    Uuid::from_u128(high | low).to_string()
+}

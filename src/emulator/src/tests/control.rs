@@ -1,0 +1,111 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_log_counts_and_can_be_emptied() {
+    let rig = Rig::new(slow()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let counters = rig.control().counters();
+    assert_eq!(counters.writes, 2);
+    assert!(counters.polls >= 2);
+    assert_eq!(counters.by_operation["virtualMachines.attachDetachDataDisks"], 1);
+    let log = rig.control().call_log();
+    let attach = log.iter().find(|call| call.operation == "virtualMachines.attachDetachDataDisks").unwrap();
+    assert_eq!(attach.status, 202);
+    assert!(attach.latency_ms.is_some_and(|ms| ms > 0));
+    assert!(attach.body.is_some());
+    rig.control().reset_log();
+    assert!(rig.control().call_log().is_empty());
+    assert_eq!(rig.control().lower_bound().necessary_writes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lower_bound_is_the_slowest_machine_when_one_write_was_enough_for_each() {
+    let rig = Rig::new(Options { latency: Profile::azure(), ..options() }).await;
+    for name in ["a", "b", "c"] {
+        rig.disk(name).await;
+    }
+    rig.control().reset_log();
+    let one = rig
+        .attach_detach("plain-0", json!([{"diskId": disk_id("a")}, {"diskId": disk_id("b")}]), json!([]))
+        .await
+        .expect(202);
+    let two = rig.attach_detach("plain-1", json!([{"diskId": disk_id("c")}]), json!([])).await.expect(202);
+    let begun = tokio::time::Instant::now();
+    let bound = rig.control().lower_bound();
+    assert_eq!(bound.necessary_writes, 2);
+    assert!(bound.bucket_wait.is_zero());
+    let latencies: Vec<u64> = rig.control().call_log().iter().filter_map(|call| call.latency_ms).collect();
+    assert_eq!(u64::try_from(bound.total.as_millis()).unwrap(), *latencies.iter().max().unwrap());
+    rig.finish(&one).await;
+    rig.finish(&two).await;
+    assert!(begun.elapsed() >= bound.total);
+    assert!(begun.elapsed() < bound.total + Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_control_interface_works_over_http_without_a_token() {
+    let rig = Rig::new(options()).await;
+    let plain = |method: &str, path: &str, body: &'static str| {
+        Request::builder().method(method).uri(path).body(Body::from(body)).unwrap()
+    };
+    rig.send(plain("GET", "/_emulator/health", "")).await.expect(200);
+    let incident = r#"{"match": {"method": "GET"}, "then": {"status": 500}}"#;
+    let added = rig.send(plain("POST", "/_emulator/incidents", incident)).await.expect(201);
+    assert_eq!(added.body["ids"], json!([1]));
+    rig.get(&vm_uri("plain-0")).await.expect(500);
+    rig.send(plain("POST", "/_emulator/incidents", "{\"then\": {}}")).await.expect(400);
+    assert_eq!(rig.send(plain("GET", "/_emulator/incidents", "")).await.body[0]["struck"], 1);
+    rig.send(plain("DELETE", "/_emulator/incidents/1", "")).await.expect(204);
+    rig.send(plain("DELETE", "/_emulator/incidents", "")).await.expect(204);
+    let state = rig.send(plain("GET", "/_emulator/state", "")).await.expect(200).body;
+    assert!(state["resources"][vm_id("plain-0").to_lowercase()].is_object());
+    assert_eq!(rig.send(plain("GET", "/_emulator/counters", "")).await.body["calls"], 1);
+    assert_eq!(rig.send(plain("GET", "/_emulator/calls", "")).await.body[0]["status"], 500);
+    rig.send(plain("DELETE", "/_emulator/calls", "")).await.expect(204);
+    rig.send(plain("GET", "/_emulator/lower-bound", "")).await.expect(200);
+    rig.send(plain("GET", "/_emulator/scenario", "")).await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metadata_service_shows_the_disks_that_the_machine_holds() {
+    let rig = Rig::new(slow()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 2)]).await;
+    let request = Request::builder()
+        .uri("/_imds/plain-0/metadata/instance?api-version=2021-10-01")
+        .header("metadata", "true")
+        .body(Body::empty())
+        .unwrap();
+    let got = rig.send(request).await.expect(200);
+    let disks = &got.body["compute"]["storageProfile"]["dataDisks"];
+    assert_eq!(disks[0]["lun"], "2");
+    assert_eq!(disks[0]["managedDisk"]["id"], disk_id("d"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_file_outlives_the_emulator() {
+    let folder = std::env::temp_dir().join(format!("lazuli-emulator-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("state.json");
+    let options = || Options { state_file: Some(file.clone()), ..slow() };
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    rig.attach_detach("plain-0", json!([{"diskId": disk_id("d"), "lun": 6}]), json!([])).await.expect(202);
+    rig.emulator.shutdown().await;
+    let rig = Rig::new(options()).await;
+    assert_eq!(rig.luns("plain-0"), [(6, "d".to_owned())]);
+    assert_eq!(rig.disk_doc("d").await["managedBy"], vm_id("plain-0"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn tampering_looks_like_another_tool() {
+    let rig = Rig::new(options()).await;
+    let before = rig.vm("plain-0").await["etag"].clone();
+    rig.control().tamper(&vm_id("plain-0"), |vm| vm["tags"] = json!({"by": "hand"})).unwrap();
+    let after = rig.vm("plain-0").await;
+    assert_eq!(after["tags"]["by"], "hand");
+    assert_ne!(after["etag"], before);
+    assert!(rig.control().tamper("/none", |_| {}).is_none());
+}

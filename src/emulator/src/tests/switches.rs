@@ -1,0 +1,115 @@
+use super::*;
+use crate::Switches;
+use crate::options::{Already, Concurrent, LeftOut};
+
+fn switched(switches: Switches) -> Options {
+    Options { unverified: switches, ..slow() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_write_may_preempt_the_older_and_takes_over_its_work() {
+    let rig = Rig::new(switched(Switches { concurrent_vm_write: Concurrent::Preempt, ..Switches::default() })).await;
+    rig.disk("a").await;
+    rig.disk("b").await;
+    let old = rig.put_data_disks("plain-0", json!([element("a", 0)])).await.expect(200);
+    let new = rig.put_data_disks("plain-0", json!([element("a", 0), element("b", 1)])).await.expect(200);
+    let end = rig.finish(&old).await;
+    assert_eq!((end["status"].as_str(), end["error"]["code"].as_str()), (Some("Failed"), Some("OperationPreempted")));
+    assert_eq!(end["error"]["message"], "Operation execution has been preempted by a more recent operation.");
+    assert_eq!(rig.finish(&new).await["status"], "Succeeded");
+    assert_eq!(rig.luns("plain-0"), [(0, "a".to_owned()), (1, "b".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn elements_left_out_stay_or_go_as_the_switch_says() {
+    for (method, left_out, stays) in [
+        ("PUT", LeftOut::Keep, true),
+        ("PUT", LeftOut::Detach, false),
+        ("PATCH", LeftOut::Keep, true),
+        ("PATCH", LeftOut::Detach, false),
+    ] {
+        let rig = Rig::new(switched(Switches {
+            left_out_of_put: left_out,
+            left_out_of_patch: left_out,
+            ..Switches::default()
+        }))
+        .await;
+        rig.disk("a").await;
+        rig.attached("plain-0", &[("a", 0)]).await;
+        rig.call(method, &vm_uri("plain-0"), Some(data_disks_body(json!([])))).await.expect(200);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(!rig.luns("plain-0").is_empty(), stays, "{method} {left_out:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attaching_the_attached_and_detaching_the_detached_follow_the_switches() {
+    for (already, status) in [(Already::Refuse, 409), (Already::Ignore, 202)] {
+        let rig = Rig::new(switched(Switches {
+            attach_attached: already,
+            detach_unattached: already,
+            ..Switches::default()
+        }))
+        .await;
+        let id = rig.disk("a").await;
+        let detach = rig.attach_detach("plain-0", json!([]), json!([{"diskId": id}])).await;
+        assert_eq!(detach.status, status);
+        if already == Already::Refuse {
+            assert_eq!(detach.code(), "DetachUnattachedDisk");
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        rig.attached("plain-0", &[("a", 4)]).await;
+        rig.attach_detach("plain-0", json!([{"diskId": id}]), json!([])).await.expect(status);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(rig.luns("plain-0"), [(4, "a".to_owned())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_come_back_in_other_letter_case_and_are_understood() {
+    let rig = Rig::new(Options { nasty_casing: true, ..slow() }).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let disk = rig.disk_doc("d").await;
+    let managed_by = disk["managedBy"].as_str().unwrap();
+    assert_ne!(managed_by, vm_id("plain-0"));
+    assert!(managed_by.eq_ignore_ascii_case(&vm_id("plain-0")));
+    assert_eq!(disk["name"], "d");
+    let shown = disk["id"].as_str().unwrap();
+    assert_ne!(shown, disk_id("d"));
+    rig.get(&format!("{shown}?api-version={DISKS_VERSION}")).await.expect(200);
+    let got = rig.attach_detach("plain-0", json!([]), json!([{"diskId": shown}])).await.expect(202);
+    rig.finish(&got).await;
+    assert!(rig.luns("plain-0").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_member_is_refused_and_recorded() {
+    let rig = Rig::new(Options { future_fields: true, ..slow() }).await;
+    rig.disk("a").await;
+    rig.disk("b").await;
+    rig.attached("plain-0", &[("a", 0)]).await;
+    let vm = rig.vm("plain-0").await;
+    let mut elements = vm["properties"]["storageProfile"]["dataDisks"].clone();
+    assert!(elements[0][crate::future::MEMBER].is_object());
+    elements.as_array_mut().unwrap().push(element("b", 1));
+    let got = rig.put_data_disks("plain-0", elements).await.expect(200);
+    rig.finish(&got).await;
+    assert!(rig.control().violations().is_empty());
+    rig.put_data_disks("plain-0", json!([element("a", 0), element("b", 1)])).await.refused(400, "BadRequest");
+    assert_eq!(rig.control().violations().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quoted_numbers_are_numbers_only_when_switched_on() {
+    let body =
+        json!({"location": "westeurope", "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": "8"}});
+    let strict = Rig::new(options()).await;
+    let got = strict.put_disk("d", body.clone()).await.refused(400, "BadRequest");
+    assert!(
+        got.message()
+            .starts_with("Could not convert string to integer: 8. Path 'properties.diskSizeGB', line 1, position ")
+    );
+    let lenient = Rig::new(switched(Switches { lenient_scalars: true, ..Switches::default() })).await;
+    lenient.put_disk("d", body).await.expect(202);
+}

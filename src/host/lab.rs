@@ -1,0 +1,205 @@
+//! Loop devices, folders and root trees for the tests of this room. Everything is undone on drop,
+//! also when a test panics.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::device::{Device, DeviceNumber};
+use super::raw::MIB;
+use super::{Deadline, Host};
+
+/// A deadline that only a hang reaches.
+pub(crate) fn long() -> Deadline {
+    Deadline::after(Duration::from_secs(120))
+}
+
+/// Whether this machine can run privileged tests with these programs. Says why not; under `CI=true`
+/// that is a failure.
+pub(crate) fn able(programs: &[&str]) -> bool {
+    let mut missing = Vec::new();
+    if !rustix_is_root() {
+        missing.push("root".to_owned());
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        missing.push("/dev/loop-control".to_owned());
+    }
+    let search = Host::new().search;
+    for program in programs {
+        if !search.iter().any(|folder| folder.join(program).is_file()) {
+            missing.push(format!("program {program}"));
+        }
+    }
+    if missing.is_empty() {
+        return true;
+    }
+    let reason = missing.join(", ");
+    eprintln!("SKIPPED, needs {reason}");
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "in CI nothing is skipped: needs {reason}");
+    false
+}
+
+fn rustix_is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A folder that is gone afterwards, with all that is mounted below it.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new(name: &str) -> Self {
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("lazuli-{name}-{unique}"));
+        fs::create_dir(&path).expect("temporary folder");
+        Self(fs::canonicalize(path).expect("it exists"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn dir(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).expect("folder");
+        path
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let table = super::mountinfo::read(Path::new("/proc/self/mountinfo")).unwrap_or_default();
+        let below = table.iter().filter(|m| m.target.starts_with(&self.0));
+        for mount in below.rev() {
+            let _ = rustix::mount::unmount(&mount.target, rustix::mount::UnmountFlags::DETACH);
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program of the test's own and returns its standard output.
+pub(crate) fn sh(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().expect(program);
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A sparse file on a loop device.
+pub(crate) struct LoopDisk {
+    pub(crate) file: PathBuf,
+    pub(crate) node: PathBuf,
+    _folder: TempDir,
+}
+
+impl LoopDisk {
+    pub(crate) fn new(mib: u64) -> Self {
+        let folder = TempDir::new("loop");
+        let file = folder.path().join("disk.img");
+        let image = fs::File::create(&file).expect("image");
+        image.set_len(mib * MIB).expect("sparse");
+        let node = sh("losetup", &["--find", "--show", file.to_str().expect("utf-8")]);
+        Self { file, node: PathBuf::from(node), _folder: folder }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let name = self.node.file_name().expect("/dev/loopN");
+        name.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        super::device::describe(&Host::new(), &self.name()).expect("sysfs").expect("attached")
+    }
+
+    /// Writes into the disk through its node and flushes.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        let file = fs::OpenOptions::new().write(true).open(&self.node).expect("open");
+        file.write_all_at(bytes, offset).expect("write");
+        file.sync_all().expect("flush");
+    }
+
+    /// All bytes, flushed.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let node = fs::File::open(&self.node).expect("open");
+        node.sync_all().expect("flush");
+        fs::read(&self.file).expect("read")
+    }
+
+    pub(crate) fn grow(&self, mib: u64) {
+        let image = fs::OpenOptions::new().write(true).open(&self.file).expect("image");
+        image.set_len(mib * MIB).expect("grow");
+    }
+
+    pub(crate) fn reread_size(&self) {
+        sh("losetup", &["--set-capacity", self.node.to_str().expect("utf-8")]);
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.node).stderr(Stdio::null()).status();
+    }
+}
+
+/// A root folder made by hand, exactly as the contract of this room says.
+pub(crate) struct FakeRoot {
+    pub(crate) folder: TempDir,
+}
+
+impl FakeRoot {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new("root");
+        for part in ["sys/class/scsi_device", "sys/class/block", "dev/disk/azure/scsi1"] {
+            folder.dir(part);
+        }
+        Self { folder }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host::new().with_root(self.folder.path())
+    }
+
+    pub(crate) fn scsi(&self, address: &str) -> PathBuf {
+        let class = self.folder.path().join("sys/class/scsi_device");
+        class.join(address).join("device")
+    }
+
+    /// The SCSI side: maker, model, block device name.
+    pub(crate) fn add_scsi(&self, address: &str, name: &str) {
+        let device = self.scsi(address);
+        fs::create_dir_all(device.join("block").join(name)).expect("block");
+        fs::write(device.join("vendor"), "Msft    \n").expect("vendor");
+        fs::write(device.join("model"), "Virtual Disk    \n").expect("model");
+    }
+
+    /// The block side: a link to the real sysfs folder, and the node.
+    pub(crate) fn add_block(&self, name: &str, disk: &LoopDisk) {
+        let root = self.folder.path();
+        let real = Path::new("/sys/class/block").join(disk.name());
+        let real = fs::canonicalize(real).expect("loop device in sysfs");
+        symlink(real, root.join("sys/class/block").join(name)).expect("link");
+        symlink(&disk.node, root.join("dev").join(name)).expect("link");
+    }
+
+    pub(crate) fn add(&self, address: &str, name: &str, disk: &LoopDisk) {
+        self.add_block(name, disk);
+        self.add_scsi(address, name);
+        let lun = address.rsplit(':').next().expect("LUN");
+        let link = self.folder.path().join("dev/disk/azure/scsi1");
+        symlink(format!("../../../{name}"), link.join(format!("lun{lun}"))).expect("link");
+    }
+
+    /// Takes a disk away, as an unplug does.
+    pub(crate) fn remove(&self, address: &str, name: &str) {
+        let root = self.folder.path();
+        let _ = fs::remove_file(root.join("sys/class/block").join(name));
+        let _ = fs::remove_file(root.join("dev").join(name));
+        let class = root.join("sys/class/scsi_device");
+        let _ = fs::remove_dir_all(class.join(address));
+    }
+}
+
+/// The number of a node, for assertions.
+pub(crate) fn number(node: &Path) -> DeviceNumber {
+    DeviceNumber::from_raw(fs::metadata(node).expect("node").rdev())
+}

@@ -1,0 +1,47 @@
+//! Which disk a StorageClass asks for, whether a disk that exists is that disk, and what publishing, staging and
+//! growing it take.
+//!
+//! Owns the vocabulary of `disk.csi.azure.com`: StorageClass parameters, volume context, publish context, tags, disk
+//! names and topology, all spelled as the Go driver spells them, so that a cluster can change drivers and back. It
+//! never builds JSON (`lazuli-azure` does), never reads Azure, a clock or a random number: the same request always
+//! gives the same plan.
+//!
+//! It differs from the Go driver where that driver answers a user's mistake with `INTERNAL`, picks at random, or
+//! ignores what was written: here every refused value is a [`ParameterError`] that names the parameter, the value and
+//! what is allowed, before anything is sent.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `parameter` | how parameters are read: folded keys, aliases, numbers, booleans, the error |
+//! | `capability` | which access modes and types a disk can give |
+//! | `sku` | sizes, performance and sharing of each storage account type |
+//! | `name`, `tags`, `zone` | the disk's name, tags and zone |
+//! | `create`, `spec` | the disk to make, and whether a disk that exists is it |
+//! | `publish`, `stage`, `perf` | how it is attached, mounted and tuned |
+//! | `expand` | whether and how it grows |
+
+mod capability;
+mod create;
+mod expand;
+mod name;
+mod parameter;
+mod perf;
+mod publish;
+mod sku;
+mod spec;
+mod stage;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_capabilities};
+pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
+pub use expand::{DetachReason, Expand, plan_expand};
+pub use parameter::{ParameterError, ParameterErrorKind};
+pub use perf::{DeviceSetting, PerfProfile};
+pub use publish::{PublishParameters, effective_caching, publish_parameters};
+pub use sku::{max_shares, size_range};
+pub use spec::{CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, PublicNetworkAccess};
+pub use stage::{FsType, StageParameters, stage_parameters};
+pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};

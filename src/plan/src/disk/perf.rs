@@ -1,0 +1,157 @@
+//! Tuning of the block device on the node: profiles and single settings.
+
+use std::str::FromStr;
+
+use super::{ParameterError, parameter::Parameter};
+use crate::model::UnknownName;
+
+/// Which tuning a volume asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PerfProfile {
+    /// None: the default.
+    #[default]
+    None,
+    /// What the driver computes from the disk's type and size.
+    Basic,
+    /// The settings given as `device-setting/…`.
+    Advanced,
+}
+
+impl FromStr for PerfProfile {
+    type Err = UnknownName;
+
+    /// In any case of letters, as in the Go driver.
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text.to_ascii_lowercase().as_str() {
+            "none" => Ok(Self::None),
+            "basic" => Ok(Self::Basic),
+            "advanced" => Ok(Self::Advanced),
+            _ => Err(UnknownName { value: text.to_owned(), allowed: "none, basic, advanced" }),
+        }
+    }
+}
+
+/// One file below `/sys/block/<device>/` and what is written into it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceSetting {
+    /// The path below `/sys/block/<device>/`, without `.` and `..`.
+    pub path: String,
+    /// What is written.
+    pub value: String,
+}
+
+/// The prefix of parameters that are device settings.
+const PREFIX: &str = "device-setting/";
+
+/// The path of a parameter that is a device setting; the prefix in any case, the path exactly, for files have cases.
+pub(super) fn setting_path(key: &str) -> Option<&str> {
+    let head = key.get(..PREFIX.len())?;
+    head.eq_ignore_ascii_case(PREFIX).then(|| &key[PREFIX.len()..])
+}
+
+/// The settings among the parameters, by path.
+///
+/// # Errors
+/// When a path leaves `/sys/block/<device>/`, is empty or is given twice, or a value holds a control character.
+pub(super) fn device_settings<'a>(
+    parameters: impl Iterator<Item = Parameter<'a>>,
+) -> Result<Vec<DeviceSetting>, ParameterError> {
+    let mut settings: Vec<DeviceSetting> = Vec::new();
+    for parameter in parameters {
+        let Some(path) = setting_path(parameter.key) else { continue };
+        let path = below_the_device(path).ok_or_else(|| {
+            parameter
+                .refuse("allowed is the path of a file that stays under /sys/block/<device>/, such as queue/scheduler")
+        })?;
+        if parameter.value.chars().any(char::is_control) {
+            return Err(parameter.refuse("allowed is one line without control characters"));
+        }
+        if settings.iter().any(|setting| setting.path == path) {
+            return Err(parameter.refuse(format!("the setting {path} is given twice; allowed is once")));
+        }
+        settings.push(DeviceSetting { path, value: parameter.value.to_owned() });
+    }
+    settings.sort();
+    Ok(settings)
+}
+
+/// The path with `.` and `..` resolved, unless they lead out of the device's directory.
+fn below_the_device(path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            _ if part.chars().any(char::is_control) => return None,
+            _ => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+/// `advanced` is its settings; without any it asks for nothing and is a mistake.
+pub(super) fn check_profile(
+    profile: Option<Parameter<'_>>,
+    settings: &[DeviceSetting],
+) -> Result<PerfProfile, ParameterError> {
+    let Some(parameter) = profile else { return Ok(PerfProfile::None) };
+    let profile = parameter
+        .value
+        .parse::<PerfProfile>()
+        .map_err(|unknown| parameter.refuse(format!("allowed are {}", unknown.allowed)))?;
+    if profile == PerfProfile::Advanced && settings.is_empty() {
+        return Err(
+            parameter.refuse("it needs at least one parameter device-setting/<path under /sys/block/<device>/>")
+        );
+    }
+    Ok(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(key: &str) -> Result<Vec<DeviceSetting>, ParameterError> {
+        device_settings([Parameter { key, value: "x" }].into_iter())
+    }
+
+    #[test]
+    fn a_device_setting_stays_under_its_device() {
+        for (key, path) in [
+            ("device-setting/queue/scheduler", "queue/scheduler"),
+            ("DEVICE-Setting/device/queue_depth", "device/queue_depth"),
+            ("device-setting//queue/./nr_requests", "queue/nr_requests"),
+            ("device-setting/queue/../queue/iosched", "queue/iosched"),
+        ] {
+            assert_eq!(setting(key).unwrap()[0].path, path, "{key}");
+        }
+        for key in [
+            "device-setting/",
+            "device-setting/..",
+            "device-setting/../sdb/queue/scheduler",
+            "device-setting/queue/../../x",
+            "device-setting/queue/..",
+            "device-setting/a\nb",
+        ] {
+            let error = setting(key).unwrap_err();
+            assert_eq!(error.parameter, key);
+        }
+    }
+
+    #[test]
+    fn a_setting_given_under_two_paths_is_refused() {
+        let parameters = ["device-setting/queue/x", "device-setting/queue//x"].map(|key| Parameter { key, value: "1" });
+        assert!(device_settings(parameters.into_iter()).unwrap_err().to_string().contains("given twice"));
+    }
+
+    #[test]
+    fn an_advanced_profile_needs_settings() {
+        let profile = |value| check_profile(Some(Parameter { key: "perfProfile", value }), &[]);
+        assert_eq!(profile("BASIC"), Ok(PerfProfile::Basic));
+        assert!(profile("advanced").unwrap_err().to_string().contains("device-setting/"));
+        assert!(profile("fast").unwrap_err().to_string().contains("none, basic, advanced"));
+        assert_eq!(check_profile(None, &[]), Ok(PerfProfile::None));
+    }
+}

@@ -1,0 +1,163 @@
+//! What a node needs to know to stage a disk.
+
+use std::collections::BTreeMap;
+
+use super::{
+    AccessType, Capability, ParameterError,
+    parameter::{Context, Parameter, Parameters},
+    perf::{self, DeviceSetting, PerfProfile},
+    publish::LUN_KEY,
+};
+use crate::model::{Gib, Lun, SkuName};
+
+const FS_TYPES: &str = "allowed are ext4, ext3, ext2, xfs, btrfs";
+
+/// A filesystem that a Linux node can make and mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum FsType {
+    /// The default.
+    #[default]
+    Ext4,
+    /// ext3
+    Ext3,
+    /// ext2
+    Ext2,
+    /// XFS
+    Xfs,
+    /// Btrfs
+    Btrfs,
+}
+
+impl FsType {
+    /// Every filesystem.
+    pub const ALL: [Self; 5] = [Self::Ext4, Self::Ext3, Self::Ext2, Self::Xfs, Self::Btrfs];
+
+    /// The name that `mount` and `mkfs` use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Ext3 => "ext3",
+            Self::Ext2 => "ext2",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// In any case of letters, as in the Go driver. `ntfs` is refused here, before a disk is made: Windows nodes are
+    /// not served, and on a Linux node mkfs would fail for ever.
+    pub(super) fn parse(parameter: Parameter<'_>) -> Result<Self, ParameterError> {
+        Self::ALL
+            .into_iter()
+            .find(|fs_type| fs_type.as_str().eq_ignore_ascii_case(parameter.value))
+            .ok_or_else(|| parameter.refuse(FS_TYPES))
+    }
+
+    /// The filesystem of a capability; `None` when it names none.
+    pub(super) fn from_capability(fs_type: &str) -> Result<Option<Self>, ParameterError> {
+        match fs_type {
+            "" => Ok(None),
+            value => Self::parse(Parameter { key: "fsType", value }).map(Some),
+        }
+    }
+}
+
+/// What NodeStageVolume does with a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageParameters {
+    /// The slot the disk is attached to.
+    pub lun: Lun,
+    /// The filesystem to mount; `None` for a raw block volume.
+    pub fs_type: Option<FsType>,
+    /// The mount flags, in the order of the capability.
+    pub mount_flags: Vec<String>,
+    /// The partition to use instead of the whole disk (Linux: appends `-part<n>` to the device's link).
+    pub partition: Option<u32>,
+    /// The size the volume was provisioned with; `None` for static volumes.
+    pub requested_size: Option<Gib>,
+    /// Whether the filesystem must grow to the device: the volume was cloned into a larger one.
+    pub resize_required: bool,
+    /// The tuning of the device.
+    pub perf_profile: PerfProfile,
+    /// The settings of the profile `advanced`, by path.
+    pub device_settings: Vec<DeviceSetting>,
+    /// The disk's type, for the profile `basic`, where it is known.
+    pub sku: Option<SkuName>,
+    /// The disk's operations per second, for the profile `basic`, where they are known.
+    pub iops: Option<u64>,
+    /// The disk's throughput in MB per second, for the profile `basic`, where it is known.
+    pub mbps: Option<u64>,
+}
+
+/// Reads the contexts of a volume for NodeStageVolume. Keys may have any case; what the disk is stands in the volume
+/// context of provisioned volumes and in the publish context of static ones.
+///
+/// # Errors
+/// When the slot is missing, or a value is not allowed.
+pub fn stage_parameters(
+    volume_context: &BTreeMap<String, String>,
+    capability: &Capability,
+    publish_context: &BTreeMap<String, String>,
+) -> Result<StageParameters, ParameterError> {
+    let (volume, publish) = (Parameters::context(volume_context), Parameters::context(publish_context));
+    let (fs_type, mount_flags) = match &capability.access_type {
+        None => {
+            return Err(ParameterError::invalid("volumeCapability", "", "it needs exactly one of block and mount"));
+        }
+        Some(AccessType::Block) => (None, Vec::new()),
+        Some(AccessType::Mount { fs_type, flags }) => {
+            let fs_type = match volume.get("fstype")? {
+                Some(parameter) => FsType::parse(parameter)?,
+                None => FsType::from_capability(fs_type)?.unwrap_or_default(),
+            };
+            (Some(fs_type), flags.clone())
+        }
+    };
+    let device_settings = perf::device_settings(volume.iter())?;
+    let perf_profile = perf::check_profile(volume.get("perfprofile")?, &device_settings)?;
+    Ok(StageParameters {
+        lun: lun(&publish)?,
+        fs_type,
+        mount_flags,
+        partition: positive(volume.get("partition")?, "allowed is the number of a partition, from 1")?,
+        requested_size: positive(volume.get("requestedsizegib")?, "allowed is a whole number of GiB, from 1")?
+            .map(Gib::new),
+        resize_required: volume.get("resizerequired")?.is_some_and(|parameter| parameter.is_true()),
+        perf_profile,
+        device_settings,
+        sku: known("skuname", &volume, &publish)?
+            .or(known("storageaccounttype", &volume, &publish)?)
+            .and_then(|parameter| SkuName::from_azure(parameter.value)),
+        iops: known("diskiopsreadwrite", &volume, &publish)?.and_then(|parameter| parameter.value.parse().ok()),
+        mbps: known("diskmbpsreadwrite", &volume, &publish)?.and_then(|parameter| parameter.value.parse().ok()),
+    })
+}
+
+fn known<'a>(
+    folded: &str,
+    volume: &Context<'a>,
+    publish: &Context<'a>,
+) -> Result<Option<Parameter<'a>>, ParameterError> {
+    Ok(match volume.get(folded)? {
+        Some(parameter) => Some(parameter),
+        None => publish.get(folded)?,
+    })
+}
+
+fn positive(parameter: Option<Parameter<'_>>, allowed: &str) -> Result<Option<u32>, ParameterError> {
+    let Some(parameter) = parameter else { return Ok(None) };
+    match parameter.number(allowed)? {
+        0 => Err(parameter.refuse(allowed)),
+        number => Ok(Some(number)),
+    }
+}
+
+/// The slot: a number, or the device path that early versions of the Go driver wrote.
+fn lun(publish: &Context<'_>) -> Result<Lun, ParameterError> {
+    let allowed = "allowed is a whole number from 0 to 63, written by ControllerPublishVolume";
+    let parameter = publish.get("lun")?.ok_or_else(|| ParameterError::invalid(LUN_KEY, "", allowed))?;
+    let number = match parameter.value.strip_prefix("/dev/disk/azure/scsi") {
+        Some(path) => path.rsplit_once("/lun").map_or("", |(_, number)| number),
+        None => parameter.value,
+    };
+    number.parse().map_err(|_| parameter.refuse(allowed))
+}

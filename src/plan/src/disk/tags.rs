@@ -1,0 +1,209 @@
+//! The tags of a disk.
+
+use std::collections::BTreeMap;
+
+use super::{
+    ParameterError,
+    parameter::{Parameter, Parameters},
+};
+
+/// Says who made the disk; what the Go driver and the in-tree plugin write.
+pub(super) const CREATED_BY: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
+
+/// Switches the write accelerator on when the disk is attached ([`crate::model::Disk::write_accelerator`]); a tag
+/// because only the VM has a property for it.
+pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
+
+const FOR_PV: &str = "kubernetes.io-created-for-pv-name";
+const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
+const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
+
+/// The tags that say for which volume a disk was made.
+pub(super) const CREATED_FOR: [&str; 3] = [FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
+
+/// Limits of Azure Resource Manager (source: tag-resources): tags of a resource, characters of a name and of a value.
+const MOST_TAGS: usize = 50;
+const LONGEST_NAME: usize = 512;
+const LONGEST_VALUE: usize = 256;
+
+/// What templates in a disk's name and tags stand for: external-provisioner's extra metadata.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Templates<'a> {
+    pub(super) pv_name: Option<&'a str>,
+    pub(super) pvc_name: Option<&'a str>,
+    pub(super) pvc_namespace: Option<&'a str>,
+}
+
+impl<'a> Templates<'a> {
+    pub(super) fn of(parameters: &Parameters<'a>) -> Self {
+        let value = |key| parameters.get(key).map(|parameter| parameter.value);
+        Self {
+            pv_name: value("csi.storage.k8s.io/pv/name"),
+            pvc_name: value("csi.storage.k8s.io/pvc/name"),
+            pvc_namespace: value("csi.storage.k8s.io/pvc/namespace"),
+        }
+    }
+
+    fn pairs(&self) -> [(&'static str, Option<&'a str>); 3] {
+        [
+            ("${pvc.metadata.name}", self.pvc_name),
+            ("${pvc.metadata.namespace}", self.pvc_namespace),
+            ("${pv.metadata.name}", self.pv_name),
+        ]
+    }
+
+    /// The text with every template filled in whose value is known. Names of Kubernetes objects hold no `$`, so that
+    /// nothing is filled in twice.
+    pub(super) fn fill(&self, text: &str) -> String {
+        self.pairs().into_iter().fold(text.to_owned(), |text, (template, value)| match value {
+            Some(value) => text.replace(template, value),
+            None => text,
+        })
+    }
+
+    /// A template that is left in a text.
+    pub(super) fn unfilled(&self, text: &str) -> Option<&'static str> {
+        self.pairs().into_iter().map(|(template, _)| template).find(|template| text.contains(template))
+    }
+}
+
+fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
+    // Azure's tag names are one whatever their case.
+    tags.retain(|existing, _| !existing.eq_ignore_ascii_case(key));
+    tags.insert(key.to_owned(), value.to_owned());
+}
+
+/// All tags of the disk. A tag of the class wins over one that the driver sets, as in the Go driver.
+pub(super) fn disk_tags(
+    parameters: &Parameters<'_>,
+    templates: &Templates<'_>,
+    write_accelerator: bool,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, String>, ParameterError> {
+    let mut tags = BTreeMap::new();
+    insert(&mut tags, CREATED_BY.0, CREATED_BY.1);
+    for (key, value) in
+        [(FOR_PV, templates.pv_name), (FOR_CLAIM, templates.pvc_name), (FOR_NAMESPACE, templates.pvc_namespace)]
+    {
+        if let Some(value) = value {
+            insert(&mut tags, key, value);
+        }
+    }
+    if let Some(parameter) = parameters.get("tags") {
+        let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
+        for (key, value) in written_tags(parameter, delimiter)? {
+            let filled = templates.fill(value);
+            if let Some(template) = templates.unfilled(&filled) {
+                warnings.push(format!(
+                    "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
+                    parameter.key
+                ));
+            }
+            if filled.chars().count() > LONGEST_VALUE {
+                return Err(parameter.refuse(format!("the value of the tag {key} is longer than 256 characters")));
+            }
+            insert(&mut tags, key, &filled);
+        }
+        if tags.len() + usize::from(write_accelerator) > MOST_TAGS {
+            return Err(parameter.refuse(format!(
+                "together with the driver's own tags these are {} tags, and allowed are 50",
+                tags.len() + usize::from(write_accelerator)
+            )));
+        }
+    }
+    if write_accelerator {
+        insert(&mut tags, WRITE_ACCELERATOR, "true");
+    }
+    Ok(tags)
+}
+
+/// The tags of the parameter `tags`, in their order.
+fn written_tags<'a>(parameter: Parameter<'a>, delimiter: &str) -> Result<Vec<(&'a str, &'a str)>, ParameterError> {
+    parameter
+        .value
+        .split(delimiter)
+        .map(|tag| {
+            let (key, value) = tag
+                .split_once('=')
+                .map(|(key, value)| (key.trim(), value.trim()))
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| {
+                    parameter.refuse(format!(
+                        "{tag:?} is no tag; allowed is key1=value1{delimiter}key2=value2, separated by {delimiter:?} (tagValueDelimiter)"
+                    ))
+                })?;
+            if key.contains(['<', '>', '%', '&', '?', '\\', '/']) {
+                return Err(parameter.refuse(format!("the tag name {key:?} may not hold any of < > % & ? \\ /")));
+            }
+            if key.chars().count() > LONGEST_NAME {
+                return Err(parameter.refuse(format!("the tag name {key:?} is longer than 512 characters")));
+            }
+            Ok((key, value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, ParameterError> {
+        let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let parameters = Parameters::written(&map)?;
+        disk_tags(&parameters, &Templates::of(&parameters), false, &mut Vec::new())
+    }
+
+    #[test]
+    fn every_disk_says_who_made_it_and_for_what() {
+        let tags = tags(&[
+            ("csi.storage.k8s.io/pv/name", "pvc-1"),
+            ("csi.storage.k8s.io/pvc/name", "data"),
+            ("csi.storage.k8s.io/pvc/namespace", "db"),
+        ])
+        .unwrap();
+        let expected = [
+            ("k8s-azure-created-by", "kubernetes-azure-dd"),
+            ("kubernetes.io-created-for-pv-name", "pvc-1"),
+            ("kubernetes.io-created-for-pvc-name", "data"),
+            ("kubernetes.io-created-for-pvc-namespace", "db"),
+        ];
+        assert_eq!(tags, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn tags_are_split_trimmed_and_filled_in() {
+        let given = [
+            ("tags", " env = prod ;list=a,b;empty=;eq=a=b;owner=${pvc.metadata.name}"),
+            ("tagValueDelimiter", ";"),
+            ("csi.storage.k8s.io/pvc/name", "data"),
+        ];
+        let tags = tags(&given).unwrap();
+        for (key, value) in [("env", "prod"), ("list", "a,b"), ("empty", ""), ("eq", "a=b"), ("owner", "data")] {
+            assert_eq!(tags[key], value, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_tag_of_the_class_wins_and_case_makes_no_second_tag() {
+        let tags = tags(&[("tags", "K8S-Azure-Created-By=me,a=1,A=2")]).unwrap();
+        let expected = [("A", "2"), ("K8S-Azure-Created-By", "me")];
+        assert_eq!(tags, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn what_is_no_tag_is_refused() {
+        for value in ["a", "a=1,", "=1", " =1", "a/b=1", "a?=1", "a\\b=1", "a<=1"] {
+            let error = tags(&[("tags", value)]).unwrap_err();
+            assert_eq!((error.parameter.as_str(), error.value.as_str()), ("tags", value));
+        }
+        assert!(tags(&[("tags", &format!("a={}", "x".repeat(257)))]).is_err());
+        assert!(tags(&[("tags", &format!("{}=x", "a".repeat(513)))]).is_err());
+        let many: Vec<String> = (0..50).map(|n| format!("k{n}=v")).collect();
+        assert!(tags(&[("tags", &many.join(","))]).unwrap_err().to_string().contains("51 tags"));
+    }
+
+    #[test]
+    fn an_empty_tags_parameter_is_none_at_all() {
+        assert_eq!(tags(&[("tags", ""), ("tagValueDelimiter", "")]).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! Log lines on stderr; stdout belongs to results.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// For people: one line of text, coloured on a terminal.
+    #[default]
+    Text,
+    /// For collectors: one JSON object a line, with the fields at its top level.
+    Json,
+}
+
+/// Why a word is not a log format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown log format {0:?}, expected text or json")]
+pub struct FormatError(String);
+
+impl std::str::FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(FormatError(text.to_owned())),
+        }
+    }
+}
+
+/// Why logging could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter is not of the form `info,lazuli::disk=debug`.
+    #[error("the log filter {filter:?} cannot be read")]
+    Filter {
+        /// As given.
+        filter: String,
+        /// What is wrong with it.
+        #[source]
+        source: ParseError,
+    },
+    /// Somebody has installed a subscriber before.
+    #[error("logging is already set up")]
+    AlreadySet(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Sends the process's log lines to stderr. Once per process.
+///
+/// # Errors
+/// [`LogError`].
+pub fn init(format: Format, filter: &str) -> Result<(), LogError> {
+    let already_set = LogError::AlreadySet;
+    match format {
+        Format::Text => fmt()
+            .with_env_filter(parse(filter)?)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr)
+            .try_init()
+            .map_err(already_set),
+        Format::Json => json(filter, std::io::stderr)?.try_init().map_err(already_set),
+    }
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, LogError> {
+    EnvFilter::try_new(filter).map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
+}
+
+type JsonBuilder<W> =
+    fmt::SubscriberBuilder<fmt::format::JsonFields, fmt::format::Format<fmt::format::Json>, EnvFilter, W>;
+
+fn json<W>(filter: &str, writer: W) -> Result<JsonBuilder<W>, LogError>
+where
+    W: for<'w> MakeWriter<'w> + 'static,
+{
+    // A collector indexes fields by name: `volume`, not `fields.volume`.
+    Ok(fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(true)
+        .with_span_list(false)
+        .with_env_filter(parse(filter)?)
+        .with_writer(writer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("not poisoned").write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_json_line_has_its_fields_at_the_top_and_the_filter_holds() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = json("info", move || writer.clone()).expect("the filter is valid").finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("attach", volume = "pv-1").entered();
+            tracing::debug!("hidden");
+            tracing::info!(lun = 3, "attached");
+        });
+        let bytes = lines.0.lock().expect("not poisoned").clone();
+        let text = String::from_utf8(bytes).expect("is text");
+        let line: serde_json::Value = serde_json::from_str(text.trim()).expect("is one JSON line");
+        assert_eq!(line["lun"], 3);
+        assert_eq!(line["message"], "attached");
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["span"]["volume"], "pv-1");
+    }
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_an_error_naming_it() {
+        let error = init(Format::Text, "lazuli=chatty").expect_err("no such level");
+        assert_eq!(error.to_string(), "the log filter \"lazuli=chatty\" cannot be read");
+        assert_eq!("json".parse(), Ok(Format::Json));
+        assert!("xml".parse::<Format>().is_err());
+    }
+}
