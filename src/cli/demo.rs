@@ -39,9 +39,10 @@ pub(super) struct Options {
     /// Leave out the mounts, as without root.
     #[arg(long)]
     no_mounts: bool,
-    /// The filesystem of the volume.
-    #[arg(long, default_value = "ext4")]
-    fs_type: String,
+    /// The filesystem of the volume: ext4, ext3, xfs or btrfs. Default: ext4, or xfs where this process may not grow a
+    /// mounted ext4.
+    #[arg(long)]
+    fs_type: Option<String>,
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -53,6 +54,13 @@ pub(super) async fn run(options: Options) -> Outcome {
         None => println!("Disks are real block devices here: they are formatted, mounted and moved with their bytes."),
         Some(why) => println!("No block devices and no mounts this time ({why}); everything else is shown."),
     }
+    let fs_type = options.fs_type.unwrap_or_else(|| {
+        if missing.is_some() || lab::may_grow_mounted_ext4() {
+            return "ext4".into();
+        }
+        println!("The volume is xfs: this process lacks CAP_SYS_RESOURCE, without which no mounted ext4 grows.");
+        "xfs".into()
+    });
     let folder = Folder::make("demo")?;
     let mut azure = lazuli_emulator::Options { latency: options.latency, ..Default::default() };
     azure.start_time = time::OffsetDateTime::now_utc();
@@ -60,7 +68,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         azure.hypervisor = lab::loop_hypervisor(folder.path());
     }
     let mut lab = Lab::start(lab::Options { azure, ..lab::Options::new(folder.path()) }).await?;
-    let outcome = show(&mut lab, folder.path(), missing.is_none(), &options.fs_type).await;
+    let outcome = show(&mut lab, folder.path(), missing.is_none(), &fs_type).await;
     lab.stop().await;
     outcome
 }

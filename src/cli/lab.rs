@@ -193,6 +193,15 @@ pub fn missing_for_mounts() -> Option<String> {
     (!missing.is_empty()).then(|| format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")))
 }
 
+/// Whether this process may grow a mounted ext4: the kernel asks for CAP_SYS_RESOURCE, which some sandboxes keep
+/// from root (source: ext4's ioctl, capabilities(7)).
+pub fn may_grow_mounted_ext4() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
+}
+
 /// The loop hypervisor for a lab in this folder.
 pub fn loop_hypervisor(folder: &Path) -> HypervisorChoice {
     HypervisorChoice::Loop(hypervisor_root(folder))

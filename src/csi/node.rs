@@ -68,6 +68,7 @@ use csi_proto::csi::{
 use lazuli_azure::imds::Imds;
 use lazuli_plan::fault::Code;
 use tokio::sync::{Semaphore, oneshot};
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
@@ -176,6 +177,8 @@ struct Node {
     locks: Locks,
     /// One btrfs at a time is compared with the others and mounted.
     btrfs: Semaphore,
+    /// The calls that are being carried out, also for callers that have left.
+    calls: TaskTracker,
 }
 
 impl NodeService {
@@ -192,8 +195,16 @@ impl NodeService {
     ) -> Result<Self, JournalError> {
         let state = state.into();
         let journal = Journal::open(state.join("volumes"))?;
-        let (locks, btrfs) = (Locks::default(), Semaphore::new(1));
-        Ok(Self(Arc::new(Node { host, imds, journal, state, config, locks, btrfs })))
+        let (locks, btrfs, calls) = (Locks::default(), Semaphore::new(1), TaskTracker::new());
+        Ok(Self(Arc::new(Node { host, imds, journal, state, config, locks, btrfs, calls })))
+    }
+
+    /// Waits until every call has ended, also those whose callers have left: for the time between the end of serving
+    /// and the end of the process. What is cut off there can be repeated, but a repair of a file system had better
+    /// not be cut.
+    pub async fn finish(&self) {
+        self.0.calls.close();
+        self.0.calls.wait().await;
     }
 
     /// Runs the call in a task that holds the volume and outlives its caller.
@@ -216,7 +227,7 @@ impl NodeService {
                 }
             }
         };
-        tokio::spawn(task.instrument(tracing::Span::current()));
+        self.0.calls.spawn(task.instrument(tracing::Span::current()));
         answer.await.unwrap_or(Err(NodeError::Task)).map(Response::new).map_err(refused)
     }
 }

@@ -228,6 +228,10 @@ impl Driver {
         let mut trouble = Trouble::default();
         let mut waited_for_reservations = false;
         loop {
+            // Before the read: a queue that the last round emptied costs none.
+            if self.goals().is_none() {
+                return;
+            }
             let (read, ()) = tokio::join!(self.shared.client.get_vm(&self.vm), self.burst_over());
             let Some(goals) = self.goals() else { return };
             let round = match read {

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use csi_proto::csi;
 use csi_proto::csi::controller_client::ControllerClient;
@@ -26,6 +26,11 @@ const GROUP: &str = "/subscriptions/00000000-0000-0000-0000-000000000001/resourc
 const COMPUTE: &str =
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Compute";
 const GIB: i64 = 1 << 30;
+
+/// An operation is over at the first poll, and the first poll may come at once.
+fn options() -> Options {
+    Options { retry_after: Some(0), ..Options::default() }
+}
 
 /// Where the bodies of one kind go; emptied first.
 fn folder(kind: &str) -> PathBuf {
@@ -61,7 +66,7 @@ async fn ask(emulator: &Emulator, method: &str, path: &str, body: Option<Value>)
 
 #[tokio::test]
 async fn the_emulators_answers_are_left_for_the_oracle() {
-    let emulator = Emulator::start(Options::default()).await.expect("the emulator starts");
+    let emulator = Emulator::start(options()).await.expect("the emulator starts");
     let folder = folder("answers");
     let disk = |gib: u32, zones: Value| {
         json!({"location": "westeurope", "sku": {"name": "Premium_LRS"}, "tags": {"a": "b"}, "zones": zones,
@@ -130,8 +135,7 @@ impl Controller {
         });
         fs::write(folder.join("azure.json"), config.to_string()).expect("the configuration is written");
         let socket = folder.join("csi.sock");
-        let log = fs::File::create(folder.join("log")).expect("the log is made");
-        let process = Command::new(env!("CARGO_BIN_EXE_lazuli"))
+        let mut process = Command::new(env!("CARGO_BIN_EXE_lazuli"))
             .arg("csi-controller")
             .args(["--endpoint", &format!("unix://{}", socket.display())])
             .args(["--cloud-config", &folder.join("azure.json").display().to_string()])
@@ -141,10 +145,12 @@ impl Controller {
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the binary of this build runs");
+        let log = process.stderr.take().expect("a pipe");
         let controller = Controller { process, folder };
+        wait_until_it_serves(log).await;
         (controller, connect(socket).await)
     }
 }
@@ -158,24 +164,37 @@ impl Drop for Controller {
     }
 }
 
-/// Connects as soon as the socket is there.
-async fn connect(socket: PathBuf) -> ControllerClient<Channel> {
-    let began = Instant::now();
-    loop {
-        let path = socket.clone();
-        let connected = Endpoint::from_static("http://socket.invalid")
-            .connect_with_connector(tower::service_fn(move |_: Uri| {
-                let path = path.clone();
-                async move { UnixStream::connect(path).await.map(TokioIo::new) }
-            }))
-            .await;
-        match connected {
-            Ok(channel) => return ControllerClient::new(channel),
-            Err(error) => assert!(began.elapsed() < Duration::from_secs(60), "no controller: {error:?}"),
+/// Reads the controller's log until it says that it serves, and goes on reading behind that.
+async fn wait_until_it_serves(log: ChildStderr) {
+    let (told, serves) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let (mut told, mut read) = (Some(told), String::new());
+        for line in BufReader::new(log).lines().map_while(Result::ok) {
+            if told.is_some() {
+                read.push_str(&line);
+                read.push('\n');
+            }
+            if line.contains("serving CSI") {
+                // Nobody listens any more: then nobody needs it.
+                let _ = told.take().map(|told| told.send(Ok(())));
+            }
         }
-        // The socket is made by another process, which can send no event to this one.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let _ = told.take().map(|told| told.send(Err(read)));
+    });
+    if let Err(log) = serves.await.expect("the reader tells") {
+        panic!("the controller ended:\n{log}");
     }
+}
+
+async fn connect(socket: PathBuf) -> ControllerClient<Channel> {
+    let channel = Endpoint::from_static("http://socket.invalid")
+        .connect_with_connector(tower::service_fn(move |_: Uri| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        }))
+        .await
+        .expect("a controller that serves takes a connection");
+    ControllerClient::new(channel)
 }
 
 fn capability() -> csi::VolumeCapability {
@@ -249,7 +268,7 @@ fn type_of(method: &str, path: &str) -> Option<&'static str> {
 
 #[tokio::test]
 async fn the_controllers_requests_are_left_for_the_oracle() {
-    let emulator = Emulator::start(Options::default()).await.expect("the emulator starts");
+    let emulator = Emulator::start(options()).await.expect("the emulator starts");
     for method in ["action", "whole-list"] {
         let (_controller, mut client) = Controller::start(&emulator, method).await;
         live(&mut client, &[("skuName", "Premium_LRS")], &format!("pvc-plain-{method}")).await;

@@ -21,7 +21,7 @@ use crate::{
     imds::{Imds, InstanceDiskSource},
     metrics::Metrics,
     testing::{ARM, LOGIN, an_hour, url},
-    transport::{IMDS_ORIGIN, Routes, Tls, Transport},
+    transport::{Routes, Tls, Transport},
 };
 
 struct Rig {
@@ -130,7 +130,9 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     assert!(rig.luns().await.is_empty());
     let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), &an_hour()).await.unwrap();
     grown.wait(&an_hour()).await.unwrap();
-    assert_eq!(rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap().len(), 2);
+    let listed = rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap();
+    let ours = |id: &ArmId| *id == disk_id("a") || *id == disk_id("b");
+    assert_eq!(listed.iter().filter(|disk| ours(&disk.model.id)).count(), 2);
     for name in ["a", "b", "a"] {
         let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
         deleted.settle(&an_hour()).await.unwrap();
@@ -151,7 +153,7 @@ async fn a_disks_life_over_tcp_and_in_process_is_the_same_call_by_call() {
         rig.emulator.shutdown().await;
     }
     assert_eq!(logs[1], logs[2]);
-    assert_eq!(logs[0].len(), logs[1].len());
+    assert_eq!(logs[0], logs[1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +215,6 @@ async fn the_machines_own_identity_and_metadata_work_through_the_routes() {
         assert_eq!((&instance.resource_id, instance.name.as_str()), (&vm_id(), "node-0"));
         assert_eq!(instance.data_disks[0].source, InstanceDiskSource::Managed(disk_id("a")));
         assert_eq!((instance.data_disks[0].lun.get(), instance.data_disks[0].size), (5, Some(Gib::new(10))));
-        assert!(IMDS_ORIGIN.starts_with("http://"));
         rig.emulator.shutdown().await;
     }
 }

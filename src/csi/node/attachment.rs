@@ -15,6 +15,8 @@ use crate::host::Deadline;
 /// How often the metadata is asked while it lags. The service takes five questions a second; a node stages many
 /// volumes at once, and they share the answers.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// After so many unanswered questions the metadata is taken as not there.
 const UNANSWERED: u32 = 3;
 
@@ -64,9 +66,10 @@ pub(super) async fn identify(
     };
     let mut unanswered = 0;
     loop {
-        let (sight, silence) = match imds.refresh().await {
-            Ok(instance) => (judge(volume, lun, &instance.data_disks), None),
-            Err(error) => (Sight::Absent, Some(crate::csi::server::chain(&error))),
+        let (sight, silence) = match tokio::time::timeout(PATIENCE, imds.refresh()).await {
+            Ok(Ok(instance)) => (judge(volume, lun, &instance.data_disks), None),
+            Ok(Err(error)) => (Sight::Absent, Some(crate::csi::server::chain(&error))),
+            Err(_) => (Sight::Absent, Some(format!("no answer within {PATIENCE:?}"))),
         };
         unanswered = if silence.is_some() { unanswered + 1 } else { 0 };
         if let Sight::Here(size) = sight {

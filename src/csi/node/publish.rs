@@ -35,9 +35,9 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeEr
     };
     if request.alone {
         let table = mount::table(host).await.map_err(NodeError::Mount)?;
-        let elsewhere = table.iter().find(|mount| {
-            shown.is(mount) && mount.target != request.target && mount.target != source && is_a_pod_s(&mount.target)
-        });
+        let own = [as_mounted(&request.target), as_mounted(&source)];
+        let elsewhere =
+            table.iter().find(|mount| shown.is(mount) && !own.contains(&mount.target) && is_a_pod_s(&mount.target));
         if let Some(elsewhere) = elsewhere {
             return Err(NodeError::PublishedElsewhere(elsewhere.target.clone()));
         }
@@ -80,12 +80,21 @@ impl Shown {
     }
 }
 
+/// A path as the mount table names it: `/var/lib/kubelet` may be a link.
+fn as_mounted(path: &Path) -> PathBuf {
+    match (path.parent().map(std::fs::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// Whether a mount is one that a pod was given. kubelet makes more of them: a second staging path of an older
 /// version, the folders of `subPath`, and the map of block volumes by pod.
 fn is_a_pod_s(target: &Path) -> bool {
     let has = |wanted: &str| target.components().any(|part| part.as_os_str() == wanted);
     let is_map = target.parent().and_then(Path::file_name).is_some_and(|name| name == "dev");
-    !target.ends_with("globalmount") && !has("volume-subpaths") && !(has("volumeDevices") && is_map)
+    let is_kubelet_s = target.ends_with("globalmount") || has("volume-subpaths") || (has("volumeDevices") && is_map);
+    !is_kubelet_s
 }
 
 /// Takes the volume away from the target, whoever published it; repeating it is success.

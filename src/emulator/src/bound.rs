@@ -3,10 +3,10 @@
 //! Computed from what was drawn since the log was last reset, for a client that had every request in
 //! hand at the reset:
 //!
-//! * a machine needs at least one write of its data disks, and that write lasts at least as long as
-//!   the *shortest* data-disk write drawn for it that succeeded (`shortest`); the usual yardstick is
-//!   the *largest* latency drawn for one of its data-disk writes (`largest`), which equals the
-//!   shortest when one write was enough;
+//! * a machine needs one write for all its data disks. Its yardstick is the *largest* latency drawn for
+//!   one of its accepted writes (`largest`); where one write was enough that is exact, where the client
+//!   used several it is what the slowest alone took. `shortest` is the strict bound: no client can be
+//!   faster than the shortest of them. Writes that fail late count, refused ones do not;
 //! * a disk that was created since the reset and then attached adds its own creation before;
 //! * a disk or group that was only created, changed or deleted counts its largest latency;
 //! * buckets: N necessary writes cannot all be accepted at once when the front door's write bucket

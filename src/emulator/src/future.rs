@@ -42,18 +42,27 @@ fn mark(object: Option<&mut Value>, seed: &str) {
     }
 }
 
-/// What a body drops of what the machine's last answer had, in words.
+/// Members that only an answer has: a body with one of them is a document written back.
+const ONLY_IN_ANSWERS: [&str; 4] = ["provisioningState", "vmId", "uniqueId", "timeCreated"];
+
+/// What a body drops of what the resource's last answer had, in words.
+///
+/// Three objects count: an element of `dataDisks` at a LUN that the machine has, an OS disk sent with
+/// its id, and `properties` sent with members that only an answer has.
 pub(crate) fn dropped(old: &Value, body: &Value) -> Option<String> {
-    let given = body["properties"]["storageProfile"]["dataDisks"].as_array()?;
-    let have = old["properties"]["storageProfile"]["dataDisks"].as_array()?;
-    for element in given {
-        let known = have.iter().any(|h| h["lun"] == element["lun"]);
-        if known && element.get(MEMBER).is_none() {
-            return Some(format!(
-                "The data disk at LUN {} was sent back without its member '{MEMBER}'.",
-                element["lun"]
-            ));
-        }
+    let lacks = |object: &Value| object.get(MEMBER).is_none();
+    let properties = &body["properties"];
+    if ONLY_IN_ANSWERS.iter().any(|member| properties.get(member).is_some()) && lacks(properties) {
+        return Some(format!("The properties were sent back without their member '{MEMBER}'."));
     }
-    None
+    let os_disk = &properties["storageProfile"]["osDisk"];
+    if os_disk["managedDisk"]["id"].is_string() && lacks(os_disk) {
+        return Some(format!("The OS disk was sent back without its member '{MEMBER}'."));
+    }
+    let given = properties["storageProfile"]["dataDisks"].as_array()?;
+    let have = old["properties"]["storageProfile"]["dataDisks"].as_array()?;
+    given
+        .iter()
+        .find(|element| have.iter().any(|h| h["lun"] == element["lun"]) && lacks(element))
+        .map(|element| format!("The data disk at LUN {} was sent back without its member '{MEMBER}'.", element["lun"]))
 }

@@ -89,6 +89,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::DropGuard;
 
 pub use control::Control;
 pub use options::{HypervisorChoice, Options, Switches};
@@ -106,6 +107,8 @@ pub struct Emulator {
     tls_address: Option<SocketAddr>,
     router: Router,
     servers: Vec<JoinHandle<io::Result<()>>>,
+    /// Stops the servers and the tasks when the emulator goes without a shutdown.
+    _stop_on_drop: DropGuard,
 }
 
 /// The emulator did not start.
@@ -183,7 +186,8 @@ impl Emulator {
             servers.push(tokio::spawn(async move { tls::serve(tcp, &authority, router, stop).await }));
             tls_address = Some(address);
         }
-        Ok(Self { control: Control { shared }, address, tls_address, router, servers })
+        let stop_on_drop = shared.stop.clone().drop_guard();
+        Ok(Self { _stop_on_drop: stop_on_drop, control: Control { shared }, address, tls_address, router, servers })
     }
 
     /// Where it is reached, without a slash at the end: every plane is below this one URL.

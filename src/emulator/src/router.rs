@@ -34,7 +34,7 @@ use crate::path::ArmPath;
 use crate::spawn;
 use crate::state::Shared;
 use crate::store::Store;
-use crate::throttle::{Door, Visit};
+use crate::throttle::{Door, Throttle, Visit};
 
 /// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
@@ -241,19 +241,19 @@ fn answer(
         }
         let route = route?;
         gate(request, &route)?;
-        if shared.options.throttling {
-            let resource = limited_resource(request);
-            remaining = state.throttle.visit(
-                &Visit {
-                    door: Door::of(&request.method),
-                    subscription,
-                    principal: &principal,
-                    policy: route.policy.map(|policy| (policy, resource.as_str())),
-                },
-                &shared.clock,
-                now,
-            )?;
-        }
+        let resource = limited_resource(request);
+        let visit = Visit {
+            door: Door::of(&request.method),
+            subscription,
+            principal: &principal,
+            policy: route.policy.map(|policy| (policy, resource.as_str())),
+        };
+        remaining = if shared.options.throttling {
+            state.throttle.visit(&visit, &shared.clock, now)?
+        } else {
+            // Full buckets for each request: the headers stay, the refusals go.
+            Throttle::default().visit(&visit, &shared.clock, now)?
+        };
         let mut context = Context { shared, state: &mut state, request, now };
         (route.handler)(&mut context)
     })();
@@ -374,14 +374,18 @@ fn finish(
             casing::spoil(body);
         }
     }
+    // Recorded: an empty list comes without the headers of the provider.
+    let empty_list = body.as_ref().is_some_and(|body| body["value"].as_array().is_some_and(Vec::is_empty));
     let mut headers = HeaderMap::new();
     for (name, value) in common_headers(shared, asked) {
         put(&mut headers, name, &value);
     }
-    for (name, value) in remaining.iter().chain(&answer.headers) {
+    let provider_answer = fault.as_ref().is_none_or(|fault| !fault.gateway);
+    // Recorded: what the gateway refuses shows no remaining quota.
+    let shown_quota = if provider_answer { remaining.as_slice() } else { &[] };
+    for (name, value) in shown_quota.iter().chain(&answer.headers) {
         put(&mut headers, name, value);
     }
-    let provider_answer = fault.as_ref().is_none_or(|fault| !fault.gateway);
     if provider_answer && request.path.provider.is_some() && !remaining.is_empty() && writes_or_polls(asked) {
         let (tenant, object) = (&shared.options.scenario.tenant_id, crate::state::guid_of("operation-identifier"));
         put(
@@ -393,6 +397,13 @@ fn finish(
                 crate::state::guid_of(&asked.request.raw_path)
             ),
         );
+    }
+    // Recorded on refusals and polls of the compute provider as well.
+    let compute = ["virtualMachines.", "availabilitySets."].iter().any(|kind| asked.operation.starts_with(kind))
+        || request.raw_path.to_ascii_lowercase().contains("/providers/microsoft.compute/locations/")
+            && request.path.rest.get(2).is_some_and(|kind| kind.eq_ignore_ascii_case("operations"));
+    if provider_answer && compute && !empty_list {
+        put(&mut headers, "x-ms-need-to-refresh-epl-cache", "False");
     }
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let bytes = match body {

@@ -29,6 +29,8 @@ type InProcess = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, AnyE
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a connection that carries requests is asked whether it still lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long an answer may take, body and all.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest answer that is read: a subscription's whole list of sizes is a quarter of this.
@@ -116,6 +118,10 @@ impl Transport {
         let builder = || {
             let mut builder = reqwest::Client::builder()
                 .connect_timeout(CONNECT_TIMEOUT)
+                // One HTTP/2 connection carries every call: one that has died silently must not take them all along.
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .http2_keep_alive_timeout(CONNECT_TIMEOUT)
+                .tcp_keepalive(KEEP_ALIVE)
                 .redirect(reqwest::redirect::Policy::none())
                 .user_agent(USER_AGENT);
             if !tls.extra_roots_pem.is_empty() {

@@ -51,14 +51,14 @@ fn with_members(state: &State, mut doc: Value) -> Value {
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let doc = context.state.store.shown(&id_of(context), context.now).ok_or_else(|| not_found(context))?;
-    Ok(Answer::json(200, with_members(context.state, doc)).with("x-ms-need-to-refresh-epl-cache", "False"))
+    Ok(Answer::json(200, with_members(context.state, doc)))
 }
 
 /// Lists. Recorded.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let found = lists::documents(context, TYPE)?;
     let found = found.into_iter().map(|doc| with_members(context.state, doc)).collect();
-    Ok(lists::page(context, found)?.with("x-ms-need-to-refresh-epl-cache", "False"))
+    lists::page(context, found)
 }
 
 /// PUT. Recorded: 200 also on create.
@@ -83,7 +83,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
         _ => context.state.store.insert(&id, Resource::new(doc.clone()), now),
     }
     context.state.changes += 1;
-    Ok(Answer::json(200, doc).with("x-ms-need-to-refresh-epl-cache", "False"))
+    Ok(Answer::json(200, doc))
 }
 
 /// The document of a set. Recorded members; the documented defaults are 2 fault and 5 update domains.
@@ -101,6 +101,14 @@ pub(crate) fn document(id: &str, name: &str, location: &str, body: &Value) -> Va
     doc["properties"] = json!({
         "platformUpdateDomainCount": count("platformUpdateDomainCount", 5),
         "platformFaultDomainCount": count("platformFaultDomainCount", 2),
+    });
+    let set = format!("/availabilitySets/{name}");
+    let twin = id.strip_suffix(&set).map_or_else(String::new, |rest| format!("{rest}/virtualMachineScaleSets/{name}"));
+    doc["properties"]["virtualMachineScaleSetMigrationInfo"] = json!({
+        "defaultVirtualMachineScaleSetInfo": {
+            "constrainedMaximumCapacity": true,
+            "defaultVirtualMachineScaleSet": {"id": twin},
+        },
     });
     doc["sku"] = json!({ "name": body["sku"]["name"].as_str().unwrap_or("Classic") });
     doc

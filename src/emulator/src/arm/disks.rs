@@ -176,6 +176,7 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
     let name = old["name"].as_str().unwrap_or("").to_owned();
     let location = old["location"].as_str().unwrap_or("").to_owned();
     let now = context.now;
+    super::refuse_if_dropped(context, old)?;
     super::refuse_if_busy(context, &id)?;
     let new = disk_rules::changed(context, old, body, replace)?;
     super::quotas::check_disk(context, &new, Some(old))?;

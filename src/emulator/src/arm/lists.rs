@@ -55,5 +55,12 @@ pub(crate) fn page(context: &Context<'_>, documents: Vec<Value>) -> Reply {
         next.append_pair("$skiptoken", &end.to_string());
         body["nextLink"] = json!(format!("{}{}?{}", context.request.base, context.request.raw_path, next.finish()));
     }
-    Ok(Answer::json(200, body).with("x-ms-original-request-ids", crate::state::guid_of(&context.request.raw_path)))
+    let some = body["value"].as_array().is_some_and(|value| !value.is_empty());
+    let mut answer = Answer::json(200, body);
+    // Recorded: lists of the compute provider that are not empty name the requests behind them.
+    let provider = context.request.path.provider.as_deref().unwrap_or("");
+    if some && provider.eq_ignore_ascii_case("Microsoft.Compute") {
+        answer = answer.with("x-ms-original-request-ids", crate::state::guid_of(&context.request.raw_path));
+    }
+    Ok(answer)
 }

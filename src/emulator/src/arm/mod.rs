@@ -203,6 +203,20 @@ pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Faul
     if running { Err(fault::concurrent_request()) } else { Ok(()) }
 }
 
+/// With `--future-fields`: refuses and records a write that drops what the client had been given.
+pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &serde_json::Value) -> Result<(), Fault> {
+    let dropped = match &context.request.json {
+        Some(body) if context.shared.options.future_fields => crate::future::dropped(old, body),
+        _ => None,
+    };
+    let Some(dropped) = dropped else {
+        return Ok(());
+    };
+    let id = old["id"].as_str().unwrap_or("");
+    context.state.violations.push(format!("{} {id}: {dropped}", context.request.method));
+    Err(fault::bad_request(dropped))
+}
+
 /// Notes a drawn latency for the lower bound.
 pub(crate) fn record(
     context: &mut Context<'_>,

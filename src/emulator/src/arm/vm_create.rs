@@ -111,10 +111,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
         }
     });
     super::record(context, OperationKind::VmCreate, &id, started.latency, Vec::new());
-    Ok(Answer::json(201, shown)
-        .with("etag", "\"1\"")
-        .with("x-ms-need-to-refresh-epl-cache", "False")
-        .started(started, vms::ASYNC))
+    Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vms::ASYNC))
 }
 
 /// Documented: 1 to 64 characters for Linux (15 for a Windows computer name, which is not the

@@ -74,7 +74,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         }
     });
     super::record(context, OperationKind::VmPower, &id, started.latency, Vec::new());
-    Ok(Answer::empty(202).with("x-ms-need-to-refresh-epl-cache", "False").started(started, BOTH))
+    Ok(Answer::empty(202).started(started, BOTH))
 }
 
 fn mark_disks(state: &mut crate::state::State, vm: &str, power: Power, at: std::time::Duration) {
@@ -98,7 +98,7 @@ pub(crate) fn get_instance_view(context: &mut Context<'_>) -> Reply {
     let Some(doc) = context.state.store.shown(&id, context.now) else {
         return Err(vms::not_found(context));
     };
-    Ok(Answer::json(200, instance_view(context, &doc)).with("x-ms-need-to-refresh-epl-cache", "False"))
+    Ok(Answer::json(200, instance_view(context, &doc)))
 }
 
 /// The instance view of a machine.

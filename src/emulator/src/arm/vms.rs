@@ -16,7 +16,6 @@ use super::vm_create;
 use super::{disk_rules, disks, lists};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::fault::{self, Fault};
-use crate::future;
 use crate::latency::OperationKind;
 use crate::operations::{Effect, Outcome, Style, Undo};
 use crate::options::{Concurrent, LeftOut};
@@ -59,7 +58,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
         doc["properties"]["instanceView"] = super::vm_power::instance_view(context, &doc);
     }
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
-    Ok(Answer::json(200, doc).with("etag", tag).with("x-ms-need-to-refresh-epl-cache", "False"))
+    Ok(Answer::json(200, doc).with("etag", tag))
 }
 
 /// Lists. Recorded: `$filter` on a scale set that does not exist gives an empty list.
@@ -78,7 +77,7 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
             doc["properties"]["instanceView"] = super::vm_power::instance_view(context, doc);
         }
     }
-    Ok(lists::page(context, found)?.with("x-ms-need-to-refresh-epl-cache", "False"))
+    lists::page(context, found)
 }
 
 /// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
@@ -171,13 +170,7 @@ pub(crate) fn make_way(context: &mut Context<'_>, id: &str, deletes: bool) -> Re
 fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
     let id = old["id"].as_str().unwrap_or("").to_owned();
     let name = old["name"].as_str().unwrap_or("").to_owned();
-    if context.shared.options.future_fields
-        && let Some(raw) = &context.request.json
-        && let Some(dropped) = future::dropped(old, raw)
-    {
-        context.state.violations.push(format!("{} {id}: {dropped}", context.request.method));
-        return Err(fault::bad_request(dropped));
-    }
+    super::refuse_if_dropped(context, old)?;
     let mut doc = old.clone();
     let changed = vm_create::merge(context, &mut doc, body)?;
     let target = Target { id: &id, name: &name, doc: &doc };
@@ -193,7 +186,7 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
     let started = write(context, &id, doc, plan.unwrap_or_default(), &preempted)?;
     let resource = context.state.store.get(&id);
     let (shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
-    let answer = Answer::json(200, shown).with("etag", tag).with("x-ms-need-to-refresh-epl-cache", "False");
+    let answer = Answer::json(200, shown).with("etag", tag);
     if touches {
         Ok(answer.started(started, ASYNC))
     } else {
@@ -223,7 +216,7 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let mut new = doc.clone();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     let started = write(context, &id, new, plan, &preempted)?;
-    Ok(Answer::empty(202).with("x-ms-need-to-refresh-epl-cache", "False").started(started, BOTH))
+    Ok(Answer::empty(202).started(started, BOTH))
 }
 
 /// Accepts a write of the model: what it shows changes now, what the machine holds at the end.
@@ -555,7 +548,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         }
     });
     super::record(context, OperationKind::VmDelete, &id, started.latency, Vec::new());
-    Ok(Answer::empty(202).with("x-ms-need-to-refresh-epl-cache", "False").started(started, BOTH))
+    Ok(Answer::empty(202).started(started, BOTH))
 }
 
 /// Takes a machine away, with what its `deleteOption`s name.

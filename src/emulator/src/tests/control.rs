@@ -109,3 +109,13 @@ async fn tampering_looks_like_another_tool() {
     assert_ne!(after["etag"], before);
     assert!(rig.control().tamper("/none", |_| {}).is_none());
 }
+
+#[tokio::test]
+async fn a_dropped_emulator_stops_listening() {
+    let emulator = Emulator::start(options()).await.unwrap();
+    let address = emulator.url().replace("http://", "");
+    drop(emulator);
+    while tokio::net::TcpStream::connect(&address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}

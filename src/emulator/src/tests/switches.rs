@@ -98,6 +98,12 @@ async fn a_dropped_future_member_is_refused_and_recorded() {
     assert!(rig.control().violations().is_empty());
     rig.put_data_disks("plain-0", json!([element("a", 0), element("b", 1)])).await.refused(400, "BadRequest");
     assert_eq!(rig.control().violations().len(), 1);
+    let mut written_back = rig.disk_doc("a").await;
+    let got = rig.put_disk("a", written_back.clone()).await.expect(202);
+    rig.finish(&got).await;
+    written_back["properties"].as_object_mut().unwrap().remove(crate::future::MEMBER);
+    rig.put_disk("a", written_back).await.refused(400, "BadRequest");
+    assert_eq!(rig.control().violations().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
