@@ -20,10 +20,8 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint as ClientEndpoint};
 
-use super::{
-    csi_controller::{self, AttachMethod},
-    csi_node, emulator, wire,
-};
+pub use super::csi_controller::AttachMethod;
+use super::{csi_controller, csi_node, emulator, wire};
 use crate::{
     config::{Config, Document, Environment},
     csi::{
@@ -49,6 +47,8 @@ pub struct Options {
     pub azure: lazuli_emulator::Options,
     /// How data disks are written at first.
     pub attach_method: AttachMethod,
+    /// Whether the provider is told that its Azure is an Azure Stack Hub.
+    pub azure_stack: bool,
     /// Which LUNs Kubernetes names; without it there is no cluster.
     pub reservations: Option<watch::Receiver<LunReservations>>,
     /// Seed of the provider's jitter and request ids.
@@ -62,6 +62,7 @@ impl Options {
             folder: folder.into(),
             azure: lazuli_emulator::Options::default(),
             attach_method: AttachMethod::Auto,
+            azure_stack: false,
             reservations: None,
             seed: 1,
         }
@@ -92,8 +93,11 @@ impl Lab {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let scenario = options.azure.scenario.clone();
         let emulator = Emulator::start(options.azure).await?;
-        let text = emulator::azure_json(&scenario, &emulator.url()).to_string();
-        let document = Document::parse("the embedded Azure", text.as_bytes())?;
+        let mut configuration = emulator::azure_json(&scenario, &emulator.url());
+        if options.azure_stack {
+            configuration["cloud"] = "AzureStackCloud".into();
+        }
+        let document = Document::parse("the embedded Azure", configuration.to_string().as_bytes())?;
         let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
         let reservations = options.reservations.unwrap_or_else(|| watch::channel(LunReservations::NoCluster).1);
         Ok(Self {
@@ -199,7 +203,9 @@ pub fn may_grow_mounted_ext4() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
+    effective
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
 /// The loop hypervisor for a lab in this folder.

@@ -9,6 +9,7 @@
 
 mod endpoint;
 mod listener;
+mod metrics;
 mod rpc_log;
 
 use std::{error::Error, fmt::Write as _, time::Duration};
@@ -20,6 +21,7 @@ use tonic::{Status, service::Routes, transport::Server};
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{BindError, Listener, SocketFile};
+pub use metrics::RpcMetrics;
 pub use rpc_log::{RpcLayer, RpcNote};
 
 use listener::Socket;
@@ -38,7 +40,8 @@ pub enum Drained {
     TimedOut,
 }
 
-/// Serves until `stop` is cancelled, then finishes what is in flight for at most `drain`.
+/// Serves until `stop` is cancelled, then finishes what is in flight for at most `drain`. Calls are logged, not
+/// counted.
 ///
 /// # Errors
 /// [`ServeError`] when the listener fails before that.
@@ -48,8 +51,22 @@ pub async fn serve(
     stop: CancellationToken,
     drain: Duration,
 ) -> Result<Drained, ServeError> {
+    serve_with(RpcLayer::default(), routes, listener, stop, drain).await
+}
+
+/// [`serve`] with a layer of the caller's, such as one that counts ([`RpcLayer::with_metrics`]).
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    layer: RpcLayer,
+    routes: Routes,
+    listener: Listener,
+    stop: CancellationToken,
+    drain: Duration,
+) -> Result<Drained, ServeError> {
     let file = listener.file();
-    let router = Server::builder().layer(RpcLayer::default()).add_routes(routes);
+    let router = Server::builder().layer(layer).add_routes(routes);
     let told = {
         let stop = stop.clone();
         async move {

@@ -163,7 +163,8 @@ mod tests {
         let runs = Arc::new(AtomicUsize::new(0));
         let (go, gate) = oneshot::channel::<()>();
         let counted = runs.clone();
-        let first = table.run(&disk(), "create", async move {
+        let disk_id = disk();
+        let first = table.run(&disk_id, "create", async move {
             counted.fetch_add(1, Ordering::SeqCst);
             gate.await.ok();
             Ok(7)
@@ -191,8 +192,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_different_request_finds_the_disk_busy_and_so_does_an_attachment() {
-        let table = Table::default();
-        let mut first = Box::pin(table.run(&disk(), "create", futures::future::pending()));
+        let (table, disk_id) = (Table::default(), disk());
+        let mut first = Box::pin(table.run(&disk_id, "create", futures::future::pending()));
         assert!(futures::poll!(&mut first).is_pending());
         let error = table.run(&disk(), "delete", async { Ok(1) }).await.unwrap_err();
         assert_eq!(error.fault, Fault::Busy);

@@ -36,7 +36,7 @@ use tracing::{info, warn};
 use claims::{Claims, Hold};
 use client::Client;
 pub use error::VolumeError;
-use nodes::Nodes;
+use nodes::{Nodes, is_machine};
 use owner::{Goal, Owners};
 
 /// The tag that tells a disk was made by this driver, or by the Go driver: the same, so that either may take over.
@@ -246,15 +246,25 @@ impl Volumes {
             }
             Err(error) => return Err(error),
         }
-        match self.client.get_disk(disk).await {
-            Ok(read) => {
-                let holders = read.model.holders();
-                info!(node, %disk, ?holders, "the node's VM is gone, and the disk with it or free of it");
-                Ok(())
+        let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
+            Ok(read) => read.model.holders().into_iter().filter(|holder| *holder != vm).cloned().collect(),
+            Err(error) if error.fault == Fault::NotFound => Vec::new(),
+            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
+        };
+        // A VM outside of the cluster's resource group is on no list of ours, and may be the node all the same.
+        for holder in holders {
+            match self.client.get_vm(&holder).await {
+                Ok(read) if is_machine(&read.model, node) => {
+                    self.want(&holder, node, disk, Goal::Detached).await?;
+                    self.nodes.learn(node, &holder);
+                }
+                Ok(_) => {}
+                Err(error) if error.fault == Fault::NotFound => {}
+                Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
             }
-            Err(error) if error.fault == Fault::NotFound => Ok(()),
-            Err(error) => Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
         }
+        info!(node, %disk, "the node's VM is gone, and the disk with it or free of it");
+        Ok(())
     }
 
     /// Grows a disk until it has `required_bytes`; one that has is left as it is. Gives its size then.
@@ -397,6 +407,11 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
     // Whatever went wrong, the state tells whether a disk is left, and a half-made one must not stay: a retry in
     // another zone would meet it.
     match client.get_disk(&id).await {
+        // "Not allowed" says little, but where no disk is left it was the quota: that alone forbids a disk whose
+        // request is in order.
+        Err(read) if read.fault == Fault::NotFound && error.fault == Fault::Unclear => {
+            Err(error.resorted(Fault::Exhausted))
+        }
         Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => Err(error),
         Ok(read)
             if read.model.provisioning_state == ProvisioningState::Succeeded && spec.matches(&read.model).is_ok() =>

@@ -83,11 +83,7 @@ impl Nodes {
     /// [`Fault::NotFound`] when none has; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<ArmId, VolumeError> {
         let vms = self.list(client).await?;
-        let named = |vm: &&Vm| {
-            vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
-                || vm.id.name().eq_ignore_ascii_case(node)
-        };
-        match vms.iter().find(named) {
+        match vms.iter().find(|vm| is_machine(vm, node)) {
             Some(vm) => {
                 self.learn(node, &vm.id);
                 Ok(vm.id.clone())
@@ -108,6 +104,12 @@ impl Nodes {
             VolumeError::azure(format!("the VMs of the resource group {} cannot be listed", self.resource_group), error)
         })
     }
+}
+
+/// Whether a VM is the node of this name: by its own name, or by the one the machine gives itself.
+pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
+    vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
+        || vm.id.name().eq_ignore_ascii_case(node)
 }
 
 #[cfg(test)]

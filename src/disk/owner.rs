@@ -34,13 +34,13 @@ use lazuli_plan::{
     disk::effective_caching,
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
-    model::{ArmId, CachingMode, Lun, Vm},
+    model::{ArmId, CachingMode, Lun, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
-    size,
+    poll, size,
 };
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::{Instrument, debug, info, warn};
 
@@ -54,6 +54,17 @@ const LONGEST_BURST: Duration = Duration::from_millis(150);
 const TRIES: u32 = 5;
 /// How long attachments wait for the cluster's VolumeAttachments to be known.
 const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
+/// How long to wait after the first conflict.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// How many times that at most.
+const LONGEST_PAUSE_FACTOR: u32 = 16;
+/// How long somebody else's write to the VM is waited for.
+const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
+/// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
+const LAG: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// How many members of a batch may be bad one after the other before the VM is to blame.
+const MOST_CULPRITS: u32 = 3;
 /// How many disks are read at a time.
 const READS: usize = 16;
 
@@ -65,6 +76,9 @@ pub(crate) enum Goal {
     /// Off the VM.
     Detached,
 }
+
+/// Disks that one round is about, with what is wanted of them. What arrives for one of them later is another wish.
+type Batch = BTreeMap<ArmId, Goal>;
 
 /// What a caller gets: the LUN of an attached disk, nothing for a detached one.
 pub(crate) type Outcome = Result<Option<Lun>, VolumeError>;
@@ -103,6 +117,11 @@ struct Request {
 impl Request {
     fn abandoned(&self) -> bool {
         !self.sent && self.callers.iter().all(oneshot::Sender::is_closed)
+    }
+
+    /// Whether this is the wish that a round is about.
+    fn is_of(&self, batch: &Batch, disk: &ArmId) -> bool {
+        batch.get(disk) == Some(&self.goal)
     }
 }
 
@@ -204,8 +223,35 @@ impl Drop for Driver {
 #[derive(Debug, Default)]
 struct Trouble {
     suspects: Suspects,
-    /// Writes that failed since the last that succeeded.
+    /// The batch whose members are the suspects, and how it failed.
+    failed: Option<(Batch, VolumeError)>,
+    /// Writes that failed since the last that succeeded, or since a culprit was found.
     failures: u32,
+    /// Culprits since the last write that succeeded.
+    culprits: u32,
+}
+
+impl Trouble {
+    /// The member to blame is known and out of the batch. A few may be bad at once; where all seem to be, the VM is.
+    fn found(&mut self) {
+        self.suspects = Suspects::default();
+        self.failed = None;
+        self.culprits += 1;
+        if self.culprits <= MOST_CULPRITS {
+            self.failures = 0;
+        }
+    }
+
+    /// Gives the one that is left when all others are cleared: it need not be written alone to fail.
+    fn succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, VolumeError)> {
+        self.suspects.cleared(&disks(members));
+        self.failures = 0;
+        self.culprits = 0;
+        let Search::Found(culprit) = self.suspects.next() else { return None };
+        let (batch, failure) = self.failed.take()?;
+        self.suspects = Suspects::default();
+        Some((culprit.clone(), *batch.get(&culprit)?, failure))
+    }
 }
 
 /// Whether another round counts against a request's tries.
@@ -221,12 +267,14 @@ enum Round {
     Goes,
     /// Nothing can be done before the attachments are known.
     WaitsForReservations,
+    /// Nothing can be said of these before somebody else's write of the VM has ended.
+    WaitsForVm(Batch),
 }
 
 impl Driver {
     async fn run(self) {
         let mut trouble = Trouble::default();
-        let mut waited_for_reservations = false;
+        let mut cold_since: Option<Instant> = None;
         loop {
             // Before the read: a queue that the last round emptied costs none.
             if self.goals().is_none() {
@@ -238,42 +286,49 @@ impl Driver {
                 Ok(vm) => self.round(&vm, &goals, &mut trouble).await,
                 Err(error) => {
                     let error = VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error);
-                    self.answer_all(goals.keys(), &Err(error));
+                    self.answer_all(&goals, &Err(error));
                     Round::Goes
                 }
             };
             match round {
-                Round::Goes => waited_for_reservations = false,
-                Round::WaitsForReservations if !waited_for_reservations => {
-                    waited_for_reservations = true;
-                    let mut reservations = self.shared.reservations.clone();
-                    let known = reservations.wait_for(|state| *state != LunReservations::Cold);
-                    if timeout(RESERVATIONS_WAIT, known).await.is_err() {
-                        warn!("the cluster's VolumeAttachments are not known yet; no LUN is given");
-                    }
-                }
+                Round::Goes => {}
                 Round::WaitsForReservations => {
+                    let deadline = *cold_since.get_or_insert_with(Instant::now) + RESERVATIONS_WAIT;
+                    if Instant::now() < deadline {
+                        self.reservations_or_arrival(deadline).await;
+                        continue;
+                    }
+                    cold_since = None;
                     let message = format!(
                         "node {}: the cluster's VolumeAttachments are not known yet, so no LUN can be given safely",
                         self.node
                     );
+                    warn!("{message}");
                     let error = VolumeError::new(Fault::Unavailable, message);
-                    let attaching = goals.iter().filter(|(_, goal)| **goal != Goal::Detached).map(|(disk, _)| disk);
-                    self.answer_all(attaching, &Err(error));
-                    waited_for_reservations = false;
+                    self.answer_all(goals.iter().filter(|(_, goal)| **goal != Goal::Detached), &Err(error));
+                }
+                Round::WaitsForVm(batch) => {
+                    let message = format!("node {}: somebody else's write of its VM has not ended", self.node);
+                    match self.at_rest().await {
+                        Ok(_) => self.try_again(&batch, &VolumeError::new(Fault::Conflict, message), Retry::Counted),
+                        Err(error) => self.answer_all(&batch, &Err(VolumeError::azure(message, error))),
+                    }
                 }
             }
         }
     }
 
+    fn arrivals(&self) -> u64 {
+        self.shared.queues().get(&self.vm).map_or(0, |queue| queue.arrivals)
+    }
+
     /// Waits until no request has arrived for a moment.
     async fn burst_over(&self) {
-        let arrivals = || self.shared.queues().get(&self.vm).map_or(0, |queue| queue.arrivals);
         let latest = Instant::now() + LONGEST_BURST;
-        let mut seen = arrivals();
+        let mut seen = self.arrivals();
         loop {
             sleep(QUIET).await;
-            let now = arrivals();
+            let now = self.arrivals();
             if now == seen || Instant::now() >= latest {
                 return;
             }
@@ -281,9 +336,31 @@ impl Driver {
         }
     }
 
+    /// Waits until the attachments are known, or until something arrives: what leaves need not wait for them.
+    async fn reservations_or_arrival(&self, deadline: Instant) {
+        let seen = self.arrivals();
+        let mut reservations = self.shared.reservations.clone();
+        let known = async {
+            if reservations.wait_for(|state| *state != LunReservations::Cold).await.is_err() {
+                // Nobody will ever tell.
+                futures::future::pending::<()>().await;
+            }
+        };
+        let arrival = async {
+            while self.arrivals() == seen {
+                sleep(QUIET).await;
+            }
+        };
+        tokio::select! {
+            () = known => {}
+            () = arrival => {}
+            () = sleep_until(deadline) => {}
+        }
+    }
+
     /// What is wanted now, by disk, without what nobody waits for any more. `None` when nothing is: the queue is
     /// gone and the task must end.
-    fn goals(&self) -> Option<BTreeMap<ArmId, Goal>> {
+    fn goals(&self) -> Option<Batch> {
         let mut queues = self.shared.queues();
         let queue = queues.get_mut(&self.vm)?;
         queue.waiting.retain(|disk, request| {
@@ -302,7 +379,7 @@ impl Driver {
     }
 
     /// Plans, writes and verifies once.
-    async fn round(&self, vm: &Snapshot<Vm>, goals: &BTreeMap<ArmId, Goal>, trouble: &mut Trouble) -> Round {
+    async fn round(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
         let allowed = match trouble.suspects.next() {
             Search::Over => None,
             Search::Try(members) => Some(members),
@@ -312,15 +389,22 @@ impl Driver {
             }
         };
         let in_batch = |disk: &ArmId| allowed.as_ref().is_none_or(|members| members.contains(disk));
-        let members: BTreeMap<&ArmId, Goal> =
-            goals.iter().filter(|(disk, _)| in_batch(disk)).map(|(disk, goal)| (disk, *goal)).collect();
+        let members: Batch =
+            goals.iter().filter(|(disk, _)| in_batch(disk)).map(|(disk, goal)| (disk.clone(), *goal)).collect();
         if members.is_empty() {
             // The suspects have left; there is nobody to blame.
             trouble.suspects = Suspects::default();
             return Round::Goes;
         }
 
-        let wanted = self.wanted(&vm.model, &members).await;
+        let (wanted, unsaid) = self.wanted(&vm.model, &members).await;
+        let has_a_say = |disk: &ArmId| {
+            wanted.attach.contains_key(disk) || wanted.detach.contains(disk) || unsaid.contains_key(disk)
+        };
+        if !members.keys().all(has_a_say) {
+            // One was answered by its own state: there is the culprit, if one was looked for.
+            trouble.found();
+        }
         let reservations = self.shared.reservations.borrow().of_node(&self.node);
         let limit = size::max_data_disks(&vm.model.size).map_or(usize::from(Lun::COUNT), usize::from);
         let plan = attach::plan(&vm.model, &wanted, &reservations, limit);
@@ -330,38 +414,43 @@ impl Driver {
         for (disk, settled) in plan.settled {
             match settled {
                 Settled::ReservationsUnknown => unknown += 1,
-                settled => self.answer(&disk, &self.say(&disk, settled)),
+                settled => self.answer(&disk, members[&disk], &self.say(&disk, settled)),
             }
         }
         trouble.suspects.cleared(&cleared);
         if plan.write.is_empty() {
             return if unknown > 0 && reservations == NodeReservations::Unknown {
                 Round::WaitsForReservations
+            } else if !unsaid.is_empty() {
+                Round::WaitsForVm(unsaid)
             } else {
                 Round::Goes
             };
         }
-        self.write(vm, &plan.write, trouble).await;
+        self.write(vm, &plan.write, &members, trouble).await;
         Round::Goes
     }
 
     /// What may be asked of the planner: every disk that leaves, and every disk that comes and whose own state allows
-    /// it. The others are answered here.
-    async fn wanted(&self, vm: &Vm, members: &BTreeMap<&ArmId, Goal>) -> Wanted {
+    /// it. The others are answered here, but for those of which nothing can be said before the VM is at rest: these
+    /// are given back.
+    async fn wanted(&self, vm: &Vm, members: &Batch) -> (Wanted, Batch) {
         let mut wanted = Wanted::default();
+        let mut unsaid = Batch::new();
         let mut unread = Vec::new();
         for (disk, goal) in members {
             match goal {
                 Goal::Detached => {
-                    wanted.detach.insert((*disk).clone());
+                    wanted.detach.insert(disk.clone());
                 }
-                // It is in the VM's model: its own state has nothing to add.
-                Goal::Attached(caching) if vm.data_disk(disk).is_some() => {
-                    let caching = caching.unwrap_or(CachingMode::None);
-                    let terms = Terms { caching, disk_encryption_set: None, write_accelerator: false };
-                    wanted.attach.insert((*disk).clone(), terms);
+                // A VM at rest holds what its model lists: the disk's own state has nothing to add. While a write
+                // runs, and after one that failed, the model may list what never came.
+                Goal::Attached(_)
+                    if vm.data_disk(disk).is_some() && vm.provisioning_state == ProvisioningState::Succeeded =>
+                {
+                    wanted.attach.insert(disk.clone(), listed_already());
                 }
-                Goal::Attached(caching) => unread.push(((*disk).clone(), *caching)),
+                Goal::Attached(caching) => unread.push((disk.clone(), *caching)),
             }
         }
         let mut reads = stream::iter(unread.into_iter().map(|(disk, caching)| async move {
@@ -371,6 +460,23 @@ impl Driver {
         .buffer_unordered(READS);
         while let Some((disk, caching, read)) = reads.next().await {
             let answer = match read {
+                Ok(read) if vm.data_disk(&disk).is_some() => {
+                    if read.model.holders().contains(&&vm.id) {
+                        wanted.attach.insert(disk, listed_already());
+                        continue;
+                    }
+                    if vm.provisioning_state == ProvisioningState::InProgress {
+                        unsaid.insert(disk, Goal::Attached(caching));
+                        continue;
+                    }
+                    VolumeError::new(
+                        Fault::Conflict,
+                        format!(
+                            "node {}: its VM lists {disk} and does not hold it: the last write of the VM failed",
+                            self.node
+                        ),
+                    )
+                }
                 Ok(read) => match attach::attachable(&read.model, &vm.id) {
                     Ok(()) => {
                         let terms = Terms {
@@ -391,9 +497,9 @@ impl Driver {
                 },
                 Err(error) => VolumeError::azure(format!("{disk} cannot be read"), error),
             };
-            self.answer(&disk, &Err(answer));
+            self.answer(&disk, Goal::Attached(caching), &Err(answer));
         }
-        wanted
+        (wanted, unsaid)
     }
 
     fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
@@ -404,9 +510,9 @@ impl Driver {
         )
     }
 
-    async fn write(&self, vm: &Snapshot<Vm>, write: &VmWrite, trouble: &mut Trouble) {
-        let members: BTreeSet<ArmId> =
-            write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach).cloned().collect();
+    async fn write(&self, vm: &Snapshot<Vm>, write: &VmWrite, members: &Batch, trouble: &mut Trouble) {
+        let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach);
+        let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();
         self.mark_sent(&members);
         let method = self.shared.method();
         let started = Instant::now();
@@ -419,15 +525,16 @@ impl Driver {
                     seconds = started.elapsed().as_secs_f64(),
                     "data disks written"
                 );
-                trouble.suspects.cleared(&members);
-                trouble.failures = 0;
+                if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
+                    self.answer(&culprit, goal, &Err(failure));
+                }
                 self.verify(&members, None, Retry::Counted).await;
             }
             Err(error) => self.failed(members, method, error, trouble).await,
         }
     }
 
-    async fn failed(&self, members: BTreeSet<ArmId>, method: VmWriteMethod, error: ArmError, trouble: &mut Trouble) {
+    async fn failed(&self, members: Batch, method: VmWriteMethod, error: ArmError, trouble: &mut Trouble) {
         let mut reaction = attach::reaction(&error.fault, method);
         trouble.failures += 1;
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
@@ -443,7 +550,14 @@ impl Driver {
                 *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = VmWriteMethod::WholeList;
                 self.try_again(&members, &error, Retry::Free);
             }
-            Reaction::Regather => self.verify(&members, Some(&error), Retry::Counted).await,
+            Reaction::Regather => {
+                // Where the VM does not tell that somebody else writes to it, time must.
+                if error.fault == Fault::Conflict {
+                    let factor = 2u32.saturating_pow(trouble.failures.saturating_sub(1)).min(LONGEST_PAUSE_FACTOR);
+                    sleep(FIRST_PAUSE * factor).await;
+                }
+                self.verify(&members, Some(&error), Retry::Counted).await;
+            }
             Reaction::FailAll => {
                 // What did happen, happened: Azure says who is attached.
                 self.verify(&members, Some(&error), Retry::Free).await;
@@ -452,16 +566,19 @@ impl Driver {
             }
             Reaction::FindCulprit => {
                 self.verify(&members, Some(&error), Retry::Free).await;
-                match named.filter(|named| members.contains(named)) {
-                    Some(culprit) => {
-                        self.answer(&culprit, &Err(error));
-                        trouble.suspects = Suspects::default();
+                match named.and_then(|named| members.get_key_value(&named)) {
+                    Some((culprit, goal)) => {
+                        self.answer(culprit, *goal, &Err(error));
+                        trouble.found();
                     }
                     None if members.len() == 1 => {
                         self.answer_all(&members, &Err(error));
-                        trouble.suspects.cleared(&members);
+                        trouble.found();
                     }
-                    None => trouble.suspects.failed(members),
+                    None => {
+                        trouble.suspects.failed(disks(&members));
+                        trouble.failed = Some((members, error));
+                    }
                 }
             }
         }
@@ -469,34 +586,42 @@ impl Driver {
 
     /// Reads the VM after a write and answers everybody whose wish has come true. The others go into the next round,
     /// or are answered with `failure` when they have had their tries.
-    async fn verify(&self, members: &BTreeSet<ArmId>, failure: Option<&VolumeError>, retry: Retry) {
-        let vm = match self.shared.client.get_vm(&self.vm).await {
-            Ok(vm) => vm.model,
-            Err(error) => {
-                let message = format!("node {}: what became of the write cannot be read", self.node);
-                let error = VolumeError::azure(message, error).resorted(Fault::OutcomeUnknown);
-                self.answer_all(members, &Err(error.with_effect(Effect::Possible)));
-                return;
+    async fn verify(&self, members: &Batch, failure: Option<&VolumeError>, retry: Retry) {
+        let mut lag = LAG.iter();
+        let unmet = loop {
+            // After somebody else's write, or a lost answer, there is nothing to see before that write has ended.
+            let read = match (failure, retry) {
+                (Some(_), Retry::Counted) => self.at_rest().await,
+                _ => self.shared.client.get_vm(&self.vm).await,
+            };
+            let vm = match read {
+                Ok(vm) => vm.model,
+                Err(error) => {
+                    let message = format!("node {}: what became of the write cannot be read", self.node);
+                    let error = VolumeError::azure(message, error).resorted(Fault::OutcomeUnknown);
+                    self.answer_all(members, &Err(error.with_effect(Effect::Possible)));
+                    return;
+                }
+            };
+            // What a failed write left in the model may never have come; the next round asks the disk.
+            let believed = failure.is_none() || vm.provisioning_state == ProvisioningState::Succeeded;
+            let mut unmet = Batch::new();
+            for (disk, goal) in members {
+                match (goal, vm.data_disk(disk)) {
+                    (Goal::Attached(_), Some(element)) if believed && !element.to_be_detached => {
+                        self.answer(disk, *goal, &Ok(Some(element.lun)));
+                    }
+                    (Goal::Detached, None) => self.answer(disk, *goal, &Ok(None)),
+                    _ => {
+                        unmet.insert(disk.clone(), *goal);
+                    }
+                }
+            }
+            match lag.next() {
+                Some(pause) if failure.is_none() && !unmet.is_empty() => sleep(*pause).await,
+                _ => break unmet,
             }
         };
-        let goals: Vec<(&ArmId, Goal)> = {
-            let queues = self.shared.queues();
-            let waiting = queues.get(&self.vm).map(|queue| &queue.waiting);
-            let goal = |disk: &ArmId| waiting.and_then(|waiting| waiting.get(disk)).map(|request| request.goal);
-            members.iter().filter_map(|disk| Some((disk, goal(disk)?))).collect()
-        };
-        let mut unmet = BTreeSet::new();
-        for (disk, goal) in goals {
-            match (goal, vm.data_disk(disk)) {
-                (Goal::Attached(_), Some(element)) if !element.to_be_detached => {
-                    self.answer(disk, &Ok(Some(element.lun)))
-                }
-                (Goal::Detached, None) => self.answer(disk, &Ok(None)),
-                _ => {
-                    unmet.insert(disk.clone());
-                }
-            }
-        }
         match failure {
             Some(failure) => self.try_again(&unmet, failure, retry),
             None => {
@@ -504,6 +629,20 @@ impl Driver {
                     format!("Azure says the write to node {} succeeded, and its VM is not as written", self.node);
                 self.try_again(&unmet, &VolumeError::new(Fault::Conflict, message), retry);
             }
+        }
+    }
+
+    /// Reads the VM until nobody writes to it any more, or for as long as that is worth waiting for.
+    async fn at_rest(&self) -> Result<Snapshot<Vm>, ArmError> {
+        let started = Instant::now();
+        loop {
+            let vm = self.shared.client.get_vm(&self.vm).await?;
+            let elapsed = started.elapsed();
+            if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= OTHERS_MAY_TAKE {
+                return Ok(vm);
+            }
+            let due = poll::next(poll::Kind::VmAttach, None, None, elapsed);
+            sleep(due.saturating_sub(elapsed)).await;
         }
     }
 
@@ -534,40 +673,58 @@ impl Driver {
         })
     }
 
-    fn mark_sent(&self, members: &BTreeSet<ArmId>) {
+    fn mark_sent(&self, members: &Batch) {
         if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
-            for (_, request) in queue.waiting.iter_mut().filter(|(disk, _)| members.contains(*disk)) {
+            for (_, request) in queue.waiting.iter_mut().filter(|(disk, request)| request.is_of(members, disk)) {
                 request.sent = true;
             }
         }
     }
 
     /// Puts requests back for the next round, or answers them with the last failure when they have had their tries.
-    fn try_again(&self, disks: &BTreeSet<ArmId>, failure: &VolumeError, retry: Retry) {
-        let mut spent = Vec::new();
+    fn try_again(&self, members: &Batch, failure: &VolumeError, retry: Retry) {
+        let mut spent = Batch::new();
         if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
-            for (disk, request) in queue.waiting.iter_mut().filter(|(disk, _)| disks.contains(*disk)) {
+            for (disk, request) in queue.waiting.iter_mut().filter(|(disk, request)| request.is_of(members, disk)) {
                 request.sent = false;
                 request.tries += u32::from(retry == Retry::Counted);
                 if request.tries >= TRIES {
-                    spent.push(disk.clone());
+                    spent.insert(disk.clone(), request.goal);
                 }
             }
         }
         self.answer_all(&spent, &Err(failure.clone()));
     }
 
-    fn answer(&self, disk: &ArmId, outcome: &Outcome) {
-        let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.waiting.remove(disk));
+    /// Answers a wish. One that its callers gave up may have made room for another of the same disk meanwhile, which
+    /// hears nothing.
+    fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
+        let request = {
+            let mut queues = self.shared.queues();
+            let Some(queue) = queues.get_mut(&self.vm) else { return };
+            match queue.waiting.get(disk) {
+                Some(request) if request.goal == goal => queue.waiting.remove(disk),
+                _ => None,
+            }
+        };
         for caller in request.into_iter().flat_map(|request| request.callers) {
             // A caller that has given up hears nothing; the write happened all the same.
             let _ = caller.send(outcome.clone());
         }
     }
 
-    fn answer_all<'a>(&self, disks: impl IntoIterator<Item = &'a ArmId>, outcome: &Outcome) {
-        for disk in disks {
-            self.answer(disk, outcome);
+    fn answer_all<'a>(&self, wishes: impl IntoIterator<Item = (&'a ArmId, &'a Goal)>, outcome: &Outcome) {
+        for (disk, goal) in wishes {
+            self.answer(disk, *goal, outcome);
         }
     }
+}
+
+/// The terms of a disk that needs no attaching.
+fn listed_already() -> Terms {
+    Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
+}
+
+fn disks(batch: &Batch) -> BTreeSet<ArmId> {
+    batch.keys().cloned().collect()
 }

@@ -24,7 +24,7 @@ use super::device::Device;
 use super::fsck::{self, CheckError};
 use super::intent::{self, IntentBlock};
 use super::probe::{Filesystem, ProbeError, Verdict, probe};
-use super::raw::{Access, RawDisk, RawError};
+use super::raw::{RawDisk, RawError};
 use super::{Deadline, Host};
 
 /// A file system type that can be made.
@@ -269,7 +269,7 @@ async fn settle(
     deadline: Deadline,
 ) -> Result<Outcome, FormatError> {
     let name = || device.path.display().to_string();
-    let refused = |found| Err(FormatError::Refused { device: name(), found });
+    let refused = |found| FormatError::Refused { device: name(), found };
     match verdict {
         Verdict::Filesystem { found, .. } if found.kind != request.fs.name() => {
             Err(FormatError::WrongType { device: name(), found: found.kind, wanted: request.fs })
@@ -278,9 +278,9 @@ async fn settle(
         Verdict::Filesystem { found, unfinished: Some(intent) } => {
             accept(host, device, request, found, intent, deadline).await
         }
-        Verdict::PartitionTable { kind } => refused(format!("a {kind} partition table")),
-        Verdict::Foreign { why } => refused(why),
-        Verdict::Ambiguous { found } => refused(format!("contradictions: {}", found.join(", "))),
+        Verdict::PartitionTable { kind } => Err(refused(format!("a {kind} partition table"))),
+        Verdict::Foreign { why } => Err(refused(why)),
+        Verdict::Ambiguous { found } => Err(refused(format!("contradictions: {}", found.join(", ")))),
         Verdict::Blank | Verdict::Ours(_) => Err(FormatError::Blank { device: name() }),
     }
 }
@@ -355,6 +355,9 @@ async fn format(
     }
 }
 
+/// Runs of `mkfs` for one format, when it finds the device in use.
+const MKFS_ATTEMPTS: u32 = 3;
+
 async fn run_mkfs(
     host: &Host,
     device: &Device,
@@ -365,13 +368,24 @@ async fn run_mkfs(
     let node = device.path.display().to_string();
     let args = fs.arguments(&intent.nonce.to_string(), &node);
     let started = tokio::time::Instant::now();
-    let output = child::run(host, &fs.program(), &args, deadline).await.map_err(|source| FormatError::Mkfs {
-        device: node.clone(),
-        fs,
-        source,
-    })?;
-    if !output.success() {
-        return Err(FormatError::MkfsFailed { device: node, fs, ending: output.describe() });
+    let mut attempt = 1;
+    loop {
+        let output = child::run(host, &fs.program(), &args, deadline).await.map_err(|source| FormatError::Mkfs {
+            device: node.clone(),
+            fs,
+            source,
+        })?;
+        if output.success() {
+            break;
+        }
+        let ending = output.describe();
+        // A copy of our own claim in a process being started (see RawDisk::claim) makes mkfs refuse before it writes.
+        if attempt < MKFS_ATTEMPTS && (ending.contains("in use") || ending.contains("busy")) {
+            attempt += 1;
+            drop(claim(device).await?);
+            continue;
+        }
+        return Err(FormatError::MkfsFailed { device: node, fs, ending });
     }
     let took: Duration = started.elapsed();
     tracing::info!(device = %node, %fs, seconds = took.as_secs_f64(), "formatted");
@@ -386,7 +400,7 @@ async fn look(host: &Host, device: &Device, volume: &str, deadline: Deadline) ->
 
 async fn claim(device: &Device) -> Result<RawDisk, FormatError> {
     let claimed = device.clone();
-    blocking(device, move || RawDisk::open(&claimed, Access::ClaimWrite)).await
+    blocking(device, move || RawDisk::claim(&claimed)).await
 }
 
 async fn on_claimed_disk(

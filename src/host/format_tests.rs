@@ -1,5 +1,6 @@
 //! Formatting on real loop devices with the real programs, cut at many points.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -121,7 +122,8 @@ fn killer(folder: &TempDir, fs: FsType, syscall: &str, nth: usize) -> Host {
     Host::new().with_search(search)
 }
 
-/// How often the real `mkfs` makes this call on a disk of the test's size.
+/// How often the busiest thread of the real `mkfs` makes this call on a disk of the test's size; `strace` counts the
+/// calls of each thread by itself.
 fn count_calls(fs: FsType, syscall: &str) -> usize {
     let disk = LoopDisk::new(size_mib(fs));
     let folder = TempDir::new("trace");
@@ -139,7 +141,11 @@ fn count_calls(fs: FsType, syscall: &str) -> usize {
     sh("strace", &args);
     let text = fs::read_to_string(&trace).expect("trace");
     let call = format!("{syscall}(");
-    text.lines().filter(|line| line.contains(&call)).count()
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter(|line| line.contains(&call)) {
+        *counts.entry(line.split(' ').next()).or_insert(0) += 1;
+    }
+    counts.into_values().max().unwrap_or(0)
 }
 
 /// Cuts `mkfs` at `points` of its writes and flushes, and recovers each time.
@@ -213,7 +219,7 @@ async fn assert_refused(disk: &LoopDisk, what: &str) {
 
 #[tokio::test]
 async fn foreign_data_is_never_formatted() {
-    if !able(&["losetup", "blkid", "wipefs", "mkfs.ext4", "mkfs.xfs", "sfdisk"]) {
+    if !able(&["losetup", "blkid", "wipefs", "mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
     let size = 64 * MIB;
@@ -235,9 +241,16 @@ async fn foreign_data_is_never_formatted() {
     assert_refused(&disk, "a LUKS header").await;
 
     let disk = LoopDisk::new(64);
-    let node = disk.node.to_str().expect("utf-8");
-    sh("sh", &["-c", &format!("echo 'label: gpt' | sfdisk -q {node}")]);
-    assert_refused(&disk, "an empty partition table").await;
+    // A DOS label with one Linux partition of 32 MiB behind the first MiB.
+    let mut label = [0_u8; 512];
+    label[450] = 0x83;
+    label[454..458].copy_from_slice(&2048_u32.to_le_bytes());
+    label[458..462].copy_from_slice(&65536_u32.to_le_bytes());
+    label[510..].copy_from_slice(&[0x55, 0xAA]);
+    disk.write(0, &label);
+    let verdict = look(&disk, VOLUME).await;
+    assert_eq!(verdict, Verdict::PartitionTable { kind: "dos".to_owned() });
+    assert_refused(&disk, "a partition table").await;
 
     let disk = LoopDisk::new(320);
     sh("mkfs.xfs", &["-q", disk.node.to_str().expect("utf-8")]);

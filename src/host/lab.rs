@@ -45,6 +45,20 @@ fn rustix_is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Whether the kernel lets this process grow a mounted ext3 or ext4, for which it asks CAP_SYS_RESOURCE. No installation
+/// helps where a sandbox keeps it back; the tests then prove the refusal instead.
+pub(crate) fn may_grow_mounted_ext() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("Linux has it");
+    let set = u64::from_str_radix(effective.trim(), 16).expect("hexadecimal");
+    let able = set >> CAP_SYS_RESOURCE & 1 == 1;
+    if !able {
+        eprintln!("SKIPPED in part: growing a mounted ext needs CAP_SYS_RESOURCE");
+    }
+    able
+}
+
 /// A folder that is gone afterwards, with all that is mounted below it.
 pub(crate) struct TempDir(PathBuf);
 

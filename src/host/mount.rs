@@ -14,6 +14,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -458,14 +460,23 @@ pub async fn unmount(host: &Host, target: &Path, deadline: Deadline) -> Result<u
     gated(host, "umount", target, deadline, move || unmount_all(&table_path, &canonical(&path)?)).await
 }
 
+/// How long an unmount that finds its target busy is tried again. A process being started holds copies of all our open
+/// files for an instant, between its fork and its exec, whatever their close-on-exec flags say.
+const SETTLE: Duration = Duration::from_millis(300);
+
 fn unmount_all(table: &Path, place: &Path) -> Result<usize, MountError> {
     let mut count = 0;
+    let settled = Instant::now() + SETTLE;
     let mut left = stack(table, place)?.len();
     while left > 0 {
         match rustix::mount::unmount(place, UnmountFlags::NOFOLLOW) {
             Ok(()) => count += 1,
             // Someone else took it away in between.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+            Err(rustix::io::Errno::BUSY) if Instant::now() < settled => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
             Err(rustix::io::Errno::BUSY) => {
                 return Err(MountError::Busy { target: place.to_path_buf() });
             }

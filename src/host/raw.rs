@@ -7,6 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
@@ -17,6 +19,9 @@ pub(super) const BLOCK: usize = 4096;
 
 /// One mebibyte in bytes.
 pub(super) const MIB: u64 = 1 << 20;
+
+/// How long [`RawDisk::claim`] tries.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// Why a device could not be read, written or claimed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +94,18 @@ impl RawDisk {
         }
         let size = file.seek(SeekFrom::End(0)).map_err(|error| classify(&path, "measure", error))?;
         Ok(Self { file, path, size })
+    }
+
+    /// Claims the device for writing, trying for an instant when it is held: a process being started elsewhere in this
+    /// program keeps copies of our descriptors, an earlier claim among them, between its fork and its exec.
+    pub(super) fn claim(device: &Device) -> Result<Self, RawError> {
+        let settled = Instant::now() + SETTLE;
+        loop {
+            match Self::open(device, Access::ClaimWrite) {
+                Err(RawError::InUse { .. }) if Instant::now() < settled => thread::sleep(Duration::from_millis(10)),
+                other => return other,
+            }
+        }
     }
 
     /// Size in bytes at the time of opening.

@@ -18,6 +18,8 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
+use super::RpcMetrics;
+
 /// What a handler tells the log about the call it serves.
 ///
 /// The layer puts one into each request's extensions; [`RpcNote::of`] finds it.
@@ -45,6 +47,14 @@ impl RpcNote {
 #[derive(Debug, Clone, Default)]
 pub struct RpcLayer {
     calls: Arc<AtomicU64>,
+    metrics: Option<RpcMetrics>,
+}
+
+impl RpcLayer {
+    /// A layer that counts, too.
+    pub fn with_metrics(metrics: RpcMetrics) -> Self {
+        Self { calls: Arc::default(), metrics: Some(metrics) }
+    }
 }
 
 /// A service with the log around it.
@@ -52,13 +62,14 @@ pub struct RpcLayer {
 pub struct RpcLog<S> {
     inner: S,
     calls: Arc<AtomicU64>,
+    metrics: Option<RpcMetrics>,
 }
 
 impl<S> Layer<S> for RpcLayer {
     type Service = RpcLog<S>;
 
     fn layer(&self, inner: S) -> RpcLog<S> {
-        RpcLog { inner, calls: self.calls.clone() }
+        RpcLog { inner, calls: self.calls.clone(), metrics: self.metrics.clone() }
     }
 }
 
@@ -84,8 +95,9 @@ where
         let span = tracing::info_span!("rpc", method, request_id, volume = tracing::field::Empty);
         request.extensions_mut().insert(note.clone());
         let call = self.inner.call(request).instrument(span);
+        let metrics = self.metrics.clone();
         Box::pin(async move {
-            let mut line = Line { method, request_id, note, began: Instant::now(), written: false };
+            let mut line = Line { method, request_id, note, metrics, began: Instant::now(), written: false };
             let answer = call.await;
             match &answer {
                 // A unary failure is a response without a body: its status is in the headers.
@@ -102,6 +114,7 @@ struct Line {
     method: String,
     request_id: u64,
     note: RpcNote,
+    metrics: Option<RpcMetrics>,
     began: Instant,
     written: bool,
 }
@@ -112,7 +125,11 @@ impl Line {
         let method = self.method.as_str();
         let request_id = self.request_id;
         let volume = self.note.volume.get().map_or("", String::as_str);
-        let duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = self.began.elapsed();
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        if let Some(metrics) = &self.metrics {
+            metrics.observe(method, status.as_ref().map_or(Code::Ok, Status::code), took);
+        }
         match status.filter(|status| status.code() != Code::Ok) {
             Some(status) => {
                 let code = status.code();

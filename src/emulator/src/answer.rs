@@ -221,11 +221,7 @@ impl Context<'_> {
             due = other.due.max(self.now);
         }
         let retry_after = Some(options.retry_after.unwrap_or(start.retry_after)).map(|seconds| {
-            if options.time_scale > 1.0 && options.retry_after.is_none() {
-                (seconds as f64 / options.time_scale).ceil() as u64
-            } else {
-                seconds
-            }
+            if options.retry_after.is_none() { options.scaled(seconds) } else { seconds }
         });
         let version = &self.request.api_version;
         let subscription = self.request.subscription_id();

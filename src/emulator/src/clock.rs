@@ -33,6 +33,12 @@ impl Clock {
         self.at(self.elapsed())
     }
 
+    /// The wall-clock moment for tokens: time passes there as fast as for those who hold them, whatever
+    /// the scale. A client counts the seconds of `expires_in` on its own clock.
+    pub(crate) fn token_now(&self) -> OffsetDateTime {
+        self.start + self.origin.elapsed()
+    }
+
     /// The wall-clock moment at which `elapsed` had passed.
     pub(crate) fn at(&self, elapsed: Duration) -> OffsetDateTime {
         self.start + elapsed

@@ -170,7 +170,7 @@ impl Control {
         self.shared.tokens.issue(
             "https://management.azure.com/",
             &subject,
-            self.shared.clock.now(),
+            self.shared.clock.token_now(),
             crate::login::TOKEN_LIFETIME,
         )
     }

@@ -246,6 +246,11 @@ pub(crate) fn invalid_content(why: &str) -> Fault {
     .by_gateway()
 }
 
+/// Documented code and text (azure-api-management-devops-resource-kit#594).
+pub(crate) fn content_too_large() -> Fault {
+    Fault::new(413, "RequestContentTooLarge", "The request content size exceeds the maximum size of 4 MB.").by_gateway()
+}
+
 /// Documented.
 pub(crate) fn unsupported_media_type(given: &str) -> Fault {
     Fault::new(

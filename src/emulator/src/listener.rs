@@ -1,4 +1,4 @@
-//! Plain HTTP listening, with lines that can be cut: an incident may lose an answer.
+//! Listening, with lines that can be cut: an incident may lose an answer. TLS listens through this too.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,16 +25,29 @@ impl Line {
     }
 }
 
-struct CuttableListener {
+/// A listener whose connections can be cut.
+pub(crate) struct CuttableListener {
     tcp: TcpListener,
 }
 
-struct CuttableStream {
+impl CuttableListener {
+    pub(crate) fn new(tcp: TcpListener) -> Self {
+        Self { tcp }
+    }
+}
+
+/// A connection that can be cut.
+pub(crate) struct CuttableStream {
     stream: TcpStream,
     line: Line,
 }
 
 impl CuttableStream {
+    /// The line that this connection belongs to.
+    pub(crate) fn line(&self) -> Line {
+        self.line.clone()
+    }
+
     fn check(&self) -> io::Result<()> {
         if self.line.cut.is_cancelled() { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
@@ -82,7 +95,7 @@ impl Listener for CuttableListener {
 
 impl Connected<IncomingStream<'_, CuttableListener>> for Line {
     fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
-        stream.io().line.clone()
+        stream.io().line()
     }
 }
 
@@ -93,5 +106,5 @@ impl Connected<IncomingStream<'_, CuttableListener>> for Line {
 /// Never before `stop`; the type is that of the server it builds on.
 pub(crate) async fn serve(tcp: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<Line>();
-    axum::serve(CuttableListener { tcp }, service).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(CuttableListener::new(tcp), service).with_graceful_shutdown(stop.cancelled_owned()).await
 }

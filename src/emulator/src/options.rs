@@ -87,6 +87,14 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Whole seconds of a real clock, for a client's `Retry-After`, in which emulated time passes by so
+    /// many; at least one.
+    pub(crate) fn scaled(&self, seconds: u64) -> u64 {
+        if self.time_scale > 1.0 { (seconds as f64 / self.time_scale).ceil() as u64 } else { seconds }
+    }
+}
+
 /// What becomes of attached disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HypervisorChoice {

@@ -57,6 +57,11 @@ fn decode(segment: &str) -> String {
     while let Some(&byte) = bytes.get(at) {
         let hex = segment.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match hex {
+            // An escaped slash never divides: it stays escaped, and no name may hold a `%`.
+            Some(b'/') => {
+                out.extend_from_slice(b"%2F");
+                at += 3;
+            }
             Some(value) => {
                 out.push(value);
                 at += 3;

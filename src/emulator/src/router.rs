@@ -46,7 +46,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         &shared.options.scenario,
         &shared.url,
         shared.tokens.clone(),
-        Arc::new(move || clock.clock.now()),
+        Arc::new(move || clock.clock.token_now()),
     );
     let endpoints =
         Endpoints { url: shared.url.clone(), tenant_id: shared.options.scenario.tenant_id.clone(), adfs: false };
@@ -75,7 +75,7 @@ fn metadata(shared: &Arc<Shared>) -> Imds {
             elapsed: Box::new(move || elapsed.clock.elapsed()),
         },
         tokens: shared.tokens.clone(),
-        now: Arc::new(move || now.clock.now()),
+        now: Arc::new(move || now.clock.token_now()),
         lag: shared.options.imds_lag,
         throttling: shared.options.throttling,
         answered: std::sync::Mutex::default(),
@@ -141,9 +141,9 @@ async fn note_other_plane(
 
 async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(bytes) = read_body(body).await else {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-    };
+    let body = read_body(body).await;
+    let too_large = body.is_none();
+    let bytes = body.unwrap_or_default();
     let line = parts.extensions.remove::<axum::extract::ConnectInfo<Line>>().map(|info| info.0);
     let at = shared.clock.elapsed();
     let method = parts.method.as_str().to_owned();
@@ -180,6 +180,9 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
             .map(|late| Fault::new(409, &late.code, late.message.clone())),
     };
     let asked = Asked { request, operation, at };
+    if too_large {
+        return finish(&shared, &asked, Err(fault::content_too_large()), Vec::new(), None);
+    }
     let lose = effect.as_ref().and_then(|effect| effect.lose_answer);
     let direct = effect.as_ref().filter(|effect| effect.status.is_some());
     let response = if lose == Some(LoseAnswer::Before) {
@@ -313,7 +316,7 @@ fn sign_in(shared: &Shared, request: &Request) -> Result<String, Fault> {
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
         .ok_or_else(fault::missing_authorization)?;
-    if !shared.options.accept_any_token && !shared.tokens.valid(token, shared.clock.now()) {
+    if !shared.options.accept_any_token && !shared.tokens.valid(token, shared.clock.token_now()) {
         return Err(fault::invalid_token());
     }
     // Buckets are per principal; a token that is no JWT of ours stands for itself.
@@ -346,6 +349,7 @@ fn finish(
                 answer = answer.with("x-ms-failure-cause", "gateway");
             }
             if let Some(seconds) = fault.retry_after {
+                let seconds = shared.options.scaled(u64::from(seconds));
                 answer = answer.with("retry-after", seconds.to_string());
             }
             if fault.status == 429 {
@@ -535,8 +539,7 @@ fn add_effect_headers(headers: &mut HeaderMap, effect: &Effect) {
     }
 }
 
-/// No answer: the connection breaks. Without a connection of its own (in process, over TLS) the body
-/// breaks instead.
+/// No answer: the connection breaks. Without a connection (in process) the body breaks instead.
 fn lost(line: Option<Line>) -> Response {
     if let Some(line) = line {
         line.cut();

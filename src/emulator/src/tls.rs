@@ -17,7 +17,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use axum::{Extension, Router};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -30,6 +31,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+
+use crate::listener::{CuttableListener, Line};
 
 /// The authority's name; fixed, because a kept certificate must stay the issuer of new ones.
 const AUTHORITY_NAME: &str = "Lazuli emulator";
@@ -215,7 +218,13 @@ where
     }
 }
 
-/// Serves `router` over TLS until `stop`; every request carries [`OverTls`].
+impl Connected<IncomingStream<'_, TlsListener<CuttableListener>>> for Line {
+    fn connect_info(stream: IncomingStream<'_, TlsListener<CuttableListener>>) -> Self {
+        stream.io().get_ref().0.line()
+    }
+}
+
+/// Serves `router` over TLS until `stop`; every request carries [`OverTls`] and its [`Line`].
 ///
 /// # Errors
 /// Never before `stop`; the type is that of the server it builds on.
@@ -225,8 +234,9 @@ pub(crate) async fn serve(
     router: Router,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let listener = TlsListener::new(tcp, authority);
-    axum::serve(listener, router.layer(Extension(OverTls))).with_graceful_shutdown(stop.cancelled_owned()).await
+    let listener = TlsListener::new(CuttableListener::new(tcp), authority);
+    let service = router.layer(Extension(OverTls)).into_make_service_with_connect_info::<Line>();
+    axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 #[cfg(test)]
@@ -243,10 +253,16 @@ mod tests {
 
     /// A server, its port, and how to stop it.
     async fn start(authority: Authority) -> (u16, CancellationToken, tokio::task::JoinHandle<()>) {
+        serving(authority, Router::new().route("/", get(where_am_i))).await
+    }
+
+    async fn serving(
+        authority: Authority,
+        router: Router,
+    ) -> (u16, CancellationToken, tokio::task::JoinHandle<()>) {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = tcp.local_addr().unwrap().port();
         let stop = CancellationToken::new();
-        let router = Router::new().route("/", get(where_am_i));
         let stopped = stop.clone();
         let server = tokio::spawn(async move {
             serve(tcp, &authority, router, stopped).await.unwrap();
@@ -275,6 +291,27 @@ mod tests {
                 let text = text.text().await.unwrap();
                 assert_eq!(text, format!("{version} https://{host}:{port}"));
             }
+        }
+        stop.cancel();
+        server.await.unwrap();
+    }
+
+    async fn never_answered(line: axum::extract::ConnectInfo<Line>) -> &'static str {
+        line.0.cut();
+        "not to be seen"
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_cut_gives_no_answer_over_tls_in_either_version_of_http() {
+        let authority = Authority::new(None, &[]).unwrap();
+        let ca = authority.ca_pem().to_owned();
+        let router = Router::new().route("/lost", get(never_answered)).route("/", get(where_am_i));
+        let (port, stop, server) = serving(authority, router).await;
+        for http1 in [true, false] {
+            let client = client(&ca, http1);
+            let error = client.get(format!("https://localhost:{port}/lost")).send().await.unwrap_err();
+            assert!(error.status().is_none() && !error.is_connect(), "{error:?}");
+            assert!(client.get(format!("https://localhost:{port}/")).send().await.unwrap().status().is_success());
         }
         stop.cancel();
         server.await.unwrap();
