@@ -6,16 +6,17 @@
 
 mod it {
     mod cargo_lock;
-    mod disk_determinism;
     mod disk_batch;
     mod disk_callers;
-    mod disk_storm;
-    mod disk_luns;
-    mod disk_spelling;
+    mod disk_determinism;
+    mod disk_expand;
     mod disk_gone;
     mod disk_list;
-    mod disk_expand;
+    mod disk_luns;
+    mod disk_incidents;
     mod disk_rig;
+    mod disk_spelling;
+    mod disk_storm;
     mod import_table;
     mod oracle_bodies;
     mod recordings;

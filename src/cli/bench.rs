@@ -1,6 +1,8 @@
 //! `lazuli bench`: what an operator would measure, against the embedded Azure.
 
 mod attach_storm;
+mod footprint;
+mod processes;
 
 use clap::{Args, Subcommand};
 
@@ -18,10 +20,13 @@ enum Bench {
     /// Attaches many disks to many nodes at once, then detaches them. Emulator and controller are processes of their
     /// own.
     AttachStorm(attach_storm::Options),
+    /// The size of this program, and the memory of an idle controller and node plugin.
+    Footprint(footprint::Options),
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
     match options.bench {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
+        Bench::Footprint(options) => footprint::run(options).await,
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     csi::{
         controller::ControllerService,
         identity::{DISK_DRIVER, IdentityService},
-        server::{self, Drained, Endpoint, Listener},
+        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
     },
     disk::{Settings, Volumes},
     telemetry::{
@@ -116,13 +116,14 @@ pub(super) async fn run(options: Options) -> Outcome {
     });
 
     let routes = services(&azure, &options.driver_name, reservations, options.attach_method, &readiness);
+    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let http = http(options.http_listen, registry, readiness, stop.clone());
     let drain = Duration::from_secs(options.drain_seconds);
     let (served, told) = tokio::join!(
         async {
-            let served = server::serve(routes, listener, stop.clone(), drain).await;
+            let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
             stop.cancel();
             served

@@ -23,7 +23,7 @@ use crate::{
         identity::{DISK_DRIVER, IdentityService},
         node::{NodeConfig, NodeService, ZoneSupport},
         registration::Registration,
-        server::{self, Drained, Endpoint, Listener},
+        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
     },
     host::Host,
     telemetry::{Readiness, http::Listen, register_process},
@@ -131,14 +131,15 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
         None => None,
     };
-    let routes = services(node, &options.driver_name, &readiness);
+    let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
+    let routes = services(node.clone(), &options.driver_name, &readiness);
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let http = http(options.http_listen, registry, readiness, stop.clone());
     let drain = Duration::from_secs(options.drain_seconds);
     let (served, told, ()) = tokio::join!(
         async {
-            let served = server::serve(routes, listener, stop.clone(), drain).await;
+            let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             stop.cancel();
             served
         },
@@ -150,8 +151,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     );
     told?;
-    if served? == Drained::TimedOut {
-        tracing::warn!("the drain time is over with requests in flight; every step of them can be repeated");
+    let answered = served? == Drained::All;
+    // A call whose caller has left goes on by itself; a repair of a filesystem had better not be cut.
+    if tokio::time::timeout(drain, node.finish()).await.is_err() || !answered {
+        tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use lazuli_emulator::{Emulator, HypervisorChoice, latency::Profile, scenario::Scenario};
+use lazuli_emulator::{
+    Emulator, HypervisorChoice, SWITCHES, Switches, latency::Profile, quota_names, scenario::Scenario,
+};
 use serde_json::{Value, json};
 
 use super::{Outcome, output::Format, stop};
@@ -23,17 +25,21 @@ pub(super) struct Options {
     /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1.
     #[arg(long, env = "LAZULI_EMULATOR_SCENARIO")]
     scenario: Option<PathBuf>,
-    /// Keep what exists in this file, and start from it.
+    /// Keep what exists in this file, and start from it. A killed emulator loses milliseconds; operations that ran
+    /// then are at their end at the next start.
     #[arg(long, env = "LAZULI_EMULATOR_STATE")]
     state: Option<PathBuf>,
     /// How long operations take: none, typical (published medians), azure (spread around them with the published
     /// tail), bad-day, or a file.
     #[arg(long, env = "LAZULI_EMULATOR_LATENCY", default_value = "none")]
     latency: Profile,
-    /// Retry-After, in seconds, on accepted operations and their polls.
+    /// Retry-After, in seconds, on accepted operations and their polls. Without it: 10 for machines and networks,
+    /// 2 for disks (see --unverified), 15 for resource groups.
     #[arg(long, env = "LAZULI_EMULATOR_RETRY_AFTER")]
     retry_after: Option<u64>,
-    /// How much faster than real time emulated time passes, for people. Ratios of such a run are not comparable.
+    /// How much faster than real time emulated time passes, for people: operations end sooner, buckets fill faster, a
+    /// Retry-After without --retry-after is shorter. Tokens live in real time. Timings of such a run compare with
+    /// nothing.
     #[arg(long, env = "LAZULI_EMULATOR_TIME_SCALE", default_value_t = 1.0)]
     time_scale: f64,
     /// Seed of everything random.
@@ -48,6 +54,21 @@ pub(super) struct Options {
     /// How long reads go on showing the state before a write, in milliseconds.
     #[arg(long, env = "LAZULI_EMULATOR_READ_LAG_MS", default_value_t = 0)]
     read_lag_ms: u64,
+    /// How old the list of data disks is that the instance metadata service shows, in milliseconds.
+    #[arg(long, env = "LAZULI_EMULATOR_IMDS_LAG_MS", default_value_t = 0)]
+    imds_lag_ms: u64,
+    /// Resources per page of a list; $top may ask for fewer.
+    #[arg(long, env = "LAZULI_EMULATOR_PAGE_SIZE", default_value_t = 1000, value_parser = page_size)]
+    page_size: usize,
+    /// A quota of every subscription and region, over the default and over the scenario's: cores, virtualMachines,
+    /// availabilitySets, StandardDiskCount, StandardSSDDiskCount, PremiumDiskCount, UltraSSDDiskSizeInGB,
+    /// PremiumV2DiskSizeInGB, PremiumV2DiskCount. Can be given again.
+    #[arg(long, env = "LAZULI_EMULATOR_QUOTAS", value_name = "NAME=N", value_delimiter = ',', value_parser = quota)]
+    quota: Vec<(String, u64)>,
+    /// Where no recording and no document says what Azure does, do this; can be given again.
+    #[arg(long, env = "LAZULI_EMULATOR_UNVERIFIED", value_name = "KEY=VALUE", value_delimiter = ',',
+        value_parser = switch, long_help = unverified_help())]
+    unverified: Vec<String>,
     /// Add members that are newer than any published type, and refuse a write that drops one.
     #[arg(long, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
     future_fields: bool,
@@ -72,6 +93,42 @@ pub(super) struct Options {
 enum Hypervisor {
     None,
     Loop,
+}
+
+fn page_size(given: &str) -> Result<usize, String> {
+    given.parse().ok().filter(|size| *size > 0).ok_or_else(|| "a page holds one resource at least".to_owned())
+}
+
+fn quota(given: &str) -> Result<(String, u64), String> {
+    let (name, limit) = given.split_once('=').ok_or("a quota is NAME=N")?;
+    let name = quota_names()
+        .find(|known| known.eq_ignore_ascii_case(name.trim()))
+        .ok_or_else(|| format!("there is no quota {name:?}; there are: {}", quota_names().collect::<Vec<_>>().join(", ")))?;
+    let limit = limit.trim().parse().map_err(|_| format!("{limit:?} is no number"))?;
+    Ok((name.to_owned(), limit))
+}
+
+/// Refused here already, so that the error names the option.
+fn switch(given: &str) -> Result<String, lazuli_emulator::SwitchError> {
+    Switches::default().set(given).map(|()| given.to_owned())
+}
+
+fn switches(given: &[String]) -> Result<Switches, lazuli_emulator::SwitchError> {
+    let mut switches = Switches::default();
+    for one in given {
+        switches.set(one)?;
+    }
+    Ok(switches)
+}
+
+fn unverified_help() -> String {
+    let mut text = "Where no recording and no document says what Azure does, do this. Can be given again, or with commas.\n\
+                    The first position is the default. A client should work in every position.\n"
+        .to_owned();
+    for (key, positions) in SWITCHES {
+        text.push_str(&format!("\n  {key}={positions}"));
+    }
+    text
 }
 
 /// A cloud configuration for clients of an emulator.
@@ -110,6 +167,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         throttling: !options.no_throttling,
         nasty_casing: options.nasty_casing,
         read_lag: Duration::from_millis(options.read_lag_ms),
+        imds_lag: Duration::from_millis(options.imds_lag_ms),
+        page_size: options.page_size,
+        quotas: options.quota.iter().cloned().collect(),
+        unverified: switches(&options.unverified)?,
         future_fields: options.future_fields,
         accept_any_token: options.accept_any_token,
         scenario: scenario.clone(),

@@ -8,3 +8,17 @@ pub(super) enum Format {
     /// One JSON object.
     Json,
 }
+
+impl Format {
+    /// Prints an object: a line a field for people, one line of JSON for programs.
+    pub(super) fn print_object(self, object: &serde_json::Value) {
+        match self {
+            Self::Json => println!("{object}"),
+            Self::Text => {
+                for (key, value) in object.as_object().into_iter().flatten() {
+                    println!("{key:<28} {value}");
+                }
+            }
+        }
+    }
+}

@@ -410,9 +410,11 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
         // "Not allowed" says little, but where no disk is left it was the quota: that alone forbids a disk whose
         // request is in order.
         Err(read) if read.fault == Fault::NotFound && error.fault == Fault::Unclear => {
-            Err(error.resorted(Fault::Exhausted))
+            Err(error.resorted(Fault::Exhausted).with_effect(Effect::None))
         }
-        Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => Err(error),
+        Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => {
+            Err(error.with_effect(Effect::None))
+        }
         Ok(read)
             if read.model.provisioning_state == ProvisioningState::Succeeded && spec.matches(&read.model).is_ok() =>
         {
@@ -420,7 +422,7 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
         }
         Ok(read) if read.model.provisioning_state == ProvisioningState::Failed && read.model.holders().is_empty() => {
             match client.delete_disk(&id).await {
-                Ok(()) => Err(error),
+                Ok(()) => Err(error.with_effect(Effect::None)),
                 Err(cleanup) => {
                     warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
                     Err(error.with_effect(Effect::Possible))

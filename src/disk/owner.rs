@@ -530,11 +530,18 @@ impl Driver {
                 }
                 self.verify(&members, None, Retry::Counted).await;
             }
-            Err(error) => self.failed(members, method, error, trouble).await,
+            Err(error) => self.failed(write, members, method, error, trouble).await,
         }
     }
 
-    async fn failed(&self, members: Batch, method: VmWriteMethod, error: ArmError, trouble: &mut Trouble) {
+    async fn failed(
+        &self,
+        write: &VmWrite,
+        members: Batch,
+        method: VmWriteMethod,
+        error: ArmError,
+        trouble: &mut Trouble,
+    ) {
         let mut reaction = attach::reaction(&error.fault, method);
         trouble.failures += 1;
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
@@ -565,7 +572,12 @@ impl Driver {
                 trouble.suspects = Suspects::default();
             }
             Reaction::FindCulprit => {
-                self.verify(&members, Some(&error), Retry::Free).await;
+                let vm = self.verify(&members, Some(&error), Retry::Free).await;
+                if vm.is_some_and(|vm| overtaken(write, &vm)) {
+                    // Nobody is to blame: another writer was quicker. The action knows no etag that would tell.
+                    self.try_again(&members, &error, Retry::Counted);
+                    return;
+                }
                 match named.and_then(|named| members.get_key_value(&named)) {
                     Some((culprit, goal)) => {
                         self.answer(culprit, *goal, &Err(error));
@@ -585,10 +597,10 @@ impl Driver {
     }
 
     /// Reads the VM after a write and answers everybody whose wish has come true. The others go into the next round,
-    /// or are answered with `failure` when they have had their tries.
-    async fn verify(&self, members: &Batch, failure: Option<&VolumeError>, retry: Retry) {
+    /// or are answered with `failure` when they have had their tries. Gives what was read last.
+    async fn verify(&self, members: &Batch, failure: Option<&VolumeError>, retry: Retry) -> Option<Vm> {
         let mut lag = LAG.iter();
-        let unmet = loop {
+        let (vm, unmet) = loop {
             // After somebody else's write, or a lost answer, there is nothing to see before that write has ended.
             let read = match (failure, retry) {
                 (Some(_), Retry::Counted) => self.at_rest().await,
@@ -600,7 +612,7 @@ impl Driver {
                     let message = format!("node {}: what became of the write cannot be read", self.node);
                     let error = VolumeError::azure(message, error).resorted(Fault::OutcomeUnknown);
                     self.answer_all(members, &Err(error.with_effect(Effect::Possible)));
-                    return;
+                    return None;
                 }
             };
             // What a failed write left in the model may never have come; the next round asks the disk.
@@ -619,7 +631,7 @@ impl Driver {
             }
             match lag.next() {
                 Some(pause) if failure.is_none() && !unmet.is_empty() => sleep(*pause).await,
-                _ => break unmet,
+                _ => break (vm, unmet),
             }
         };
         match failure {
@@ -630,6 +642,7 @@ impl Driver {
                 self.try_again(&unmet, &VolumeError::new(Fault::Conflict, message), retry);
             }
         }
+        Some(vm)
     }
 
     /// Reads the VM until nobody writes to it any more, or for as long as that is worth waiting for.
@@ -718,6 +731,13 @@ impl Driver {
             self.answer(disk, *goal, outcome);
         }
     }
+}
+
+/// Whether a slot that a write meant to fill was filled by somebody else.
+fn overtaken(write: &VmWrite, vm: &Vm) -> bool {
+    write.attach.iter().any(|attachment| {
+        vm.data_disks.iter().any(|element| element.lun == attachment.lun && !element.is(&attachment.disk))
+    })
 }
 
 /// The terms of a disk that needs no attaching.

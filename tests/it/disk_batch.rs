@@ -38,8 +38,7 @@ async fn disk_a_member_that_is_attached_elsewhere_fails_alone_before_anything_is
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(8)).await;
     publish(&client, &volumes[3], "node-1").await.unwrap();
-    let message =
-        eight_of_which_one_fails(&rig, &client, &volumes, NODE, 3, Code::FailedPrecondition, 1).await;
+    let message = eight_of_which_one_fails(&rig, &client, &volumes, NODE, 3, Code::FailedPrecondition, 1).await;
     assert!(message.contains("attached to node node-1"), "{message}");
     rig.stop().await;
 }

@@ -6,11 +6,7 @@ use super::disk_rig::{Rig, create_all, millis, numbered, pass, publish_all, seco
 
 /// Method, path, status and time of every request.
 async fn story(seed: u64) -> Vec<String> {
-    let azure = lazuli_emulator::Options {
-        seed,
-        latency: lazuli_emulator::latency::Profile::azure(),
-        ..typical()
-    };
+    let azure = lazuli_emulator::Options { seed, latency: lazuli_emulator::latency::Profile::azure(), ..typical() };
     let mut rig = Rig::with(azure, |options| options.seed = seed).await;
     let client = rig.controller().await;
     rig.incident(json!({"match": {"method": "PUT", "nth": 3}, "then": {"status": 503}}));

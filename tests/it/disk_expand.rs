@@ -66,11 +66,10 @@ async fn disk_what_grows_only_while_detached_is_a_failed_precondition_until_it_i
 #[tokio::test(start_paused = true)]
 async fn disk_a_refusal_to_grow_live_is_a_failed_precondition() {
     let mut azure = super::disk_rig::typical();
-    azure.scenario.virtual_machines =
-        vec![lazuli_emulator::scenario::VirtualMachine {
-            size: "Standard_F8".into(),
-            ..lazuli_emulator::scenario::VirtualMachine::pattern("node-{}", 1)
-        }];
+    azure.scenario.virtual_machines = vec![lazuli_emulator::scenario::VirtualMachine {
+        size: "Standard_F8".into(),
+        ..lazuli_emulator::scenario::VirtualMachine::pattern("node-{}", 1)
+    }];
     let mut rig = Rig::on(azure).await;
     let client = rig.controller().await;
     let volume = create_with(&client, "pvc-a", &[("skuName", "Standard_LRS")]).await.unwrap();

@@ -12,8 +12,8 @@ use tokio::{sync::watch, time::Instant};
 use tonic::Code;
 
 use super::disk_rig::{
-    Client, Rig, create, create_all, disk_id, millis, numbered, pass, publish, publish_all, publishing, refused,
-    seconds, typical, unpublish, unpublish_all,
+    Client, Method, Rig, create, create_all, disk_id, millis, numbered, pass, publish, publish_all, publishing,
+    refused, seconds, typical, unpublish, unpublish_all,
 };
 
 const NODE: &str = "node-0";
@@ -111,28 +111,37 @@ async fn disk_attachments_that_never_become_known_make_publish_unavailable_after
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_what_others_attached_keeps_its_lun_by_every_method() {
-    for method in super::disk_rig::METHODS {
-        let azure = lazuli_emulator::Options { future_fields: true, ..typical() };
-        let mut rig = Rig::with(azure, |options| method.set(options)).await;
-        let client = rig.controller().await;
-        let other = rig.other_tool();
-        other.make_disk("theirs-a").await;
-        other.make_disk("theirs-b").await;
-        pass(seconds(3)).await;
-        assert_eq!(other.attach(NODE, &[("theirs-a", 0), ("theirs-b", 3)]).await, 202);
-        pass(seconds(11)).await;
-        let volumes = create_all(&client, &numbered(3)).await;
-        let given: Vec<u8> = publish_all(&client, &volumes, NODE).await.into_iter().map(Result::unwrap).collect();
-        assert_eq!(given, [1, 2, 4]);
-        for answer in unpublish_all(&client, &volumes, NODE).await {
-            answer.unwrap();
-        }
-        let left: Vec<(u8, String)> = rig.luns(NODE).into_iter().collect();
-        assert_eq!(left, [(0, "theirs-a".into()), (3, "theirs-b".into())], "{method:?}");
-        rig.check();
-        rig.stop().await;
+async fn disk_what_others_attached_keeps_its_lun_by_the_action_and_by_the_whole_list() {
+    for method in [Method::Action, Method::WholeList] {
+        what_others_attached_keeps_its_lun(method).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_azure_stack_what_others_attached_keeps_its_lun() {
+    what_others_attached_keeps_its_lun(Method::AzureStack).await;
+}
+
+async fn what_others_attached_keeps_its_lun(method: Method) {
+    let azure = lazuli_emulator::Options { future_fields: true, ..typical() };
+    let mut rig = Rig::with(azure, |options| method.set(options)).await;
+    let client = rig.controller().await;
+    let other = rig.other_tool();
+    other.make_disk("theirs-a").await;
+    other.make_disk("theirs-b").await;
+    pass(seconds(3)).await;
+    assert_eq!(other.attach(NODE, &[("theirs-a", 0), ("theirs-b", 3)]).await, 202);
+    pass(seconds(11)).await;
+    let volumes = create_all(&client, &numbered(3)).await;
+    let given: Vec<u8> = publish_all(&client, &volumes, NODE).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(given, [1, 2, 4]);
+    for answer in unpublish_all(&client, &volumes, NODE).await {
+        answer.unwrap();
+    }
+    let left: Vec<(u8, String)> = rig.luns(NODE).into_iter().collect();
+    assert_eq!(left, [(0, "theirs-a".into()), (3, "theirs-b".into())], "{method:?}");
+    rig.check();
+    rig.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,10 +14,7 @@ use csi_proto::csi::{
     CreateVolumeRequest, DeleteVolumeRequest, ListVolumesRequest, Volume, VolumeCapability,
     controller_client::ControllerClient,
     list_volumes_response::Entry,
-    volume_capability::{
-        AccessType, MountVolume,
-        access_mode::{self, Mode},
-    },
+    volume_capability::{AccessType, MountVolume, access_mode::Mode},
 };
 use lazuli::cli::lab::{AttachMethod, Folder, Lab, Options};
 use lazuli_emulator::{Control, call_log::Call, incident::Incident, latency::Profile, scenario};
@@ -207,8 +204,7 @@ impl OtherTool {
 
     /// Attaches disks to a machine, at these LUNs.
     pub(super) async fn attach(&self, machine: &str, disks: &[(&str, u8)]) -> u16 {
-        let list: Vec<Value> =
-            disks.iter().map(|(name, lun)| json!({"diskId": disk_id(name), "lun": lun})).collect();
+        let list: Vec<Value> = disks.iter().map(|(name, lun)| json!({"diskId": disk_id(name), "lun": lun})).collect();
         let path = format!("{}/attachDetachDataDisks", vm_id(machine));
         self.call("POST", &path, Some(json!({ "dataDisksToAttach": list }))).await.0
     }
@@ -249,7 +245,6 @@ pub(super) fn capability() -> VolumeCapability {
 }
 
 pub(super) fn create_request(name: &str, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
-    let _: access_mode::Mode = Mode::SingleNodeWriter;
     CreateVolumeRequest {
         name: name.into(),
         capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
@@ -259,11 +254,7 @@ pub(super) fn create_request(name: &str, parameters: &[(&str, &str)]) -> CreateV
     }
 }
 
-pub(super) async fn create_with(
-    client: &Client,
-    name: &str,
-    parameters: &[(&str, &str)],
-) -> Result<Volume, Status> {
+pub(super) async fn create_with(client: &Client, name: &str, parameters: &[(&str, &str)]) -> Result<Volume, Status> {
     let answer = client.clone().create_volume(create_request(name, parameters)).await?.into_inner();
     Ok(answer.volume.unwrap())
 }
@@ -310,11 +301,8 @@ pub(super) async fn publish_all(client: &Client, volumes: &[Volume], node: &str)
 }
 
 pub(super) async fn unpublish(client: &Client, volume_id: &str, node: &str) -> Result<(), Status> {
-    let request = ControllerUnpublishVolumeRequest {
-        volume_id: volume_id.into(),
-        node_id: node.into(),
-        ..Default::default()
-    };
+    let request =
+        ControllerUnpublishVolumeRequest { volume_id: volume_id.into(), node_id: node.into(), ..Default::default() };
     client.clone().controller_unpublish_volume(request).await.map(drop)
 }
 
@@ -360,9 +348,7 @@ pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code)
 }
 
 /// Starts something that goes on while the test does something else.
-pub(super) fn start<T: Send + 'static>(
-    future: impl Future<Output = T> + Send + 'static,
-) -> tokio::task::JoinHandle<T> {
+pub(super) fn start<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
     tokio::spawn(future)
 }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::disk_rig::{
-    Rig, create, create_all, delete, millis, numbered, publish, publish_all, seconds, typical, unpublish,
-    unpublish_all,
+    Rig, create, create_all, delete, millis, numbered, publish, publish_all, seconds, typical, unpublish, unpublish_all,
 };
 
 fn polls(rig: &Rig) -> u64 {
@@ -21,10 +20,8 @@ async fn disk_a_storm_of_publishes_costs_one_write_per_vm_and_luns_follow_the_id
     let replica = rig.lab.controller("replica").await.unwrap();
     rig.control.reset_log();
     let began = Instant::now();
-    let (left, right) = futures::join!(
-        publish_all(&client, &volumes[..16], "node-0"),
-        publish_all(&client, &volumes[16..], "node-1")
-    );
+    let (left, right) =
+        futures::join!(publish_all(&client, &volumes[..16], "node-0"), publish_all(&client, &volumes[16..], "node-1"));
     assert!(began.elapsed() <= seconds(10) + millis(200), "{:?}", began.elapsed());
     for (machine, answers, names) in [("node-0", left, &names[..16]), ("node-1", right, &names[16..])] {
         let given: Vec<u8> = answers.into_iter().map(Result::unwrap).collect();

@@ -1,11 +1,6 @@
 //! An attach storm: every disk of every node is published at the same moment.
 
-use std::{
-    path::Path,
-    process::Stdio,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use clap::Args;
@@ -18,25 +13,14 @@ use http::{HeaderMap, Method};
 use lazuli_azure::transport::{Routes, Tls, Transport};
 use lazuli_plan::model::ArmId;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-    sync::Semaphore,
-    task::JoinSet,
-};
+use tokio::{process::Child, sync::Semaphore, task::JoinSet};
 use tonic::transport::Channel;
 use url::Url;
 
-use super::super::{
-    Outcome,
-    lab::{self, Folder},
-    output::Format,
+use super::{
+    super::{Outcome, lab::Folder, output::Format},
+    processes::{self, AnyError},
 };
-
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// How long a child may take until it serves.
-const START: Duration = Duration::from_secs(20);
 
 /// Machine sizes by how many data disks they take (source: the published size tables).
 const SIZES: [(u32, &str); 5] = [
@@ -87,14 +71,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let result = storm.blow(&options).await;
     storm.end().await;
     let result = result?;
-    match options.output {
-        Format::Json => println!("{result}"),
-        Format::Text => {
-            for (key, value) in result.as_object().into_iter().flatten() {
-                println!("{key:<20} {value}");
-            }
-        }
-    }
+    options.output.print_object(&result);
     Ok(())
 }
 
@@ -134,40 +111,17 @@ impl Storm {
         });
         let (scenario_file, config) = (folder.join("scenario.json"), folder.join("azure.json"));
         std::fs::write(&scenario_file, scenario.to_string())?;
-        let program = std::env::current_exe()?;
-        let mut azure = Command::new(&program);
-        azure
-            .args(["--log", "warn", "emulator", "--listen", "127.0.0.1:0", "--output", "json", "--latency"])
-            .arg(&options.latency)
-            .arg("--scenario")
-            .arg(&scenario_file)
-            .arg("--azure-json")
-            .arg(&config)
-            .args(["--seed", &options.seed.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
+        let mut azure = processes::emulator(&config);
+        azure.arg("--latency").arg(&options.latency).arg("--scenario").arg(&scenario_file);
+        azure.args(["--seed", &options.seed.to_string()]);
         if let Some(seconds) = options.retry_after {
             azure.args(["--retry-after", &seconds.to_string()]);
         }
-        let mut azure = azure.spawn()?;
-        let stdout = azure.stdout.take().ok_or("the emulator has no standard output")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let line = tokio::time::timeout(START, lines.next_line()).await??.ok_or("the emulator ended at once")?;
-        let ready: Value = serde_json::from_str(&line)?;
-        let base: Url = ready["url"].as_str().ok_or("the emulator does not say where it is")?.parse()?;
-
+        let (azure, base) = processes::ready(azure).await?;
         let socket = folder.join("csi.sock");
-        let controller = Command::new(&program)
-            .args(["--log", "warn", "csi-controller", "--attach-method", &options.attach_method, "--endpoint"])
-            .arg(format!("unix://{}", socket.display()))
-            .arg("--cloud-config")
-            .arg(&config)
-            .args(["--cloud-config-secret-name", ""])
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        let client = ControllerClient::new(connected(&socket).await?);
+        let controller =
+            processes::controller(&socket, &config).args(["--attach-method", &options.attach_method]).spawn()?;
+        let client = ControllerClient::new(processes::connected(&socket).await?);
 
         let text: Value = serde_json::from_str(&std::fs::read_to_string(&config)?)?;
         let word = |key: &str| text[key].as_str().unwrap_or_default().to_owned();
@@ -221,7 +175,7 @@ impl Storm {
             "detach_lower_bound_s": round(detach_bound),
             "detach_ratio": ratio(&detach, detach_bound),
             "detach_vm_writes": detach_writes,
-            "peak_rss_bytes": peak_rss(self.controller.id())?,
+            "peak_rss_bytes": processes::memory(&self.controller)?.peak,
         }))
     }
 
@@ -259,8 +213,7 @@ impl Storm {
 
     async fn end(mut self) {
         for child in [&mut self.controller, &mut self.azure] {
-            // It may have ended by itself; a failed run has said why.
-            let _ = child.kill().await;
+            processes::end(child).await;
         }
     }
 }
@@ -316,20 +269,6 @@ impl Run {
     }
 }
 
-/// Connects as soon as somebody serves.
-async fn connected(socket: &Path) -> Result<Channel, AnyError> {
-    let deadline = Instant::now() + START;
-    loop {
-        match lab::connect(socket).await {
-            Ok(channel) => return Ok(channel),
-            Err(error) if Instant::now() > deadline => {
-                return Err(format!("the controller does not serve: {error}").into());
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
-}
-
 /// Reads a duration as the emulator writes it: whole seconds and nanoseconds.
 fn seconds(value: &Value) -> f64 {
     value["secs"].as_f64().unwrap_or_default() + value["nanos"].as_f64().unwrap_or_default() / 1e9
@@ -337,13 +276,4 @@ fn seconds(value: &Value) -> f64 {
 
 fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
-}
-
-/// The most memory a process has held (source: proc(5), `VmHWM`).
-fn peak_rss(pid: Option<u32>) -> Result<u64, AnyError> {
-    let pid = pid.ok_or("the controller has ended")?;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel does not tell VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib * 1024)
 }

@@ -58,10 +58,10 @@ struct Labels {
 pub struct RpcMetrics(Family<Labels, Histogram, fn() -> Histogram>);
 
 impl RpcMetrics {
-    /// Registers `lazuli_rpc_duration_seconds{method,code}` (the prefix is the registry's).
+    /// Registers `lazuli_rpc_duration_seconds{method,code}`.
     pub fn register(registry: &mut Registry) -> Self {
         let family: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        registry.register_with_unit("rpc_duration", "How long gRPC calls took", Unit::Seconds, family.clone());
+        registry.register_with_unit("lazuli_rpc_duration", "How long gRPC calls took", Unit::Seconds, family.clone());
         Self(family)
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_method_and_code_and_invented_methods_together() {
-        let mut registry = Registry::with_prefix("lazuli");
+        let mut registry = Registry::default();
         let metrics = RpcMetrics::register(&mut registry);
         metrics.observe("NodeStageVolume", Code::Ok, Duration::from_millis(700));
         metrics.observe("NodeStageVolume", Code::Aborted, Duration::from_millis(1));

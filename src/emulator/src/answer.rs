@@ -220,9 +220,8 @@ impl Context<'_> {
         if let Some(other) = start.together_with.and_then(|id| self.state.operations.get(id)) {
             due = other.due.max(self.now);
         }
-        let retry_after = Some(options.retry_after.unwrap_or(start.retry_after)).map(|seconds| {
-            if options.retry_after.is_none() { options.scaled(seconds) } else { seconds }
-        });
+        let retry_after = Some(options.retry_after.unwrap_or(start.retry_after))
+            .map(|seconds| if options.retry_after.is_none() { options.scaled(seconds) } else { seconds });
         let version = &self.request.api_version;
         let subscription = self.request.subscription_id();
         let base = &self.request.base;
@@ -260,7 +259,6 @@ impl Context<'_> {
             undo: start.undo,
         });
         self.state.pending.push(Pending { operation: id.clone(), started: self.now, due, steps: start.steps });
-        self.state.changes += 1;
         Started { id, url, location, latency, retry_after }
     }
 }

@@ -185,13 +185,15 @@ impl Control {
     pub fn tamper(&self, id: &str, change: impl FnOnce(&mut Value)) -> Option<()> {
         let now = self.shared.clock.elapsed();
         let mut state = self.shared.state();
-        state.changes += 1;
-        state.store.change(id, now, |resource| {
+        let changed = state.store.change(id, now, |resource| {
             change(&mut resource.doc);
             if resource.machine.is_some() {
                 crate::arm::vms::bump(resource);
             }
-        })
+        });
+        drop(state);
+        self.shared.saver.changed();
+        changed
     }
 }
 

@@ -73,7 +73,7 @@ async fn serve(State(endpoints): State<Arc<Endpoints>>, RawQuery(query): RawQuer
     // `1.0` is older than every date.
     let answer = match version.as_str() {
         version if version < "2018" => oldest(&endpoints, &base),
-        version if version < "2022" => Value::Array(vec![cloud(&endpoints, &base)]),
+        version if version < "2022" => NAMES.map(|name| cloud(&endpoints, &base, name)).to_vec().into(),
         _ => newest(&endpoints, &base),
     };
     Json(answer).into_response()
@@ -95,10 +95,15 @@ fn oldest(endpoints: &Endpoints, base: &str) -> Value {
     })
 }
 
-fn cloud(endpoints: &Endpoints, base: &str) -> Value {
+/// Names under which clients look for their cloud in the array. The first is documented as the public
+/// cloud's own; the others stand in the cloud configurations of Kubernetes. A client that does not find
+/// its name falls back to the real cloud's addresses, so all of them lead here.
+const NAMES: [&str; 3] = ["AzureCloud", "AzurePublicCloud", "AzureStackCloud"];
+
+fn cloud(endpoints: &Endpoints, base: &str, name: &str) -> Value {
     let host = base.split_once("://").map_or(base, |(_, host)| host);
     json!({
-        "name": "Lazuli",
+        "name": name,
         "portal": format!("{base}/"),
         "resourceManager": format!("{base}/"),
         "gallery": format!("{base}/"),
@@ -128,7 +133,7 @@ fn cloud(endpoints: &Endpoints, base: &str) -> Value {
 }
 
 fn newest(endpoints: &Endpoints, base: &str) -> Value {
-    let mut cloud = cloud(endpoints, base);
+    let mut cloud = cloud(endpoints, base, NAMES[0]);
     for member in [
         "microsoftGraphResourceId",
         "logAnalyticsResourceId",
@@ -179,6 +184,10 @@ mod tests {
         assert_eq!(azure_stack, oldest);
         let (_, array) = ask("?api-version=2019-05-01", false).await;
         assert_eq!(array[0]["resourceManager"], "http://localhost:7777/");
+        for name in ["AzureCloud", "AzurePublicCloud", "AzureStackCloud"] {
+            let found = array.as_array().unwrap().iter().find(|cloud| cloud["name"] == name);
+            assert_eq!(found.unwrap()["resourceManager"], "http://localhost:7777/", "{name}");
+        }
         let (_, newest) = ask("?api-version=2022-09-01", false).await;
         assert_eq!(newest["authentication"]["tenant"], "t");
         assert!(newest["microsoftGraphResourceId"].is_string());

@@ -236,6 +236,27 @@ pub(crate) fn group_being_deleted(group: &str) -> Fault {
     .by_gateway()
 }
 
+/// Documented (bicep-registry-modules#1607); the inner texts are unverified.
+pub(crate) fn group_deletion_blocked(group: &str, staying: &[String]) -> Fault {
+    let short: Vec<&str> =
+        staying.iter().map(|id| id.split_once("/providers/").map_or(id.as_str(), |(_, rest)| rest)).collect();
+    let mut fault = Fault::new(
+        409,
+        "ResourceGroupDeletionBlocked",
+        format!(
+            "Deletion of resource group '{group}' failed as resources with identifiers '{}' could not be deleted. The provisioning state of the resource group will be rolled back. The tracking Id is '{}'. Please check audit logs for more details.",
+            short.join(","),
+            crate::state::guid_of(&staying.join(","))
+        ),
+    )
+    .by_gateway();
+    fault.details = staying
+        .iter()
+        .map(|id| json!({"target": id, "message": "The resource is in use by a resource of another group."}))
+        .collect();
+    fault
+}
+
 /// Documented.
 pub(crate) fn invalid_content(why: &str) -> Fault {
     Fault::new(

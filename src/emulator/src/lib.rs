@@ -75,6 +75,7 @@ mod login;
 mod lun_history;
 mod operations;
 mod path;
+mod recovery;
 mod router;
 mod schema;
 mod seed;
@@ -91,8 +92,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
+pub use arm::quotas::names as quota_names;
 pub use control::Control;
-pub use options::{HypervisorChoice, Options, Switches};
+pub use options::{HypervisorChoice, Options, SWITCHES, SwitchError, Switches};
 
 use crate::clock::Clock;
 use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
@@ -158,7 +160,10 @@ impl Emulator {
             None => None,
         };
         match kept {
-            Some(exported) => state.store.import(exported),
+            Some(exported) => {
+                state.store.import(exported);
+                state.recover();
+            }
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
         for vm in state.store.vms() {
@@ -185,6 +190,17 @@ impl Emulator {
             let (router, stop) = (router.clone(), shared.stop.clone());
             servers.push(tokio::spawn(async move { tls::serve(tcp, &authority, router, stop).await }));
             tls_address = Some(address);
+        }
+        if shared.options.state_file.is_some() {
+            let shared = std::sync::Arc::clone(&shared);
+            tokio::spawn(async move {
+                if let Some(path) = &shared.options.state_file {
+                    tokio::select! {
+                        () = shared.stop.cancelled() => {}
+                        () = persist::keep(&shared, path) => {}
+                    }
+                }
+            });
         }
         let stop_on_drop = shared.stop.clone().drop_guard();
         Ok(Self { _stop_on_drop: stop_on_drop, control: Control { shared }, address, tls_address, router, servers })

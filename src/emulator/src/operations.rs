@@ -242,7 +242,6 @@ impl State {
         if let (Err(fault), Some(undo)) = (&result, undo) {
             undo(self, at, fault);
         }
-        self.changes += 1;
         if let Some(operation) = self.operations.all.get_mut(id) {
             operation.ended = Some(at);
             match result {

@@ -27,7 +27,8 @@ pub struct Options {
     /// Durations of operations. Default none: an operation is over at the first poll.
     pub latency: Profile,
     /// `Retry-After` in seconds on accepted operations and their polls. Default: 10 for machines
-    /// (recorded), see [`Switches::disk_retry_after`] for disks, 15 for resource groups.
+    /// (recorded) and network resources (unverified), see [`Switches::disk_retry_after`] for disks, 15 for
+    /// resource groups.
     pub retry_after: Option<u64>,
     /// How much faster than real time emulated time passes, for people. Default 1.
     pub time_scale: f64,
@@ -48,8 +49,8 @@ pub struct Options {
     pub accept_any_token: bool,
     /// What exists at the start.
     pub scenario: Scenario,
-    /// Keep the resources in this file: read at the start, written when state changes settle and at
-    /// shutdown. Operations in flight are taken to their end first.
+    /// Keep the resources in this file: read at the start, written soon after each change and at shutdown.
+    /// Operations in flight are taken to their end: before the last write, or by the next start after a kill.
     pub state_file: Option<PathBuf>,
     /// Quotas per subscription and region by usage name (`cores`, `StandardDiskCount`,
     /// `PremiumDiskCount`, `UltraSSDDiskSizeInGB`, `PremiumV2DiskSizeInGB`), over the defaults.
@@ -151,6 +152,9 @@ pub struct Switches {
     pub failed_attach_stays_in_model: bool,
     /// Quoted numbers and booleans are taken for numbers and booleans. Default false.
     pub lenient_scalars: bool,
+    /// A PUT of a machine that exists must name its location (documented for resources in general; the Go
+    /// drivers send `{}` to a machine in the state Failed). Default true.
+    pub put_needs_location: bool,
     /// `Retry-After` of disk operations in seconds. Default 2.
     pub disk_retry_after: u64,
     /// A network PUT on an existing resource answers 201 (recorded once for an unchanged virtual
@@ -168,8 +172,136 @@ impl Default for Switches {
             detach_unattached: Already::Refuse,
             failed_attach_stays_in_model: false,
             lenient_scalars: false,
+            put_needs_location: true,
             disk_retry_after: 2,
             network_update_answers_created: true,
         }
+    }
+}
+
+/// A switch that does not exist, or a position that it does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SwitchError {
+    /// There is no `=`.
+    #[error("{given:?} is no KEY=VALUE")]
+    Form {
+        /// What was given.
+        given: String,
+    },
+    /// There is no such switch.
+    #[error("there is no switch {key:?}; there are: {known}")]
+    Key {
+        /// What was given.
+        key: String,
+        /// All keys with their positions.
+        known: String,
+    },
+    /// The switch has no such position.
+    #[error("the switch {key} has no position {value:?}; it has: {positions}")]
+    Value {
+        /// The switch.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// Its positions.
+        positions: &'static str,
+    },
+}
+
+/// Every switch by the name that the command line and the documentation use, with its positions; the
+/// first is the default.
+pub const SWITCHES: [(&str, &str); 10] = [
+    ("concurrent-vm-write", "conflict|preempt"),
+    ("left-out-of-put", "detach|keep"),
+    ("left-out-of-patch", "detach|keep"),
+    ("attach-attached", "refuse|ignore"),
+    ("detach-unattached", "refuse|ignore"),
+    ("failed-attach-stays-in-model", "false|true"),
+    ("lenient-scalars", "false|true"),
+    ("put-needs-location", "true|false"),
+    ("disk-retry-after", "SECONDS, 2 by default"),
+    ("network-update-answers-created", "true|false"),
+];
+
+impl Switches {
+    /// Sets one switch by `KEY=VALUE`; see [`SWITCHES`]. Letter case does not matter, and `_` is `-`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such switch or position.
+    pub fn set(&mut self, given: &str) -> Result<(), SwitchError> {
+        let (key, value) = given.split_once('=').ok_or_else(|| SwitchError::Form { given: given.to_owned() })?;
+        let wanted = key.trim().to_ascii_lowercase().replace('_', "-");
+        let Some((key, positions)) = SWITCHES.into_iter().find(|(known, _)| *known == wanted) else {
+            let known: Vec<String> = SWITCHES.iter().map(|(key, positions)| format!("{key}={positions}")).collect();
+            return Err(SwitchError::Key { key: key.to_owned(), known: known.join(", ") });
+        };
+        let value = value.trim().to_ascii_lowercase();
+        let refused = || SwitchError::Value { key, value: value.clone(), positions };
+        match key {
+            "concurrent-vm-write" => {
+                self.concurrent_vm_write =
+                    one_of(&value, [("conflict", Concurrent::Conflict), ("preempt", Concurrent::Preempt)])
+                        .ok_or_else(refused)?;
+            }
+            "left-out-of-put" => self.left_out_of_put = left_out(&value).ok_or_else(refused)?,
+            "left-out-of-patch" => self.left_out_of_patch = left_out(&value).ok_or_else(refused)?,
+            "attach-attached" => self.attach_attached = already(&value).ok_or_else(refused)?,
+            "detach-unattached" => self.detach_unattached = already(&value).ok_or_else(refused)?,
+            "failed-attach-stays-in-model" => {
+                self.failed_attach_stays_in_model = value.parse().map_err(|_| refused())?;
+            }
+            "lenient-scalars" => self.lenient_scalars = value.parse().map_err(|_| refused())?,
+            "put-needs-location" => self.put_needs_location = value.parse().map_err(|_| refused())?,
+            "disk-retry-after" => self.disk_retry_after = value.parse().map_err(|_| refused())?,
+            _ => self.network_update_answers_created = value.parse().map_err(|_| refused())?,
+        }
+        Ok(())
+    }
+}
+
+fn one_of<T: Copy, const N: usize>(value: &str, words: [(&str, T); N]) -> Option<T> {
+    words.into_iter().find(|(word, _)| *word == value).map(|(_, position)| position)
+}
+
+fn left_out(value: &str) -> Option<LeftOut> {
+    one_of(value, [("detach", LeftOut::Detach), ("keep", LeftOut::Keep)])
+}
+
+fn already(value: &str) -> Option<Already> {
+    one_of(value, [("refuse", Already::Refuse), ("ignore", Already::Ignore)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The positions of a switch as they are written.
+    fn positions(text: &str) -> Vec<&str> {
+        if text.starts_with("SECONDS") { vec!["2", "7"] } else { text.split('|').collect() }
+    }
+
+    #[test]
+    fn every_switch_has_the_positions_that_are_written_and_the_first_is_the_default() {
+        for (key, text) in SWITCHES {
+            for (at, position) in positions(text).into_iter().enumerate() {
+                let mut switches = Switches::default();
+                switches.set(&format!("{key}={position}")).unwrap();
+                assert_eq!(switches == Switches::default(), at == 0, "{key}={position}");
+            }
+            let mut switches = Switches::default();
+            let refused = switches.set(&format!("{key}=sideways")).unwrap_err();
+            assert!(matches!(refused, SwitchError::Value { .. }), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_switch_is_refused_with_the_known_ones() {
+        let refused = Switches::default().set("color=blue").unwrap_err().to_string();
+        assert!(refused.contains("concurrent-vm-write=conflict|preempt"), "{refused}");
+        assert!(matches!(Switches::default().set("color"), Err(SwitchError::Form { .. })));
+        let mut switches = Switches::default();
+        switches.set("Left_Out_Of_Patch=KEEP").unwrap();
+        assert_eq!(switches.left_out_of_patch, LeftOut::Keep);
     }
 }

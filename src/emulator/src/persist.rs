@@ -1,16 +1,33 @@
-//! The state file: resources only. Operations in flight at shutdown are taken to their end first;
-//! tokens, buckets, the call log and incidents are not kept.
+//! The state file: resources only. Tokens, buckets, the call log and incidents are not kept.
+//!
+//! It is written soon after every change ([`QUIET`] gathers a burst into one write), also while
+//! operations run, and at shutdown. Operations in flight at a shutdown are taken to their end first.
+//! Those in flight when the process is killed are settled by the next start (`recovery.rs`); their
+//! operation URLs are gone.
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::state::Shared;
 use crate::store::Exported;
 
-/// Which change the file on disk holds.
+/// How long a change may wait for others to be written with it: what a kill can lose at most, besides
+/// the time that the write itself takes.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Wakes the task that writes the file.
 #[derive(Debug, Default)]
-pub(crate) struct Saved(AtomicU64);
+pub(crate) struct Saver(Notify);
+
+impl Saver {
+    /// Something may have changed.
+    pub(crate) fn changed(&self) {
+        self.0.notify_one();
+    }
+}
 
 /// The state file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,24 +78,22 @@ fn write(path: &Path, exported: &Exported) -> Result<(), StateFileError> {
     std::fs::rename(&aside, path).map_err(failed("replace", path))
 }
 
-/// Saves when something changed and no operation runs. Failures are logged: the emulator goes on.
-pub(crate) async fn save(shared: &Shared) {
-    let Some(path) = &shared.options.state_file else {
-        return;
-    };
-    let exported = {
-        let state = shared.state();
-        let idle = state.operations.running() == 0;
-        let new = shared.saved.0.swap(state.changes, Ordering::Relaxed) != state.changes;
-        if !idle {
-            shared.saved.0.store(u64::MAX, Ordering::Relaxed);
+/// Writes the file whenever something changed, until the end. Failures are logged: the emulator goes on.
+pub(crate) async fn keep(shared: &Shared, path: &Path) {
+    let mut written = None;
+    loop {
+        let exported = {
+            let state = shared.state();
+            let revision = state.store.revision();
+            (written.replace(revision) != Some(revision)).then(|| state.store.export())
+        };
+        if let Some(exported) = exported
+            && let Err(error) = write(path, &exported)
+        {
+            tracing::warn!(error = %error, "the state file was not written");
         }
-        (idle && new).then(|| state.store.export())
-    };
-    if let Some(exported) = exported
-        && let Err(error) = write(path, &exported)
-    {
-        tracing::warn!(error = %error, "the state file was not written");
+        shared.saver.0.notified().await;
+        tokio::time::sleep(QUIET).await;
     }
 }
 

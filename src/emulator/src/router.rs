@@ -267,6 +267,9 @@ fn answer(
     for work in pending {
         spawn::carry_out(shared, work);
     }
+    if asked.request.method != "GET" {
+        shared.saver.changed();
+    }
     finish(shared, asked, reply, remaining, effect)
 }
 

@@ -52,7 +52,7 @@ async fn run(shared: &Shared, work: Pending) {
     }
     shared.clock.sleep_until(work.due).await;
     drop(shared.state());
-    crate::persist::save(shared).await;
+    shared.saver.changed();
 }
 
 async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), HypervisorError> {

@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) hypervisor: Hypervisor,
     /// Where this emulator is reached, without a slash at the end.
     pub(crate) url: String,
-    /// Which change the state file holds.
-    pub(crate) saved: crate::persist::Saved,
+    /// Who writes the state file waits here for a change.
+    pub(crate) saver: crate::persist::Saver,
     /// The authority's certificate, with TLS.
     pub(crate) ca_pem: Option<String>,
     /// Cancelled at shutdown.
@@ -54,7 +54,7 @@ impl Shared {
             hypervisor,
             url,
             ca_pem,
-            saved: crate::persist::Saved::default(),
+            saver: crate::persist::Saver::default(),
             stop: tokio_util::sync::CancellationToken::new(),
             state: Mutex::new(state),
         })
@@ -110,8 +110,6 @@ pub(crate) struct State {
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
     pub(crate) pending: Vec<Pending>,
-    /// Grows with every change; tells when to write the state file.
-    pub(crate) changes: u64,
     seed: u64,
     guids: StdRng,
 }
@@ -128,7 +126,6 @@ impl State {
             drawn: Vec::new(),
             violations: Vec::new(),
             pending: Vec::new(),
-            changes: 0,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
         }

@@ -47,6 +47,9 @@ pub(crate) struct Machine {
     /// The operation in flight.
     #[serde(skip)]
     pub(crate) busy: Option<String>,
+    /// Id and document of the OS disk that comes with the end of the creation in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) os_disk: Option<(String, Value)>,
 }
 
 /// One resource.
@@ -63,6 +66,9 @@ pub(crate) struct Resource {
     pub(crate) busy: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine: Option<Machine>,
+    /// The document at the end of the operation in flight, for those who find the state file only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<Value>,
     /// Writes counted, for the seed of drawn latencies.
     #[serde(default)]
     pub(crate) writes: u64,
@@ -70,7 +76,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     pub(crate) fn new(doc: Value) -> Self {
-        Self { doc, etag: 1, busy: None, machine: None, writes: 0 }
+        Self { doc, etag: 1, busy: None, machine: None, next: None, writes: 0 }
     }
 
     /// The id as first spelt.
@@ -106,6 +112,8 @@ pub struct Store {
     resources: BTreeMap<String, Resource>,
     history: BTreeMap<String, Vec<Version>>,
     lag: Duration,
+    /// Grows with every change; tells when to write the state file.
+    revision: u64,
 }
 
 impl Store {
@@ -158,6 +166,11 @@ impl Store {
         self.get(vm)?.machine.as_ref().map(|machine| machine.power)
     }
 
+    /// Grows with every change.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     fn of_type(&self, kind: &str) -> Vec<Value> {
         self.resources
             .values()
@@ -193,6 +206,7 @@ impl Store {
         let before = self.keeps_history().then(|| self.resources.get(&key).map(|r| r.doc.clone()));
         let resource = self.resources.get_mut(&key)?;
         let result = change(resource);
+        self.revision += 1;
         if let Some(before) = before {
             self.remember(key, before, now);
         }
@@ -202,6 +216,7 @@ impl Store {
     pub(crate) fn insert(&mut self, id: &str, resource: Resource, now: Duration) {
         let key = path::key(id);
         let before = self.resources.insert(key.clone(), resource);
+        self.revision += 1;
         if self.keeps_history() {
             self.remember(key, before.map(|r| r.doc), now);
         }
@@ -210,6 +225,7 @@ impl Store {
     pub(crate) fn remove(&mut self, id: &str, now: Duration) -> Option<Resource> {
         let key = path::key(id);
         let before = self.resources.remove(&key)?;
+        self.revision += 1;
         if self.keeps_history() {
             self.remember(key, Some(before.doc.clone()), now);
         }

@@ -256,10 +256,7 @@ mod tests {
         serving(authority, Router::new().route("/", get(where_am_i))).await
     }
 
-    async fn serving(
-        authority: Authority,
-        router: Router,
-    ) -> (u16, CancellationToken, tokio::task::JoinHandle<()>) {
+    async fn serving(authority: Authority, router: Router) -> (u16, CancellationToken, tokio::task::JoinHandle<()>) {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = tcp.local_addr().unwrap().port();
         let stop = CancellationToken::new();

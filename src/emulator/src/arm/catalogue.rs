@@ -4,16 +4,18 @@ use serde_json::{Value, json};
 
 use super::regions;
 use crate::answer::{Answer, Context, Reply};
-use crate::path;
+use crate::{fault, path};
 use crate::{sizes, tiers};
 
 /// `resourceSkus.list`, with `$filter=location eq '...'`.
 pub(crate) fn skus(context: &mut Context<'_>) -> Reply {
     let filter = context.request.query.get("$filter").cloned().unwrap_or_default();
-    let wanted = filter
-        .split_once(" eq ")
-        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("location"))
-        .map(|(_, value)| path::location(value.trim().trim_matches('\'')));
+    let wanted = match filter.split_once(" eq ").map(|(name, value)| (name.trim(), value.trim())) {
+        Some((name, value)) if name.eq_ignore_ascii_case("location") => Some(path::location(value.trim_matches('\''))),
+        None if filter.trim().is_empty() => None,
+        // Documented: only the location filter is supported. Unverified text.
+        _ => return Err(fault::bad_request(format!("The filter '{filter}' is not supported for resource SKUs."))),
+    };
     let location = wanted.unwrap_or_else(|| context.shared.options.scenario.location.clone());
     let zones: Vec<&str> = if regions::has_zones(&location) { vec!["1", "2", "3"] } else { Vec::new() };
     let mut value = Vec::new();

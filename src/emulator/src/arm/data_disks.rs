@@ -96,6 +96,9 @@ fn leaves(element: &Value) -> bool {
 }
 
 fn check_lun(element: &Value) -> Result<u8, Fault> {
+    if element["lun"].is_null() {
+        return Err(fault::missing_parameter("dataDisk.lun"));
+    }
     let lun = element["lun"].as_i64().unwrap_or(-1);
     if !(0..=LAST_LUN).contains(&lun) {
         return Err(fault::out_of_range("dataDisk.lun", &element["lun"].to_string(), "0", "63"));
@@ -268,7 +271,10 @@ fn fresh(
     if unmanaged {
         return Err(fault::not_allowed("Addition of a managed disk to a VM with blob based disks is not supported."));
     }
-    match element["createOption"].as_str().unwrap_or("") {
+    let Some(option) = element["createOption"].as_str() else {
+        return Err(fault::missing_parameter("dataDisk.createOption"));
+    };
+    match option {
         "Attach" => {
             let Some(id) = disk_of(element) else {
                 return Err(fault::missing_parameter("dataDisk.managedDisk.id"));

@@ -141,6 +141,12 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
                     path::group_of(source_id),
                 ));
             };
+            if source.doc["type"] != disks::TYPE {
+                return Err(fault::invalid_parameter(
+                    "disk.creationData.sourceResourceId",
+                    format!("Resource {source_id} cannot be the source of a disk."),
+                ));
+            }
             if source.doc["location"] != context_location(context) {
                 return Err(fault::bad_request(format!(
                     "Source resource {source_id} is in another region than the disk."

@@ -164,9 +164,18 @@ fn join(context: &mut Context<'_>, old: &Value, busy: Option<&str>) -> Reply {
 
 fn same_request(old: &Value, body: &Value) -> bool {
     let asked = &body["properties"];
-    ["diskSizeGB", "creationData", "maxShares", "diskIOPSReadWrite", "diskMBpsReadWrite"]
+    let same = |a: &Value, b: &Value| match (a.as_str(), b.as_str()) {
+        (Some(a), Some(b)) => path::same(a, b),
+        _ => a == b,
+    };
+    // Member by member: the service has added some of its own, such as `sourceUniqueId`.
+    let data = asked["creationData"].as_object();
+    let same_source = data
+        .is_none_or(|data| data.iter().all(|(member, value)| same(value, &old["properties"]["creationData"][member])));
+    ["diskSizeGB", "maxShares", "diskIOPSReadWrite", "diskMBpsReadWrite"]
         .iter()
         .all(|member| asked.get(member).is_none_or(|value| *value == old["properties"][member]))
+        && same_source
         && body.get("sku").is_none_or(|sku| sku["name"] == old["sku"]["name"])
         && body.get("tags").is_none_or(|tags| *tags == old["tags"])
 }
@@ -188,6 +197,7 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
     let steps = if grown { vec![HypervisorStep::Resize { disk: facts(&new) }] } else { Vec::new() };
     context.state.store.change(&id, now, |resource| {
         resource.set_provisioning("Updating");
+        resource.next = Some(new.clone());
     });
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = context.start(Start {
@@ -201,6 +211,7 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
         undo: Some(Box::new(move |state, at, _| {
             state.store.change(&undo_id, at, |resource| {
                 resource.busy = None;
+                resource.next = None;
                 resource.set_provisioning("Succeeded");
             });
         })),
@@ -256,7 +267,7 @@ fn merged(new: &Value, body: &Value) -> Value {
 }
 
 /// Puts the new document in place, keeping what the machine's operations own.
-fn finish(state: &mut State, id: &str, at: std::time::Duration, mut new: Value) -> Result<Outcome, Fault> {
+pub(crate) fn finish(state: &mut State, id: &str, at: std::time::Duration, mut new: Value) -> Result<Outcome, Fault> {
     let done = state.store.change(id, at, |resource| {
         let old = &resource.doc;
         for member in ["managedBy", "managedByExtended"] {
@@ -277,6 +288,7 @@ fn finish(state: &mut State, id: &str, at: std::time::Duration, mut new: Value) 
         new["properties"]["provisioningState"] = json!("Succeeded");
         resource.doc = new;
         resource.busy = None;
+        resource.next = None;
         resource.doc.clone()
     });
     match done {

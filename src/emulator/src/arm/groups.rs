@@ -9,7 +9,7 @@ use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
 use crate::path;
-use crate::state::HypervisorStep;
+use crate::state::{HypervisorStep, State};
 use crate::store::Resource;
 
 /// The resource type as Azure prints it.
@@ -97,7 +97,6 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     regions::check(&location, "Microsoft.Resources/resourceGroups")?;
     let id = context.request.group_id();
     let now = context.now;
-    context.state.changes += 1;
     match context.state.store.get(&id).map(|r| (r.doc.clone(), r.provisioning().to_owned())) {
         None => {
             let doc = document(&id, &name, &location, &body);
@@ -174,15 +173,19 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(job.to_string());
     let now = context.now;
     context.state.store.change(&id, now, |resource| resource.set_provisioning("Deleting"));
-    let effect_id = id.clone();
-    let steps = context
-        .state
-        .store
-        .below(&id)
-        .into_iter()
-        .filter(|id| context.state.store.power(id).is_some())
-        .map(|vm| HypervisorStep::DeleteMachine { vm })
-        .collect();
+    let (effect_id, undo_id) = (id.clone(), id.clone());
+    let inside = context.state.store.below(&id);
+    let mut steps = Vec::new();
+    for id in &inside {
+        if context.state.store.power(id).is_some() {
+            steps.push(HypervisorStep::DeleteMachine { vm: id.clone() });
+        }
+    }
+    for id in inside.iter().filter(|id| !used_outside(context.state, &effect_id, id)) {
+        if let Some(doc) = context.state.store.disk(id).filter(|doc| doc["type"] == super::disks::TYPE) {
+            steps.push(HypervisorStep::Delete { disk: super::disks::facts(&doc) });
+        }
+    }
     let started = context.start(Start {
         style: Style::Group,
         kind: OperationKind::ResourceGroupDelete,
@@ -190,24 +193,69 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         collection: format!("operationresults/{token}"),
         retry_after: RETRY_AFTER,
         steps,
-        effect: Box::new(move |state, at| {
-            let inside = state.store.below(&effect_id);
-            // Machines first: they release their disks, some of which may live in other groups.
-            for id in &inside {
-                if state.store.get(id).is_some_and(|r| r.machine.is_some()) {
-                    super::vms::remove(state, id, at);
-                }
-            }
-            for id in inside {
-                state.store.remove(&id, at);
-            }
-            Ok(Outcome::default())
-        }),
-        undo: None,
+        effect: Box::new(move |state, at| remove(state, &effect_id, at).map(|()| Outcome::default())),
+        undo: Some(Box::new(move |state, at, _| {
+            // Documented: the provisioning state is rolled back.
+            state.store.change(&undo_id, at, |resource| resource.set_provisioning("Succeeded"));
+        })),
         together_with: None,
     });
     context.state.operations.alias(&token, &started.id);
     super::record(context, OperationKind::ResourceGroupDelete, &id, started.latency, Vec::new());
     Ok(Answer::empty(202)
         .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
+}
+
+/// Whether something outside of the group holds a resource of the group.
+fn used_outside(state: &State, group: &str, id: &str) -> bool {
+    let prefix = format!("{}/", path::key(group));
+    let outside = |id: &str| !path::key(id).starts_with(&prefix);
+    let Some(doc) = state.store.document(id) else {
+        return false;
+    };
+    match doc["type"].as_str().unwrap_or("") {
+        super::disks::TYPE => super::disks::owners(&doc).iter().any(|vm| outside(vm)),
+        super::network::NIC => doc["properties"]["virtualMachine"]["id"].as_str().is_some_and(outside),
+        super::network::NETWORK => super::network::users(state, &doc).iter().any(|nic| outside(nic)),
+        _ => false,
+    }
+}
+
+/// Takes a group away with all that is in it, except what others use: then the group stays as well.
+///
+/// # Errors
+///
+/// Documented: `ResourceGroupDeletionBlocked` with the resources that stayed.
+pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) -> Result<(), fault::Fault> {
+    let inside = state.store.below(group);
+    // Machines first: they release their disks, some of which may live in other groups.
+    for id in &inside {
+        if state.store.get(id).is_some_and(|r| r.machine.is_some()) {
+            super::vms::remove(state, id, at);
+        }
+    }
+    // Judged before anything else goes: a network interface that stays keeps its network.
+    let mut staying: Vec<String> = inside.iter().filter(|id| used_outside(state, group, id)).cloned().collect();
+    let networks: Vec<String> = inside
+        .iter()
+        .filter(|id| {
+            let doc = state.store.document(id).unwrap_or_default();
+            let users =
+                if doc["type"] == super::network::NETWORK { super::network::users(state, &doc) } else { Vec::new() };
+            !staying.contains(id) && users.iter().any(|nic| staying.iter().any(|s| path::same(s, nic)))
+        })
+        .cloned()
+        .collect();
+    staying.extend(networks);
+    for id in inside {
+        let is_group = path::same(&id, group);
+        if !staying.contains(&id) && (!is_group || staying.is_empty()) {
+            state.store.remove(&id, at);
+        }
+    }
+    if staying.is_empty() {
+        return Ok(());
+    }
+    state.store.change(group, at, |resource| resource.set_provisioning("Succeeded"));
+    Err(fault::group_deletion_blocked(path::name_of(group), &staying))
 }

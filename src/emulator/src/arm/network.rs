@@ -353,6 +353,16 @@ fn subnet_free(state: &State, subnet: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Ids of the network interfaces in a network.
+pub(crate) fn users(state: &State, network: &Value) -> Vec<String> {
+    let inside = format!("{}/subnets/", path::key(network["id"].as_str().unwrap_or("")));
+    let in_it = |nic: &&Value| {
+        configurations(nic)
+            .any(|c| c["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::key(id).starts_with(&inside)))
+    };
+    nics(state).filter(in_it).filter_map(|nic| nic["id"].as_str().map(str::to_owned)).collect()
+}
+
 fn subnet_of(context: &Context<'_>) -> Result<(Value, Option<Value>), Fault> {
     context.require_group()?;
     let Some(network) = context.state.store.shown(&id_of(context, NETWORK), context.now) else {
@@ -451,7 +461,6 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_ref())?;
     let now = context.now;
     context.state.store.insert(&id, Resource::new(doc.clone()), now);
-    context.state.changes += 1;
     Ok(Answer::json(if old.is_none() { 201 } else { 200 }, doc))
 }
 

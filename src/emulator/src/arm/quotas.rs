@@ -22,6 +22,11 @@ const QUOTAS: [(&str, &str, u64); 9] = [
     ("PremiumV2DiskCount", "Premium SSD v2 Managed Disks", 1000),
 ];
 
+/// Names of all quotas.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    QUOTAS.iter().map(|(name, _, _)| *name)
+}
+
 fn limit(context: &Context<'_>, name: &str) -> u64 {
     let options = &context.shared.options;
     options

@@ -15,7 +15,7 @@ use crate::operations::{Outcome, Style};
 use crate::options::LeftOut;
 use crate::path;
 use crate::sizes;
-use crate::state::HypervisorStep;
+use crate::state::{HypervisorStep, State};
 use crate::store::{Machine, Resource};
 
 /// PUT of a machine that does not exist. Recorded.
@@ -53,7 +53,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     let mut resource = Resource::new(doc);
     resource.etag = 1;
     resource.doc["etag"] = json!("\"1\"");
-    resource.machine = Some(Machine::default());
+    resource.machine = Some(Machine { os_disk: os_disk.clone(), ..Machine::default() });
     let shown = resource.doc.clone();
     context.state.store.insert(&id, resource, now);
     let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone() }];
@@ -71,21 +71,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             for (lun, disk) in attach {
                 vms::take(state, &effect_id, lun, &disk, at);
             }
-            if let Some((disk_id, mut disk)) = os_disk {
-                disk["managedBy"] = json!(effect_id);
-                disk["properties"]["diskState"] = json!("Attached");
-                if state.store.contains(&disk_id) {
-                    state.store.change(&disk_id, at, |resource| {
-                        resource.doc["managedBy"] = json!(effect_id);
-                        resource.doc["properties"]["diskState"] = json!("Attached");
-                    });
-                } else {
-                    state.store.insert(&disk_id, Resource::new(disk), at);
-                }
-                state.store.change(&effect_id, at, |resource| {
-                    resource.doc["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"] = json!(disk_id);
-                });
-            }
+            take_os_disk(state, &effect_id, at);
             state.store.change(&effect_id, at, |resource| {
                 resource.set_provisioning("Succeeded");
                 vms::bump(resource);
@@ -112,6 +98,27 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     });
     super::record(context, OperationKind::VmCreate, &id, started.latency, Vec::new());
     Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vms::ASYNC))
+}
+
+/// The OS disk that the creation made comes into being, or the given one is taken.
+pub(crate) fn take_os_disk(state: &mut State, vm: &str, at: std::time::Duration) {
+    let held = state.store.change(vm, at, |resource| resource.machine.as_mut().and_then(|m| m.os_disk.take()));
+    let Some((disk_id, mut disk)) = held.flatten() else {
+        return;
+    };
+    let hold = |doc: &mut Value| {
+        doc["managedBy"] = json!(vm);
+        doc["properties"]["diskState"] = json!("Attached");
+    };
+    if state.store.contains(&disk_id) {
+        state.store.change(&disk_id, at, |resource| hold(&mut resource.doc));
+    } else {
+        hold(&mut disk);
+        state.store.insert(&disk_id, Resource::new(disk), at);
+    }
+    state.store.change(vm, at, |resource| {
+        resource.doc["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"] = json!(disk_id);
+    });
 }
 
 /// Documented: 1 to 64 characters for Linux (15 for a Windows computer name, which is not the

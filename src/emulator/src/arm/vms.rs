@@ -65,7 +65,12 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let mut found = lists::documents(context, TYPE)?;
     if let Some(filter) = context.request.query.get("$filter") {
-        let wanted = filter.split(" eq ").nth(1).unwrap_or("").trim().trim_matches('\'').to_owned();
+        let (name, wanted) = filter.split_once(" eq ").unwrap_or((filter, ""));
+        // Unverified text for any other filter.
+        if !name.trim().trim_matches('\'').eq_ignore_ascii_case("virtualMachineScaleSet/id") {
+            return Err(fault::bad_request(format!("The filter '{filter}' is not supported for virtual machines.")));
+        }
+        let wanted = wanted.trim().trim_matches('\'').to_owned();
         found.retain(|doc| {
             doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, &wanted))
         });
@@ -115,11 +120,11 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     preconditions(context, Some(&tag))?;
     let body = context.read("VirtualMachine", "vm", true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    if location.is_empty() {
+    if location.is_empty() && context.shared.options.unverified.put_needs_location {
         return Err(fault::location_required());
     }
     let there = old["location"].as_str().unwrap_or("");
-    if there != location {
+    if !location.is_empty() && there != location {
         return Err(fault::location_conflict(
             old["name"].as_str().unwrap_or(""),
             there,
@@ -350,6 +355,10 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let attach = plan.attach.clone();
     let detach = plan.detach.clone();
     let effect: Effect = Box::new(move |state, at| {
+        // Deleted with its group meanwhile: its disks are nobody's.
+        if !state.store.contains(&vm) {
+            return Err(fault::resource_not_found(TYPE, path::name_of(&vm), path::group_of(&vm)));
+        }
         for (_, disk) in &attach {
             still_free(state, &vm, disk)?;
         }
@@ -414,7 +423,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
 
 /// At the end of an attach: the disk may have gone or been taken meanwhile. Documented: the late form
 /// of the error.
-fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
+pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
     let Some(doc) = state.store.disk(disk) else {
         return Err(fault::disk_not_found(path::name_of(disk)));
     };
@@ -521,7 +530,10 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     context.state.store.change(&id, now, |resource| {
         resource.set_provisioning("Deleting");
     });
-    let steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
+    let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
+    let doc = context.state.store.vm(&id).unwrap_or_default();
+    let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
+    steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disks::facts(&disk) }));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = context.start(Start {
         style: Style::Compute,
@@ -551,13 +563,26 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     Ok(Answer::empty(202).started(started, BOTH))
 }
 
+/// Disks that a machine takes with it. Documented: `deleteOption`.
+fn going_disks(doc: &Value) -> Vec<String> {
+    let profile = &doc["properties"]["storageProfile"];
+    profile["dataDisks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(std::iter::once(&profile["osDisk"]))
+        .filter(|element| element["deleteOption"] == "Delete")
+        .filter_map(|element| data_disks::disk_of(element).map(str::to_owned))
+        .collect()
+}
+
 /// Takes a machine away, with what its `deleteOption`s name.
 pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     let Some(doc) = state.store.vm(id) else {
         return;
     };
     let held = state.store.lun_map(id);
-    let mut delete = Vec::new();
+    let mut delete = going_disks(&doc);
     for (lun, disk) in held {
         release(state, id, lun, &disk, at);
     }
@@ -570,9 +595,6 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
         };
         if element["lun"].is_null() {
             release(state, id, u8::MAX, disk, at);
-        }
-        if element["deleteOption"] == "Delete" {
-            delete.push(disk.to_owned());
         }
     }
     let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();

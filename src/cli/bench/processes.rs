@@ -1,0 +1,106 @@
+//! The processes that a bench runs: an emulator and what is measured, each on its own, so that neither's memory or
+//! scheduling hides in the other's.
+
+use std::{
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+};
+use tonic::transport::Channel;
+use url::Url;
+
+use super::super::lab;
+
+pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long a child may take until it serves.
+const START: Duration = Duration::from_secs(20);
+
+/// This very program, quiet, and ended with us.
+fn lazuli(subcommand: &str) -> Command {
+    // The program that runs: an update under our feet must not mix versions.
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--log", "warn", subcommand]).stdin(Stdio::null()).kill_on_drop(true);
+    // Nothing from outside decides what is measured.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("LAZULI_") || name.starts_with("AZURE_")) {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+/// An emulator on a port of its own that writes a cloud configuration.
+pub(super) fn emulator(config: &Path) -> Command {
+    let mut command = lazuli("emulator");
+    command.args(["--listen", "127.0.0.1:0", "--output", "json", "--azure-json"]).arg(config);
+    command
+}
+
+/// A controller at a socket.
+pub(super) fn controller(socket: &Path, config: &Path) -> Command {
+    let mut command = lazuli("csi-controller");
+    command.arg("--endpoint").arg(format!("unix://{}", socket.display())).arg("--cloud-config").arg(config);
+    command
+}
+
+/// A node plugin at a socket, with its state beside it.
+pub(super) fn node(socket: &Path, imds: &Url) -> Command {
+    let mut command = lazuli("csi-node");
+    command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(["--node-id", "node-0"]);
+    command.arg("--state-dir").arg(socket.with_extension("state")).args(["--imds-url", imds.as_str()]);
+    command
+}
+
+/// Starts an emulator and waits until it says where it is.
+pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().ok_or("the emulator has no standard output")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = tokio::time::timeout(START, lines.next_line()).await??.ok_or("the emulator ended at once")?;
+    let ready: Value = serde_json::from_str(&line)?;
+    let url = ready["url"].as_str().ok_or("the emulator does not say where it is")?.parse()?;
+    Ok((child, url))
+}
+
+/// Connects as soon as somebody serves.
+pub(super) async fn connected(socket: &Path) -> Result<Channel, AnyError> {
+    let deadline = Instant::now() + START;
+    loop {
+        match lab::connect(socket).await {
+            Ok(channel) => return Ok(channel),
+            Err(error) if Instant::now() > deadline => return Err(format!("nobody serves: {error}").into()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// The memory a process holds, in bytes (source: proc(5), `VmRSS` and `VmHWM`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) now: u64,
+    pub(super) peak: u64,
+}
+
+/// Asks the kernel.
+pub(super) fn memory(child: &Child) -> Result<Memory, AnyError> {
+    let pid = child.id().ok_or("the process has ended")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let field = |name: &str| -> Result<u64, AnyError> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel does not tell it")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
+    };
+    Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+}
+
+/// Ends a process; one that has ended by itself has said why.
+pub(super) async fn end(child: &mut Child) {
+    let _ = child.kill().await;
+}

@@ -1,0 +1,110 @@
+//! What a killed process left unfinished, settled at the next start.
+//!
+//! The state file shows each resource as it was between acceptance and end of its operation. There is
+//! no operation any more, so nothing may stay `Updating`: what was accepted is taken to its end where
+//! the file tells how (creations, changes of disks, attaches, detaches, deletions) and dropped where it
+//! does not (power actions, access grants). A machine in the state `Failed` stays as it is.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::arm::{disks, groups, vm_create, vms};
+use crate::path;
+use crate::state::State;
+
+const START: Duration = Duration::ZERO;
+
+impl State {
+    /// Settles what was in flight.
+    pub(crate) fn recover(&mut self) {
+        let in_state = |state: &Self, wanted: &[&str]| -> Vec<(String, String)> {
+            state
+                .store
+                .iter()
+                .filter(|(_, resource)| wanted.contains(&resource.provisioning()))
+                .map(|(key, resource)| (key.clone(), resource.doc["type"].as_str().unwrap_or("").to_owned()))
+                .collect()
+        };
+        // Deletions first: they release disks that other machines may have been about to take.
+        for (id, kind) in in_state(self, &["Deleting"]) {
+            self.recover_deletion(&id, &kind);
+        }
+        // Disks before machines, which look at them.
+        for (id, kind) in in_state(self, &["Updating", "Creating"]) {
+            if kind != vms::TYPE {
+                self.recover_resource(&id, &kind);
+            }
+        }
+        for (id, kind) in in_state(self, &["Updating", "Creating"]) {
+            if kind == vms::TYPE {
+                self.recover_machine(&id);
+            }
+        }
+    }
+
+    fn recover_deletion(&mut self, id: &str, kind: &str) {
+        match kind {
+            groups::TYPE => {
+                let _ = groups::remove(self, id, START);
+            }
+            vms::TYPE => vms::remove(self, id, START),
+            disks::TYPE if self.store.disk(id).is_some_and(|doc| !disks::owners(&doc).is_empty()) => {
+                self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
+            }
+            _ => {
+                self.store.remove(id, START);
+            }
+        }
+    }
+
+    fn recover_resource(&mut self, id: &str, kind: &str) {
+        let next = self.store.change(id, START, |resource| resource.next.take()).flatten();
+        if kind == disks::TYPE
+            && let Some(next) = next
+        {
+            // The disk is there: only a missing one is refused.
+            let _ = disks::finish(self, id, START, next);
+        }
+        self.store.change(id, START, |resource| {
+            resource.set_provisioning("Succeeded");
+            if let Some(subnets) = resource.doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
+                for subnet in subnets {
+                    subnet["properties"]["provisioningState"] = json!("Succeeded");
+                }
+            }
+        });
+    }
+
+    fn recover_machine(&mut self, id: &str) {
+        vm_create::take_os_disk(self, id, START);
+        let doc = self.store.vm(id).unwrap_or_default();
+        let own_id = doc["id"].as_str().unwrap_or(id).to_owned();
+        let elements = doc["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
+        let mut kept = Vec::new();
+        for element in elements {
+            let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
+            let disk = element["managedDisk"]["id"].as_str();
+            let (Some(lun), Some(disk)) = (lun, disk) else {
+                kept.push(element);
+                continue;
+            };
+            let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
+            if element["toBeDetached"] == json!(true) {
+                if held {
+                    vms::release(self, &own_id, lun, disk, START);
+                }
+            } else if held {
+                kept.push(element);
+            } else if vms::still_free(self, &own_id, disk).is_ok() {
+                vms::take(self, &own_id, lun, disk, START);
+                kept.push(element);
+            }
+        }
+        self.store.change(id, START, |resource| {
+            resource.doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(kept);
+            resource.set_provisioning("Succeeded");
+            vms::bump(resource);
+        });
+    }
+}
