@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the house's own rules | nothing |
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod it {
     mod cargo_lock;
     mod disk_batch;
@@ -14,6 +16,8 @@ mod it {
     mod disk_list;
     mod disk_luns;
     mod disk_incidents;
+    mod disk_replicas;
+    mod disk_kill;
     mod disk_rig;
     mod disk_spelling;
     mod disk_storm;

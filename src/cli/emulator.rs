@@ -101,9 +101,9 @@ fn page_size(given: &str) -> Result<usize, String> {
 
 fn quota(given: &str) -> Result<(String, u64), String> {
     let (name, limit) = given.split_once('=').ok_or("a quota is NAME=N")?;
-    let name = quota_names()
-        .find(|known| known.eq_ignore_ascii_case(name.trim()))
-        .ok_or_else(|| format!("there is no quota {name:?}; there are: {}", quota_names().collect::<Vec<_>>().join(", ")))?;
+    let name = quota_names().find(|known| known.eq_ignore_ascii_case(name.trim())).ok_or_else(|| {
+        format!("there is no quota {name:?}; there are: {}", quota_names().collect::<Vec<_>>().join(", "))
+    })?;
     let limit = limit.trim().parse().map_err(|_| format!("{limit:?} is no number"))?;
     Ok((name.to_owned(), limit))
 }
@@ -122,9 +122,10 @@ fn switches(given: &[String]) -> Result<Switches, lazuli_emulator::SwitchError> 
 }
 
 fn unverified_help() -> String {
-    let mut text = "Where no recording and no document says what Azure does, do this. Can be given again, or with commas.\n\
+    let mut text =
+        "Where no recording and no document says what Azure does, do this. Can be given again, or with commas.\n\
                     The first position is the default. A client should work in every position.\n"
-        .to_owned();
+            .to_owned();
     for (key, positions) in SWITCHES {
         text.push_str(&format!("\n  {key}={positions}"));
     }

@@ -99,7 +99,7 @@ pub(super) enum WireError {
     Transport(SetupError),
     /// The resource manager does not tell its endpoints.
     #[error(transparent)]
-    Endpoints(EndpointsError),
+    Endpoints(Box<EndpointsError>),
     /// It tells endpoints that cannot be used.
     #[error("the endpoints that the resource manager tells cannot be used")]
     Cloud(#[source] CloudError),
@@ -177,7 +177,7 @@ pub(super) async fn connect(
         CloudSource::Discover(discovery) => {
             let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
             let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
-            let answer = read_endpoints(&transport, &endpoint, "1.0").await.map_err(WireError::Endpoints)?;
+            let answer = read_endpoints(&transport, &endpoint, "1.0").await.map_err(|error| WireError::Endpoints(Box::new(error)))?;
             discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?
         }
     };

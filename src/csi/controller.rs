@@ -270,7 +270,7 @@ impl ControllerService {
         let volume = Volume { volume_id: request.volume_id, ..wire_volume(&found) };
         Ok(ControllerGetVolumeResponse {
             volume: Some(volume),
-            status: Some(controller_get_volume_response::VolumeStatus { published_node_ids, ..Default::default() }),
+            status: Some(controller_get_volume_response::VolumeStatus { published_node_ids }),
         })
     }
 
@@ -301,7 +301,7 @@ fn wire_volume(found: &Found) -> Volume {
 fn entry(found: Found) -> list_volumes_response::Entry {
     list_volumes_response::Entry {
         volume: Some(wire_volume(&found)),
-        status: Some(list_volumes_response::VolumeStatus { published_node_ids: found.nodes, ..Default::default() }),
+        status: Some(list_volumes_response::VolumeStatus { published_node_ids: found.nodes }),
     }
 }
 

@@ -406,30 +406,41 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
     };
     // Whatever went wrong, the state tells whether a disk is left, and a half-made one must not stay: a retry in
     // another zone would meet it.
-    match client.get_disk(&id).await {
+    let disk = match client.get_disk(&id).await {
+        Ok(read) => settled(&client, read.model).await?,
         // "Not allowed" says little, but where no disk is left it was the quota: that alone forbids a disk whose
         // request is in order.
         Err(read) if read.fault == Fault::NotFound && error.fault == Fault::Unclear => {
-            Err(error.resorted(Fault::Exhausted).with_effect(Effect::None))
+            return Err(error.resorted(Fault::Exhausted).with_effect(Effect::None));
         }
         Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => {
-            Err(error.with_effect(Effect::None))
+            return Err(error.with_effect(Effect::None));
         }
-        Ok(read)
-            if read.model.provisioning_state == ProvisioningState::Succeeded && spec.matches(&read.model).is_ok() =>
-        {
-            Ok(Some(Arc::new(read.model)))
-        }
-        Ok(read) if read.model.provisioning_state == ProvisioningState::Failed && read.model.holders().is_empty() => {
-            match client.delete_disk(&id).await {
-                Ok(()) => Err(error.with_effect(Effect::None)),
-                Err(cleanup) => {
-                    warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
-                    Err(error.with_effect(Effect::Possible))
-                }
+        Err(_) => return Err(error.with_effect(Effect::Possible)),
+    };
+    match disk.provisioning_state {
+        ProvisioningState::Succeeded if spec.matches(&disk).is_ok() => Ok(Some(Arc::new(disk))),
+        ProvisioningState::Failed if disk.holders().is_empty() => match client.delete_disk(&id).await {
+            Ok(()) => Err(error.with_effect(Effect::None)),
+            Err(cleanup) => {
+                warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
+                Err(error.with_effect(Effect::Possible))
             }
-        }
+        },
         _ => Err(error.with_effect(Effect::Possible)),
+    }
+}
+
+/// Waits for whoever works on a disk: somebody else, or an earlier try of ours whose answer was lost. `None` when the
+/// disk is gone then.
+async fn rested(client: &Client, id: &ArmId) -> Result<Option<Disk>, VolumeError> {
+    let ended = match client.get_disk(id).await {
+        Ok(read) => settled(client, read.model).await.map(Some),
+        Err(error) => Err(VolumeError::azure(format!("{id} cannot be read"), error)),
+    };
+    match ended {
+        Err(error) if error.fault == Fault::NotFound => Ok(None),
+        ended => ended,
     }
 }
 
@@ -456,7 +467,15 @@ async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
 }
 
 async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeError> {
-    let error = match client.delete_disk(&id).await {
+    let mut result = client.delete_disk(&id).await;
+    if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
+        match rested(&client, &id).await? {
+            None => return Ok(None),
+            Some(disk) if disk.holders().is_empty() => result = client.delete_disk(&id).await,
+            Some(_) => {}
+        }
+    }
+    let error = match result {
         Ok(()) => {
             info!(disk = %id, "disk deleted");
             return Ok(None);
@@ -481,7 +500,15 @@ async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeE
 }
 
 async fn expand(client: Client, id: ArmId, to: Gib) -> Result<Left, VolumeError> {
-    match client.resize_disk(&id, to).await {
+    let mut result = client.resize_disk(&id, to).await;
+    if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
+        match rested(&client, &id).await? {
+            Some(disk) if disk.size >= to => return Ok(Some(Arc::new(disk))),
+            Some(_) => result = client.resize_disk(&id, to).await,
+            None => {}
+        }
+    }
+    match result {
         Ok(grown) => {
             info!(disk = %id, size = %grown.size, "disk expanded");
             Ok(Some(Arc::new(grown)))

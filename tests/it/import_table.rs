@@ -313,6 +313,17 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// One file of the root package, in tokens.
+struct Source {
+    /// Its module path below the crate's root.
+    module: Vec<String>,
+    code: Vec<String>,
+    /// What only a test build compiles.
+    tests: Vec<String>,
+    /// Modules that it loads from files for tests only.
+    test_files: BTreeSet<String>,
+}
+
 /// Where the source of the root package breaks the table, one line per file and room.
 fn wrong_imports_in_source(root: &Path, table: &Table) -> Vec<String> {
     let rooms: BTreeSet<&str> = table.keys().map(String::as_str).collect();
@@ -321,7 +332,7 @@ fn wrong_imports_in_source(root: &Path, table: &Table) -> Vec<String> {
     rust_files(&source, &mut files);
     files.sort();
 
-    let parsed: Vec<(Vec<String>, Vec<String>, Vec<String>, BTreeSet<String>)> = files
+    let parsed: Vec<Source> = files
         .iter()
         .filter_map(|path| {
             let within = path.strip_prefix(&source).ok()?;
@@ -338,19 +349,19 @@ fn wrong_imports_in_source(root: &Path, table: &Table) -> Vec<String> {
             }
             let text = fs::read_to_string(path).expect("a readable source file");
             let (code, tests, test_files) = split_tests(&tokens(&code_of(&text)));
-            Some((module, code, tests, test_files))
+            Some(Source { module, code, tests, test_files })
         })
         .collect();
 
     let only_for_tests: BTreeSet<Vec<String>> = parsed
         .iter()
-        .flat_map(|(module, _, _, files)| {
-            files.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
+        .flat_map(|Source { module, test_files, .. }| {
+            test_files.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
         })
         .collect();
 
     let mut wrong = Vec::new();
-    for (module, code, tests, _) in &parsed {
+    for Source { module, code, tests, .. } in &parsed {
         let shown = module.join("::");
         let room = module[0].as_str();
         let Some(may) = table.get(room) else {

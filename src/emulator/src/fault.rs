@@ -585,6 +585,38 @@ pub(crate) fn invalid_reference(id: &str, by: &str) -> Fault {
     fault
 }
 
+fn network_fault(code: &str, message: String) -> Fault {
+    let mut fault = Fault::new(400, code, message);
+    fault.empty_details = true;
+    fault
+}
+
+/// Documented (azure-docs#88211).
+pub(crate) fn subnet_full(name: &str, prefix: &str) -> Fault {
+    network_fault(
+        "SubnetIsFull",
+        format!("Subnet {name} with address prefix {prefix} does not have enough capacity for 1 IP addresses."),
+    )
+}
+
+/// Documented code, unverified text.
+pub(crate) fn address_not_in_subnet(address: &str, prefix: &str) -> Fault {
+    network_fault(
+        "PrivateIPAddressNotInSubnet",
+        format!("Private static IP address {address} does not belong to the range of subnet prefix {prefix}."),
+    )
+}
+
+/// Documented (acs-engine#1867): the configuration's id, and the id of the interface that has the address.
+pub(crate) fn address_allocated(configuration: &str, address: &str, by: &str) -> Fault {
+    network_fault(
+        "PrivateIPAddressIsAllocated",
+        format!(
+            "IP configuration {configuration} is using the private IP address {address} which is already allocated to resource {by}."
+        ),
+    )
+}
+
 /// Documented.
 pub(crate) fn subnet_in_use(name: &str, by: &str) -> Fault {
     let mut fault = Fault::new(

@@ -68,6 +68,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, TYPE)?;
     let name = context.request.segment(1).to_owned();
+    super::check_name(TYPE, &name)?;
     let id = format!("{}/providers/{TYPE}/{name}", group["id"].as_str().unwrap_or(""));
     let doc = document(&id, &name, &location, &body);
     let now = context.now;

@@ -192,6 +192,16 @@ fn network_routes(method: &str, grouped: bool, rest: &[&str]) -> Found {
     Some(Ok(found.limited(policy)))
 }
 
+/// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
+/// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
+pub(crate) fn check_name(kind: &str, name: &str) -> Result<(), Fault> {
+    let fits = (1..=80).contains(&name.chars().count())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        && name.starts_with(char::is_alphanumeric)
+        && name.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    if fits { Ok(()) } else { Err(fault::invalid_name(kind, name)) }
+}
+
 /// Refuses a write while another operation runs on the same resource. Documented.
 pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Fault> {
     let running = context

@@ -175,6 +175,7 @@ pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, NETWORK)?;
     let name = context.request.segment(1).to_owned();
+    super::check_name(NETWORK, &name)?;
     let id = format!("{}/providers/{NETWORK}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
     preconditions(context, old.as_ref())?;
@@ -406,6 +407,7 @@ pub(crate) fn put_subnet(context: &mut Context<'_>) -> Reply {
     let (network, found) = subnet_of(context)?;
     preconditions(context, found.as_ref())?;
     let mut body = context.read("NSubnetResource", "subnet", false)?;
+    super::check_name(SUBNET, context.request.segment(3))?;
     body["name"] = json!(context.request.segment(3));
     let tag = weak(&context.state.guid());
     let id = network["id"].as_str().unwrap_or("").to_owned();
@@ -453,9 +455,13 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, NIC)?;
     let name = context.request.segment(1).to_owned();
+    super::check_name(NIC, &name)?;
     let id = format!("{}/providers/{NIC}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
     preconditions(context, old.as_ref())?;
+    if let Some(there) = old.as_ref().and_then(|old| old["location"].as_str()).filter(|there| *there != location) {
+        return Err(fault::location_conflict(&name, there, context.request.group(), &location));
+    }
     let tag = context.state.guid();
     let resource_guid = context.state.guid();
     let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_ref())?;
@@ -493,8 +499,11 @@ pub(crate) fn nic_document(
         });
         let wanted = item["properties"]["privateIPAddress"].as_str().map(str::to_owned);
         let address = match wanted.or(kept) {
-            Some(address) => address,
-            None => free_address(state, subnet_id, &prefix, &list),
+            Some(address) => {
+                check_address(state, id, item_name, subnet_id, &prefix, &address)?;
+                address
+            }
+            None => free_address(state, subnet_id, &prefix, &list)?,
         };
         list.push(json!({
             "name": item_name,
@@ -571,20 +580,62 @@ fn subnet_prefix(state: &State, id: &str) -> Option<String> {
         })
 }
 
+/// First and last address that a subnet gives out. Documented: Azure keeps the first four and the last.
+/// A prefix that cannot be read, such as one of IPv6, gives out what a /24 would.
+fn usable(prefix: &str) -> (u32, u32) {
+    let (base, length) = prefix.split_once('/').unwrap_or((prefix, "24"));
+    let base = base.parse().unwrap_or(Ipv4Addr::new(10, 0, 0, 0));
+    let host_bits = 32 - length.parse::<u32>().unwrap_or(24).min(32);
+    let hosts = if host_bits >= 32 { u32::MAX } else { (1_u32 << host_bits) - 1 };
+    let first = u32::from(base) & !hosts;
+    (first.saturating_add(4), first.saturating_add(hosts.saturating_sub(1)))
+}
+
+/// Addresses given out in a subnet, each with the configuration that has it.
+fn taken<'a>(state: &'a State, subnet: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    nics(state).flat_map(configurations).filter_map(move |c| {
+        let properties = &c["properties"];
+        let here = properties["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet));
+        here.then(|| Some((properties["privateIPAddress"].as_str()?, c["id"].as_str()?))).flatten()
+    })
+}
+
+/// Whether a configuration may have an address. Documented.
+fn check_address(
+    state: &State,
+    nic: &str,
+    name: &str,
+    subnet: &str,
+    prefix: &str,
+    address: &str,
+) -> Result<(), Fault> {
+    let (first, last) = usable(prefix);
+    let inside = address.parse::<Ipv4Addr>().is_ok_and(|own| (first..=last).contains(&u32::from(own)));
+    if !inside {
+        return Err(fault::address_not_in_subnet(address, prefix));
+    }
+    let own = format!("{nic}/ipConfigurations/{name}");
+    match taken(state, subnet).find(|(used, by)| *used == address && !path::same(by, &own)) {
+        Some((_, by)) => {
+            let by = by.split("/ipConfigurations/").next().unwrap_or(by);
+            Err(fault::address_allocated(&own, address, by))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The lowest free address from `.4` on.
-fn free_address(state: &State, subnet: &str, prefix: &str, also: &[Value]) -> String {
-    let base: Ipv4Addr =
-        prefix.split('/').next().and_then(|text| text.parse().ok()).unwrap_or(Ipv4Addr::new(10, 0, 0, 0));
-    let taken: std::collections::BTreeSet<&str> = nics(state)
-        .flat_map(configurations)
-        .chain(also)
+fn free_address(state: &State, subnet: &str, prefix: &str, also: &[Value]) -> Result<String, Fault> {
+    let (first, last) = usable(prefix);
+    let new = also
+        .iter()
         .filter(|c| c["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet)))
-        .filter_map(|c| c["properties"]["privateIPAddress"].as_str())
-        .collect();
-    (4_u32..)
-        .map(|host| Ipv4Addr::from(u32::from(base).wrapping_add(host)).to_string())
-        .find(|address| !taken.contains(address.as_str()))
-        .unwrap_or_default()
+        .filter_map(|c| c["properties"]["privateIPAddress"].as_str());
+    let used: std::collections::BTreeSet<&str> = taken(state, subnet).map(|(address, _)| address).chain(new).collect();
+    (first..=last)
+        .map(|address| Ipv4Addr::from(address).to_string())
+        .find(|address| !used.contains(address.as_str()))
+        .ok_or_else(|| fault::subnet_full(path::name_of(subnet), prefix))
 }
 
 /// DELETE of a network interface. Recorded 202; documented 400 while a machine has it.

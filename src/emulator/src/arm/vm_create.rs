@@ -151,6 +151,13 @@ fn document(
     if asked["storageProfile"].get("osDisk").is_none() {
         return Err(fault::missing_parameter("vm.storageProfile.osDisk"));
     }
+    // Documented (public trackers): an image of the marketplace is generalised and needs one; whether an
+    // image by id does depends on the image, which is not known here.
+    let storage = &asked["storageProfile"];
+    let of_marketplace = storage["osDisk"]["createOption"] == "FromImage" && storage["imageReference"]["publisher"].is_string();
+    if of_marketplace && asked.get("osProfile").is_none() {
+        return Err(fault::missing_parameter("osProfile"));
+    }
     let interfaces = asked["networkProfile"]["networkInterfaces"].as_array();
     if interfaces.is_none_or(Vec::is_empty) {
         return Err(fault::missing_parameter("networkProfile"));

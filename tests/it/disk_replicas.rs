@@ -1,0 +1,171 @@
+//! Two controllers on one Azure: leadership moves while a write is in flight, and nothing is lost or doubled.
+
+use std::{collections::BTreeSet, future::Future};
+
+use csi_proto::csi::Volume;
+use lazuli_emulator::options::Concurrent;
+use tokio::time::timeout;
+use tonic::{Code, Status};
+
+use super::disk_rig::{
+    Client, Method, Rig, create_all, name_of, numbered, pass, publish, seconds, start, typical, unpublish,
+};
+
+const NODE: &str = "node-0";
+const METHODS: [Method; 2] = [Method::Action, Method::WholeList];
+/// What a second write does to a first one is not known of Azure: both are right.
+const CONCURRENT: [Concurrent; 2] = [Concurrent::Conflict, Concurrent::Preempt];
+
+/// Asks as a sidecar does: again, after a while, as long as the code says that it may help.
+async fn insist<T, F: Future<Output = Result<T, Status>>>(mut ask: impl FnMut() -> F) -> T {
+    for _ in 0..20 {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(status) if matches!(status.code(), Code::Aborted | Code::Unavailable | Code::FailedPrecondition) => {
+                pass(seconds(1)).await;
+            }
+            Err(status) => panic!("{status:?}"),
+        }
+    }
+    panic!("twenty tries did not help");
+}
+
+async fn two(method: Method, concurrent: Concurrent) -> (Rig, Client, Client) {
+    let mut azure = typical();
+    azure.unverified.concurrent_vm_write = concurrent;
+    let mut rig = Rig::with(azure, |options| method.set(options)).await;
+    let (one, two) = (rig.lab.controller("one").await.unwrap(), rig.lab.controller("two").await.unwrap());
+    (rig, one, two)
+}
+
+fn publishing(client: &Client, volume: &Volume) -> tokio::task::JoinHandle<u8> {
+    let (client, volume) = (client.clone(), volume.clone());
+    start(async move { insist(|| publish(&client, &volume, NODE)).await })
+}
+
+fn unpublishing(client: &Client, volume: &Volume) -> tokio::task::JoinHandle<()> {
+    let (client, volume) = (client.clone(), volume.clone());
+    start(async move { insist(|| unpublish(&client, &volume.volume_id, NODE)).await })
+}
+
+fn names(volumes: &[Volume]) -> BTreeSet<String> {
+    volumes.iter().map(|volume| name_of(&volume.volume_id).to_owned()).collect()
+}
+
+fn held(rig: &Rig) -> BTreeSet<String> {
+    rig.luns(NODE).into_values().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_leadership_that_moves_while_a_write_is_in_flight_loses_and_doubles_nothing() {
+    for method in METHODS {
+        for concurrent in CONCURRENT {
+            let (rig, one, two) = two(method, concurrent).await;
+            let volumes = create_all(&one, &numbered(8)).await;
+            rig.control.reset_log();
+            let left = volumes[..4].iter().map(|volume| timeout(seconds(1), publish(&one, volume, NODE)));
+            assert!(futures::future::join_all(left).await.iter().all(Result::is_err));
+            // The old leader is gone, its write is not. The new one is asked for everything.
+            let asked: Vec<_> = volumes.iter().map(|volume| publishing(&two, volume)).collect();
+            let mut given = BTreeSet::new();
+            for answer in asked {
+                given.insert(answer.await.unwrap());
+            }
+            rig.at_rest().await;
+            assert_eq!(given, (0..8).collect(), "{method:?} {concurrent:?}");
+            assert_eq!(held(&rig), names(&volumes));
+            assert!(rig.vm_writes(NODE).len() <= 6, "{} writes", rig.vm_writes(NODE).len());
+            rig.check();
+            rig.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_two_leaders_at_once_publish_and_unpublish_on_one_node_without_a_lost_update() {
+    for method in METHODS {
+        for concurrent in CONCURRENT {
+            let (rig, one, two) = two(method, concurrent).await;
+            let volumes = create_all(&one, &numbered(12)).await;
+            // First half on, in turns by both.
+            let turns = |at: usize| if at.is_multiple_of(2) { &one } else { &two };
+            let on: Vec<_> =
+                volumes[..6].iter().enumerate().map(|(at, volume)| publishing(turns(at), volume)).collect();
+            let mut luns = BTreeSet::new();
+            for answer in on {
+                luns.insert(answer.await.unwrap());
+            }
+            rig.at_rest().await;
+            assert_eq!(luns.len(), 6, "{method:?} {concurrent:?}");
+            assert_eq!(held(&rig), names(&volumes[..6]), "{method:?} {concurrent:?}");
+            rig.check();
+            // Then the first half off and the second on, all at once, by the other one each.
+            let off: Vec<_> =
+                volumes[..6].iter().enumerate().map(|(at, volume)| unpublishing(turns(at + 1), volume)).collect();
+            let on: Vec<_> =
+                volumes[6..].iter().enumerate().map(|(at, volume)| publishing(turns(at), volume)).collect();
+            for answer in off {
+                answer.await.unwrap();
+            }
+            for answer in on {
+                answer.await.unwrap();
+            }
+            rig.at_rest().await;
+            assert_eq!(held(&rig), names(&volumes[6..]), "{method:?} {concurrent:?}");
+            rig.check();
+            rig.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_two_leaders_that_send_one_disk_to_two_nodes_end_with_it_on_one() {
+    for method in METHODS {
+        let (rig, one, two) = two(method, Concurrent::Conflict).await;
+        let volumes = create_all(&one, &numbered(1)).await;
+        let (here, there) = futures::join!(publish(&one, &volumes[0], "node-0"), publish(&two, &volumes[0], "node-1"));
+        rig.at_rest().await;
+        assert_eq!(u8::from(here.is_ok()) + u8::from(there.is_ok()), 1, "{here:?} {there:?}");
+        let status = here.err().or(there.err()).unwrap();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+        assert_eq!(rig.luns("node-0").len() + rig.luns("node-1").len(), 1);
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// What a replica reads in the middle of another's write is not taken for done: the model lists a disk before the
+/// machine holds it.
+#[tokio::test(start_paused = true)]
+async fn disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_has_ended() {
+    let (rig, one, two) = two(Method::Action, Concurrent::Conflict).await;
+    let volumes = create_all(&one, &numbered(1)).await;
+    rig.control.reset_log();
+    assert!(timeout(seconds(1), publish(&one, &volumes[0], NODE)).await.is_err());
+    assert_eq!(publish(&two, &volumes[0], NODE).await.unwrap(), 0);
+    assert_eq!(rig.luns(NODE).len(), 1, "OK was said before the machine held the disk");
+    assert_eq!(rig.vm_writes(NODE).len(), 1);
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_attach_that_failed_and_stays_in_the_model_is_never_taken_for_done() {
+    let mut azure = typical();
+    azure.unverified.failed_attach_stays_in_model = true;
+    let mut rig = Rig::on(azure).await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(2)).await;
+    rig.incident(serde_json::json!({
+        "match": {"method": "POST"}, "then": {"lateFailure": {"code": "InternalExecutionError"}},
+    }));
+    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap_err().code(), Code::Aborted);
+    assert!(rig.luns(NODE).is_empty());
+    // Its slot is not given away, and it can be taken off.
+    assert_eq!(publish(&client, &volumes[1], NODE).await.unwrap(), 1);
+    unpublish(&client, &volumes[0].volume_id, NODE).await.unwrap();
+    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 0);
+    rig.check();
+    rig.stop().await;
+}
