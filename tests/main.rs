@@ -3,25 +3,46 @@
 //! | module | what | needs |
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the house's own rules | nothing |
+//! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod it {
+    mod audit_requests;
+    mod audit_switches;
     mod cargo_lock;
     mod disk_batch;
     mod disk_callers;
     mod disk_determinism;
     mod disk_expand;
     mod disk_gone;
+    mod disk_incidents;
+    mod disk_kill;
     mod disk_list;
     mod disk_luns;
-    mod disk_incidents;
     mod disk_replicas;
-    mod disk_kill;
     mod disk_rig;
     mod disk_spelling;
     mod disk_storm;
     mod import_table;
     mod oracle_bodies;
     mod recordings;
+}
+
+mod privileged {
+    mod azure;
+    mod azure_killed;
+    mod cloud;
+    mod content;
+    mod controller_killed;
+    mod growth;
+    mod held;
+    mod kubelet;
+    mod mount_options;
+    mod move_to_another_node;
+    mod node_killed;
+    mod process;
+    mod stopping;
+    mod storm;
+    mod wrong_disk;
 }

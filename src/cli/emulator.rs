@@ -16,7 +16,7 @@ pub(super) struct Options {
     /// Where to serve every plane: resource manager, login, instance metadata, control (/_emulator/).
     #[arg(long, env = "LAZULI_EMULATOR_LISTEN", default_value = "127.0.0.1:8181")]
     listen: SocketAddr,
-    /// Serve HTTPS as well, here.
+    /// Serve HTTPS as well, here; without an address, at 127.0.0.1:8443. Credentials of the Azure SDKs insist on it.
     #[arg(long, env = "LAZULI_EMULATOR_TLS", num_args = 0..=1, default_missing_value = "127.0.0.1:8443")]
     tls: Option<SocketAddr>,
     /// A folder for the certificate authority (ca.pem for clients) and key; a fresh pair at every start without it.
@@ -40,7 +40,7 @@ pub(super) struct Options {
     /// How much faster than real time emulated time passes, for people: operations end sooner, buckets fill faster, a
     /// Retry-After without --retry-after is shorter. Tokens live in real time. Timings of such a run compare with
     /// nothing.
-    #[arg(long, env = "LAZULI_EMULATOR_TIME_SCALE", default_value_t = 1.0)]
+    #[arg(long, env = "LAZULI_EMULATOR_TIME_SCALE", default_value_t = 1.0, value_parser = time_scale)]
     time_scale: f64,
     /// Seed of everything random.
     #[arg(long, env = "LAZULI_EMULATOR_SEED", default_value_t = 1)]
@@ -81,7 +81,8 @@ pub(super) struct Options {
     /// Where the hypervisor keeps its disks and the machines' sys and dev folders.
     #[arg(long, env = "LAZULI_EMULATOR_HYPERVISOR_ROOT", default_value = "/var/lib/lazuli-emulator")]
     hypervisor_root: PathBuf,
-    /// Write a cloud configuration for clients of this emulator to this file.
+    /// Write a cloud configuration for clients of this emulator to this file. It names the plain address; clients that
+    /// sign in over TLS only put the address of --tls in resourceManagerEndpoint.
     #[arg(long)]
     azure_json: Option<PathBuf>,
     /// How to say that it is ready: a sentence, or one JSON object with the addresses.
@@ -93,6 +94,13 @@ pub(super) struct Options {
 enum Hypervisor {
     None,
     Loop,
+}
+
+fn time_scale(given: &str) -> Result<f64, String> {
+    let scale: Option<f64> = given.parse().ok();
+    scale
+        .filter(|scale| scale.is_finite() && *scale > 0.0)
+        .ok_or_else(|| "time passes forward: a number above 0".to_owned())
 }
 
 fn page_size(given: &str) -> Result<usize, String> {
@@ -203,4 +211,67 @@ pub(super) async fn run(options: Options) -> Outcome {
     stop.cancelled().await;
     emulator.shutdown().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(words: &[&str]) -> Result<Options, clap::Error> {
+        Line::try_parse_from(std::iter::once("emulator").chain(words.iter().copied())).map(|line| line.options)
+    }
+
+    #[test]
+    fn quotas_and_switches_are_given_again_or_with_commas() {
+        let options =
+            parse(&["--quota", "cores=8,premiumdiskcount=2", "--quota", "virtualMachines=1", "--page-size", "3"])
+                .unwrap();
+        let quotas: Vec<(&str, u64)> = options.quota.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
+        assert_eq!(quotas, [("cores", 8), ("PremiumDiskCount", 2), ("virtualMachines", 1)]);
+        assert_eq!(options.page_size, 3);
+        let options = parse(&[
+            "--unverified",
+            "left-out-of-put=keep,disk-retry-after=9",
+            "--unverified",
+            "concurrent-vm-write=preempt",
+        ])
+        .unwrap();
+        let switches = switches(&options.unverified).unwrap();
+        assert_eq!(switches.left_out_of_put, lazuli_emulator::options::LeftOut::Keep);
+        assert_eq!(switches.concurrent_vm_write, lazuli_emulator::options::Concurrent::Preempt);
+        assert_eq!(switches.disk_retry_after, 9);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (words, told) in [
+            (["--unverified", "color=blue"], "left-out-of-put=detach|keep"),
+            (["--unverified", "left-out-of-put=blue"], "detach|keep"),
+            (["--quota", "disks=3"], "PremiumDiskCount"),
+            (["--quota", "cores=many"], "is no number"),
+            (["--page-size", "0"], "one resource at least"),
+            (["--time-scale", "0"], "a number above 0"),
+        ] {
+            let error = parse(&words).unwrap_err().to_string();
+            assert!(error.contains(told), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_switch_with_its_positions() {
+        use clap::CommandFactory;
+
+        let help = Line::command().render_long_help().to_string();
+        for (key, positions) in SWITCHES {
+            assert!(help.contains(&format!("{key}={positions}")), "{key}");
+        }
+    }
 }

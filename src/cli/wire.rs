@@ -83,7 +83,7 @@ impl RouteOptions {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WireError {
     /// The configuration cannot be used.
-    #[error("the cloud configuration cannot be used")]
+    #[error("the cloud configuration cannot be used (--cloud-config names it)")]
     Config(#[source] ConfigError),
     /// The cluster cannot be used.
     #[error("the cluster cannot be asked for the cloud configuration")]

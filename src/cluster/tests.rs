@@ -115,9 +115,12 @@ async fn every_attachment_that_names_a_lun_is_reserved_whatever_its_state() {
     server.put(ATTACHMENTS, foreign);
     server.put(ATTACHMENTS, attachment("va-pending", "n1", "pv-a", None));
     server.put(ATTACHMENTS, attachment("va-nonsense", "n1", "pv-a", Some("64")));
+    // As early versions of the Go driver wrote it; kubelet still stages by it.
+    server.put(ATTACHMENTS, attachment("va-path", "n2", "pv-a", Some("/dev/disk/azure/scsi1/lun5")));
 
     let mut watched = Watched::start(&server);
-    watched.shows(&["n1 0 va-detached t", "n1 3 va-attached a", "n2 1 va-inline i", "n2 63 va-deleting ?"]).await;
+    let luns = ["n1 0 va-detached t", "n1 3 va-attached a", "n2 1 va-inline i", "n2 5 va-path a", "n2 63 va-deleting ?"];
+    watched.shows(&luns).await;
     watched.stop.cancel();
     watched.task.await.expect("no panic");
     assert_eq!(*watched.snapshot.borrow(), LunReservations::Cold, "nobody looks after it any more");

@@ -46,6 +46,7 @@ mod publish;
 mod request;
 mod stage;
 mod tuning;
+mod whose;
 
 use std::{
     collections::BTreeMap,

@@ -34,7 +34,7 @@ use lazuli_plan::{
     disk::effective_caching,
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
-    model::{ArmId, CachingMode, Lun, ProvisioningState, Vm},
+    model::{ArmId, CachingMode, DataDisk, Lun, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
     poll, size,
 };
@@ -42,7 +42,7 @@ use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep, sleep_until},
 };
-use tracing::{Instrument, debug, info, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client};
 
@@ -223,6 +223,8 @@ impl Drop for Driver {
 #[derive(Debug, Default)]
 struct Trouble {
     suspects: Suspects,
+    /// How to write, on trial: for good once it has succeeded.
+    method: Option<VmWriteMethod>,
     /// The batch whose members are the suspects, and how it failed.
     failed: Option<(Batch, VolumeError)>,
     /// Writes that failed since the last that succeeded, or since a culprit was found.
@@ -514,7 +516,7 @@ impl Driver {
         let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();
         self.mark_sent(&members);
-        let method = self.shared.method();
+        let method = trouble.method.unwrap_or_else(|| self.shared.method());
         let started = Instant::now();
         let result = self.shared.client.write_vm(vm, write, method).await;
         match result {
@@ -525,10 +527,21 @@ impl Driver {
                     seconds = started.elapsed().as_secs_f64(),
                     "data disks written"
                 );
+                if trouble.method.take().is_some() {
+                    *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
+                }
                 if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
                     self.answer(&culprit, goal, &Err(failure));
                 }
-                self.verify(&members, None, Retry::Counted).await;
+                let after = self.verify(&members, None, Retry::Counted).await;
+                if let (VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission, None, Some(after)) =
+                    (method, &vm.etag, after)
+                {
+                    // Between our read and our write another writer may have been; nothing but this would tell.
+                    for lun in vanished(&vm.model, write, &after) {
+                        error!(%lun, "a data disk that our write did not name is gone from the VM since we read it");
+                    }
+                }
             }
             Err(error) => self.failed(write, members, method, error, trouble).await,
         }
@@ -542,7 +555,9 @@ impl Driver {
         error: ArmError,
         trouble: &mut Trouble,
     ) {
-        let mut reaction = attach::reaction(&error.fault, method);
+        // An action that fails late is there, and may be used.
+        let there = error.status.is_some_and(|status| (200..300).contains(&status));
+        let mut reaction = attach::reaction(&error.fault, if there { VmWriteMethod::WholeList } else { method });
         trouble.failures += 1;
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
         let longest_search = u32::try_from(members.len()).unwrap_or(u32::MAX).max(2).ilog2() + 2;
@@ -554,7 +569,7 @@ impl Driver {
         let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
         match reaction {
             Reaction::WriteWholeList => {
-                *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = VmWriteMethod::WholeList;
+                trouble.method = Some(VmWriteMethod::WholeList);
                 self.try_again(&members, &error, Retry::Free);
             }
             Reaction::Regather => {
@@ -740,6 +755,16 @@ fn overtaken(write: &VmWrite, vm: &Vm) -> bool {
     })
 }
 
+/// The slots of disks that a write did not name and that are not there after it. What another writer added between our
+/// read and our write cannot be seen here; what it saw of us, it sees itself.
+fn vanished(before: &Vm, write: &VmWrite, after: &Vm) -> Vec<Lun> {
+    let leaves = |element: &DataDisk| element.to_be_detached || write.detach.iter().any(|disk| element.is(disk));
+    let stays = |element: &DataDisk| {
+        after.data_disks.iter().any(|other| other.lun == element.lun && other.source == element.source)
+    };
+    before.data_disks.iter().filter(|element| !leaves(element) && !stays(element)).map(|element| element.lun).collect()
+}
+
 /// The terms of a disk that needs no attaching.
 fn listed_already() -> Terms {
     Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
@@ -748,3 +773,6 @@ fn listed_already() -> Terms {
 fn disks(batch: &Batch) -> BTreeSet<ArmId> {
     batch.keys().cloned().collect()
 }
+
+#[cfg(test)]
+mod tests;

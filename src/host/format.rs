@@ -297,6 +297,8 @@ async fn accept(
     let ours = intent.nonce.to_string();
     let made_by_us = found.uuid.as_deref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&ours));
     if made_by_us {
+        // A mkfs that outlived the process which had started it may still be writing it: then nothing can be said.
+        drop(claim(device).await?);
         // Its last writes may not have reached the disk when the machine went down.
         fsck::verify(host, device, request.fs, deadline).await.map_err(|source| FormatError::Unfinished {
             device: device.path.display().to_string(),

@@ -61,6 +61,8 @@ mod lab;
 #[cfg(test)]
 mod mount_tests;
 
+pub use raw::RawError;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! the size again. Never shrinks, and never grows an unmounted file system (the tools for that want
 //! a full check first; the node always has it mounted).
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,6 +74,20 @@ pub enum ResizeError {
     /// The tool failed.
     #[error("{program} failed on {}: {ending}", path.display())]
     Program {
+        /// The tool.
+        program: &'static str,
+        /// The device node.
+        path: PathBuf,
+        /// Exit code and output.
+        ending: String,
+    },
+    /// The tool failed, and this process lacks what the kernel asks for.
+    #[error(
+        "{program} failed on {}: growing a mounted ext file system needs CAP_SYS_RESOURCE, which this process does not \
+         have; run the node plugin privileged, or give it that capability: {ending}",
+        path.display()
+    )]
+    NotCapable {
         /// The tool.
         program: &'static str,
         /// The device node.
@@ -221,10 +236,23 @@ async fn run(
         .await
         .map_err(|source| ResizeError::Child { path: device.path.clone(), source })?;
     if output.success() {
-        Ok(output)
-    } else {
-        Err(ResizeError::Program { program, path: device.path.clone(), ending: output.describe() })
+        return Ok(output);
     }
+    let (path, ending) = (device.path.clone(), output.describe());
+    let status = fs::read_to_string(host.proc.join("self/status")).unwrap_or_default();
+    Err(match program {
+        "resize2fs" if lacks_sys_resource(&status) => ResizeError::NotCapable { program, path, ending },
+        _ => ResizeError::Program { program, path, ending },
+    })
+}
+
+/// Whether `/proc/self/status` says that the process may not grow a mounted ext file system (source: ext4's resize
+/// ioctl asks CAP_SYS_RESOURCE, number 24 in capability.h). Some sandboxes keep it from root. What cannot be read
+/// lacks nothing: it only words an error.
+fn lacks_sys_resource(status: &str) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> 24 & 1 == 0)
 }
 
 /// Size in bytes that the file system believes to have.
@@ -322,6 +350,13 @@ log      =internal log           bsize=4096   blocks=16384, version=2
         assert_eq!(parse_ext(&first), Some(((1 << 32) + 7) * 4096));
         assert_eq!(parse_ext(&[0; 4096]), None);
         assert_eq!(parse_ext(&[0; 100]), None);
+    }
+
+    #[test]
+    fn the_missing_capability_is_read_from_the_status_of_the_process() {
+        assert!(lacks_sys_resource("Name:\tx\nCapEff:\t000001fffeffffff\n"));
+        assert!(!lacks_sys_resource("CapEff:\t000001ffffffffff\n"));
+        assert!(!lacks_sys_resource(""));
     }
 
     #[test]

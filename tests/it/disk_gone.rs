@@ -5,7 +5,8 @@ use serde_json::json;
 use tonic::Code;
 
 use super::disk_rig::{
-    Rig, create, disk_id, list, pass, publish, publish_as, refused, seconds, typical, unpublish, vm_id,
+    Rig, create, create_with, delete, disk_id, list, pass, publish, publish_as, refused, seconds, typical, unpublish,
+    vm_id,
 };
 
 async fn with_a_published_volume() -> (Rig, super::disk_rig::Client, csi_proto::csi::Volume) {
@@ -151,11 +152,30 @@ async fn disk_publishing_to_a_node_that_is_nowhere_is_not_found() {
 #[tokio::test(start_paused = true)]
 async fn disk_what_is_not_there_is_deleted_and_unpublished() {
     let (rig, client) = Rig::typical().await;
-    super::disk_rig::delete(&client, &disk_id("pvc-of-nobody")).await.unwrap();
-    super::disk_rig::delete(&client, "not-a-disk").await.unwrap();
+    delete(&client, &disk_id("pvc-of-nobody")).await.unwrap();
+    delete(&client, "not-a-disk").await.unwrap();
     unpublish(&client, &disk_id("pvc-of-nobody"), "node-0").await.unwrap();
     unpublish(&client, "not-a-disk", "node-0").await.unwrap();
     refused(publish_as(&client, "not-a-disk", &Default::default(), "node-0").await, Code::NotFound);
     assert_eq!(list(&client).await.unwrap().len(), 0);
+    rig.stop().await;
+}
+
+/// A group is deleted with everything in it. That is said of disks only: of a node's VM it would prove nothing.
+#[tokio::test(start_paused = true)]
+async fn disk_a_volume_whose_group_was_deleted_is_deleted() {
+    let mut azure = typical();
+    azure.scenario.resource_groups.push(ResourceGroup { name: "volumes".into(), location: None, subscription: None });
+    let mut rig = Rig::on(azure).await;
+    let client = rig.controller().await;
+    let volume = create_with(&client, "pvc-a", &[("resourceGroup", "volumes")]).await.unwrap();
+    let group = format!("/subscriptions/{}/resourceGroups/volumes", lazuli_emulator::scenario::SUBSCRIPTION);
+    assert_eq!(rig.other_tool().call("DELETE", &group, None).await.0, 202);
+    pass(seconds(60)).await;
+    refused(publish(&client, &volume, "node-0").await, Code::FailedPrecondition);
+    delete(&client, &volume.volume_id).await.unwrap();
+    rig.check_empty();
+    // A volume whose group does not exist is the user's mistake, and final.
+    refused(create_with(&client, "pvc-b", &[("resourceGroup", "volumes")]).await, Code::InvalidArgument);
     rig.stop().await;
 }

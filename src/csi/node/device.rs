@@ -60,13 +60,45 @@ pub(super) async fn at(host: &Host, lun: Lun, partition: Option<u32>) -> Result<
     part(host, disk, partition)
 }
 
+/// Whether a kernel name is that of a partition of a disk: `sda1` is one of `sda`, and `sdaa` is another disk.
+pub(super) fn is_part_of(name: &str, disk: &str) -> bool {
+    let rest = name.strip_prefix(disk).and_then(|rest| rest.strip_prefix(joint(disk)));
+    rest.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// What stands between the name of a disk and the number of its partition: sdc1, but nvme0n1p1 and loop0p1 (source:
+/// the kernel's naming of partitions).
+fn joint(disk: &str) -> &'static str {
+    if disk.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" }
+}
+
 /// The partition of a disk, or the disk when none is asked for.
 pub(super) fn part(host: &Host, disk: Device, partition: Option<u32>) -> Result<Device, NodeError> {
     let Some(partition) = partition else { return Ok(disk) };
-    // sdc1, but nvme0n1p1 and loop0p1 (source: the kernel's naming of partitions).
-    let joint = if disk.name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
-    let name = format!("{}{joint}{partition}", disk.name);
+    let name = format!("{}{}{partition}", disk.name, joint(&disk.name));
     let found = device::describe(host, &name).map_err(NodeError::Find)?;
     let found = found.ok_or(NodeError::NoPartition { partition, device: disk.name })?;
     Ok(Device { lun: disk.lun, scsi: disk.scsi, ..found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_whose_name_begins_with_anothers_is_no_partition_of_it() {
+        for (name, disk, is) in [
+            ("sda1", "sda", true),
+            ("sda16", "sda", true),
+            ("sdaa", "sda", false),
+            ("sdaa1", "sda", false),
+            ("sda", "sda", false),
+            ("nvme0n1p2", "nvme0n1", true),
+            ("nvme0n12", "nvme0n1", false),
+            ("nvme0n1p", "nvme0n1", false),
+            ("xsda1", "sda", false),
+        ] {
+            assert_eq!(is_part_of(name, disk), is, "{name} of {disk}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     Node,
     device::{node_number, number_of, with_number},
     error::NodeError,
+    whose::is_of,
 };
 use crate::host::{
     Deadline,
@@ -25,7 +26,7 @@ enum Volume {
     Block(Device),
 }
 
-/// The volume that is staged or published at the path.
+/// The volume that is staged or published at the path: this one, and not another that happens to be there.
 async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -> Result<Volume, NodeError> {
     let nothing = || NodeError::NoVolume(path.to_owned());
     if !path.is_absolute() {
@@ -46,10 +47,16 @@ async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -
         TargetState::Absent => return Err(nothing()),
     };
     if let Some(number) = node_number(path) {
-        return with_number(&node.host, number).await?.map(Volume::Block).ok_or_else(nothing);
+        let device = with_number(&node.host, number).await?.ok_or_else(nothing)?;
+        return if is_of(node, volume, &device).await { Ok(Volume::Block(device)) } else { Err(nothing()) };
     }
     let mount = mounts.into_iter().next_back().ok_or_else(nothing)?;
     let device = with_number(&node.host, number_of(&mount)).await?;
+    if let Some(device) = &device
+        && !is_of(node, volume, device).await
+    {
+        return Err(nothing());
+    }
     Ok(Volume::Filesystem { mount, device })
 }
 

@@ -2,7 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Node, error::NodeError, request::Publish, stage::staged_block};
+use super::{
+    Node,
+    device::{number_of, with_number},
+    error::NodeError,
+    request::Publish,
+    stage::staged_block,
+    whose::is_of,
+};
 use crate::host::{
     Deadline,
     mount::{self, Done, TargetKind, TargetState},
@@ -25,6 +32,12 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeEr
                 TargetState::Absent | TargetState::Bare(_) => None,
             };
             let Some(top) = top else { return Err(NodeError::NotStaged(request.staging.clone())) };
+            // The path may hold another volume, and a pod must not see that.
+            if let Some(device) = with_number(host, number_of(&top)).await?
+                && !is_of(node, &request.volume, &device).await
+            {
+                return Err(NodeError::NotStaged(request.staging.clone()));
+            }
             (request.staging.clone(), TargetKind::Directory, Shown::Filesystem(top))
         }
         Some(parameters) => {

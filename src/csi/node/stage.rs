@@ -7,7 +7,7 @@ use lazuli_plan::model::VolumeId;
 use super::{
     Node,
     attachment::{Identity, identify, locate},
-    device::{at, node_number, number_of, part, with_number},
+    device::{at, is_part_of, node_number, number_of, part, with_number},
     error::NodeError,
     request::{Access, Stage},
     tuning,
@@ -284,7 +284,7 @@ async fn remembered(node: &Node, volume: &str, deadline: Deadline) -> Result<Opt
             match device::find_by_lun(host, lun).await {
                 Ok(disk) if disk.number == number => return Ok(Some(disk)),
                 // Another disk is there now, or none; the record may still name a partition.
-                Ok(disk) if record.device_name.is_none_or(|name| !name.starts_with(&disk.name)) => return Ok(None),
+                Ok(disk) if record.device_name.is_none_or(|name| !is_part_of(&name, &disk.name)) => return Ok(None),
                 Err(FindError::NotFound { .. }) => return Ok(None),
                 Ok(_) | Err(_) => {}
             }

@@ -1,4 +1,5 @@
 mod machine;
+mod whose;
 
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
 

@@ -12,17 +12,28 @@ pub(crate) fn spoil(value: &mut Value) {
     walk(value, "");
 }
 
+/// The same for answers of the metadata service: another case than the resource manager's for the same
+/// resource.
+pub(crate) fn spoil_metadata(value: &mut Value) {
+    // As for a reference to a machine, whichever member it stands in.
+    walk_as(value, "", Some("vmUri"));
+}
+
 fn walk(value: &mut Value, member: &str) {
+    walk_as(value, member, None);
+}
+
+fn walk_as(value: &mut Value, member: &str, always: Option<&str>) {
     match value {
         Value::String(text) => {
-            if let Some(spoilt) = spoilt(text, member) {
+            if let Some(spoilt) = spoilt(text, always.unwrap_or(member)) {
                 *text = spoilt;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, member)),
+        Value::Array(items) => items.iter_mut().for_each(|item| walk_as(item, member, always)),
         Value::Object(object) => {
             for (name, item) in object.iter_mut() {
-                walk(item, name);
+                walk_as(item, name, always);
             }
         }
         _ => {}

@@ -187,6 +187,43 @@ pub(crate) fn invalid_token() -> Fault {
     Fault::new(401, "InvalidAuthenticationToken", "The access token is invalid.").by_gateway()
 }
 
+/// As .NET prints a moment where the culture is none's.
+fn american(at: time::OffsetDateTime) -> String {
+    let (hour, half) = match at.hour() {
+        0 => (12, "AM"),
+        hour @ 1..=11 => (hour, "AM"),
+        12 => (12, "PM"),
+        hour => (hour - 12, "PM"),
+    };
+    format!("{}/{}/{} {hour}:{:02}:{:02} {half}", u8::from(at.month()), at.day(), at.year(), at.minute(), at.second())
+}
+
+/// Documented (vscode-azureappservice#2483).
+pub(crate) fn expired_token(at: time::OffsetDateTime, now: time::OffsetDateTime) -> Fault {
+    Fault::new(
+        401,
+        "ExpiredAuthenticationToken",
+        format!(
+            "The access token expiry UTC time '{}' is earlier than current UTC time '{}'.",
+            american(at),
+            american(now)
+        ),
+    )
+    .by_gateway()
+}
+
+/// Documented (hashicorp/go-azure-helpers#51).
+pub(crate) fn wrong_audience(audience: &str) -> Fault {
+    Fault::new(
+        401,
+        "InvalidAuthenticationTokenAudience",
+        format!(
+            "The access token has been obtained for wrong audience or resource '{audience}'. It should exactly match with one of the allowed audiences 'https://management.core.windows.net/','https://management.core.windows.net','https://management.azure.com/','https://management.azure.com'."
+        ),
+    )
+    .by_gateway()
+}
+
 /// Documented.
 pub(crate) fn location_required() -> Fault {
     Fault::new(400, "LocationRequired", "The location property is required for this definition.").by_gateway()

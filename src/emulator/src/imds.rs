@@ -112,6 +112,8 @@ pub(crate) struct Imds {
     pub(crate) lag: Duration,
     /// Whether the rate limits hold.
     pub(crate) throttling: bool,
+    /// Ids come in other letter case than the resource manager's.
+    pub(crate) nasty_casing: bool,
     /// When the last answers were given, by machine and kind.
     pub(crate) answered: Mutex<BTreeMap<(String, bool), VecDeque<Duration>>>,
 }
@@ -172,13 +174,16 @@ impl Imds {
             return Json(json!({ "apiVersions": VERSIONS })).into_response();
         }
         let (root, rest) = path.split_once('/').unwrap_or((path, ""));
-        let document = match root.to_ascii_lowercase().as_str() {
+        let mut document = match root.to_ascii_lowercase().as_str() {
             "instance" => self.instance(&machine),
             "loadbalancer" => self.load_balancer(&machine),
             _ => return refuse(StatusCode::NOT_FOUND, "Not found"),
         };
         if !query.get("api-version").is_some_and(|version| VERSIONS.contains(&version.as_str())) {
             return bad_version();
+        }
+        if self.nasty_casing {
+            crate::casing::spoil_metadata(&mut document);
         }
         let as_text = query.get("format").is_some_and(|format| format.eq_ignore_ascii_case("text"));
         part(&document, rest, as_text)

@@ -22,13 +22,18 @@
 //! | any, without or with a malformed `api-version` | 400 `MissingApiVersionParameter` / `InvalidApiVersionParameter` | D |
 //! | any well-formed api-version | accepted, and echoed in operation URLs | R |
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
+//! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
+//! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
+//! | `%2F` in a path | divides nothing; no name may hold it | U |
 //! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
 //! | group PUT / DELETE | 201 or 200 at once / 202 and `Location` only, then 200 without a body | R |
+//! | group DELETE with a disk or network interface that another group's machine holds | 202, later 409 `ResourceGroupDeletionBlocked`; the rest is gone | D, the rest U |
 //! | disk PUT, PATCH | 202, both operation headers, also when nothing changes | R |
 //! | disk DELETE | 202 both headers; 204 when absent; 409 while attached | R, D |
 //! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
+//! | machine PUT without `location` | 400 `LocationRequired` | U: [`Switches::put_needs_location`] |
 //! | machine PUT or PATCH with data disks | 200 and `Azure-AsyncOperation`; absent members stay | D |
 //! | data disks left out of a given array | detached; `[]` detaches all | U: [`Switches::left_out_of_put`], [`Switches::left_out_of_patch`] |
 //! | `attachDetachDataDisks` (from 2024-03-01) | 202, both headers, storage profile at `Location` | D |

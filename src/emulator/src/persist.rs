@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use crate::state::Shared;
 use crate::store::Exported;
 
-/// How long a change may wait for others to be written with it: what a kill can lose at most, besides
-/// the time that the write itself takes.
+/// How long a change waits for others to be written with it, at least: what a kill can lose, besides the
+/// time that writing takes.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Wakes the task that writes the file.
@@ -87,13 +87,16 @@ pub(crate) async fn keep(shared: &Shared, path: &Path) {
             let revision = state.store.revision();
             (written.replace(revision) != Some(revision)).then(|| state.store.export())
         };
+        let begun = tokio::time::Instant::now();
         if let Some(exported) = exported
             && let Err(error) = write(path, &exported)
         {
             tracing::warn!(error = %error, "the state file was not written");
         }
+        let took = begun.elapsed();
         shared.saver.0.notified().await;
-        tokio::time::sleep(QUIET).await;
+        // A large state under constant change must not keep a thread busy with nothing but this.
+        tokio::time::sleep(QUIET.max(took * 3)).await;
     }
 }
 

@@ -77,9 +77,10 @@ impl State {
     }
 
     fn recover_machine(&mut self, id: &str) {
-        vm_create::take_os_disk(self, id, START);
+        // The key is in lower case; what others show is the id as it was spelt.
         let doc = self.store.vm(id).unwrap_or_default();
         let own_id = doc["id"].as_str().unwrap_or(id).to_owned();
+        vm_create::take_os_disk(self, &own_id, START);
         let elements = doc["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
         let mut kept = Vec::new();
         for element in elements {

@@ -78,6 +78,7 @@ fn metadata(shared: &Arc<Shared>) -> Imds {
         now: Arc::new(move || now.clock.token_now()),
         lag: shared.options.imds_lag,
         throttling: shared.options.throttling,
+        nasty_casing: shared.options.nasty_casing,
         answered: std::sync::Mutex::default(),
     }
 }
@@ -319,11 +320,34 @@ fn sign_in(shared: &Shared, request: &Request) -> Result<String, Fault> {
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
         .ok_or_else(fault::missing_authorization)?;
-    if !shared.options.accept_any_token && !shared.tokens.valid(token, shared.clock.token_now()) {
-        return Err(fault::invalid_token());
+    if !shared.options.accept_any_token {
+        let now = shared.clock.token_now();
+        let audience = shared.tokens.audience(token, now).map_err(|unusable| match unusable {
+            login::Unusable::Unknown => fault::invalid_token(),
+            login::Unusable::Expired(at) => fault::expired_token(at, now),
+        })?;
+        if !is_ours(&audience, &request.base, &shared.url) {
+            return Err(fault::wrong_audience(&audience));
+        }
     }
     // Buckets are per principal; a token that is no JWT of ours stands for itself.
     Ok(login::object_id(token).unwrap_or_else(|| crate::state::guid_of(token)))
+}
+
+/// Whether a token is for the resource manager: by its public names (documented), or by an address of
+/// this emulator, which is what `/metadata/endpoints` tells.
+fn is_ours(audience: &str, base: &str, url: &str) -> bool {
+    let host = |text: &str| {
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        rest.trim_end_matches('/').to_ascii_lowercase()
+    };
+    let audience = host(audience);
+    let local = ["127.0.0.1", "localhost", "[::1]"];
+    ["management.azure.com", "management.core.windows.net"].contains(&audience.as_str())
+        || [host(base), host(url)].contains(&audience)
+        || local
+            .iter()
+            .any(|name| audience.strip_prefix(name).is_some_and(|port| port.is_empty() || port.starts_with(':')))
 }
 
 fn is_subscriptions(path: &str) -> bool {
@@ -377,7 +401,8 @@ fn finish(
         if shared.options.future_fields && fault.is_none() {
             future::dress(body);
         }
-        if shared.options.nasty_casing && fault.is_none() {
+        // Errors too: their targets are ids.
+        if shared.options.nasty_casing {
             casing::spoil(body);
         }
     }

@@ -3,7 +3,8 @@
 //! `schema.txt` is a table made from the public type definitions (disks and snapshots 2026-03-02,
 //! compute 2025-04-01, network 2025-05-01): a type name on its own line, then one line per property:
 //! its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
-//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type.
+//! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type. `vmSize` is a
+//! string here: the published words are old ones, and the service takes every size it sells.
 //!
 //! Reading normalises: property names and enum words get Azure's own spelling (recorded: `fromImage`
 //! comes back as `FromImage`), `null` counts as absent, read-only members are dropped. This module

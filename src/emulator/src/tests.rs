@@ -1,5 +1,6 @@
 //! The emulator's behaviours, each proven by raw requests to the service in process.
 
+mod clients;
 mod control;
 mod data_disks;
 mod disks;
@@ -7,6 +8,8 @@ mod gateway;
 mod machines;
 mod network;
 mod operations;
+mod recorded;
+mod recovery;
 mod switches;
 
 use std::time::Duration;

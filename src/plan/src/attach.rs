@@ -179,7 +179,8 @@ pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
 pub enum Reaction {
     /// Read the VM again and plan again: somebody else was quicker, or the answer was lost.
     Regather,
-    /// This Azure, or this identity, does not have the action: write the whole list instead.
+    /// This Azure, or this identity, seems not to have the action: write the whole list this time, and from now on
+    /// if that succeeds.
     WriteWholeList,
     /// One member spoils the batch: find it and let it fail alone.
     FindCulprit,
@@ -191,8 +192,14 @@ pub enum Reaction {
 pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
     match fault {
         Fault::Conflict | Fault::PreconditionFailed | Fault::OutcomeUnknown => Reaction::Regather,
-        // The action has an RBAC entry of its own, which roles made for the Go drivers lack.
-        Fault::Unsupported | Fault::Forbidden if method == VmWriteMethod::Action => Reaction::WriteWholeList,
+        // The action has an RBAC entry of its own, which roles made for the Go drivers lack; and an Azure that does
+        // not know it may say so in its own way. The VM and the disks were read a moment ago, so "not found" is the
+        // action, unless the whole list meets it too.
+        Fault::Unsupported | Fault::Forbidden | Fault::NotFound | Fault::Malformed
+            if method == VmWriteMethod::Action =>
+        {
+            Reaction::WriteWholeList
+        }
         Fault::NotFound
         | Fault::AttachedElsewhere { .. }
         | Fault::BeingDetached
@@ -499,6 +506,8 @@ mod tests {
     fn a_missing_permission_falls_back_once_and_then_is_an_error() {
         assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::Action), Reaction::WriteWholeList);
         assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::WholeList), Reaction::FailAll);
+        assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::Action), Reaction::WriteWholeList);
+        assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::WholeList), Reaction::FindCulprit);
         assert_eq!(reaction(&Fault::OutcomeUnknown, VmWriteMethod::Action), Reaction::Regather);
         assert_eq!(reaction(&Fault::Throttled { retry_after: None }, VmWriteMethod::Action), Reaction::FailAll);
     }

@@ -253,7 +253,8 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         };
     }
     match answer.status {
-        400 | 405 | 411 | 413 | 415 | 422 => Fault::Invalid,
+        405 | 501 => Fault::Unsupported,
+        400 | 411 | 413 | 415 | 422 => Fault::Invalid,
         403 => Fault::Forbidden,
         404 => Fault::NotFound,
         409 => Fault::Conflict,
@@ -370,6 +371,8 @@ mod tests {
             (412, "PreconditionFailed", Fault::PreconditionFailed),
             (429, "TooManyRequests", Fault::Throttled { retry_after: None }),
             (429, "OperationNotAllowed", Fault::Throttled { retry_after: None }),
+            (405, "", Fault::Unsupported),
+            (501, "NotImplemented", Fault::Unsupported),
             (504, "GatewayTimeout", Fault::Unavailable),
             (500, "", Fault::Unavailable),
             (200, "InternalExecutionError", Fault::Unavailable),

@@ -113,6 +113,7 @@ impl Drop for Disk {
 #[derive(Default)]
 pub(super) struct Metadata {
     pub(super) down: bool,
+    pub(super) hangs: bool,
     pub(super) zone: String,
     pub(super) disks: Vec<(u8, String)>,
 }
@@ -144,8 +145,16 @@ impl Machine {
         let metadata = Arc::new(Mutex::new(Metadata { zone: "2".into(), ..Metadata::default() }));
         let served = metadata.clone();
         let answer = move |_: http::Request<_>| {
-            let answer = document(&served.lock().unwrap());
-            async move { Ok::<_, Infallible>(answer) }
+            let (hangs, answer) = {
+                let metadata = served.lock().unwrap();
+                (metadata.hangs, document(&metadata))
+            };
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Infallible>(answer)
+            }
         };
         let imds = Imds::new(Transport::in_process(Routes::none(), tower::service_fn(answer)));
         let config = NodeConfig { timeouts, ..NodeConfig::new("node-1") };

@@ -82,7 +82,13 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
             if there != location {
                 return Err(fault::location_conflict(&name, &there, context.request.group(), &location));
             }
-            let repeated = busy.as_ref().is_some_and(|_| same_request(&old, &body));
+            // Of a creation only: what asks for a disk as it was before a change, or that is being deleted,
+            // asks for something else.
+            let creating = busy
+                .as_deref()
+                .and_then(|busy| context.state.operations.get(busy))
+                .is_some_and(|operation| operation.kind == OperationKind::DiskCreate);
+            let repeated = creating && same_request(&old, &body);
             if repeated {
                 return join(context, &old, busy.as_deref());
             }
@@ -150,9 +156,10 @@ fn join(context: &mut Context<'_>, old: &Value, busy: Option<&str>) -> Reply {
         collection: collection(&location),
         retry_after: context.shared.options.unverified.disk_retry_after,
         steps: Vec::new(),
-        effect: Box::new(move |state, _| {
-            let doc = state.store.document(&effect_id);
-            Ok(Outcome { output: doc.clone(), result: doc })
+        effect: Box::new(move |state, _| match state.store.document(&effect_id) {
+            Some(doc) => Ok(Outcome { output: Some(doc.clone()), result: Some(doc) }),
+            // The creation that it joined has failed.
+            None => Err(fault::disk_not_found(path::name_of(&effect_id))),
         }),
         undo: None,
         together_with: busy,

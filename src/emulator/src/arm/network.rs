@@ -195,6 +195,9 @@ pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
         None => context.state.guid(),
     };
     let doc = network_document(&id, &name, &location, &body, (&guid, &resource_guid), "Updating")?;
+    for subnet in doc["properties"]["subnets"].as_array().into_iter().flatten() {
+        references(context.state, &subnet["properties"], subnet["id"].as_str().unwrap_or(&id))?;
+    }
     if let Some(old) = &old {
         for gone in old["properties"]["subnets"].as_array().into_iter().flatten() {
             let kept = doc["properties"]["subnets"].as_array().into_iter().flatten().any(|s| s["name"] == gone["name"]);
@@ -413,6 +416,7 @@ pub(crate) fn put_subnet(context: &mut Context<'_>) -> Reply {
     let id = network["id"].as_str().unwrap_or("").to_owned();
     let location = network["location"].as_str().unwrap_or("").to_owned();
     let doc = subnet(&id, &body, &tag, "Updating")?;
+    references(context.state, &doc["properties"], doc["id"].as_str().unwrap_or(&id))?;
     let now = context.now;
     let fresh = found.is_none();
     let new = doc.clone();
@@ -486,12 +490,14 @@ pub(crate) fn nic_document(
     let Some(given) = given else {
         return Err(missing("ipConfigurations"));
     };
+    references(state, asked, id)?;
     let mut list = Vec::new();
     for (index, item) in given.iter().enumerate() {
         let item_name = item["name"].as_str().ok_or_else(|| missing("ipConfigurations.name"))?;
         let subnet_id =
             item["properties"]["subnet"]["id"].as_str().ok_or_else(|| missing("ipConfigurations.subnet.id"))?;
         let prefix = subnet_prefix(state, subnet_id).ok_or_else(|| fault::invalid_reference(subnet_id, id))?;
+        references(state, &item["properties"], id)?;
         let kept = old.and_then(|old| {
             configurations(old)
                 .find(|c| c["name"] == item_name)
@@ -562,6 +568,18 @@ pub(crate) fn nic_document(
     Ok(doc)
 }
 
+/// What a document names must exist (documented), also where the type is not emulated: then nothing of it
+/// does. `by` is the resource that names it.
+fn references(state: &State, properties: &Value, by: &str) -> Result<(), Fault> {
+    const ONE: [&str; 4] = ["networkSecurityGroup", "routeTable", "publicIPAddress", "natGateway"];
+    const MANY: [&str; 3] =
+        ["loadBalancerBackendAddressPools", "loadBalancerInboundNatRules", "applicationSecurityGroups"];
+    let one = ONE.iter().map(|member| &properties[member]);
+    let many = MANY.iter().flat_map(|member| properties[member].as_array().into_iter().flatten());
+    let missing = one.chain(many).filter_map(|named| named["id"].as_str()).find(|id| !state.store.contains(id));
+    missing.map_or(Ok(()), |id| Err(fault::invalid_reference(id, by)))
+}
+
 fn subnet_prefix(state: &State, id: &str) -> Option<String> {
     let lower = id.to_ascii_lowercase();
     let at = lower.find("/subnets/")?;
@@ -601,14 +619,7 @@ fn taken<'a>(state: &'a State, subnet: &'a str) -> impl Iterator<Item = (&'a str
 }
 
 /// Whether a configuration may have an address. Documented.
-fn check_address(
-    state: &State,
-    nic: &str,
-    name: &str,
-    subnet: &str,
-    prefix: &str,
-    address: &str,
-) -> Result<(), Fault> {
+fn check_address(state: &State, nic: &str, name: &str, subnet: &str, prefix: &str, address: &str) -> Result<(), Fault> {
     let (first, last) = usable(prefix);
     let inside = address.parse::<Ipv4Addr>().is_ok_and(|own| (first..=last).contains(&u32::from(own)));
     if !inside {

@@ -470,7 +470,12 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
     state.remember_luns(vm, at);
     state.store.change(disk, at, |resource| {
         let doc = &mut resource.doc;
-        let holders: Vec<String> = disks::owners(doc).into_iter().filter(|holder| !path::same(holder, vm)).collect();
+        let (own, holders): (Vec<String>, Vec<String>) =
+            disks::owners(doc).into_iter().partition(|holder| path::same(holder, vm));
+        // An attach that was pushed aside or failed never held it; whoever does keeps it.
+        if own.is_empty() && !holders.is_empty() {
+            return;
+        }
         if doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 && !holders.is_empty() {
             set_holders(doc, &holders);
         } else if let Some(object) = doc.as_object_mut() {

@@ -115,6 +115,7 @@ fn service(machines: &[Value], lag: Duration, clock: &Stopped) -> Router {
         now: Arc::new(|| datetime!(2026-01-01 00:00 UTC)),
         lag,
         throttling: true,
+        nasty_casing: false,
         answered: Mutex::default(),
     }))
 }

@@ -35,6 +35,15 @@ pub(crate) struct Tokens {
     issued: Arc<Mutex<Issued>>,
 }
 
+/// Why a token opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// Not made by an emulator, not yet begun, or revoked.
+    Unknown,
+    /// It was good until then.
+    Expired(OffsetDateTime),
+}
+
 #[derive(Debug, Default)]
 struct Issued {
     count: u64,
@@ -76,20 +85,29 @@ impl Tokens {
         format!("{signed}.{}", signature(&signed))
     }
 
-    /// Whether a token was made by an emulator, is within its time and has not been revoked.
-    pub(crate) fn valid(&self, token: &str, now: OffsetDateTime) -> bool {
-        let Some((signed, given)) = token.rsplit_once('.') else {
-            return false;
+    /// The audience of a token that was made by an emulator, is within its time and has not been revoked.
+    pub(crate) fn audience(&self, token: &str, now: OffsetDateTime) -> Result<String, Unusable> {
+        let (signed, given) = token.rsplit_once('.').ok_or(Unusable::Unknown)?;
+        let claims = claims(token).filter(|_| given == signature(signed)).ok_or(Unusable::Unknown)?;
+        let time = |name: &str| claims[name].as_i64().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+        let (Some(begins), Some(ends)) = (time("nbf"), time("exp")) else {
+            return Err(Unusable::Unknown);
         };
-        let Some(claims) = claims(token).filter(|_| given == signature(signed)) else {
-            return false;
-        };
-        let now = now.unix_timestamp();
-        let within = claims["nbf"].as_i64().is_some_and(|begins| begins <= now)
-            && claims["exp"].as_i64().is_some_and(|ends| now < ends);
-        let number = claims["uti"].as_str().and_then(|uti| uti.parse().ok());
+        let number: Option<u64> = claims["uti"].as_str().and_then(|uti| uti.parse().ok());
         let revoked = self.issued.lock().unwrap_or_else(PoisonError::into_inner).revoked;
-        within && number.is_some_and(|number: u64| number > revoked)
+        if begins.unix_timestamp() > now.unix_timestamp() || number.is_none_or(|number| number <= revoked) {
+            return Err(Unusable::Unknown);
+        }
+        if ends <= now {
+            return Err(Unusable::Expired(ends));
+        }
+        Ok(claims["aud"].as_str().unwrap_or("").to_owned())
+    }
+
+    /// Whether a token can be used for anything at all.
+    #[cfg(test)]
+    pub(crate) fn valid(&self, token: &str, now: OffsetDateTime) -> bool {
+        self.audience(token, now).is_ok()
     }
 
     /// Refuses from now on every token made so far, as when credentials have been rotated.

@@ -57,18 +57,30 @@ async fn an_incident_answers_delays_or_loses_what_it_strikes() {
 
 #[tokio::test]
 async fn a_lost_answer_ends_the_connection_and_the_write_has_or_has_not_happened() {
-    let emulator = Emulator::start(options()).await.unwrap();
+    let listen_tls = Some("127.0.0.1:0".parse().unwrap());
+    let emulator = Emulator::start(Options { listen_tls, ..options() }).await.unwrap();
     let control = emulator.control();
-    let client = reqwest_client();
-    for (when, exists) in [("before", 404), ("after", 200)] {
-        let incident = json!({"match": {"method": "PUT"}, "then": {"loseAnswer": when}});
-        control.add_incident(serde_json::from_value(incident).unwrap()).unwrap();
-        let url = format!("{}{}", emulator.url(), disk_uri(when));
-        let lost = client.put(&url).bearer_auth(control.token()).json(&premium(1)).send().await;
-        assert!(lost.is_err());
-        let got = client.get(&url).bearer_auth(control.token()).send().await.unwrap();
-        assert_eq!(got.status().as_u16(), exists, "{when}");
+    let plain = reqwest_client();
+    let authority = reqwest::Certificate::from_pem(emulator.ca_pem().unwrap().as_bytes()).unwrap();
+    let secure = || reqwest::Client::builder().no_proxy().tls_certs_only([authority.clone()]);
+    let clients = [
+        ("plain", plain, emulator.url()),
+        ("tls1", secure().http1_only().build().unwrap(), emulator.tls_url().unwrap()),
+        ("tls2", secure().build().unwrap(), emulator.tls_url().unwrap()),
+    ];
+    for (name, client, base) in clients {
+        for (when, exists) in [("before", 404), ("after", 200)] {
+            let incident = json!({"match": {"method": "PUT"}, "then": {"loseAnswer": when}});
+            control.add_incident(serde_json::from_value(incident).unwrap()).unwrap();
+            let url = format!("{base}{}", disk_uri(&format!("{name}-{when}")));
+            let lost = client.put(&url).bearer_auth(control.token()).json(&premium(1)).send().await;
+            assert!(lost.unwrap_err().status().is_none());
+            let got = client.get(&url).bearer_auth(control.token()).send().await.unwrap();
+            assert_eq!(got.status().as_u16(), exists, "{name} {when}");
+        }
     }
+    let struck = control.call_log().iter().filter(|call| call.incident).count();
+    assert_eq!(struck, 6, "a lost request must not be sent again by the client itself");
     emulator.shutdown().await;
 }
 

@@ -151,13 +151,9 @@ fn positive(parameter: Option<Parameter<'_>>, allowed: &str) -> Result<Option<u3
     }
 }
 
-/// The slot: a number, or the device path that early versions of the Go driver wrote.
+/// The slot, in either of the ways in which it was ever written.
 fn lun(publish: &Context<'_>) -> Result<Lun, ParameterError> {
     let allowed = "allowed is a whole number from 0 to 63, written by ControllerPublishVolume";
     let parameter = publish.get("lun")?.ok_or_else(|| ParameterError::invalid(LUN_KEY, "", allowed))?;
-    let number = match parameter.value.strip_prefix("/dev/disk/azure/scsi") {
-        Some(path) => path.rsplit_once("/lun").map_or("", |(_, number)| number),
-        None => parameter.value,
-    };
-    number.parse().map_err(|_| parameter.refuse(allowed))
+    parameter.value.parse().map_err(|_| parameter.refuse(allowed))
 }

@@ -48,10 +48,17 @@ impl From<Lun> for u8 {
 impl FromStr for Lun {
     type Err = LunError;
 
+    /// The number, or the device path that early versions of the Go driver recorded in place of it: a
+    /// VolumeAttachment keeps what was once written.
     fn from_str(text: &str) -> Result<Self, LunError> {
-        text.parse::<i64>()
+        let number = match text.strip_prefix("/dev/disk/azure/scsi") {
+            Some(path) => path.rsplit_once("/lun").map_or("", |(_, number)| number),
+            None => text,
+        };
+        number
+            .parse::<i64>()
             .ok()
-            .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+            .filter(|_| number.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|value| Self::try_from(value).ok())
             .ok_or_else(|| LunError(text.to_owned()))
     }
@@ -113,6 +120,17 @@ mod tests {
             "\"64\" is not a LUN; expected a whole number from 0 to 63"
         );
         assert_eq!(Lun::all().count(), 64);
+    }
+
+    #[test]
+    fn a_lun_is_read_from_the_path_that_the_go_driver_once_recorded() {
+        assert_eq!("/dev/disk/azure/scsi1/lun12".parse::<Lun>().unwrap().get(), 12);
+        assert_eq!("/dev/disk/azure/scsi0/lun0".parse::<Lun>().unwrap().get(), 0);
+        for path in
+            ["/dev/disk/azure/scsi1/lun64", "/dev/disk/azure/scsi1/lun", "/dev/disk/azure/scsi1", "/dev/sdc/lun1"]
+        {
+            assert!(path.parse::<Lun>().is_err(), "{path:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! A call that pairs one volume with another's path changes nothing and shows nothing.
+
+use super::*;
+
+async fn two_volumes() -> Machine {
+    let mut machine = Machine::new().await;
+    for (lun, name) in [(3, "a"), (4, "b")] {
+        machine.attach(lun, name);
+        machine.stage_as(lun, name, mounted_as("ext4")).await.unwrap();
+    }
+    machine
+}
+
+#[tokio::test]
+async fn a_path_of_one_volume_is_not_grown_or_measured_under_the_name_of_another() {
+    if !able() {
+        return;
+    }
+    let mut machine = two_volumes().await;
+    machine.publish(3, "a", "1", mounted_as("ext4")).await.unwrap();
+    machine.disk(0).grow(2 * GIB);
+    for path in [machine.staging("a"), machine.target("1")] {
+        let before = machine.totals("a", &path).await.unwrap();
+        assert_eq!(machine.totals("b", &path).await.unwrap_err().code(), Grpc::NotFound);
+        assert_eq!(machine.expand("b", &path, 2 * GIB).await.unwrap_err().code(), Grpc::NotFound);
+        assert_eq!(machine.totals("a", &path).await.unwrap(), before, "the other's file system was grown");
+        // Nor by the name of one that was never here.
+        assert_eq!(machine.expand("c", &path, 2 * GIB).await.unwrap_err().code(), Grpc::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_raw_device_of_one_volume_is_not_measured_under_the_name_of_another() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    for (lun, name) in [(3, "a"), (4, "b")] {
+        machine.attach(lun, name);
+        machine.stage_as(lun, name, block()).await.unwrap();
+    }
+    machine.publish(3, "a", "1", block()).await.unwrap();
+    let target = machine.target("1");
+    assert_eq!(machine.totals("a", &target).await.unwrap(), [GIB as i64]);
+    assert_eq!(machine.totals("b", &target).await.unwrap_err().code(), Grpc::NotFound);
+    assert_eq!(machine.expand("b", &target, GIB).await.unwrap_err().code(), Grpc::NotFound);
+}
+
+#[tokio::test]
+async fn a_pod_is_never_shown_another_volume_that_is_mounted_at_the_staging_path() {
+    if !able() {
+        return;
+    }
+    let mut machine = two_volumes().await;
+    let mut request = machine.publish_request(4, "b", "1", mounted_as("ext4"));
+    request.staging_target_path = machine.staging("a").display().to_string();
+    let refusal = machine.client.node_publish_volume(request).await.unwrap_err();
+    assert_eq!(refusal.code(), Grpc::FailedPrecondition);
+    assert!(!machine.target("1").exists());
+}
+
+#[tokio::test]
+async fn the_metadata_outweighs_a_stale_record_and_silence_outweighs_nothing() {
+    if !able() {
+        return;
+    }
+    let mut machine = two_volumes().await;
+    let staging = machine.staging("a");
+    // Another driver staged the volume again, on another device than this node remembers.
+    let record = machine.record("a").await.unwrap();
+    let elsewhere = crate::host::device::DeviceNumber { major: 8, minor: 208 };
+    machine.service.0.remember(Record { device: Some(elsewhere), ..record }).await.unwrap();
+    machine.totals("a", &staging).await.unwrap();
+    machine.metadata.lock().unwrap().down = true;
+    assert_eq!(machine.totals("a", &staging).await.unwrap_err().code(), Grpc::NotFound);
+    // Without any record there is nothing to doubt.
+    machine.service.0.forget(&volume("a")).await.unwrap();
+    machine.totals("a", &staging).await.unwrap();
+    // But a record of another volume speaks against it.
+    assert_eq!(machine.totals("a", &machine.staging("b")).await.unwrap_err().code(), Grpc::NotFound);
+}
+
+#[tokio::test]
+async fn a_metadata_service_that_hangs_keeps_neither_the_registration_nor_a_call_waiting() {
+    let timeouts = Timeouts { instance: Duration::from_millis(50), ..Timeouts::default() };
+    let mut machine = Machine::with(timeouts).await;
+    let known = machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner();
+    machine.metadata.lock().unwrap().hangs = true;
+    let began = std::time::Instant::now();
+    let info = machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner();
+    assert_eq!(info, known);
+    machine.unstage("a").await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}

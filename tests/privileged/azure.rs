@@ -1,0 +1,196 @@
+//! The emulator over plain HTTP: what it says of itself, and what another tool of another team might do to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lazuli_emulator::scenario;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use super::process::PATIENCE;
+
+/// One request over a connection of its own: status and body.
+pub(super) async fn http(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let answer = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("no answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+    assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, body.to_owned())
+}
+
+/// A running emulator.
+#[derive(Debug, Clone)]
+pub(super) struct Azure {
+    /// `http://127.0.0.1:PORT`
+    pub(super) url: String,
+}
+
+impl Azure {
+    /// The port it serves at.
+    pub(super) fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
+        let (status, text) = http(self.address(), method, path, headers, body).await;
+        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    async fn read(&self, path: &str) -> Value {
+        let (status, value) = self.send("GET", path, &[], "").await;
+        assert_eq!(status, 200, "{path}");
+        value
+    }
+
+    /// Everything that exists.
+    pub(super) async fn dump(&self) -> Value {
+        self.read("/_emulator/state").await
+    }
+
+    /// How many requests the resource manager has had since they were last forgotten.
+    pub(super) async fn arm_calls(&self) -> usize {
+        let calls = self.read("/_emulator/calls").await;
+        calls.as_array().unwrap().iter().filter(|call| call["plane"] == "arm").count()
+    }
+
+    pub(super) async fn forget_calls(&self) {
+        assert_eq!(self.send("DELETE", "/_emulator/calls", &[], "").await.0, 204);
+    }
+
+    /// Waits until no operation runs, and gives the dump of that moment.
+    pub(super) async fn at_rest(&self) -> Value {
+        let began = std::time::Instant::now();
+        loop {
+            let dump = self.dump().await;
+            if dump["runningOperations"] == 0 {
+                return dump;
+            }
+            assert!(began.elapsed() < PATIENCE, "operations run without end");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The names of the disks that the provider made and that still exist.
+    pub(super) async fn disks(&self) -> BTreeSet<String> {
+        let dump = self.at_rest().await;
+        let of_us = |doc: &&Value| doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd";
+        let resources = dump["resources"].as_object().unwrap().values();
+        resources.filter(of_us).filter_map(|doc| Some(doc["name"].as_str()?.to_lowercase())).collect()
+    }
+
+    /// Which disks the machines hold, by name: machine and LUN.
+    pub(super) async fn attached(&self) -> BTreeMap<String, Vec<(String, u8)>> {
+        let dump = self.at_rest().await;
+        let mut found: BTreeMap<String, Vec<(String, u8)>> = BTreeMap::new();
+        for (machine, luns) in dump["luns"].as_object().unwrap() {
+            for (lun, disk) in luns.as_object().unwrap() {
+                let place = (last(machine), lun.parse().unwrap());
+                found.entry(last(disk.as_str().unwrap())).or_default().push(place);
+            }
+        }
+        found
+    }
+
+    /// What the instance metadata says of a machine's data disks: LUN to the name of the disk.
+    pub(super) async fn metadata(&self, machine: &str) -> BTreeMap<u8, String> {
+        let path = format!("/_imds/{machine}/metadata/instance?api-version=2021-02-01");
+        let (status, instance) = self.send("GET", &path, &[("Metadata", "true")], "").await;
+        if status != 200 {
+            return BTreeMap::new();
+        }
+        let disks = instance["compute"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
+        let place = |disk: &Value| {
+            Some((disk["lun"].as_str()?.parse().ok()?, last(disk["managedDisk"]["id"].as_str()?)))
+        };
+        disks.iter().filter_map(place).collect()
+    }
+
+    /// Another client, which has signed in for itself.
+    pub(super) async fn other_tool(&self) -> OtherTool {
+        let form = format!(
+            "grant_type=client_credentials&client_id={}&client_secret={}&scope=https%3A%2F%2Fmanagement.azure.com%2F.default",
+            scenario::CLIENT_ID,
+            scenario::CLIENT_SECRET
+        );
+        let path = format!("/{}/oauth2/v2.0/token", scenario::TENANT);
+        let kind = [("Content-Type", "application/x-www-form-urlencoded")];
+        let (status, answer) = self.send("POST", &path, &kind, &form).await;
+        assert_eq!(status, 200, "{answer}");
+        OtherTool { azure: self.clone(), token: format!("Bearer {}", answer["access_token"].as_str().unwrap()) }
+    }
+}
+
+fn last(id: &str) -> String {
+    id.rsplit('/').next().unwrap_or_default().to_lowercase()
+}
+
+fn id_of(kind: &str, name: &str) -> String {
+    format!(
+        "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/{kind}/{name}",
+        scenario::SUBSCRIPTION,
+        scenario::RESOURCE_GROUP
+    )
+}
+
+/// Somebody else's client of the resource manager.
+pub(super) struct OtherTool {
+    azure: Azure,
+    token: String,
+}
+
+impl OtherTool {
+    async fn call(&self, method: &str, id: &str, body: Option<Value>) -> u16 {
+        let version = if id.contains("/disks/") { "2025-01-02" } else { "2025-04-01" };
+        let path = format!("{id}?api-version={version}");
+        let headers = [("Authorization", self.token.as_str()), ("Content-Type", "application/json")];
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let (status, answer) = self.azure.send(method, &path, &headers, &body).await;
+        assert!(status < 400, "{method} {id}: {status} {answer}");
+        self.azure.at_rest().await;
+        status
+    }
+
+    /// Makes a blank disk that no driver made.
+    pub(super) async fn make_disk(&self, name: &str, gib: u32) {
+        let body = json!({
+            "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"},
+            "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": gib},
+        });
+        self.call("PUT", &id_of("disks", name), Some(body)).await;
+    }
+
+    pub(super) async fn delete_disk(&self, name: &str) {
+        self.call("DELETE", &id_of("disks", name), None).await;
+    }
+
+    pub(super) async fn attach(&self, machine: &str, disk: &str, lun: u8) {
+        let body = json!({"dataDisksToAttach": [{"diskId": id_of("disks", disk), "lun": lun}]});
+        self.call("POST", &format!("{}/attachDetachDataDisks", id_of("virtualMachines", machine)), Some(body)).await;
+    }
+
+    /// Takes a disk away from a machine without asking the machine.
+    pub(super) async fn yank(&self, machine: &str, disk: &str) {
+        let body = json!({"dataDisksToDetach": [{"diskId": id_of("disks", disk), "detachOption": "ForceDetach"}]});
+        self.call("POST", &format!("{}/attachDetachDataDisks", id_of("virtualMachines", machine)), Some(body)).await;
+    }
+}

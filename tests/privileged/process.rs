@@ -1,0 +1,270 @@
+//! Child processes of a test, and the sweeping up of what they leave on this machine, also when the test panics.
+
+use std::{
+    fs::{self, File},
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rustix::mount::{UnmountFlags, unmount};
+
+/// What only a hang reaches, on a busy machine too.
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a condition that announces itself by no event is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Waits until `look` gives something, and panics with `what` when it does not in time.
+pub(super) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The program under test, running.
+pub(super) struct Process {
+    pub(super) name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `lazuli` with these arguments; both its outputs go to `log`, after what is there.
+    pub(super) fn start(name: &str, log: &Path, arguments: &[String]) -> Self {
+        let file = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
+        command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        // No cluster here, whatever the shell knows of one, and no option from the environment.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("LAZULI_") || text.starts_with("KUBE") || text.starts_with("AZURE_") {
+                command.env_remove(&name);
+            }
+        }
+        let child = command.env("LAZULI_LOG", "info").spawn().unwrap();
+        Self { name: name.to_owned(), child, log: log.to_owned() }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ending(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Panics with the last words of a process that has ended.
+    pub(super) fn must_run(&mut self) {
+        if let Some(status) = self.ending() {
+            panic!("{} has ended with {status}:\n{}", self.name, self.log());
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Kills it, as the kernel does when memory is short: it can do nothing about it.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let status = self.child.wait().unwrap();
+        assert!(status.signal() == Some(9), "{} had ended with {status}:\n{}", self.name, self.log());
+    }
+
+    /// Waits for its end.
+    pub(super) async fn end(&mut self) -> ExitStatus {
+        let what = format!("the end of {}", self.name);
+        until(&what, || self.child.try_wait().unwrap()).await
+    }
+
+    /// Asks it to stop and waits until it has, in order.
+    pub(super) async fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = self.end().await;
+        assert!(status.success(), "{} ended with {status}:\n{}", self.name, self.log());
+    }
+
+    /// A child process of this one whose name begins so.
+    pub(super) fn child_named(&self, prefix: &str) -> Option<Pid> {
+        self.children_named(prefix).into_iter().next()
+    }
+
+    /// The child processes of this one whose names begin so.
+    pub(super) fn children_named(&self, prefix: &str) -> Vec<Pid> {
+        let of_us = |pid: &i32| {
+            let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+            // pid (name) state parent …; the name may hold anything (source: proc_pid_stat(5)).
+            let Some((start, rest)) = stat.rsplit_once(')') else { return false };
+            let name = start.split_once('(').map(|(_, name)| name);
+            let mut fields = rest.split_whitespace();
+            let (state, parent) = (fields.next(), fields.next());
+            name.is_some_and(|name| name.starts_with(prefix))
+                && parent == Some(self.id().to_string().as_str())
+                && state != Some("Z")
+        };
+        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(of_us).map(Pid::from_raw).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("--- the end of the log of {}\n{}", self.name, lines[lines.len().saturating_sub(30)..].join("\n"));
+        }
+    }
+}
+
+/// A process that is not a child of the test, such as an orphan: killed at the end if it is still there.
+pub(super) struct Orphan(pub(super) Pid);
+
+impl Orphan {
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill(self.0, signal);
+    }
+
+    /// Waits until it is gone; one that nobody reaps counts as gone.
+    pub(super) async fn gone(&self) {
+        let stat = format!("/proc/{}/stat", self.0);
+        until("the end of an orphan", || match fs::read_to_string(&stat) {
+            Ok(text) if !text.contains(") Z ") => None,
+            _ => Some(()),
+        })
+        .await;
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// A folder that is gone afterwards, with every mount and every loop device that was made in it.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Short, because a unix socket's path may have 107 bytes.
+    pub(super) fn make() -> Self {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("lazuli-p-{}", &id[..8]));
+        fs::create_dir(&path).unwrap();
+        Self(fs::canonicalize(path).unwrap())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The mount points below it, in the order in which they were mounted.
+    pub(super) fn mounts(&self) -> Vec<PathBuf> {
+        mount_lines().into_iter().map(|line| line.target).filter(|target| target.starts_with(&self.0)).collect()
+    }
+
+    /// The loop devices on files below it.
+    pub(super) fn loops(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/sys/block").unwrap().flatten() {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+            if Path::new(backing.trim_end().trim_end_matches(" (deleted)")).starts_with(&self.0) {
+                found.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for target in self.mounts().iter().rev() {
+            let _ = unmount(target, UnmountFlags::DETACH);
+        }
+        for name in self.loops() {
+            let _ = Command::new("losetup").args(["--detach", &format!("/dev/{name}")]).stderr(Stdio::null()).status();
+        }
+        // Never through a mount.
+        if self.mounts().is_empty() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A line of this process's mount table.
+#[derive(Debug, Clone)]
+pub(super) struct MountLine {
+    pub(super) target: PathBuf,
+    pub(super) options: Vec<String>,
+    pub(super) fs_type: String,
+    pub(super) source: PathBuf,
+}
+
+/// The mount table, read by other code than the program's (source: proc_pid_mountinfo(5)).
+pub(super) fn mount_lines() -> Vec<MountLine> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let before: Vec<&str> = before.split(' ').collect();
+        let after: Vec<&str> = after.split(' ').collect();
+        Some(MountLine {
+            target: before.get(4)?.into(),
+            options: before.get(5)?.split(',').map(str::to_owned).collect(),
+            fs_type: (*after.first()?).to_owned(),
+            source: after.get(1)?.into(),
+        })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// What is mounted at a path, topmost.
+pub(super) fn mounted_at(path: &Path) -> Option<MountLine> {
+    mount_lines().into_iter().rev().find(|line| line.target == path)
+}
+
+/// Runs a program to its end, with success, and gives its output.
+pub(super) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Whether this machine can run these tests. Says why not; under `CI=true` that is a failure.
+pub(super) fn able() -> bool {
+    let mut missing: Vec<String> = lazuli::cli::lab::missing_for_mounts().into_iter().collect();
+    let folders = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    for program in ["mkfs.ext3", "mkfs.xfs", "mkfs.btrfs", "blkid", "unshare"] {
+        if !folders.iter().any(|folder| Path::new(folder).join(program).exists()) {
+            missing.push(format!("program {program}"));
+        }
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        missing.push("/dev/loop-control".into());
+    }
+    if missing.is_empty() {
+        return true;
+    }
+    let reason = missing.join(", ");
+    eprintln!("SKIPPED, needs {reason}");
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "in CI nothing is skipped: needs {reason}");
+    false
+}

@@ -1,0 +1,118 @@
+//! How a node plugin stops and starts: in order, once, and on the socket of a predecessor that died.
+
+use std::{fs, os::unix::fs::MetadataExt as _};
+
+use nix::sys::signal::Signal;
+use tonic::Code;
+
+use super::{
+    cloud::{Cloud, NODES, Step, kind, node_call},
+    process::{Orphan, able, mounted_at, until},
+};
+
+const NODE: &str = NODES[0];
+
+#[tokio::test]
+async fn a_node_that_is_asked_to_stop_finishes_the_stage_in_flight_and_takes_its_socket_away() {
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    let mut volume = cloud.create("pvc-drain", kind("xfs")).await;
+    cloud.attach(&mut volume, NODE).await;
+    let client = cloud.node(NODE).await;
+    let call = tokio::spawn(node_call(client.clone(), Step::Stage, &volume));
+    let mkfs = loop {
+        if let Some(pid) = cloud.nodes[NODE].child_named("mkfs") {
+            break Orphan(pid);
+        }
+        assert!(!call.is_finished(), "too quick to be stopped");
+        tokio::task::yield_now().await;
+    };
+    mkfs.signal(Signal::SIGSTOP);
+    cloud.nodes[NODE].signal(Signal::SIGTERM);
+    let socket = cloud.socket(NODE);
+    until("the end of the socket", || (!socket.exists()).then_some(())).await;
+    cloud.nodes.get_mut(NODE).unwrap().must_run();
+    assert!(!call.is_finished());
+    mkfs.signal(Signal::SIGCONT);
+    call.await.unwrap().unwrap();
+    assert_eq!(mounted_at(&volume.staging).unwrap().fs_type, "xfs");
+    let status = cloud.nodes.get_mut(NODE).unwrap().end().await;
+    assert!(status.success(), "{status}");
+    let late = node_call(client, Step::Publish, &volume).await;
+    assert_eq!(late.unwrap_err().code(), Code::Unavailable);
+
+    cloud.start_node(NODE);
+    cloud.publish(&volume, NODE).await;
+    cloud.tear_down(&volume, NODE).await;
+    cloud.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_has_left_is_finished_before_the_process_ends() {
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    let mut volume = cloud.create("pvc-left", kind("xfs")).await;
+    cloud.attach(&mut volume, NODE).await;
+    let call = tokio::spawn(node_call(cloud.node(NODE).await, Step::Stage, &volume));
+    let mkfs = loop {
+        if let Some(pid) = cloud.nodes[NODE].child_named("mkfs") {
+            break Orphan(pid);
+        }
+        assert!(!call.is_finished(), "too quick to be stopped");
+        tokio::task::yield_now().await;
+    };
+    mkfs.signal(Signal::SIGSTOP);
+    call.abort();
+    cloud.nodes[NODE].signal(Signal::SIGTERM);
+    let socket = cloud.socket(NODE);
+    until("the end of the socket", || (!socket.exists()).then_some(())).await;
+    cloud.nodes.get_mut(NODE).unwrap().must_run();
+    mkfs.signal(Signal::SIGCONT);
+    let status = cloud.nodes.get_mut(NODE).unwrap().end().await;
+    assert!(status.success(), "{status}");
+    assert_eq!(mounted_at(&volume.staging).unwrap().fs_type, "xfs");
+
+    cloud.start_node(NODE);
+    cloud.unstage(&volume, NODE).await;
+    cloud.detach(&volume, NODE).await;
+    cloud.delete(&volume).await;
+    cloud.finish().await;
+}
+
+#[tokio::test]
+async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not() {
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    cloud.node(NODE).await;
+    let socket = cloud.socket(NODE);
+    let inode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().ino();
+    let first = inode(&socket);
+
+    let mut second = cloud.another_node(NODE, &[]);
+    let status = second.end().await;
+    assert_eq!(status.code(), Some(1));
+    assert!(second.log().contains("another process is listening on"), "{}", second.log());
+    assert_eq!(inode(&socket), first);
+    cloud.node(NODE).await;
+
+    cloud.nodes.get_mut(NODE).unwrap().kill();
+    assert!(socket.exists(), "a killed process leaves its socket");
+    cloud.start_node(NODE);
+    cloud.node(NODE).await;
+    assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+
+    // A file that is no socket is somebody's.
+    cloud.nodes.remove(NODE).unwrap().stop().await;
+    fs::write(&socket, "a note").unwrap();
+    let mut refused = cloud.another_node(NODE, &[]);
+    assert_eq!(refused.end().await.code(), Some(1));
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "a note");
+    fs::remove_file(&socket).unwrap();
+    cloud.finish().await;
+}
