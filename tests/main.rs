@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod it {
+    mod audit_readme;
     mod audit_requests;
     mod audit_switches;
     mod cargo_lock;
@@ -22,6 +23,7 @@ mod it {
     mod disk_luns;
     mod disk_replicas;
     mod disk_rig;
+    mod disk_source;
     mod disk_spelling;
     mod disk_storm;
     mod import_table;

@@ -188,7 +188,6 @@ pub(super) async fn run(options: Options) -> Outcome {
             Hypervisor::None => HypervisorChoice::None,
             Hypervisor::Loop => HypervisorChoice::Loop(options.hypervisor_root),
         },
-        ..lazuli_emulator::Options::default()
     })
     .await?;
     let url = emulator.url();

@@ -177,7 +177,9 @@ pub(super) async fn connect(
         CloudSource::Discover(discovery) => {
             let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
             let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
-            let answer = read_endpoints(&transport, &endpoint, "1.0").await.map_err(|error| WireError::Endpoints(Box::new(error)))?;
+            let answer = read_endpoints(&transport, &endpoint, "1.0")
+                .await
+                .map_err(|error| WireError::Endpoints(Box::new(error)))?;
             discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?
         }
     };

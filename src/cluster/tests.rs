@@ -119,7 +119,8 @@ async fn every_attachment_that_names_a_lun_is_reserved_whatever_its_state() {
     server.put(ATTACHMENTS, attachment("va-path", "n2", "pv-a", Some("/dev/disk/azure/scsi1/lun5")));
 
     let mut watched = Watched::start(&server);
-    let luns = ["n1 0 va-detached t", "n1 3 va-attached a", "n2 1 va-inline i", "n2 5 va-path a", "n2 63 va-deleting ?"];
+    let luns =
+        ["n1 0 va-detached t", "n1 3 va-attached a", "n2 1 va-inline i", "n2 5 va-path a", "n2 63 va-deleting ?"];
     watched.shows(&luns).await;
     watched.stop.cancel();
     watched.task.await.expect("no panic");

@@ -31,6 +31,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     capability::{capability, ordered, segments},
+    node::SOURCE_KEY,
     server::{failure, status},
 };
 use crate::disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
@@ -181,7 +182,7 @@ impl ControllerService {
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_spelling(id.disk(), id.as_str());
-        let lun = self
+        let published = self
             .volumes
             .publish(id.disk(), &node, parameters.caching)
             .await
@@ -192,7 +193,13 @@ impl ControllerService {
         } else {
             None
         };
-        let publish_context = parameters.publish_context(lun, described.as_ref().map(|found| &*found.disk));
+        let mut publish_context =
+            parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
+        let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
+        if let Some(source) = source {
+            // The Go driver's node ignores it; ours never formats a disk that was made from something.
+            publish_context.insert(SOURCE_KEY.to_owned(), source.to_string());
+        }
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
     }
 

@@ -95,6 +95,15 @@ pub struct Found {
     pub nodes: Vec<String>,
 }
 
+/// A disk that is attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// Its slot.
+    pub lun: Lun,
+    /// What it was made from, where that is known without a further read.
+    pub source: Option<ArmId>,
+}
+
 /// A disk that was made, or found made.
 #[derive(Debug, Clone)]
 pub struct Created {
@@ -151,12 +160,17 @@ impl Volumes {
         Ok(())
     }
 
-    /// Attaches a disk to a node and gives its LUN.
+    /// Attaches a disk to a node.
     ///
     /// # Errors
     /// [`Fault::AttachedElsewhere`] naming the node, [`Fault::DiskLimit`], [`Fault::NotFound`] for a missing disk or
     /// node, [`Fault::Busy`] while it is being detached; otherwise as Azure says.
-    pub async fn publish(&self, disk: &ArmId, node: &str, caching: Option<CachingMode>) -> Result<Lun, VolumeError> {
+    pub async fn publish(
+        &self,
+        disk: &ArmId,
+        node: &str,
+        caching: Option<CachingMode>,
+    ) -> Result<Published, VolumeError> {
         let vm = self.nodes.candidate(node)?;
         let lun = match self.want(&vm, node, disk, Goal::Attached(caching)).await {
             // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
@@ -171,7 +185,9 @@ impl Volumes {
                 lun
             }
         };
-        lun.ok_or_else(|| VolumeError::new(Fault::Conflict, format!("{disk} was detached from {node} meanwhile")))
+        let lun =
+            lun.ok_or_else(|| VolumeError::new(Fault::Conflict, format!("{disk} was detached from {node} meanwhile")))?;
+        Ok(Published { lun, source: self.owners.source_of(disk) })
     }
 
     /// Detaches a disk from a node, or from every node when none is named.

@@ -95,6 +95,8 @@ struct Shared {
     nodes: Nodes,
     reservations: watch::Receiver<LunReservations>,
     method: Mutex<VmWriteMethod>,
+    /// What disks were made from, as far as a disk that was made from something has been read here.
+    sources: Mutex<BTreeMap<ArmId, ArmId>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
 }
 
@@ -133,7 +135,21 @@ impl Owners {
         method: VmWriteMethod,
     ) -> Self {
         let method = Mutex::new(method);
-        Self { shared: Arc::new(Shared { client, nodes, reservations, method, queues: Mutex::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                client,
+                nodes,
+                reservations,
+                method,
+                sources: Mutex::default(),
+                queues: Mutex::default(),
+            }),
+        }
+    }
+
+    /// What a disk was made from, if it was read before it was attached: a node never formats such a disk.
+    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<ArmId> {
+        self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
     /// Wants something of a disk on a VM and waits for it.
@@ -461,6 +477,9 @@ impl Driver {
         }))
         .buffer_unordered(READS);
         while let Some((disk, caching, read)) = reads.next().await {
+            if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
+                self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+            }
             let answer = match read {
                 Ok(read) if vm.data_disk(&disk).is_some() => {
                     if read.model.holders().contains(&&vm.id) {

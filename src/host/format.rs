@@ -13,7 +13,8 @@
 //! does not wipe the intent block with everything else, and the UUID, so that its work is recognised.
 //!
 //! A running `mkfs` holds the device exclusively, also one whose parent was killed; every attempt
-//! claims the device first and so cannot run beside it.
+//! claims the device first and so cannot run beside it. One that has not opened the device yet is
+//! found in the process table while the claim keeps it from starting.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::child::{self, ChildError};
 use super::device::Device;
 use super::fsck::{self, CheckError};
 use super::intent::{self, IntentBlock};
+use super::orphan;
 use super::probe::{Filesystem, ProbeError, Verdict, probe};
 use super::raw::{RawDisk, RawError};
 use super::{Deadline, Host};
@@ -211,6 +213,16 @@ pub enum FormatError {
         /// The device node.
         device: String,
     },
+    /// A `mkfs` that an earlier process of ours started is still there.
+    #[error("{program} (pid {pid}), started by an earlier process, is still to end on {device}")]
+    Orphan {
+        /// The device node.
+        device: String,
+        /// Its program.
+        program: String,
+        /// Its process id.
+        pid: u32,
+    },
     /// `mkfs` could not run to its end.
     #[error("cannot make {fs} on {device}")]
     Mkfs {
@@ -337,6 +349,10 @@ async fn format(
             drop(claim);
             return settle(host, device, request, other, deadline).await;
         }
+    }
+    let (seen_by, on) = (host.clone(), device.clone());
+    if let Some((pid, program)) = blocking(device, move || Ok(orphan::formatting(&seen_by, &on))).await? {
+        return Err(FormatError::Orphan { device: name(), program, pid });
     }
     let intent = IntentBlock::new(request.volume, request.fs, claim.size());
     let written = intent.clone();

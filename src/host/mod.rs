@@ -45,6 +45,7 @@ pub mod journal;
 pub mod mount;
 pub mod mountinfo;
 pub mod options;
+mod orphan;
 pub mod probe;
 mod raw;
 pub mod release;

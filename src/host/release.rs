@@ -15,6 +15,7 @@ use super::bounded::{self, CallError};
 use super::device::{self, Device};
 use super::mount;
 use super::mountinfo;
+use super::orphan;
 use super::raw::{Access, RawDisk, RawError};
 use super::{Deadline, Host};
 
@@ -44,6 +45,13 @@ pub enum Holder {
         /// Where it is mounted there.
         target: PathBuf,
     },
+    /// A process that was told to format it and has not ended.
+    Format {
+        /// Its process id.
+        pid: u32,
+        /// Its program.
+        program: String,
+    },
     /// A device built on this one: multipath, RAID, device mapper.
     Device {
         /// Its kernel name.
@@ -55,6 +63,7 @@ impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Mount { pid, command, target } => write!(f, "{command} (pid {pid}) has it on {}", target.display()),
+            Self::Format { pid, program } => write!(f, "{program} (pid {pid}) is formatting it"),
             Self::Device { name } => write!(f, "{name} is built on it"),
         }
     }
@@ -134,7 +143,11 @@ fn try_release(host: &Host, device: &Device) -> Result<Released, RawError> {
             }
             other => other,
         })
-        .map(drop);
+        .and_then(|claim| match orphan::formatting(host, device) {
+            // While the claim kept it from starting.
+            Some(_) => Err(RawError::InUse { path: claim.path().to_path_buf() }),
+            None => Ok(()),
+        });
     match result {
         Ok(()) => Ok(Released::Free),
         // Pulled out while we looked.
@@ -155,6 +168,7 @@ fn gather_holders(host: &Host, device: &Device) -> Vec<Holder> {
     for entry in fs::read_dir(built_on.join("holders")).into_iter().flatten().flatten() {
         holders.insert(Holder::Device { name: entry.file_name().to_string_lossy().into_owned() });
     }
+    holders.extend(orphan::formatting(host, device).map(|(pid, program)| Holder::Format { pid, program }));
     let names = mount::source_names(host, device);
     let names: Vec<&OsStr> = names.iter().map(|name| name.as_os_str()).collect();
     let mut seen = BTreeSet::new();

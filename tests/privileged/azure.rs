@@ -119,9 +119,8 @@ impl Azure {
             return BTreeMap::new();
         }
         let disks = instance["compute"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
-        let place = |disk: &Value| {
-            Some((disk["lun"].as_str()?.parse().ok()?, last(disk["managedDisk"]["id"].as_str()?)))
-        };
+        let place =
+            |disk: &Value| Some((disk["lun"].as_str()?.parse().ok()?, last(disk["managedDisk"]["id"].as_str()?)));
         disks.iter().filter_map(place).collect()
     }
 

@@ -291,11 +291,7 @@ impl Cloud {
     }
 
     pub(super) fn detach_request(volume: &Volume, node: &str) -> ControllerUnpublishVolumeRequest {
-        ControllerUnpublishVolumeRequest {
-            volume_id: volume.id.clone(),
-            node_id: node.into(),
-            ..Default::default()
-        }
+        ControllerUnpublishVolumeRequest { volume_id: volume.id.clone(), node_id: node.into(), ..Default::default() }
     }
 
     pub(super) fn expand_request(volume: &Volume, gib: i64) -> ControllerExpandVolumeRequest {
@@ -398,7 +394,12 @@ impl Cloud {
 
     /// Fails unless nothing is left of any volume: no disk, no attachment, no mount, no device; then stops everything
     /// in order.
-    pub(super) async fn finish(self) {
+    pub(super) async fn finish(mut self) {
+        // Only who serves can be asked to stop.
+        self.controller().await;
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.node(node).await;
+        }
         assert!(self.azure.disks().await.is_empty(), "disks are left: {:?}", self.azure.disks().await);
         assert!(self.azure.attached().await.is_empty(), "attachments are left: {:?}", self.azure.attached().await);
         assert_eq!(self.folder.mounts(), Vec::<PathBuf>::new(), "mounts are left");

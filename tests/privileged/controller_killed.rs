@@ -16,7 +16,11 @@ const AZURE: [&str; 4] = ["--latency", "typical", "--time-scale", "20"];
 
 /// Makes a call, kills the controller when Azure has had so many requests of it, starts another and repeats the call
 /// until it succeeds. Also returns whether the kill struck the call in flight.
-async fn killed_after<T, F>(cloud: &mut Cloud, requests: usize, call: impl Fn(ControllerClient<Channel>) -> F) -> (T, bool)
+async fn killed_after<T, F>(
+    cloud: &mut Cloud,
+    requests: usize,
+    call: impl Fn(ControllerClient<Channel>) -> F,
+) -> (T, bool)
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Status>> + Send + 'static,
@@ -37,7 +41,10 @@ where
         match call(cloud.controller().await).await {
             Ok(answer) => return (answer, struck),
             Err(status) => {
-                assert!(matches!(status.code(), Code::Aborted | Code::Unavailable | Code::DeadlineExceeded), "{status}");
+                assert!(
+                    matches!(status.code(), Code::Aborted | Code::Unavailable | Code::DeadlineExceeded),
+                    "{status}"
+                );
                 assert!(began.elapsed() < PATIENCE, "{status}");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }

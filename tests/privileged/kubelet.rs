@@ -61,6 +61,7 @@ async fn the_node_registers_itself_with_kubelet_and_comes_back_whatever_happens_
         return;
     }
     let mut cloud = Cloud::start().await;
+    cloud.node(NODE).await;
     cloud.nodes.remove(NODE).unwrap().stop().await;
     let registry = cloud.path("registry");
     fs::create_dir(&registry).unwrap();

@@ -59,7 +59,9 @@ async fn repeat(cloud: &mut Cloud, step: Step, volume: &Volume) {
             Ok(()) => return,
             Err(status) => {
                 let may = [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded];
-                assert!(may.contains(&status.code()), "{step:?}: {status}");
+                // A program that was just being started by the dead process had a copy of its socket and took the call.
+                let nobody = status.code() == Code::Unknown && status.message() == "transport error";
+                assert!(nobody || may.contains(&status.code()), "{step:?}: {status}");
                 assert!(began.elapsed() < PATIENCE, "{step:?}: {status}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -139,7 +141,7 @@ async fn an_orphaned_mkfs_keeps_the_disk_from_being_released() {
     let mkfs = freeze(&cloud.nodes[NODE], &call, 0).await.expect("a running mkfs");
     cloud.restart_node_killed(NODE);
     let message = refused(cloud.call(Step::Unstage, &volume, NODE).await, Code::FailedPrecondition);
-    assert!(message.contains("in use"), "{message}");
+    assert!(message.contains("in use") && message.contains("is formatting it"), "{message}");
     mkfs.signal(Signal::SIGKILL);
     mkfs.gone().await;
     cloud.unstage(&volume, NODE).await;

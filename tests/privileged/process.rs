@@ -117,7 +117,8 @@ impl Process {
                 && parent == Some(self.id().to_string().as_str())
                 && state != Some("Z")
         };
-        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids =
+            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(of_us).map(Pid::from_raw).collect()
     }
 }
@@ -131,7 +132,11 @@ impl Drop for Process {
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
-            eprintln!("--- the end of the log of {}\n{}", self.name, lines[lines.len().saturating_sub(30)..].join("\n"));
+            eprintln!(
+                "--- the end of the log of {}\n{}",
+                self.name,
+                lines[lines.len().saturating_sub(30)..].join("\n")
+            );
         }
     }
 }

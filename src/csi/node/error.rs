@@ -15,8 +15,7 @@ use lazuli_plan::{
 };
 
 use crate::host::{
-    RawError,
-    device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
+    RawError, device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
     options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError,
 };
 
@@ -147,8 +146,8 @@ impl NodeError {
                 | FormatError::TooSmall { .. }
                 | FormatError::Unfinished { .. } => Code::FailedPrecondition,
                 FormatError::Busy { .. } => Code::Unavailable,
-                // An mkfs that survived the process which had started it, as a rule: it ends.
-                FormatError::Raw(RawError::InUse { .. }) => Code::Unavailable,
+                // A mkfs that survived the process which had started it: it ends.
+                FormatError::Orphan { .. } | FormatError::Raw(RawError::InUse { .. }) => Code::Unavailable,
                 _ => Code::Internal,
             },
             Self::Check(CheckError::Uncorrected { .. }) => Code::FailedPrecondition,

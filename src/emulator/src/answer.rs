@@ -172,12 +172,7 @@ impl Context<'_> {
     /// The body read by the schema of a type.
     pub(crate) fn read(&self, type_name: &str, root: &'static str, partial: bool) -> Result<Value, Fault> {
         let body = self.request.body()?;
-        // Members that an api-version does not have yet (documented: Azure Stack Hub refuses them).
-        let unknown: &[&str] = match self.request.api_version.as_str() {
-            version if version < "2019-03-01" => &["toBeDetached", "detachOption", "deleteOption"],
-            version if version < "2020-12-01" => &["detachOption"],
-            _ => &[],
-        };
+        let unknown = schema::unknown_to(&self.request.api_version);
         schema::read(
             body,
             &self.request.raw,

@@ -1,6 +1,6 @@
 //! The state file: resources only. Tokens, buckets, the call log and incidents are not kept.
 //!
-//! It is written soon after every change ([`QUIET`] gathers a burst into one write), also while
+//! It is written soon after every change (a burst becomes one write), also while
 //! operations run, and at shutdown. Operations in flight at a shutdown are taken to their end first.
 //! Those in flight when the process is killed are settled by the next start (`recovery.rs`); their
 //! operation URLs are gone.

@@ -31,6 +31,7 @@ use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
 use crate::login::{self, Directory};
 use crate::path::ArmPath;
+use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
 use crate::store::Store;
@@ -398,6 +399,11 @@ fn finish(
     note(shared, asked, answer.status, code, answer.started.as_ref(), effect.is_some());
     let mut body = answer.body;
     if let Some(body) = &mut body {
+        let of_compute = request.path.provider.as_deref().is_some_and(|p| p.eq_ignore_ascii_case("Microsoft.Compute"));
+        let unknown = schema::unknown_to(&request.api_version);
+        if of_compute && fault.is_none() && !unknown.is_empty() {
+            schema::hide(body, unknown);
+        }
         if shared.options.future_fields && fault.is_none() {
             future::dress(body);
         }

@@ -78,6 +78,29 @@ fn parse_kind(text: &'static str) -> Kind {
     }
 }
 
+/// Members that an api-version does not have yet. Documented: Azure Stack Hub refuses them in a body
+/// (cloud-provider-azure#8919). What a version does not know it does not show either.
+pub(crate) fn unknown_to(api_version: &str) -> &'static [&'static str] {
+    match api_version {
+        "" => &[],
+        version if version < "2019-03-01" => &["toBeDetached", "detachOption", "deleteOption"],
+        version if version < "2020-12-01" => &["detachOption"],
+        _ => &[],
+    }
+}
+
+/// Takes members out of a document, wherever they are.
+pub(crate) fn hide(value: &mut Value, members: &[&str]) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, members)),
+        Value::Object(object) => {
+            object.retain(|name, _| !members.contains(&name.as_str()));
+            object.values_mut().for_each(|item| hide(item, members));
+        }
+        _ => {}
+    }
+}
+
 /// How strictly a body is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {

@@ -1,6 +1,6 @@
 //! The resources that exist, as the documents that Azure would show, and what lies behind them.
 //!
-//! The store keeps; it decides nothing. Reading through [`Store::shown`] honours the read-after-write
+//! The store keeps; it decides nothing. Reading through `Store::shown` honours the read-after-write
 //! lag; the resource providers themselves look at the truth.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,6 +29,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 	peers "sigs.k8s.io/cloud-provider-azure/pkg/azclient"
 )
 
@@ -400,6 +402,54 @@ func TestMachinesAreListedWithInstanceViewAndByScaleSet(t *testing.T) {
 	_, err = vms.Get(t.Context(), azure.group, "none", nil)
 	refused(t, err, http.StatusNotFound, "ResourceNotFound")
 	_, err = vms.Get(t.Context(), "no-group", "none", nil)
+	refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
+}
+
+func TestAGroupWithANetworkAndAnInterfaceIsMadeAndDeleted(t *testing.T) {
+	const group = "cluster-network"
+	groups := azure.clients.GetResourceGroupClient()
+	_, err := groups.CreateOrUpdate(t.Context(), group, armresources.ResourceGroup{Location: to.Ptr(azure.location)})
+	must(t, err)
+	networks := azure.clients.GetVirtualNetworkClient()
+	network, err := networks.CreateOrUpdate(t.Context(), group, "network", armnetwork.VirtualNetwork{
+		Location: to.Ptr(azure.location),
+		Properties: &armnetwork.VirtualNetworkPropertiesFormat{
+			AddressSpace: &armnetwork.AddressSpace{AddressPrefixes: []*string{to.Ptr("10.1.0.0/16")}},
+			Subnets: []*armnetwork.Subnet{{
+				Name:       to.Ptr("nodes"),
+				Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.1.0.0/24")},
+			}},
+		},
+	})
+	must(t, err)
+	if *network.Properties.ProvisioningState != armnetwork.ProvisioningStateSucceeded {
+		t.Fatalf("network: %v", *network.Properties.ProvisioningState)
+	}
+	interfaces := azure.clients.GetInterfaceClient()
+	one, err := interfaces.CreateOrUpdate(t.Context(), group, "one", armnetwork.Interface{
+		Location: to.Ptr(azure.location),
+		Properties: &armnetwork.InterfacePropertiesFormat{IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
+			Name: to.Ptr("first"),
+			Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{
+				Subnet: &armnetwork.Subnet{ID: network.Properties.Subnets[0].ID},
+			},
+		}}},
+	})
+	must(t, err)
+	if address := *one.Properties.IPConfigurations[0].Properties.PrivateIPAddress; address != "10.1.0.4" {
+		t.Fatalf("address: %s", address)
+	}
+	// What was read goes back whole, under its entity tag; the tag is good for one write.
+	read, err := networks.Get(t.Context(), group, "network", nil)
+	must(t, err)
+	_, err = networks.CreateOrUpdate(t.Context(), group, "network", *read)
+	must(t, err)
+	_, err = networks.CreateOrUpdate(t.Context(), group, "network", *read)
+	refused(t, err, http.StatusPreconditionFailed, "PreconditionFailed")
+	refused(t, networks.Delete(t.Context(), group, "network"), http.StatusBadRequest, "InUseSubnetCannotBeDeleted")
+	must(t, interfaces.Delete(t.Context(), group, "one"))
+	must(t, groups.Delete(t.Context(), group))
+	_, err = groups.Get(t.Context(), group)
 	refused(t, err, http.StatusNotFound, "ResourceGroupNotFound")
 }
 

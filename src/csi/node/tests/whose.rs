@@ -92,3 +92,45 @@ async fn a_metadata_service_that_hangs_keeps_neither_the_registration_nor_a_call
     machine.unstage("a").await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    let image = |machine: &Machine, name: &str| machine.scratch.join(format!("{name}.img"));
+    let file = image(&machine, "a");
+    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+    machine.plug(3, file);
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    // The machine was reset: no mount, but the record; and another disk came to stand at the LUN.
+    rustix::mount::unmount(machine.staging("a"), rustix::mount::UnmountFlags::empty()).unwrap();
+    machine.unplug(3);
+    let file = image(&machine, "stranger");
+    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+    run("mkfs.ext4", &["-q", "-F", file.to_str().unwrap()]);
+    machine.plug(3, file);
+    let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+    assert_eq!(refusal, Grpc::Unavailable);
+    assert!(message.contains("this volume had"), "{message}");
+    assert_eq!(machine.mounted(&machine.staging("a")), None);
+    // Metadata that names the disk outweighs what was remembered.
+    machine.tell(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+}
+
+/// A pod keeps a volume until its kubelet says otherwise, whatever another volume of the node does.
+#[tokio::test]
+async fn unstaging_one_volume_asks_nothing_of_another() {
+    if !able() {
+        return;
+    }
+    let mut machine = two_volumes().await;
+    let open = fs::File::create(machine.staging("b").join("open")).unwrap();
+    machine.unstage("a").await.unwrap();
+    assert!(machine.mounted(&machine.staging("b")).is_some());
+    assert_eq!(code(machine.unstage("b").await).0, Grpc::FailedPrecondition);
+    drop(open);
+    machine.unstage("b").await.unwrap();
+}

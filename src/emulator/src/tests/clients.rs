@@ -482,3 +482,24 @@ async fn a_repeated_creation_fails_with_the_one_that_it_joined() {
     assert_eq!(rig.finish(&again).await["status"], "Failed");
     rig.get(&disk_uri("d")).await.refused(404, "ResourceNotFound");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_old_api_version_shows_only_what_it_takes_back() {
+    let rig = Rig::new(slow()).await;
+    rig.disk("a").await;
+    rig.disk("b").await;
+    rig.attached("plain-0", &[("a", 0)]).await;
+    let uri = format!("{}?api-version=2017-12-01", vm_id("plain-0"));
+    let mut list = rig.get(&uri).await.expect(200).body["properties"]["storageProfile"]["dataDisks"].clone();
+    for member in ["toBeDetached", "detachOption", "deleteOption"] {
+        assert!(list[0].get(member).is_none(), "{list}");
+    }
+    list.as_array_mut().unwrap().push(element("b", 1));
+    let got = rig.call("PUT", &uri, Some(data_disks_body(list.clone()))).await.expect(200);
+    rig.finish(&got).await;
+    assert_eq!(rig.luns("plain-0"), [(0, "a".to_owned()), (1, "b".to_owned())]);
+    // Newer versions go on showing them.
+    assert_eq!(rig.vm("plain-0").await["properties"]["storageProfile"]["dataDisks"][0]["deleteOption"], "Detach");
+    list[0]["toBeDetached"] = json!(true);
+    rig.call("PUT", &uri, Some(data_disks_body(list))).await.refused(400, "BadRequest");
+}

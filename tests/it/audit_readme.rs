@@ -1,0 +1,58 @@
+//! The README's commands are ones that this program understands.
+
+use std::path::Path;
+
+use clap::Parser as _;
+use lazuli::cli::Cli;
+
+/// The commands of the README's shell blocks, with continued lines joined, and what is quoted inline.
+fn commands() -> Vec<String> {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let mut commands = Vec::new();
+    for (at, block) in readme.split("```").enumerate() {
+        match at % 2 {
+            0 => commands.extend(block.split('`').skip(1).step_by(2).map(str::to_owned)),
+            _ => commands.extend(block.replace("\\\n", " ").lines().skip(1).map(str::to_owned)),
+        }
+    }
+    commands
+}
+
+#[test]
+fn audit_every_command_in_the_readme_is_understood() {
+    let mut understood = 0;
+    for command in commands() {
+        let command = command.split(" #").next().unwrap_or_default().trim_end_matches(" &").to_owned();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        if words.first() != Some(&"lazuli") {
+            continue;
+        }
+        match Cli::try_parse_from(&words) {
+            Ok(_) => understood += 1,
+            Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => understood += 1,
+            Err(error) => panic!("{command}: {error}"),
+        }
+    }
+    assert!(understood >= 6, "the README lost its commands: {understood}");
+}
+
+#[test]
+fn audit_every_script_and_option_in_the_readme_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let help: String = ["emulator", "csi-controller", "csi-node"]
+        .map(|command| Cli::try_parse_from(["lazuli", command, "--help"]).unwrap_err().to_string())
+        .concat();
+    // Options of the sidecars, which the README says how to run.
+    let of_others = ["--worker-threads", "--timeout", "--extra-create-metadata", "--release"];
+    for command in commands() {
+        for word in command.split_whitespace() {
+            if word.starts_with("scripts/") || word.starts_with("src/") {
+                assert!(root.join(word).exists(), "{word} does not exist");
+            }
+            let option = word.split('=').next().unwrap_or_default();
+            if option.starts_with("--") && option != "--help" && !of_others.contains(&option) {
+                assert!(help.contains(option), "{option} is an option of none");
+            }
+        }
+    }
+}
