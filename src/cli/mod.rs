@@ -36,9 +36,10 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logs")]
 struct LogOptions {
-    /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli::disk=debug.
-    #[arg(long, env = "LAZULI_LOG", default_value = "info", global = true)]
-    log: String,
+    /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli::disk=debug. Default:
+    /// info for what serves a cluster, warn for what people run.
+    #[arg(long, env = "LAZULI_LOG", global = true)]
+    log: Option<String>,
     /// How to write logs.
     #[arg(long, env = "LAZULI_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, global = true)]
     log_format: LogFormat,
@@ -73,7 +74,11 @@ pub fn main() -> ExitCode {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
     };
-    if let Err(error) = logs::init(format, &cli.log.log) {
+    let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
+        Command::CsiController(_) | Command::CsiNode(_) => "info",
+        Command::Emulator(_) | Command::Demo(_) | Command::Doctor(_) | Command::Bench(_) => "warn",
+    });
+    if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));
         return ExitCode::from(2);
     }

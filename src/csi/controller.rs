@@ -32,7 +32,7 @@ use tonic::{Request, Response, Status};
 use super::{
     capability::{capability, ordered, segments},
     node::SOURCE_KEY,
-    server::{failure, status},
+    server::{RpcNote, failure, status},
 };
 use crate::disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
 
@@ -83,6 +83,16 @@ fn required<'a>(name: &str, value: &'a str) -> Result<&'a str, Status> {
 fn volume(id: &str) -> Result<VolumeId, Status> {
     required("volume_id", id)?;
     id.parse().map_err(|error| failure(Code::NotFound, &error))
+}
+
+/// A VHD in a page blob may exist and be attached, whatever this driver can do about it: OK would be a lie.
+fn not_a_blob(id: &str) -> Result<(), Status> {
+    if id.contains("://") {
+        let message =
+            format!("volume {id} is a VHD in a page blob; this driver has no blob disks and leaves it as it is");
+        return Err(status(Code::InvalidArgument, message));
+    }
+    Ok(())
 }
 
 fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
@@ -150,13 +160,7 @@ impl ControllerService {
 
     async fn delete(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
         required("volume_id", &request.volume_id)?;
-        if request.volume_id.contains("://") {
-            let message = format!(
-                "volume {} is a VHD in a page blob; this driver has no blob disks, and answering OK would leak it",
-                request.volume_id
-            );
-            return Err(status(Code::InvalidArgument, message));
-        }
+        not_a_blob(&request.volume_id)?;
         let Ok(id) = request.volume_id.parse::<VolumeId>() else {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; there is nothing to delete");
             return Ok(DeleteVolumeResponse {});
@@ -208,6 +212,7 @@ impl ControllerService {
         request: ControllerUnpublishVolumeRequest,
     ) -> Result<ControllerUnpublishVolumeResponse, Status> {
         required("volume_id", &request.volume_id)?;
+        not_a_blob(&request.volume_id)?;
         let Ok(id) = request.volume_id.parse::<VolumeId>() else {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; it is attached nowhere");
             return Ok(ControllerUnpublishVolumeResponse {});
@@ -325,6 +330,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().name);
         boxed(self.create(request.into_inner())).await
     }
 
@@ -332,6 +338,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<DeleteVolumeRequest>,
     ) -> Result<Response<DeleteVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.delete(request.into_inner())).await
     }
 
@@ -339,6 +346,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerPublishVolumeRequest>,
     ) -> Result<Response<ControllerPublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.publish(request.into_inner())).await
     }
 
@@ -346,6 +354,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerUnpublishVolumeRequest>,
     ) -> Result<Response<ControllerUnpublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.unpublish(request.into_inner())).await
     }
 
@@ -353,6 +362,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<ValidateVolumeCapabilitiesRequest>,
     ) -> Result<Response<ValidateVolumeCapabilitiesResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.validate(request.into_inner())).await
     }
 
@@ -367,6 +377,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerGetVolumeRequest>,
     ) -> Result<Response<ControllerGetVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.get(request.into_inner())).await
     }
 
@@ -374,6 +385,7 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerExpandVolumeRequest>,
     ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
         boxed(self.expand(request.into_inner())).await
     }
 

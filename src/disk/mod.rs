@@ -317,7 +317,8 @@ impl Volumes {
             .get_disk(disk)
             .await
             .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-        Ok(self.found(read.model))
+        let spelling = self.spellings().get(&read.model.id).cloned();
+        Ok(self.found(read.model, spelling))
     }
 
     /// Every volume of the subscription: disks that a driver made, and disks that Kubernetes has named. In the order
@@ -332,10 +333,14 @@ impl Volumes {
         let made = |disk: &Disk| {
             disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
         };
+        let spellings = self.all_spellings();
         let mut found: Vec<Found> = disks
             .into_iter()
-            .filter(|disk| made(disk) || self.spelling(&disk.id).is_some())
-            .map(|disk| self.found(disk))
+            .filter(|disk| made(disk) || spellings.contains_key(disk.id.folded()))
+            .map(|disk| {
+                let spelling = spellings.get(disk.id.folded()).cloned();
+                self.found(disk, spelling)
+            })
             .collect();
         found.sort_by(|a, b| a.disk.id.cmp(&b.disk.id));
         Ok(found)
@@ -349,24 +354,24 @@ impl Volumes {
         }
     }
 
-    fn found(&self, disk: Disk) -> Found {
+    fn found(&self, disk: Disk, spelling: Option<String>) -> Found {
         Found {
             nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect(),
-            volume_id: self.spelling(&disk.id).unwrap_or_else(|| disk.id.to_string()),
+            volume_id: spelling.unwrap_or_else(|| disk.id.to_string()),
             disk: Arc::new(disk),
         }
     }
 
-    fn spelling(&self, disk: &ArmId) -> Option<String> {
-        self.spellings().get(disk).cloned().or_else(|| match &*self.reservations.borrow() {
-            LunReservations::Synced(nodes) => nodes
-                .values()
-                .flatten()
-                .filter_map(|reservation| reservation.volume_handle.as_deref())
-                .find(|handle| handle.eq_ignore_ascii_case(disk.as_str()))
-                .map(str::to_owned),
-            LunReservations::NoCluster | LunReservations::Cold => None,
-        })
+    /// How Kubernetes spells the handles it has told, by disk id in lower case: what the requests said, and what
+    /// VolumeAttachments say.
+    fn all_spellings(&self) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        if let LunReservations::Synced(nodes) = &*self.reservations.borrow() {
+            let handles = nodes.values().flatten().filter_map(|reservation| reservation.volume_handle.as_deref());
+            all.extend(handles.map(|handle| (handle.to_ascii_lowercase(), handle.to_owned())));
+        }
+        all.extend(self.spellings().iter().map(|(disk, spelling)| (disk.folded().to_owned(), spelling.clone())));
+        all
     }
 
     fn spellings(&self) -> std::sync::MutexGuard<'_, BTreeMap<ArmId, String>> {
