@@ -37,6 +37,7 @@ mod privileged {
     mod cloud;
     mod content;
     mod controller_killed;
+    mod frozen;
     mod growth;
     mod held;
     mod kubelet;

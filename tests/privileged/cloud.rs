@@ -19,7 +19,10 @@ use csi_proto::csi::{
 };
 use lazuli::cli::lab;
 use serde_json::Value;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::{
+    net::UnixStream,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 use tonic::{Code, Status, transport::Channel};
 
 use super::{
@@ -162,11 +165,15 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Connects to a process's socket as soon as it serves; one that a killed process left does not answer.
+/// Connects to a process's socket as soon as it is this very process that serves there: a program that was just being
+/// started by a killed predecessor has a copy of its socket, and takes calls that it never answers.
 pub(super) async fn connect(process: &mut Process, socket: &Path) -> Channel {
     let began = Instant::now();
     loop {
-        if let Ok(channel) = lab::connect(socket).await {
+        let peer = UnixStream::connect(socket).await.and_then(|stream| stream.peer_cred());
+        if peer.is_ok_and(|peer| peer.pid() == i32::try_from(process.id()).ok())
+            && let Ok(channel) = lab::connect(socket).await
+        {
             return channel;
         }
         process.must_run();
@@ -258,7 +265,11 @@ impl Cloud {
 
     /// A new volume of one gibibyte.
     pub(super) async fn create(&mut self, name: &str, capability: VolumeCapability) -> Volume {
-        let request = Self::create_request(name, &capability, 1);
+        self.create_sized(name, capability, 1).await
+    }
+
+    pub(super) async fn create_sized(&mut self, name: &str, capability: VolumeCapability, gib: i64) -> Volume {
+        let request = Self::create_request(name, &capability, gib);
         let answer = self.controller().await.create_volume(request).await.unwrap().into_inner();
         self.volume(answer.volume.unwrap(), capability)
     }

@@ -1,14 +1,17 @@
 //! What a pod writes to its volume, and whether it is still there.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
-    io::{Read as _, Write as _},
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
 
 use super::cloud::Volume;
 
 const LENGTH: usize = 2 << 20;
+/// What files are made of on the file systems in use.
+const BLOCK: usize = 4096;
 
 /// Bytes that no file system writes by itself, other ones for each seed (xorshift).
 fn bytes(seed: u64) -> Vec<u8> {
@@ -48,15 +51,28 @@ pub(super) fn check(volume: &Volume, seed: u64) {
     assert!(found == bytes(seed), "{}: other bytes than were written", path.display());
 }
 
+/// What a disk's file holds besides zeros: blocks by their offsets. Its holes are not read.
+pub(super) fn blocks(file: &Path) -> BTreeMap<u64, Vec<u8>> {
+    let mut file = File::open(file).unwrap();
+    let mut found = BTreeMap::new();
+    let mut at = 0;
+    // Past the last byte of data the kernel answers ENXIO (source: lseek(2)).
+    while let Ok(start) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+        let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(start)).unwrap();
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
+        file.seek(SeekFrom::Start(start)).unwrap();
+        file.read_exact(&mut bytes).unwrap();
+        for (offset, block) in (start..).step_by(BLOCK).zip(bytes.chunks(BLOCK)) {
+            if block.iter().any(|byte| *byte != 0) {
+                found.insert(offset, block.to_owned());
+            }
+        }
+        at = end;
+    }
+    found
+}
+
 /// Whether a disk's file holds nothing but zeros.
 pub(super) fn is_blank(file: &Path) -> bool {
-    let mut file = File::open(file).unwrap();
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut piece).unwrap() {
-            0 => return true,
-            length if piece[..length].iter().any(|byte| *byte != 0) => return false,
-            _ => {}
-        }
-    }
+    blocks(file).is_empty()
 }

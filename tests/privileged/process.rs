@@ -41,6 +41,9 @@ pub(super) struct Process {
 impl Process {
     /// Starts `lazuli` with these arguments; both its outputs go to `log`, after what is there.
     pub(super) fn start(name: &str, log: &Path, arguments: &[String]) -> Self {
+        // Orphans come to this process. With init they would be in an orphaned process group, whose stopped members the
+        // kernel hangs up on (source: POSIX, _exit, consequences of process termination).
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
         let file = File::options().create(true).append(true).open(log).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
         command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);

@@ -6,8 +6,9 @@ use nix::sys::signal::Signal;
 use tonic::Code;
 
 use super::{
-    cloud::{Cloud, NODES, Step, kind, node_call},
-    process::{Orphan, able, mounted_at, until},
+    cloud::{Cloud, NODES, Step, node_call},
+    frozen::stage_frozen,
+    process::{able, mounted_at, until},
 };
 
 const NODE: &str = NODES[0];
@@ -18,18 +19,8 @@ async fn a_node_that_is_asked_to_stop_finishes_the_stage_in_flight_and_takes_its
         return;
     }
     let mut cloud = Cloud::start().await;
-    let mut volume = cloud.create("pvc-drain", kind("xfs")).await;
-    cloud.attach(&mut volume, NODE).await;
     let client = cloud.node(NODE).await;
-    let call = tokio::spawn(node_call(client.clone(), Step::Stage, &volume));
-    let mkfs = loop {
-        if let Some(pid) = cloud.nodes[NODE].child_named("mkfs") {
-            break Orphan(pid);
-        }
-        assert!(!call.is_finished(), "too quick to be stopped");
-        tokio::task::yield_now().await;
-    };
-    mkfs.signal(Signal::SIGSTOP);
+    let (volume, call, mkfs) = stage_frozen(&mut cloud, NODE).await;
     cloud.nodes[NODE].signal(Signal::SIGTERM);
     let socket = cloud.socket(NODE);
     until("the end of the socket", || (!socket.exists()).then_some(())).await;
@@ -55,17 +46,7 @@ async fn a_call_whose_caller_has_left_is_finished_before_the_process_ends() {
         return;
     }
     let mut cloud = Cloud::start().await;
-    let mut volume = cloud.create("pvc-left", kind("xfs")).await;
-    cloud.attach(&mut volume, NODE).await;
-    let call = tokio::spawn(node_call(cloud.node(NODE).await, Step::Stage, &volume));
-    let mkfs = loop {
-        if let Some(pid) = cloud.nodes[NODE].child_named("mkfs") {
-            break Orphan(pid);
-        }
-        assert!(!call.is_finished(), "too quick to be stopped");
-        tokio::task::yield_now().await;
-    };
-    mkfs.signal(Signal::SIGSTOP);
+    let (volume, call, mkfs) = stage_frozen(&mut cloud, NODE).await;
     call.abort();
     cloud.nodes[NODE].signal(Signal::SIGTERM);
     let socket = cloud.socket(NODE);
