@@ -20,6 +20,9 @@ use super::Endpoint;
 /// How long to wait for an answer from a socket that is already there. A listener whose queue is full is alive.
 const PROBE: Duration = Duration::from_secs(1);
 
+/// How long to wait before asking a socket that answered again.
+const PROBE_PAUSE: Duration = Duration::from_millis(250);
+
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -175,9 +178,15 @@ async fn refuse_what_is_not_stale(path: &Path) -> Result<(), BindError> {
         Ok(found) if !found.file_type().is_socket() => return Err(BindError::NotASocket(path.to_owned())),
         Ok(_) => {}
     }
-    match tokio::time::timeout(PROBE, UnixStream::connect(path)).await {
-        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
-        Ok(Err(source)) => Err(BindError::Unix { doing: "connect to", path: path.to_owned(), source }),
-        Ok(Ok(_)) | Err(_) => Err(BindError::InUse(path.to_owned())),
+    // A child of a killed process holds its sockets between fork and exec: who answers once may be gone a moment later.
+    for again in [PROBE_PAUSE, PROBE_PAUSE, PROBE_PAUSE, Duration::ZERO] {
+        match tokio::time::timeout(PROBE, UnixStream::connect(path)).await {
+            Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+                return Ok(());
+            }
+            Ok(Err(source)) => return Err(BindError::Unix { doing: "connect to", path: path.to_owned(), source }),
+            Ok(Ok(_)) | Err(_) => tokio::time::sleep(again).await,
+        }
     }
+    Err(BindError::InUse(path.to_owned()))
 }
