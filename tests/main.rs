@@ -19,6 +19,7 @@ mod it {
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;
+    mod disk_leftovers;
     mod disk_list;
     mod disk_luns;
     mod disk_replicas;

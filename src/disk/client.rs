@@ -91,7 +91,8 @@ impl Client {
         method: VmWriteMethod,
     ) -> Result<(), ArmError> {
         let until = Until::within(WRITE);
-        let priority = if write.attach.is_empty() { Priority::Detach } else { Priority::Attach };
+        let only_detaches = write.attach.is_empty() && write.reapply.is_empty();
+        let priority = if only_detaches { Priority::Detach } else { Priority::Attach };
         let mut operation = self.0.write_vm(vm, write, method, priority, &until).await?;
         operation.settle(&until).await
     }

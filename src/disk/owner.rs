@@ -14,7 +14,9 @@
 //!   a burst costs one write.
 //! - The VM is read before each write and again after it; who is attached is what Azure then says, never what was
 //!   asked for.
-//! - One bad member of a batch fails alone ([`Suspects`]).
+//! - One bad member of a batch fails alone ([`lazuli_plan::attach::Suspects`]).
+//! - What a failed attach leaves in the VM's model is applied again, and taken off if that does not help
+//!   ([`leftovers`]).
 //!
 //! The task ends when its queue is empty; the next request starts another.
 
@@ -42,16 +44,21 @@ use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep, sleep_until},
 };
-use tracing::{Instrument, debug, error, info, warn};
+use tracing::{Instrument, error, info, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client};
+use queue::{Batch, Queue, Retry};
+pub(crate) use queue::{Goal, Outcome};
+use trouble::Trouble;
+
+mod leftovers;
+mod queue;
+mod trouble;
 
 /// How long no request may arrive before a burst counts as over.
 const QUIET: Duration = Duration::from_millis(25);
 /// The longest an owner waits for a burst to end.
 const LONGEST_BURST: Duration = Duration::from_millis(150);
-/// How often a write that met another writer is planned again before its callers are told.
-const TRIES: u32 = 5;
 /// How long attachments wait for the cluster's VolumeAttachments to be known.
 const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait after the first conflict.
@@ -63,25 +70,8 @@ const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
 /// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
 const LAG: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// How many members of a batch may be bad one after the other before the VM is to blame.
-const MOST_CULPRITS: u32 = 3;
 /// How many disks are read at a time.
 const READS: usize = 16;
-
-/// What a caller wants of a disk on a VM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// On the VM, cached like this; by default as the disk allows.
-    Attached(Option<CachingMode>),
-    /// Off the VM.
-    Detached,
-}
-
-/// Disks that one round is about, with what is wanted of them. What arrives for one of them later is another wish.
-type Batch = BTreeMap<ArmId, Goal>;
-
-/// What a caller gets: the LUN of an attached disk, nothing for a detached one.
-pub(crate) type Outcome = Result<Option<Lun>, VolumeError>;
 
 /// Every owner.
 #[derive(Debug, Clone)]
@@ -98,33 +88,6 @@ struct Shared {
     /// What disks were made from, as far as a disk that was made from something has been read here.
     sources: Mutex<BTreeMap<ArmId, ArmId>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: BTreeMap<ArmId, Request>,
-    arrivals: u64,
-}
-
-#[derive(Debug)]
-struct Request {
-    goal: Goal,
-    callers: Vec<oneshot::Sender<Outcome>>,
-    sent: bool,
-    tries: u32,
-    /// Keeps the disk from being deleted until the request is answered.
-    _hold: DiskHold,
-}
-
-impl Request {
-    fn abandoned(&self) -> bool {
-        !self.sent && self.callers.iter().all(oneshot::Sender::is_closed)
-    }
-
-    /// Whether this is the wish that a round is about.
-    fn is_of(&self, batch: &Batch, disk: &ArmId) -> bool {
-        batch.get(disk) == Some(&self.goal)
-    }
 }
 
 impl Owners {
@@ -172,25 +135,15 @@ impl Owners {
         goal: Goal,
         hold: DiskHold,
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
-        let (caller, answer) = oneshot::channel();
         let mut queues = self.shared.queues();
         let idle = !queues.contains_key(vm);
-        let queue = queues.entry(vm.clone()).or_default();
-        queue.arrivals += 1;
-        match queue.waiting.get_mut(disk) {
-            Some(request) if request.goal == goal => request.callers.push(caller),
-            Some(request) if !request.abandoned() => {
-                let state = if request.sent { "is being written" } else { "is wanted" };
-                return Err(VolumeError::new(
-                    Fault::Busy,
-                    format!("{disk} on node {node}: {goal:?} is not possible while {:?} {state}", request.goal),
-                ));
-            }
-            _ => {
-                let request = Request { goal, callers: vec![caller], sent: false, tries: 0, _hold: hold };
-                queue.waiting.insert(disk.clone(), request);
-            }
-        }
+        let answer = queues.entry(vm.clone()).or_default().want(disk, goal, hold).map_err(|opposed| {
+            let state = if opposed.sent { "is being written" } else { "is wanted" };
+            VolumeError::new(
+                Fault::Busy,
+                format!("{disk} on node {node}: {goal:?} is not possible while {:?} {state}", opposed.goal),
+            )
+        })?;
         if idle {
             let driver = Driver {
                 shared: self.shared.clone(),
@@ -233,50 +186,6 @@ impl Drop for Driver {
             self.shared.queues().remove(&self.vm);
         }
     }
-}
-
-/// The search for the member that makes batches fail.
-#[derive(Debug, Default)]
-struct Trouble {
-    suspects: Suspects,
-    /// How to write, on trial: for good once it has succeeded.
-    method: Option<VmWriteMethod>,
-    /// The batch whose members are the suspects, and how it failed.
-    failed: Option<(Batch, VolumeError)>,
-    /// Writes that failed since the last that succeeded, or since a culprit was found.
-    failures: u32,
-    /// Culprits since the last write that succeeded.
-    culprits: u32,
-}
-
-impl Trouble {
-    /// The member to blame is known and out of the batch. A few may be bad at once; where all seem to be, the VM is.
-    fn found(&mut self) {
-        self.suspects = Suspects::default();
-        self.failed = None;
-        self.culprits += 1;
-        if self.culprits <= MOST_CULPRITS {
-            self.failures = 0;
-        }
-    }
-
-    /// Gives the one that is left when all others are cleared: it need not be written alone to fail.
-    fn succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, VolumeError)> {
-        self.suspects.cleared(&disks(members));
-        self.failures = 0;
-        self.culprits = 0;
-        let Search::Found(culprit) = self.suspects.next() else { return None };
-        let (batch, failure) = self.failed.take()?;
-        self.suspects = Suspects::default();
-        Some((culprit.clone(), *batch.get(&culprit)?, failure))
-    }
-}
-
-/// Whether another round counts against a request's tries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Retry {
-    Counted,
-    Free,
 }
 
 /// What happened to a batch.
@@ -337,7 +246,7 @@ impl Driver {
     }
 
     fn arrivals(&self) -> u64 {
-        self.shared.queues().get(&self.vm).map_or(0, |queue| queue.arrivals)
+        self.shared.queues().get(&self.vm).map_or(0, Queue::arrivals)
     }
 
     /// Waits until no request has arrived for a moment.
@@ -380,24 +289,20 @@ impl Driver {
     /// gone and the task must end.
     fn goals(&self) -> Option<Batch> {
         let mut queues = self.shared.queues();
-        let queue = queues.get_mut(&self.vm)?;
-        queue.waiting.retain(|disk, request| {
-            let keep = !request.abandoned();
-            if !keep {
-                debug!(%disk, "nobody waits for this any more; it was not sent");
-            }
-            keep
-        });
-        if queue.waiting.is_empty() {
+        let goals = queues.get_mut(&self.vm)?.goals();
+        if goals.is_empty() {
             queues.remove(&self.vm);
             self.ended.store(true, Ordering::Relaxed);
             return None;
         }
-        Some(queue.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect())
+        Some(goals)
     }
 
     /// Plans, writes and verifies once.
     async fn round(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
+        if !trouble.leftovers.is_empty() {
+            return self.clear(vm, goals, trouble).await;
+        }
         let allowed = match trouble.suspects.next() {
             Search::Over => None,
             Search::Try(members) => Some(members),
@@ -417,7 +322,10 @@ impl Driver {
 
         let (wanted, unsaid) = self.wanted(&vm.model, &members).await;
         let has_a_say = |disk: &ArmId| {
-            wanted.attach.contains_key(disk) || wanted.detach.contains(disk) || unsaid.contains_key(disk)
+            wanted.attach.contains_key(disk)
+                || wanted.detach.contains(disk)
+                || wanted.unheld.contains(disk)
+                || unsaid.contains_key(disk)
         };
         if !members.keys().all(has_a_say) {
             // One was answered by its own state: there is the culprit, if one was looked for.
@@ -480,25 +388,22 @@ impl Driver {
             if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
                 self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
             }
+            let listed = vm.data_disk(&disk).is_some();
             let answer = match read {
-                Ok(read) if vm.data_disk(&disk).is_some() => {
-                    if read.model.holders().contains(&&vm.id) {
-                        wanted.attach.insert(disk, listed_already());
-                        continue;
-                    }
-                    if vm.provisioning_state == ProvisioningState::InProgress {
-                        unsaid.insert(disk, Goal::Attached(caching));
-                        continue;
-                    }
-                    VolumeError::new(
-                        Fault::Conflict,
-                        format!(
-                            "node {}: its VM lists {disk} and does not hold it: the last write of the VM failed",
-                            self.node
-                        ),
-                    )
+                Ok(read) if listed && attach::held(&read.model, &vm.id) => {
+                    wanted.attach.insert(disk, listed_already());
+                    continue;
+                }
+                Ok(_) if listed && vm.provisioning_state == ProvisioningState::InProgress => {
+                    unsaid.insert(disk, Goal::Attached(caching));
+                    continue;
                 }
                 Ok(read) => match attach::attachable(&read.model, &vm.id) {
+                    Ok(()) if listed => {
+                        warn!(%disk, "the VM lists the disk and does not hold it: the last write of the VM failed");
+                        wanted.unheld.insert(disk);
+                        continue;
+                    }
                     Ok(()) => {
                         let terms = Terms {
                             caching: effective_caching(caching, &read.model),
@@ -532,7 +437,7 @@ impl Driver {
     }
 
     async fn write(&self, vm: &Snapshot<Vm>, write: &VmWrite, members: &Batch, trouble: &mut Trouble) {
-        let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach);
+        let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach).chain(&write.reapply);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();
         self.mark_sent(&members);
         let method = trouble.method.unwrap_or_else(|| self.shared.method());
@@ -542,6 +447,7 @@ impl Driver {
             Ok(()) => {
                 info!(
                     attached = write.attach.len(),
+                    reapplied = write.reapply.len(),
                     detached = write.detach.len(),
                     seconds = started.elapsed().as_secs_f64(),
                     "data disks written"
@@ -552,6 +458,7 @@ impl Driver {
                 if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
                     self.answer(&culprit, goal, &Err(failure));
                 }
+                let members = self.without_unheld(members, &write.reapply, trouble).await;
                 let after = self.verify(&members, None, Retry::Counted).await;
                 if let (VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission, None, Some(after)) =
                     (method, &vm.etag, after)
@@ -577,15 +484,25 @@ impl Driver {
         // An action that fails late is there, and may be used.
         let there = error.status.is_some_and(|status| (200..300).contains(&status));
         let mut reaction = attach::reaction(&error.fault, if there { VmWriteMethod::WholeList } else { method });
-        trouble.failures += 1;
+        let failures = trouble.another();
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
-        let longest_search = u32::try_from(members.len()).unwrap_or(u32::MAX).max(2).ilog2() + 2;
-        if reaction == Reaction::FindCulprit && members.len() > 1 && trouble.failures > longest_search {
+        if reaction == Reaction::FindCulprit && members.len() > 1 && trouble.beyond_search(members.len()) {
             reaction = Reaction::FailAll;
         }
         warn!(error = %error, ?reaction, members = members.len(), "a write of data disks failed");
         let named = error.target.as_deref().and_then(|target| target.parse::<ArmId>().ok());
         let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
+        let tried = match reaction {
+            Reaction::FindCulprit => true,
+            Reaction::FailAll => there,
+            Reaction::Regather | Reaction::WriteWholeList => false,
+        };
+        if tried && !write.reapply.is_empty() {
+            // Applying the model again does not bring what it lists: that is to be brought anew.
+            trouble.leftovers.extend(write.reapply.iter().cloned());
+            self.verify(&members, Some(&error), Retry::Counted).await;
+            return;
+        }
         match reaction {
             Reaction::WriteWholeList => {
                 trouble.method = Some(VmWriteMethod::WholeList);
@@ -594,7 +511,7 @@ impl Driver {
             Reaction::Regather => {
                 // Where the VM does not tell that somebody else writes to it, time must.
                 if error.fault == Fault::Conflict {
-                    let factor = 2u32.saturating_pow(trouble.failures.saturating_sub(1)).min(LONGEST_PAUSE_FACTOR);
+                    let factor = 2u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_PAUSE_FACTOR);
                     sleep(FIRST_PAUSE * factor).await;
                 }
                 self.verify(&members, Some(&error), Retry::Counted).await;
@@ -606,11 +523,13 @@ impl Driver {
                 trouble.suspects = Suspects::default();
             }
             Reaction::FindCulprit => {
-                let vm = self.verify(&members, Some(&error), Retry::Free).await;
-                if vm.is_some_and(|vm| overtaken(write, &vm)) {
-                    // Nobody is to blame: another writer was quicker. The action knows no etag that would tell.
-                    self.try_again(&members, &error, Retry::Counted);
-                    return;
+                if let Some(vm) = self.verify(&members, Some(&error), Retry::Free).await {
+                    if overtaken(write, &vm) {
+                        // Nobody is to blame: another writer was quicker. The action knows no etag that would tell.
+                        self.try_again(&members, &error, Retry::Counted);
+                        return;
+                    }
+                    trouble.left_over(&members, &vm);
                 }
                 match named.and_then(|named| members.get_key_value(&named)) {
                     Some((culprit, goal)) => {
@@ -621,10 +540,7 @@ impl Driver {
                         self.answer_all(&members, &Err(error));
                         trouble.found();
                     }
-                    None => {
-                        trouble.suspects.failed(disks(&members));
-                        trouble.failed = Some((members, error));
-                    }
+                    None => trouble.suspect(members, error),
                 }
             }
         }
@@ -722,41 +638,21 @@ impl Driver {
 
     fn mark_sent(&self, members: &Batch) {
         if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
-            for (_, request) in queue.waiting.iter_mut().filter(|(disk, request)| request.is_of(members, disk)) {
-                request.sent = true;
-            }
+            queue.sent(members);
         }
     }
 
     /// Puts requests back for the next round, or answers them with the last failure when they have had their tries.
     fn try_again(&self, members: &Batch, failure: &VolumeError, retry: Retry) {
-        let mut spent = Batch::new();
-        if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
-            for (disk, request) in queue.waiting.iter_mut().filter(|(disk, request)| request.is_of(members, disk)) {
-                request.sent = false;
-                request.tries += u32::from(retry == Retry::Counted);
-                if request.tries >= TRIES {
-                    spent.insert(disk.clone(), request.goal);
-                }
-            }
-        }
-        self.answer_all(&spent, &Err(failure.clone()));
+        let spent = self.shared.queues().get_mut(&self.vm).map(|queue| queue.put_back(members, retry));
+        self.answer_all(&spent.unwrap_or_default(), &Err(failure.clone()));
     }
 
-    /// Answers a wish. One that its callers gave up may have made room for another of the same disk meanwhile, which
-    /// hears nothing.
+    /// Answers a wish, if it is still there.
     fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
-        let request = {
-            let mut queues = self.shared.queues();
-            let Some(queue) = queues.get_mut(&self.vm) else { return };
-            match queue.waiting.get(disk) {
-                Some(request) if request.goal == goal => queue.waiting.remove(disk),
-                _ => None,
-            }
-        };
-        for caller in request.into_iter().flat_map(|request| request.callers) {
-            // A caller that has given up hears nothing; the write happened all the same.
-            let _ = caller.send(outcome.clone());
+        let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
+        if let Some(request) = request {
+            request.answer(outcome);
         }
     }
 
@@ -787,10 +683,6 @@ fn vanished(before: &Vm, write: &VmWrite, after: &Vm) -> Vec<Lun> {
 /// The terms of a disk that needs no attaching.
 fn listed_already() -> Terms {
     Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
-}
-
-fn disks(batch: &Batch) -> BTreeSet<ArmId> {
-    batch.keys().cloned().collect()
 }
 
 #[cfg(test)]

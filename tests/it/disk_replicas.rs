@@ -148,24 +148,3 @@ async fn disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_h
     rig.check();
     rig.stop().await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn disk_an_attach_that_failed_and_stays_in_the_model_is_never_taken_for_done() {
-    let mut azure = typical();
-    azure.unverified.failed_attach_stays_in_model = true;
-    let mut rig = Rig::on(azure).await;
-    let client = rig.controller().await;
-    let volumes = create_all(&client, &numbered(2)).await;
-    rig.incident(serde_json::json!({
-        "match": {"method": "POST"}, "then": {"lateFailure": {"code": "InternalExecutionError"}},
-    }));
-    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap_err().code(), Code::Unavailable);
-    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap_err().code(), Code::Aborted);
-    assert!(rig.luns(NODE).is_empty());
-    // Its slot is not given away, and it can be taken off.
-    assert_eq!(publish(&client, &volumes[1], NODE).await.unwrap(), 1);
-    unpublish(&client, &volumes[0].volume_id, NODE).await.unwrap();
-    assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 0);
-    rig.check();
-    rig.stop().await;
-}

@@ -12,7 +12,7 @@
 //! | `lun::allocate` gives away a reserved LUN | three tests of `disk_luns` |
 //! | the whole list goes without `If-Match` | `disk_a_role_without_the_action_writes_the_whole_list_under_its_etag_from_then_on` |
 //! | a wish is answered whatever is wanted of the disk by then | `disk_an_unpublish_is_never_answered_by_a_publish_that_was_given_up` |
-//! | after a failed write the model is believed | `disk_an_attach_that_failed_and_stays_in_the_model_is_never_taken_for_done` |
+//! | after a failed write the model is believed | `disk_an_attach_that_failed_and_stays_in_the_model_is_applied_again_by_the_next_publish` |
 //! | what the model lists is attached, while a write runs | the same, and `disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_has_ended` |
 //! | the owner does not wait for another writer | `disk_leadership_that_moves_while_a_write_is_in_flight_loses_and_doubles_nothing` and seven more |
 //! | a lost answer fails the batch | `disk_a_lost_answer_never_has_two_effects` and three more |

@@ -94,7 +94,7 @@ impl Rig {
 
     async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
-        let write = VmWrite { vm: vm_id(), attach, detach };
+        let write = VmWrite { vm: vm_id(), attach, detach, reapply: vec![] };
         let mut operation = self.compute.write_vm(&vm, &write, method, Priority::Attach, &an_hour()).await.unwrap();
         operation.wait(&an_hour()).await.unwrap();
     }
@@ -174,7 +174,7 @@ async fn a_vm_that_changed_since_it_was_read_is_not_overwritten() {
     rig.create("b").await;
     let stale = rig.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
     rig.write(VmWriteMethod::Action, vec![attachment("a", 0)], vec![]).await;
-    let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![] };
+    let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![], reapply: vec![] };
     let method = VmWriteMethod::WholeList;
     let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, &an_hour()).await.unwrap_err();
     assert_eq!(error.fault, Fault::PreconditionFailed);
@@ -192,7 +192,7 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
         rig.emulator.control().add_incident(lose("PUT")).unwrap();
         rig.create("a").await;
         rig.emulator.control().add_incident(lose("POST")).unwrap();
-        let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![] };
+        let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![], reapply: vec![] };
         let error = rig.compute.attach_detach(&write, Priority::Attach, &an_hour()).await.unwrap_err();
         assert_eq!(error.fault, Fault::OutcomeUnknown, "{error}");
         let posts = rig.calls().iter().filter(|call| call.contains("attachDetachDataDisks")).count();

@@ -28,7 +28,7 @@ fn vm(disks: &[i64]) -> Vm {
 
 #[test]
 fn a_disk_that_left_with_a_write_that_did_not_name_it_is_told() {
-    let write = VmWrite { vm: vm(&[]).id, attach: Vec::new(), detach: vec![disk(1)] };
+    let write = VmWrite { vm: vm(&[]).id, attach: Vec::new(), detach: vec![disk(1)], reapply: Vec::new() };
     assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0, 2])), []);
     assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0])), [Lun::try_from(2).unwrap()]);
 }

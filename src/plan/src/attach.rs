@@ -31,6 +31,9 @@ pub struct Wanted {
     pub attach: BTreeMap<ArmId, Terms>,
     /// Disks that must not be attached; none of them is in `attach`.
     pub detach: BTreeSet<ArmId>,
+    /// Disks that must be attached, that the VM lists and, as they say themselves, does not hold ([`held`]): an
+    /// attach failed and Azure left it in the model. None of them is in `attach` or `detach`.
+    pub unheld: BTreeSet<ArmId>,
 }
 
 /// What can be said of a wanted disk without a write.
@@ -73,10 +76,13 @@ pub struct Plan {
 ///
 /// `limit` is the number of data disks the VM's size takes, everybody's together.
 pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: usize) -> Plan {
-    debug_assert!(wanted.attach.keys().all(|disk| !wanted.detach.contains(disk)), "a disk cannot come and leave");
+    debug_assert!(
+        wanted.attach.keys().chain(&wanted.unheld).all(|disk| !wanted.detach.contains(disk)),
+        "a disk cannot come and leave"
+    );
     let mut plan = Plan {
         settled: BTreeMap::new(),
-        write: VmWrite { vm: vm.id.clone(), attach: Vec::new(), detach: Vec::new() },
+        write: VmWrite { vm: vm.id.clone(), attach: Vec::new(), detach: Vec::new(), reapply: Vec::new() },
         postponed: BTreeSet::new(),
     };
 
@@ -87,6 +93,14 @@ pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: us
             None => {
                 plan.settled.insert(disk.clone(), Settled::Detached);
             }
+        }
+    }
+
+    for disk in &wanted.unheld {
+        if vm.data_disk(disk).is_some_and(|element| element.to_be_detached) {
+            plan.settled.insert(disk.clone(), Settled::StillLeaving);
+        } else {
+            plan.write.reapply.push(disk.clone());
         }
     }
 
@@ -172,6 +186,13 @@ pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
         ) => Err(Unattachable::InUse(state)),
         _ => Ok(()),
     }
+}
+
+/// Whether a VM that lists a disk holds it, as the disk itself says. A disk that names no holder and yet says that it
+/// is attached is held: an Azure whose disks do not tell by whom is believed.
+pub fn held(disk: &Disk, vm: &ArmId) -> bool {
+    let holders = disk.holders();
+    holders.contains(&vm) || holders.is_empty() && matches!(disk.state, Some(DiskState::Attached | DiskState::Reserved))
 }
 
 /// What an owner does about a write that failed.
@@ -304,6 +325,7 @@ mod tests {
         Wanted {
             attach: attach.iter().map(|n| (disk(*n), terms())).collect(),
             detach: detach.iter().map(|n| disk(*n)).collect(),
+            unheld: BTreeSet::new(),
         }
     }
 
@@ -360,6 +382,29 @@ mod tests {
         let plan_attach = plan(&vm(vec![leaving.clone()]), &wanted(&[1], &[]), &open(), 16);
         assert_eq!(plan_attach.settled[&disk(1)], Settled::StillLeaving);
         assert_eq!(plan(&vm(vec![leaving]), &wanted(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
+    }
+
+    #[test]
+    fn a_disk_that_is_listed_and_not_held_keeps_its_slot_and_waits_for_any_write() {
+        let vm = vm(vec![element(1, 0)]);
+        let alone = Wanted { unheld: [disk(1)].into(), ..wanted(&[], &[]) };
+        let plan_alone = plan(&vm, &alone, &NodeReservations::Unknown, 16);
+        assert!(!plan_alone.write.is_empty() && plan_alone.write.says_nothing());
+        assert_eq!(plan_alone.write.reapply, [disk(1)]);
+        assert_eq!(apply::vm_write(&vm, &plan_alone.write, VmWriteMethod::Action), vm);
+        let beside = Wanted { unheld: [disk(1)].into(), ..wanted(&[2], &[]) };
+        let plan_beside = plan(&vm, &beside, &open(), 16);
+        assert_eq!(plan_beside.write.attach[0].lun, lun(1));
+        assert_eq!(plan_beside.write.reapply, [disk(1)]);
+        assert!(plan_beside.settled.is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_is_listed_not_held_and_leaving_is_not_brought_back() {
+        let leaving = DataDisk { to_be_detached: true, ..element(1, 0) };
+        let plan = plan(&vm(vec![leaving]), &Wanted { unheld: [disk(1)].into(), ..wanted(&[], &[]) }, &open(), 16);
+        assert!(plan.write.is_empty());
+        assert_eq!(plan.settled[&disk(1)], Settled::StillLeaving);
     }
 
     fn a_vm() -> impl Strategy<Value = Vm> {
@@ -453,6 +498,7 @@ mod tests {
                         vm: vm.id.clone(),
                         attach: plan.write.attach[..attached].to_vec(),
                         detach: plan.write.detach[..detached].to_vec(),
+                        reapply: Vec::new(),
                     };
                     let after = apply::vm_write(&vm, &part, VmWriteMethod::Action);
                     let luns: BTreeSet<Lun> = after.data_disks.iter().map(|e| e.lun).collect();
@@ -487,6 +533,7 @@ mod tests {
             let wanted = Wanted {
                 attach: wanted.attach.iter().map(|(id, terms)| (shout(id), terms.clone())).collect(),
                 detach: wanted.detach.iter().map(shout).collect(),
+                unheld: BTreeSet::new(),
             };
             let again = plan(&shouted, &wanted, &reservations, limit);
             prop_assert!(again.write.is_empty());

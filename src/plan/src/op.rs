@@ -20,8 +20,8 @@ pub struct Attachment {
     pub write_accelerator: bool,
 }
 
-/// One change to the data disks of a VM; the two lists commute, for no disk is in both and no slot of one is in the
-/// other.
+/// One change to the data disks of a VM; the lists commute, for no disk is in two of them and no slot of one is in
+/// another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmWrite {
     /// The VM.
@@ -30,11 +30,19 @@ pub struct VmWrite {
     pub attach: Vec<Attachment>,
     /// Disks that leave, in the order of their ids.
     pub detach: Vec<ArmId>,
+    /// Disks that the VM lists and does not hold, in the order of their ids. A write, whatever it says, makes Azure
+    /// bring a VM to what its model says, so these are not named in the request.
+    pub reapply: Vec<ArmId>,
 }
 
 impl VmWrite {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
+        self.says_nothing() && self.reapply.is_empty()
+    }
+
+    /// Whether it names no disk: then all it does is to make Azure apply the model that is there.
+    pub fn says_nothing(&self) -> bool {
         self.attach.is_empty() && self.detach.is_empty()
     }
 }

@@ -257,7 +257,9 @@ impl Compute {
     }
 
     /// Changes the data disks of a VM by whichever method. The methods that send the whole list send the list of
-    /// `vm` as it was read, edited, under `If-Match` where the VM has an etag, and nothing else of the VM.
+    /// `vm` as it was read, edited, under `If-Match` where the VM has an etag, and nothing else of the VM. A write that
+    /// names no disk is the whole list as it was read, by whatever method: it makes Azure apply the model again
+    /// (source: the Go drivers do so with a VM whose last write failed).
     ///
     /// # Errors
     /// Any [`Fault`]; [`Fault::PreconditionFailed`] when the VM has changed since it was read.
@@ -269,7 +271,7 @@ impl Compute {
         priority: Priority,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        if method == VmWriteMethod::Action {
+        if method == VmWriteMethod::Action && !write.says_nothing() {
             return self.attach_detach(write, priority, until).await;
         }
         let path = write.vm.as_str();
@@ -291,7 +293,7 @@ impl Compute {
 }
 
 fn kind(write: &VmWrite) -> Kind {
-    if write.attach.is_empty() { Kind::VmDetach } else { Kind::VmAttach }
+    if write.attach.is_empty() && write.reapply.is_empty() { Kind::VmDetach } else { Kind::VmAttach }
 }
 
 fn list_path(subscription: &str, resource_group: Option<&str>, resource_type: &str) -> String {

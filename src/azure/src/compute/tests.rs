@@ -130,7 +130,7 @@ async fn the_action_says_only_what_changes() {
     let mut coming = attachment(1, 4);
     coming.disk_encryption_set = Some(disk_id(9));
     coming.write_accelerator = true;
-    let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)] };
+    let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)], reapply: vec![] };
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     compute.attach_detach(&write, Priority::Attach, &a_minute()).await.unwrap();
     let seen = &fake.calls()[0];
@@ -160,7 +160,7 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
     for id in [VM, INSTANCE] {
         let id: ArmId = id.parse().unwrap();
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-        let write = VmWrite { vm: id, attach: vec![attachment(3, 2)], detach: vec![disk_id(1)] };
+        let write = VmWrite { vm: id, attach: vec![attachment(3, 2)], detach: vec![disk_id(1)], reapply: vec![] };
         let method = VmWriteMethod::WholeList;
         compute.write_vm(&vm, &write, method, Priority::Attach, &a_minute()).await.unwrap();
     }
@@ -178,6 +178,24 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_names_no_disk_sends_the_list_as_it_was_read_under_if_match_by_whatever_method() {
+    for method in [VmWriteMethod::Action, VmWriteMethod::WholeList, VmWriteMethod::WholeListByOmission] {
+        let elements = json!([element(1, 0), element(2, 1)]);
+        let fake = Fake::new([Reply::json(200, raw_vm(elements.clone())), Reply::empty(200)]);
+        let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+        let id: ArmId = VM.parse().unwrap();
+        let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
+        let write = VmWrite { vm: id, attach: vec![], detach: vec![], reapply: vec![disk_id(2)] };
+        compute.write_vm(&vm, &write, method, Priority::Attach, &a_minute()).await.unwrap();
+        let sent = &fake.calls()[1];
+        let body = json!({"location": "eastus2", "properties": {"storageProfile": {"dataDisks": elements}}});
+        assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), body);
+        assert!(sent.line.starts_with("PUT "), "{}", sent.line);
+        assert_eq!(sent.if_match.as_deref(), Some("\"7\""));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_whole_list_without_an_etag_is_never_sent_twice() {
     let mut raw = raw_vm(json!([element(1, 0)]));
     raw.as_object_mut().unwrap().remove("etag");
@@ -185,7 +203,7 @@ async fn a_whole_list_without_an_etag_is_never_sent_twice() {
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::azure_stack());
     let id: ArmId = VM.parse().unwrap();
     let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)] };
+    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)], reapply: vec![] };
     let method = VmWriteMethod::WholeListByOmission;
     let error = compute.write_vm(&vm, &write, method, Priority::Detach, &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::OutcomeUnknown);
@@ -277,6 +295,7 @@ proptest! {
             vm: VM.parse().unwrap(),
             attach: attach.iter().map(|(n, lun)| attachment(*n, *lun)).collect(),
             detach: detach.iter().map(|n| disk_id(*n)).collect(),
+            reapply: vec![],
         };
         let mut raw = raw_vm(Value::Array(elements.clone()));
         let before = decode_vm(&raw).unwrap();

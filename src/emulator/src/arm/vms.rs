@@ -184,11 +184,13 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
         None => None,
     };
     let preempted = make_way(context, &id, false)?;
-    let touches = plan.as_ref().is_some_and(|plan| !plan.is_empty()) || changed || !preempted.is_empty();
     if let Some(plan) = &plan {
         doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     }
-    let started = write(context, &id, doc, plan.unwrap_or_default(), &preempted)?;
+    let mut plan = plan.unwrap_or_default();
+    take_over(context, &id, &doc, &mut plan, &preempted);
+    let touches = !plan.is_empty() || changed || !preempted.is_empty();
+    let started = write(context, &id, doc, plan, &preempted)?;
     let resource = context.state.store.get(&id);
     let (shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
     let answer = Answer::json(200, shown).with("etag", tag);
@@ -216,10 +218,11 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     let name = doc["name"].as_str().unwrap_or("").to_owned();
     let target = Target { id: &id, name: &name, doc: &doc };
-    let plan = data_disks::plan_request(context, &target, &body)?;
+    let mut plan = data_disks::plan_request(context, &target, &body)?;
     let preempted = make_way(context, &id, false)?;
     let mut new = doc.clone();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
+    take_over(context, &id, &new, &mut plan, &preempted);
     let started = write(context, &id, new, plan, &preempted)?;
     Ok(Answer::empty(202).started(started, BOTH))
 }
@@ -229,20 +232,13 @@ fn write(
     context: &mut Context<'_>,
     id: &str,
     mut doc: Value,
-    mut plan: Plan,
+    plan: Plan,
     preempted: &[String],
 ) -> Result<crate::answer::Started, Fault> {
     let now = context.now;
     let location = doc["location"].as_str().unwrap_or("").to_owned();
     let new_disks = make_disks(context, &plan)?;
     for old in preempted {
-        // What the older write left to do is this one's to do: the model already shows it.
-        for step in pending_changes(context.state, id, &plan) {
-            match step {
-                Left::Attach(lun, disk) => plan.attach.push((lun, disk)),
-                Left::Detach(detach) => plan.detach.push(detach),
-            }
-        }
         context.state.preempt(old, now, fault::preempted());
     }
     let kind = if !plan.detach.is_empty() {
@@ -304,12 +300,28 @@ enum Left {
     Detach(data_disks::Detach),
 }
 
+/// What an earlier write left to do is the next one's to do, whatever that says itself: the model
+/// shows it. That holds for a write that was preempted, and, where a failed attach stays in the
+/// model, for one that failed (unverified; the Go drivers send a machine in the state Failed an
+/// update that says nothing, and then take its disks for attached). A detach that failed has to be
+/// asked for again (documented by the text of `AttachDiskWhileBeingDetached`).
+fn take_over(context: &Context<'_>, id: &str, doc: &Value, plan: &mut Plan, preempted: &[String]) {
+    for step in pending_changes(context.state, id, doc, plan) {
+        match step {
+            Left::Attach(lun, disk) => plan.attach.push((lun, disk)),
+            Left::Detach(detach) if !preempted.is_empty() => plan.detach.push(detach),
+            Left::Detach(_) => {}
+        }
+    }
+}
+
 /// The difference between what the new model shows and what the machine holds, less what the plan
 /// does itself.
-fn pending_changes(state: &State, id: &str, plan: &Plan) -> Vec<Left> {
+fn pending_changes(state: &State, id: &str, doc: &Value, plan: &Plan) -> Vec<Left> {
     let held = state.store.lun_map(id);
     let mut left = Vec::new();
-    for element in &plan.model {
+    let elements = doc.pointer("/properties/storageProfile/dataDisks").and_then(Value::as_array);
+    for element in elements.into_iter().flatten() {
         let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
             continue;
         };

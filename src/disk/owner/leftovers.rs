@@ -1,0 +1,124 @@
+//! What a failed attach may leave behind: an element in the VM's model of a disk that the VM does not hold. Whether
+//! Azure leaves it there is not documented, so both are handled; the Go drivers know of it and send the VM an update
+//! that says nothing.
+//!
+//! Such a disk is not attached, whatever the model says, and may make every later write of the VM fail. First the
+//! model is applied again, which is harmless and often enough. Where that fails, or changes nothing, the element is
+//! taken off, and the disk is attached anew. A disk is touched here only while its own state says that the VM does
+//! not hold it, so nothing can be using it.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, stream};
+use lazuli_azure::{compute::Snapshot, error::ArmError};
+use lazuli_plan::{
+    attach::{self, Reaction},
+    fault::Fault,
+    model::{ArmId, Disk, ProvisioningState, Vm},
+    op::{VmWrite, VmWriteMethod},
+};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::{
+    Driver, LAG, READS, Round,
+    queue::{Batch, Goal, Retry},
+    trouble::Trouble,
+};
+use crate::disk::VolumeError;
+
+impl Driver {
+    /// After a write that succeeded: the members without those that it was to bring by applying the model again, and
+    /// that are still not held. These are tried again without their element.
+    pub(super) async fn without_unheld(&self, mut members: Batch, reapplied: &[ArmId], trouble: &mut Trouble) -> Batch {
+        let mut unheld: Vec<ArmId> = reapplied.to_vec();
+        let mut lag = LAG.iter();
+        while !unheld.is_empty() {
+            unheld = self
+                .read(unheld)
+                .await
+                .into_iter()
+                .filter(|(_, read)| !matches!(read, Ok(read) if attach::held(&read.model, &self.vm)))
+                .map(|(disk, _)| disk)
+                .collect();
+            match lag.next() {
+                Some(pause) if !unheld.is_empty() => sleep(*pause).await,
+                _ => break,
+            }
+        }
+        let unmet: Batch = unheld.iter().filter_map(|disk| members.remove_entry(disk)).collect();
+        if !unmet.is_empty() {
+            let message = format!("node {}: its VM lists a disk that it does not hold, after an update too", self.node);
+            self.try_again(&unmet, &VolumeError::new(Fault::Conflict, message), Retry::Counted);
+            trouble.leftovers.extend(unheld);
+        }
+        members
+    }
+
+    /// Takes what failed attaches have left out of the VM's model, so that the wishes for these disks begin anew and
+    /// the others do not fail with them.
+    pub(super) async fn clear(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
+        if vm.model.provisioning_state == ProvisioningState::InProgress {
+            return Round::WaitsForVm(goals.clone());
+        }
+        let leftovers = std::mem::take(&mut trouble.leftovers);
+        let wishes: Batch = goals
+            .iter()
+            .filter(|(disk, _)| leftovers.contains(*disk))
+            .map(|(disk, goal)| (disk.clone(), *goal))
+            .collect();
+        let listed = leftovers.iter().filter(|disk| vm.model.data_disk(disk).is_some()).cloned().collect();
+        let detach: BTreeSet<ArmId> = self
+            .read(listed)
+            .await
+            .into_iter()
+            .filter(|(_, read)| match read {
+                Ok(read) => !attach::held(&read.model, &self.vm),
+                Err(error) => error.fault == Fault::NotFound,
+            })
+            .map(|(disk, _)| disk)
+            .collect();
+        if detach.is_empty() {
+            return Round::Goes;
+        }
+        warn!(disks = detach.len(), "taking off the VM what failed attaches have left in its model");
+        let write = VmWrite {
+            vm: self.vm.clone(),
+            attach: Vec::new(),
+            detach: detach.iter().cloned().collect(),
+            reapply: Vec::new(),
+        };
+        let method = trouble.method.unwrap_or_else(|| self.shared.method());
+        let failure = match self.shared.client.write_vm(vm, &write, method).await {
+            Ok(()) => {
+                let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
+                let after = self.verify(&detached, None, Retry::Free).await;
+                if after.is_some_and(|after| detach.iter().all(|disk| after.data_disk(disk).is_none())) {
+                    return Round::Goes;
+                }
+                let message = format!("node {}: its VM still lists what was taken off it", self.node);
+                VolumeError::new(Fault::Conflict, message)
+            }
+            Err(error) if attach::reaction(&error.fault, method) == Reaction::WriteWholeList => {
+                trouble.method = Some(VmWriteMethod::WholeList);
+                trouble.leftovers = leftovers;
+                return Round::Goes;
+            }
+            Err(error) => {
+                let message =
+                    format!("node {}: what a failed attach left in its VM's model cannot be taken off", self.node);
+                VolumeError::azure(message, error)
+            }
+        };
+        self.answer_all(&wishes, &Err(failure));
+        Round::Goes
+    }
+
+    async fn read(&self, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
+        let reads = disks.into_iter().map(|disk| async move {
+            let read = self.shared.client.get_disk(&disk).await;
+            (disk, read)
+        });
+        stream::iter(reads).buffer_unordered(READS).collect().await
+    }
+}

@@ -1,0 +1,84 @@
+//! What an owner remembers of writes that failed, until they no longer do: whom it suspects, which way of writing it
+//! is trying, and what failed attaches have left in the VM's model.
+
+use std::collections::BTreeSet;
+
+use lazuli_plan::{
+    attach::{Search, Suspects},
+    model::{ArmId, ProvisioningState, Vm},
+    op::VmWriteMethod,
+};
+
+use super::queue::{Batch, Goal};
+use crate::disk::VolumeError;
+
+/// How many members of a batch may be bad one after the other before the VM is to blame.
+const MOST_CULPRITS: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) suspects: Suspects,
+    /// How to write, on trial: for good once it has succeeded.
+    pub(super) method: Option<VmWriteMethod>,
+    /// What must leave the VM's model before anything else is written: the VM lists these and does not hold them, and
+    /// they, or one that came with them, make its writes fail.
+    pub(super) leftovers: BTreeSet<ArmId>,
+    /// The batch whose members are the suspects, and how it failed.
+    failed: Option<(Batch, VolumeError)>,
+    /// Writes that failed since the last that succeeded, or since a culprit was found.
+    failures: u32,
+    /// Culprits since the last write that succeeded.
+    culprits: u32,
+}
+
+impl Trouble {
+    /// Counts a write that failed and gives how many have.
+    pub(super) fn another(&mut self) -> u32 {
+        self.failures += 1;
+        self.failures
+    }
+
+    /// Whether a search among so many has met so many failures that no member can be to blame: the VM is.
+    pub(super) fn beyond_search(&self, members: usize) -> bool {
+        let longest = u32::try_from(members).unwrap_or(u32::MAX).max(2).ilog2() + 2;
+        self.failures > longest
+    }
+
+    /// One of these makes writes fail, and how.
+    pub(super) fn suspect(&mut self, members: Batch, failure: VolumeError) {
+        self.suspects.failed(members.keys().cloned().collect());
+        self.failed = Some((members, failure));
+    }
+
+    /// The member to blame is known and out of the batch. A few may be bad at once; where all seem to be, the VM is.
+    pub(super) fn found(&mut self) {
+        self.suspects = Suspects::default();
+        self.failed = None;
+        self.culprits += 1;
+        if self.culprits <= MOST_CULPRITS {
+            self.failures = 0;
+        }
+    }
+
+    /// Gives the one that is left when all others are cleared: it need not be written alone to fail.
+    pub(super) fn succeeded(&mut self, members: &Batch) -> Option<(ArmId, Goal, VolumeError)> {
+        self.suspects.cleared(&members.keys().cloned().collect());
+        self.failures = 0;
+        self.culprits = 0;
+        let Search::Found(culprit) = self.suspects.next() else { return None };
+        let (batch, failure) = self.failed.take()?;
+        self.suspects = Suspects::default();
+        Some((culprit.clone(), *batch.get(&culprit)?, failure))
+    }
+
+    /// Takes note of what a failed write that brought these has left in the VM's model, if this Azure leaves it there.
+    pub(super) fn left_over(&mut self, members: &Batch, vm: &Vm) {
+        if vm.provisioning_state != ProvisioningState::Failed {
+            return;
+        }
+        let left = members.iter().filter(|(disk, goal)| {
+            matches!(goal, Goal::Attached(_)) && vm.data_disk(disk).is_some_and(|element| !element.to_be_detached)
+        });
+        self.leftovers.extend(left.map(|(disk, _)| disk.clone()));
+    }
+}

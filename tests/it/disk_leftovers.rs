@@ -1,0 +1,152 @@
+//! An Azure that leaves a failed attach in the VM's model: what is listed and not held is never taken for attached, and
+//! is healed without anybody's help. No document tells whether Azure does so.
+
+use serde_json::{Value, json};
+use tonic::Code;
+
+use super::disk_rig::{
+    Client, METHODS, Method, Rig, create_all, disk_id, name_of, numbered, pass, publish, publish_all, refused, seconds,
+    typical, unpublish,
+};
+
+const NODE: &str = "node-0";
+
+async fn on_an_azure_that_leaves_them(method: Method) -> (Rig, Client) {
+    let mut azure = typical();
+    azure.unverified.failed_attach_stays_in_model = true;
+    let mut rig = Rig::with(azure, |options| method.set(options)).await;
+    let client = rig.controller().await;
+    (rig, client)
+}
+
+/// The next write of a virtual machine fails when it ends.
+fn fails_late(rig: &Rig, method: &str) {
+    rig.incident(json!({
+        "match": {"method": method, "path": "*/virtualMachines/*"},
+        "then": {"lateFailure": {"code": "InternalExecutionError"}},
+    }));
+}
+
+/// What the VM's model lists.
+async fn listed(rig: &Rig) -> Vec<Value> {
+    let (_, vm) = rig.other_tool().call("GET", &super::disk_rig::vm_id(NODE), None).await;
+    vm["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default()
+}
+
+fn writer(method: Method) -> &'static str {
+    if method == Method::Action { "POST" } else { "PUT" }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_attach_that_failed_and_stays_in_the_model_is_applied_again_by_the_next_publish() {
+    for method in METHODS {
+        let (rig, client) = on_an_azure_that_leaves_them(method).await;
+        let volumes = create_all(&client, &numbered(2)).await;
+        fails_late(&rig, writer(method));
+        refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+        assert!(rig.luns(NODE).is_empty());
+        assert_eq!(listed(&rig).await.len(), 1, "the emulator did not leave it");
+        rig.control.reset_log();
+        assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 0);
+        assert_eq!(rig.luns(NODE).len(), 1, "OK was said before the machine held the disk");
+        assert_eq!(rig.vm_writes(NODE).len(), 1);
+        assert_eq!(rig.vm_writes(NODE)[0].method, "PUT");
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_what_a_failed_attach_left_comes_with_the_next_attach_and_costs_no_write_of_its_own() {
+    let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
+    let volumes = create_all(&client, &numbered(2)).await;
+    fails_late(&rig, "POST");
+    refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+    rig.control.reset_log();
+    let luns: Vec<u8> = publish_all(&client, &volumes, NODE).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(luns, [0, 1], "its slot was given away");
+    assert_eq!(rig.vm_writes(NODE).len(), 1);
+    assert_eq!(rig.luns(NODE).len(), 2);
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_what_cannot_be_applied_again_is_taken_off_and_attached_anew() {
+    for method in METHODS {
+        let (rig, client) = on_an_azure_that_leaves_them(method).await;
+        let volumes = create_all(&client, &numbered(1)).await;
+        fails_late(&rig, writer(method));
+        refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+        fails_late(&rig, "PUT");
+        rig.control.reset_log();
+        assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 0);
+        assert_eq!(rig.luns(NODE).len(), 1);
+        assert_eq!(rig.vm_writes(NODE).len(), 3, "apply again, take off, attach");
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_what_a_failed_attach_left_can_be_taken_off_by_an_unpublish() {
+    for method in METHODS {
+        let (rig, client) = on_an_azure_that_leaves_them(method).await;
+        let volumes = create_all(&client, &numbered(1)).await;
+        fails_late(&rig, writer(method));
+        refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+        unpublish(&client, &volumes[0].volume_id, NODE).await.unwrap();
+        assert!(listed(&rig).await.is_empty());
+        assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 0);
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// The disk was given to another node meanwhile: nothing is sent that could bring it here.
+#[tokio::test(start_paused = true)]
+async fn disk_what_a_failed_attach_left_is_not_applied_while_another_node_holds_the_disk() {
+    let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
+    let volumes = create_all(&client, &numbered(1)).await;
+    fails_late(&rig, "POST");
+    refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+    publish(&client, &volumes[0], "node-1").await.unwrap();
+    rig.control.reset_log();
+    let message = refused(publish(&client, &volumes[0], NODE).await, Code::FailedPrecondition);
+    assert!(message.contains("node-1"), "{message}");
+    assert!(rig.vm_writes(NODE).is_empty());
+    assert_eq!((rig.luns(NODE).len(), rig.luns("node-1").len()), (0, 1));
+    // Whoever takes the wish back takes the element off.
+    unpublish(&client, &volumes[0].volume_id, NODE).await.unwrap();
+    assert_eq!(rig.luns("node-1").len(), 1);
+    rig.check();
+    rig.stop().await;
+}
+
+/// Everything that came with the bad one is left in the model, and so is the bad one itself, which spoils whatever is
+/// written next.
+#[tokio::test(start_paused = true)]
+async fn disk_a_member_that_fails_late_fails_alone_though_the_whole_batch_stays_in_the_model() {
+    for bad in [0, 3, 7] {
+        let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
+        let volumes = create_all(&client, &numbered(8)).await;
+        let other = rig.other_tool();
+        let deletion = async {
+            pass(seconds(2)).await;
+            assert_eq!(other.call("DELETE", &volumes[bad].volume_id, None).await.0, 202);
+        };
+        let (mut answers, ()) = futures::join!(publish_all(&client, &volumes, NODE), deletion);
+        refused(answers.remove(bad), Code::NotFound);
+        let luns: std::collections::BTreeSet<u8> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(luns.len(), 7);
+        assert_eq!(rig.luns(NODE).len(), 7);
+        assert_eq!(listed(&rig).await.len(), 7, "what is deleted is still listed");
+        assert!(!rig.luns(NODE).values().any(|name| disk_id(name) == volumes[bad].volume_id));
+        assert!(!listed(&rig).await.iter().any(|element| element["name"] == name_of(&volumes[bad].volume_id)));
+        let writes = rig.vm_writes(NODE).len();
+        // The batch, the clearing, and the halves that do not hold it.
+        assert!(writes <= 5, "{writes} writes");
+        rig.check();
+        rig.stop().await;
+    }
+}
