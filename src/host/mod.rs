@@ -51,6 +51,7 @@ mod raw;
 pub mod release;
 pub mod resize;
 pub mod stats;
+pub mod tuning;
 mod watch;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! nothing is mounted and will not unstage. So what fails after a mount is always `UNAVAILABLE`
 //! ([`NodeError::AfterMount`]), and all of these are tried again.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use lazuli_azure::imds::ImdsError;
 use lazuli_plan::{
@@ -16,7 +16,7 @@ use lazuli_plan::{
 
 use crate::host::{
     RawError, device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
-    options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError,
+    options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
 };
 
 /// Why a node call failed.
@@ -69,12 +69,8 @@ pub(super) enum NodeError {
     Format(#[source] Box<FormatError>),
     #[error("the file system cannot be mounted")]
     Check(#[source] CheckError),
-    #[error("cannot apply the device setting {}", path.display())]
-    Setting {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("a device setting of the volume cannot be applied")]
+    Setting(#[source] TuningError),
     #[error("cannot mount or unmount")]
     Mount(#[source] MountError),
     #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
@@ -151,7 +147,7 @@ impl NodeError {
                 _ => Code::Internal,
             },
             Self::Check(CheckError::Uncorrected { .. }) => Code::FailedPrecondition,
-            Self::Check(_) | Self::Setting { .. } => Code::Internal,
+            Self::Check(_) | Self::Setting(_) => Code::Internal,
             Self::Mount(error) => match error {
                 MountError::Occupied { .. } => Code::AlreadyExists,
                 MountError::BadTarget { .. } => Code::InvalidArgument,

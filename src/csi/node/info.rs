@@ -86,6 +86,11 @@ async fn machine(node: &Node) -> Result<Option<Machine>, NodeError> {
     }
 }
 
+/// The size of this VM, as remembered since the node was registered.
+pub(super) async fn vm_size(node: &Node) -> Option<String> {
+    Some(read(node.memory()).await?.vm_size)
+}
+
 async fn write(path: PathBuf, machine: &Machine) -> io::Result<()> {
     let text = serde_json::to_vec(machine)?;
     // Whole or not at all.

@@ -42,15 +42,24 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         return Err(NodeError::Changed { lun, before: found.name, after: disk.name });
     }
     let disk = of_full_size(node, disk, &identity, request).await?;
+    tuning::apply(node, &disk, &request.parameters).await?;
     let device = part(&node.host, disk, request.parameters.partition)?;
     match &request.access {
         // The device itself is bound when it is published; the record is what unstaging goes by.
-        Access::Block => {
-            tuning::apply(&node.host, &device, &request.parameters).await?;
-            node.remember(record(request, &device, None)).await
+        Access::Block => node.remember(record(request, &device, None)).await,
+        Access::Filesystem { fs, options } => {
+            let read_only = options.is_read_only() || device.read_only;
+            filesystem(node, request, &device, &Wish { fs: *fs, options, read_only }, &identity).await
         }
-        Access::Filesystem { fs, options } => filesystem(node, request, &device, *fs, options, &identity).await,
     }
+}
+
+/// How a filesystem is to be mounted.
+struct Wish<'a> {
+    fs: FsType,
+    options: &'a Options,
+    /// Asked for, or all that the device allows.
+    read_only: bool,
 }
 
 /// The disk, once it is as large as the volume and the metadata say. A larger one is fine: it was grown.
@@ -86,27 +95,24 @@ async fn filesystem(
     node: &Node,
     request: &Stage,
     device: &Device,
-    fs: FsType,
-    options: &Options,
+    wish: &Wish<'_>,
     identity: &Identity,
 ) -> Result<(), NodeError> {
-    let times = &node.config.timeouts;
-    let read_only = options.is_read_only() || device.read_only;
-    if !is_staged(node, request, device, fs, read_only).await? {
+    if !is_staged(node, request, device, wish).await? {
         // Two copies of one btrfs must not be looked at and mounted side by side.
-        let _turn = match fs {
+        let _turn = match wish.fs {
             FsType::Btrfs => node.btrfs.acquire().await.ok(),
             _ => None,
         };
-        prepare_and_mount(node, request, device, fs, options, identity).await?;
+        prepare_and_mount(node, request, device, wish, identity).await?;
     }
-    if read_only {
+    if wish.read_only {
         return Ok(());
     }
-    let deadline = Deadline::after(times.grow);
+    let deadline = Deadline::after(node.config.timeouts.grow);
     let grown = async {
-        if resize::needs_resize(&node.host, device, fs, &request.staging, deadline).await? {
-            resize::grow(&node.host, device, fs, &request.staging, deadline).await?;
+        if resize::needs_resize(&node.host, device, wish.fs, &request.staging, deadline).await? {
+            resize::grow(&node.host, device, wish.fs, &request.staging, deadline).await?;
         }
         Ok(())
     };
@@ -114,13 +120,8 @@ async fn filesystem(
 }
 
 /// Whether exactly this is mounted at the staging path already. A dead mount there is taken away.
-async fn is_staged(
-    node: &Node,
-    request: &Stage,
-    device: &Device,
-    fs: FsType,
-    read_only: bool,
-) -> Result<bool, NodeError> {
+async fn is_staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<bool, NodeError> {
+    let (fs, read_only) = (wish.fs, wish.read_only);
     let deadline = Deadline::after(node.config.timeouts.mount);
     let state = mount::state(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
     let top = match state {
@@ -148,13 +149,12 @@ async fn prepare_and_mount(
     node: &Node,
     request: &Stage,
     device: &Device,
-    fs: FsType,
-    options: &Options,
+    wish: &Wish<'_>,
     identity: &Identity,
 ) -> Result<(), NodeError> {
     let times = &node.config.timeouts;
     let host = &node.host;
-    let read_only = options.is_read_only() || device.read_only;
+    let Wish { fs, options, read_only } = *wish;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
     let outcome = format::ensure_filesystem(host, device, wanted, Deadline::after(times.format))
@@ -170,7 +170,6 @@ async fn prepare_and_mount(
             fsck::repair(host, device, Deadline::after(times.check)).await.map_err(NodeError::Check)?;
         }
     }
-    tuning::apply(host, device, &request.parameters).await?;
     // Before the mount: whoever unstages after a crash must know which device to release.
     node.remember(record(request, device, Some(found))).await?;
     let deadline = Deadline::after(times.mount);

@@ -1,36 +1,49 @@
-//! The device settings of the profile `advanced`.
-//!
-//! The paths come from the plan without `.` and `..` ([`lazuli_plan::disk::DeviceSetting`]) and stay below the
-//! device's own folder in sysfs. The profile `basic` computes its values from a table of disk sizes that is not here;
-//! it is reported and otherwise ignored, since it changes speed and never data.
+//! What a volume's `perfProfile` asks of its disk.
 
-use std::{fs, io::Write as _};
+use lazuli_plan::{
+    disk::{PerfProfile, StageParameters, basic_profile},
+    model::Gib,
+    size,
+};
 
-use lazuli_plan::disk::{DeviceSetting, PerfProfile, StageParameters};
+use super::{Node, error::NodeError, info};
+use crate::{
+    csi::server::chain,
+    host::{device::Device, tuning},
+};
 
-use super::error::NodeError;
-use crate::host::{Host, device::Device};
-
-/// Writes the settings that the volume asks for.
-pub(super) async fn apply(host: &Host, device: &Device, parameters: &StageParameters) -> Result<(), NodeError> {
+/// Applies the profile of the volume to the whole disk.
+///
+/// The settings of `advanced` are the user's own: one that cannot be written is an error. Those of `basic` are ours,
+/// for the disk at hand: what the kernel does not take is reported, and the volume is used without it.
+pub(super) async fn apply(node: &Node, disk: &Device, parameters: &StageParameters) -> Result<(), NodeError> {
     match parameters.perf_profile {
-        PerfProfile::None => return Ok(()),
-        PerfProfile::Basic => {
-            tracing::warn!(device = device.name, "perfProfile basic is not applied on this node");
-            return Ok(());
+        PerfProfile::None => {}
+        PerfProfile::Advanced => {
+            for setting in &parameters.device_settings {
+                tuning::set(&node.host, disk, &setting.path, &setting.value).await.map_err(NodeError::Setting)?;
+            }
         }
-        PerfProfile::Advanced => {}
+        PerfProfile::Basic => basic(node, disk, parameters).await,
     }
-    let folder = host.root().join("sys/class/block").join(&device.name);
-    let settings = parameters.device_settings.clone();
-    let write = move || {
-        for DeviceSetting { path, value } in settings {
-            let path = folder.join(path);
-            let written =
-                fs::OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
-            written.map_err(|source| NodeError::Setting { path, source })?;
-        }
-        Ok(())
+    Ok(())
+}
+
+async fn basic(node: &Node, disk: &Device, parameters: &StageParameters) {
+    // A static volume tells no size; its disk does.
+    let size = parameters.requested_size.or_else(|| Gib::holding(disk.size_bytes));
+    let (Some(sku), Some(size)) = (parameters.sku, size) else {
+        tracing::warn!(device = disk.name, "perfProfile basic needs skuName, which the volume does not tell");
+        return;
     };
-    tokio::task::spawn_blocking(write).await.map_err(|_| NodeError::Task)?
+    let vm = info::vm_size(node).await.and_then(|vm_size| size::disk_throughput(&vm_size));
+    let Some(settings) = basic_profile(sku, size, (parameters.iops, parameters.mbps), vm) else {
+        tracing::info!(device = disk.name, %sku, "perfProfile basic has no settings for this type of disk");
+        return;
+    };
+    for setting in settings {
+        if let Err(error) = tuning::set(&node.host, disk, &setting.path, &setting.value).await {
+            tracing::warn!(device = disk.name, error = chain(&error), "a setting of perfProfile basic is left out");
+        }
+    }
 }

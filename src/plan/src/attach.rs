@@ -559,6 +559,59 @@ mod tests {
         assert_eq!(reaction(&Fault::Throttled { retry_after: None }, VmWriteMethod::Action), Reaction::FailAll);
     }
 
+    #[test]
+    fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure() {
+        let here = ArmId::virtual_machine("s", "g", "node-0").unwrap();
+        let [there, elsewhere] = ["node-1", "node-2"].map(|name| ArmId::virtual_machine("s", "g", name).unwrap());
+        let disk = |state: Option<DiskState>, max_shares: u32, holders: &[&ArmId]| Disk {
+            id: disk(1),
+            location: "westeurope".into(),
+            zones: vec![],
+            sku: None,
+            size: crate::model::Gib::new(4),
+            state,
+            provisioning_state: ProvisioningState::Succeeded,
+            managed_by: holders.first().map(|holder| (*holder).clone()),
+            managed_by_extended: holders.iter().map(|holder| (*holder).clone()).collect(),
+            max_shares,
+            disk_encryption_set: None,
+            tags: BTreeMap::new(),
+            iops: None,
+            mbps: None,
+            logical_sector_size: None,
+            network_access_policy: None,
+            source: None,
+        };
+        let (free, taken) = (Some(DiskState::Unattached), Some(DiskState::Attached));
+        // A state that is new, or that contradicts the holders, is no reason of ours.
+        for (state, shares, holders) in [
+            (free, 1, &[][..]),
+            (None, 1, &[]),
+            (taken, 1, &[]),
+            (Some(DiskState::Reserved), 1, &[]),
+            (free, 0, &[]),
+            (taken, 1, &[&here]),
+            (taken, 2, &[&there]),
+            (taken, 2, &[&here, &there]),
+        ] {
+            assert_eq!(attachable(&disk(state, shares, holders), &here), Ok(()), "{state:?} {shares} {holders:?}");
+        }
+        for (state, shares, holders) in [
+            (taken, 1, &[&there][..]),
+            (free, 1, &[&there]),
+            (Some(DiskState::Reserved), 1, &[&there]),
+            (taken, 2, &[&there, &elsewhere]),
+        ] {
+            let held_by = holders.iter().map(|holder| (*holder).clone()).collect();
+            assert_eq!(attachable(&disk(state, shares, holders), &here), Err(Unattachable::HeldBy(held_by)));
+        }
+        for state in
+            [DiskState::ActiveSas, DiskState::ActiveSasFrozen, DiskState::ReadyToUpload, DiskState::ActiveUpload]
+        {
+            assert_eq!(attachable(&disk(Some(state), 1, &[]), &here), Err(Unattachable::InUse(state)));
+        }
+    }
+
     proptest! {
         #[test]
         fn one_culprit_is_found_in_log2_n_writes(n in 1usize..64, seed in any::<prop::sample::Index>()) {

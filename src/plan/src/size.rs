@@ -1,12 +1,12 @@
-//! How many data disks a VM size takes, and so how many volumes a node takes.
+//! How many data disks a VM size takes, and so how many volumes a node takes; and how fast those can be.
 //!
 //! Owns the shipped table of VM sizes. There is no formula: half, once, twice and four times the number of processors
 //! all occur (source: the capability `MaxDataDiskCount` of the resource SKUs API, as the Go driver's table of 3939
 //! sizes has it). A node must answer without a network and holds no credentials, therefore the table; what the
 //! resource SKUs API says at run time reaches [`attach_limit`] as its override.
 //!
-//! The table is `size.txt`: a line per size, `<name> <count>`, in lower case, in the order of bytes; a leading
-//! `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a binary search in that text, and
+//! The table is `size.txt`: a line per size, `<name> <count>` and, where they are published, ` <IOPS> <MB/s>`, in lower
+//! case, in the order of bytes; a leading `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a binary search in that text, and
 //! nothing is put on the heap but the name: a node agent never holds the table in memory that is its own.
 
 /// How many data disks a VM of unknown size takes: what the Go driver assumes.
@@ -14,9 +14,30 @@ pub const DEFAULT_MAX_DATA_DISKS: u8 = 16;
 
 const TABLE: &str = include_str!("size.txt");
 
+/// What the disks of a VM can carry together, without the host's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throughput {
+    /// Operations per second.
+    pub iops: u32,
+    /// Megabytes per second.
+    pub mbps: u32,
+}
+
 /// How many data disks a VM of this size takes; the case of letters is ignored. `None` for a size that is newer than
 /// the table.
 pub fn max_data_disks(vm_size: &str) -> Option<u8> {
+    line(vm_size)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// What the disks of a VM of this size can carry. `None` for a size that is not in the table, or stands there without
+/// (source: the capabilities `UncachedDiskIOPS` and `UncachedDiskBytesPerSecond`, which a third of the sizes have).
+pub fn disk_throughput(vm_size: &str) -> Option<Throughput> {
+    let mut columns = line(vm_size)?.split(' ').skip(2).map(str::parse);
+    Some(Throughput { iops: columns.next()?.ok()?, mbps: columns.next()?.ok()? })
+}
+
+/// The line of a size.
+fn line(vm_size: &str) -> Option<&'static str> {
     let folded = vm_size.trim().to_ascii_lowercase();
     let wanted = match folded.strip_prefix("standard") {
         Some(rest) if rest.starts_with('_') => rest,
@@ -26,9 +47,10 @@ pub fn max_data_disks(vm_size: &str) -> Option<u8> {
     while !rest.is_empty() {
         let start = rest[..rest.len() / 2].rfind('\n').map_or(0, |newline| newline + 1);
         let end = rest[start..].find('\n').map_or(rest.len(), |newline| start + newline + 1);
-        let (name, count) = rest[start..end].trim_end().split_once(' ')?;
+        let line = rest[start..end].trim_end();
+        let (name, _) = line.split_once(' ')?;
         rest = match wanted.cmp(name) {
-            std::cmp::Ordering::Equal => return count.parse().ok(),
+            std::cmp::Ordering::Equal => return Some(line),
             std::cmp::Ordering::Less => &rest[..start],
             std::cmp::Ordering::Greater => &rest[end..],
         };
@@ -59,8 +81,9 @@ mod tests {
 
     fn entries() -> impl Iterator<Item = (&'static str, u8)> {
         TABLE.lines().map(|line| {
-            let (name, count) = line.split_once(' ').unwrap();
-            (name, count.parse().unwrap())
+            let columns: Vec<&str> = line.split(' ').collect();
+            assert!(matches!(columns.len(), 2 | 4), "{line}");
+            (columns[0], columns[1].parse().unwrap())
         })
     }
 
@@ -102,6 +125,14 @@ mod tests {
         ] {
             assert_eq!(max_data_disks(size), Some(disks), "{size}");
         }
+    }
+
+    #[test]
+    fn what_disks_can_carry_is_known_of_every_third_size() {
+        let known = entries().filter(|(name, _)| disk_throughput(&full(name)).is_some()).count();
+        assert_eq!(known, 1076);
+        assert_eq!(disk_throughput("Standard_D8s_v3"), Some(Throughput { iops: 12_800, mbps: 183 }));
+        assert_eq!(disk_throughput("Standard_D2s_v99"), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! | `sku` | sizes, performance and sharing of each storage account type |
 //! | `name`, `tags`, `zone` | the disk's name, tags and zone |
 //! | `create`, `spec` | the disk to make, and whether a disk that exists is it |
-//! | `publish`, `stage`, `perf` | how it is attached, mounted and tuned |
+//! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | `expand` | whether and how it grows |
 
 mod capability;
@@ -33,6 +33,7 @@ mod stage;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod zone;
 
 pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_capabilities};
@@ -44,4 +45,5 @@ pub use publish::{PublishParameters, effective_caching, publish_parameters};
 pub use sku::{max_shares, size_range};
 pub use spec::{CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, PublicNetworkAccess};
 pub use stage::{FsType, StageParameters, stage_parameters};
+pub use tuning::basic_profile;
 pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};

@@ -88,7 +88,7 @@ pub(super) fn mbps_range(sku: SkuName, iops: u64) -> Option<RangeInclusive<u64>>
 /// The operations per second a disk has when none are asked for, where the driver and not Azure chooses.
 ///
 /// The Go driver's formula for Ultra, kept so that a class makes the same disk after a change of driver; when only the
-/// throughput is given it is 500.
+/// throughput is given it is 500 there, and here as many as a disk above 500 GiB must have.
 pub(super) fn default_iops(sku: SkuName, size: Gib, throughput_is_given: bool) -> Option<u64> {
     match sku {
         SkuName::UltraSsdLrs if throughput_is_given => Some(500.max(u64::from(size.get()))),
@@ -98,12 +98,14 @@ pub(super) fn default_iops(sku: SkuName, size: Gib, throughput_is_given: bool) -
 }
 
 /// The throughput a disk has when none is asked for, where the driver and not Azure chooses: the Go driver's formula
-/// for Ultra, never above what the operations allow.
+/// for Ultra, which rounds up where the rounded-down value is above its minimum of 100; never above what the operations
+/// allow.
 pub(super) fn default_mbps(sku: SkuName, iops: u64, operations_are_given: bool) -> Option<u64> {
     let most = *mbps_range(sku, iops)?.end();
     match sku {
         SkuName::UltraSsdLrs if operations_are_given => Some(100.min(most)),
-        SkuName::UltraSsdLrs => Some(iops.div_ceil(256).clamp(100, 4_000).min(most)),
+        SkuName::UltraSsdLrs if iops / 256 <= 100 => Some(100.min(most)),
+        SkuName::UltraSsdLrs => Some(iops.div_ceil(256).min(4_000).min(most)),
         _ => None,
     }
 }
@@ -139,7 +141,9 @@ mod tests {
 
     #[test]
     fn ultra_defaults_are_those_of_the_go_driver() {
-        for (gib, iops, mbps) in [(4, 500, 100), (1024, 1024, 100), (65536, 65536, 256)] {
+        for (gib, iops, mbps) in
+            [(4, 500, 100), (1024, 1024, 100), (25_855, 25_855, 100), (25_857, 25_857, 102), (65536, 65536, 256)]
+        {
             assert_eq!(default_iops(SkuName::UltraSsdLrs, Gib::new(gib), false), Some(iops));
             assert_eq!(default_mbps(SkuName::UltraSsdLrs, iops, false), Some(mbps));
         }
