@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | find the device by LUN, ask the metadata whose it is, compare the sizes | nothing | the next try begins anew |
 //! | probe; on a blank disk: intent block, mkfs, erase the intent | intent block, half a file system | probe finds our own intent for this volume, and formats again |
-//! | compare the UUID with what this node knows | nothing | |
+//! | compare the UUID with what this node knows, of this volume and of others | nothing | |
 //! | fsck | a cleaner file system | fsck again |
 //! | write the record (volume, LUN, device, UUID) | record | unstage releases that device; stage writes it again |
 //! | mount | record and mount | the mount is found to be the right one |
@@ -38,6 +38,7 @@
 
 mod attachment;
 mod device;
+mod doubt;
 mod error;
 mod info;
 mod locks;
@@ -78,6 +79,7 @@ use crate::host::{
     Host,
     journal::{Journal, JournalError, Record},
 };
+use doubt::Doubts;
 use error::NodeError;
 use locks::{Held, Locks};
 pub use request::SOURCE_KEY;
@@ -116,6 +118,8 @@ pub struct Timeouts {
     pub release: Duration,
     /// For measuring.
     pub stats: Duration,
+    /// How long the metadata must have confirmed a disk that is not as it was when the volume was here before.
+    pub doubt: Duration,
 }
 
 impl Default for Timeouts {
@@ -132,6 +136,7 @@ impl Default for Timeouts {
             grow: minutes(30),
             release: seconds(90),
             stats: seconds(10),
+            doubt: minutes(2),
         }
     }
 }
@@ -173,6 +178,9 @@ struct Node {
     host: Host,
     imds: Option<Imds>,
     journal: Journal,
+    /// What was on volumes that have been staged here and are not any more.
+    past: Journal,
+    doubts: Doubts,
     state: PathBuf,
     config: NodeConfig,
     locks: Locks,
@@ -195,9 +203,18 @@ impl NodeService {
         config: NodeConfig,
     ) -> Result<Self, JournalError> {
         let state = state.into();
-        let journal = Journal::open(state.join("volumes"))?;
-        let (locks, btrfs, calls) = (Locks::default(), Semaphore::new(1), TaskTracker::new());
-        Ok(Self(Arc::new(Node { host, imds, journal, state, config, locks, btrfs, calls })))
+        Ok(Self(Arc::new(Node {
+            host,
+            imds,
+            journal: Journal::open(state.join("volumes"))?,
+            past: Journal::open(state.join("past"))?,
+            doubts: Doubts::default(),
+            state,
+            config,
+            locks: Locks::default(),
+            btrfs: Semaphore::new(1),
+            calls: TaskTracker::new(),
+        })))
     }
 
     /// Waits until every call has ended, also those whose callers have left: for the time between the end of serving
@@ -262,10 +279,38 @@ impl Node {
         self.journal(move |journal| journal.remove(&volume)).await
     }
 
-    /// The record of a volume. An unreadable one counts as none: it is a hint from the past and blocks nothing.
+    /// The volume is here no more; what was on it is remembered, for the day it comes back.
+    async fn retire(&self, volume: &str) -> Result<(), NodeError> {
+        if let Some(record) = self.recall(volume).await.filter(|record| record.fs_uuid.is_some()) {
+            let past = self.past.clone();
+            let kept = move || past.put(&record).and_then(|()| past.keep_newest(doubt::MOST_REMEMBERED));
+            if let Err(error) = tokio::task::spawn_blocking(kept).await.map_err(|_| NodeError::Task)? {
+                let error = chain(&error);
+                tracing::warn!(volume, error, "what was on the volume is not remembered");
+            }
+        }
+        self.forget(volume).await
+    }
+
+    /// The record of a volume.
     async fn recall(&self, volume: &str) -> Option<Record> {
-        let name = volume.to_owned();
-        match self.journal(move |journal| journal.get(&name)).await {
+        self.look_up(&self.journal, volume).await
+    }
+
+    /// The UUID of the file system that was on a volume when it was last here.
+    async fn past_uuid(&self, volume: &str) -> Option<String> {
+        let record = match self.recall(volume).await {
+            Some(record) => Some(record),
+            None => self.look_up(&self.past, volume).await,
+        };
+        record?.fs_uuid
+    }
+
+    /// A record. An unreadable one counts as none: it is a hint from the past and blocks nothing.
+    async fn look_up(&self, journal: &Journal, volume: &str) -> Option<Record> {
+        let (journal, name) = (journal.clone(), volume.to_owned());
+        let found = tokio::task::spawn_blocking(move || journal.get(&name)).await;
+        match found.map_err(|_| NodeError::Task).and_then(|found| found.map_err(NodeError::Journal)) {
             Ok(record) => record,
             Err(error) => {
                 let error = chain(&error);

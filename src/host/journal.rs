@@ -168,6 +168,24 @@ impl Journal {
         Ok(records)
     }
 
+    /// Removes the records that were written longest ago, until no more than `most` are left.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn keep_newest(&self, most: usize) -> Result<(), JournalError> {
+        let mut records: Vec<_> = self
+            .files("json")?
+            .into_iter()
+            .filter_map(|path| Some((fs::metadata(&path).and_then(|found| found.modified()).ok()?, path)))
+            .collect();
+        records.sort();
+        let surplus = records.len().saturating_sub(most);
+        for (_, path) in records.drain(..surplus) {
+            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+        }
+        if surplus > 0 { self.sync_folder() } else { Ok(()) }
+    }
+
     /// Records of *other* volumes with this file system UUID.
     ///
     /// # Errors
@@ -264,6 +282,22 @@ mod tests {
         assert_eq!(volumes("c", "abcd"), ["a"]);
         assert!(volumes("A", "abcd").is_empty());
         assert!(volumes("c", "none").is_empty());
+    }
+
+    #[test]
+    fn the_oldest_records_make_room() {
+        let folder = TempDir::new("journal");
+        let journal = Journal::open(folder.path()).expect("open");
+        let epoch = std::time::UNIX_EPOCH;
+        for (age, volume) in ["c", "a", "b"].into_iter().enumerate() {
+            journal.put(&record(volume, "u")).expect("put");
+            let file = fs::File::options().write(true).open(journal.path(volume)).expect("open");
+            file.set_modified(epoch + std::time::Duration::from_secs(age as u64)).expect("age");
+        }
+        journal.keep_newest(3).expect("enough room");
+        assert_eq!(journal.all().expect("list").len(), 3);
+        journal.keep_newest(2).expect("make room");
+        assert_eq!(journal.all().expect("list").into_keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

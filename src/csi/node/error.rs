@@ -46,6 +46,11 @@ pub(super) enum NodeError {
     OtherDisk { lun: Lun, found: String, wanted: String },
     #[error("{wanted} is at LUN {found}, not at LUN {told} where it was attached")]
     OtherLun { wanted: String, found: Lun, told: Lun },
+    #[error(
+        "{device} holds {found}, and this volume had the file system {known} when it was here before: the instance \
+         metadata may lag, and is believed once it has confirmed the disk for {} s more", more.as_secs()
+    )]
+    Doubtful { device: String, found: String, known: String, more: Duration },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
     Size { device: String, lun: Lun, found: u64, wanted: u64 },
     #[error("the device at LUN {lun} changed from {before} to {after} while it was looked at")]
@@ -128,6 +133,7 @@ impl NodeError {
             | Self::Changed { .. }
             | Self::KnownUuid { .. }
             | Self::ChangedUuid { .. }
+            | Self::Doubtful { .. }
             | Self::AfterMount(_)
             | Self::Instance(_)
             | Self::Silent(_) => Code::Unavailable,

@@ -8,6 +8,7 @@ use super::{
     Node,
     attachment::{Identity, identify, locate},
     device::{at, is_part_of, node_number, number_of, part, with_number},
+    doubt,
     error::NodeError,
     request::{Access, Stage},
     tuning,
@@ -155,6 +156,7 @@ async fn prepare_and_mount(
     let times = &node.config.timeouts;
     let host = &node.host;
     let Wish { fs, options, read_only } = *wish;
+    doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
     let outcome = format::ensure_filesystem(host, device, wanted, Deadline::after(times.format))
@@ -270,7 +272,7 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
             Released::Gone => tracing::warn!(volume, device = device.name, "the disk was gone before it was unstaged"),
         }
     }
-    node.forget(volume).await
+    node.retire(volume).await
 }
 
 /// The device of a volume that is not mounted: by this node's record, else by the instance metadata (a raw block

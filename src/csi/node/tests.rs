@@ -596,10 +596,9 @@ async fn perf_profile_basic_tunes_the_queue_and_never_fails_the_volume() {
     let read = |setting: &str| fs::read_to_string(format!("{queue}/{setting}")).unwrap();
     fs::write(format!("{queue}/read_ahead_kb"), "128").unwrap();
     let mut request = machine.stage_request(3, "a", mounted_as("ext4"));
-    request.volume_context.extend([
-        ("perfProfile".to_owned(), "Basic".to_owned()),
-        ("skuName".to_owned(), "Premium_LRS".to_owned()),
-    ]);
+    request
+        .volume_context
+        .extend([("perfProfile".to_owned(), "Basic".to_owned()), ("skuName".to_owned(), "Premium_LRS".to_owned())]);
     // A loop device has no device/queue_depth: the rest is set all the same.
     machine.stage(request.clone()).await.unwrap();
     assert_eq!(read("read_ahead_kb").trim(), "8");
@@ -648,7 +647,10 @@ async fn a_kill_at_any_moment_of_staging_costs_neither_the_volume_nor_its_data()
         return;
     }
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let mut machine = Machine::new().await;
+        let none = Duration::ZERO;
+        // Every part has a new disk under the volume's name, and the metadata is right about each.
+        let times = Timeouts { identity: none, size: none, find: none, doubt: none, ..Timeouts::default() };
+        let mut machine = Machine::with(times).await;
         let mut whole = None;
         // The first child is left alone, to learn how long it takes; the others die at an eighth of that time, at two eighths, and so on.
         for part in 0..8u32 {

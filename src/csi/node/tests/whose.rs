@@ -115,9 +115,50 @@ async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid()
     assert_eq!(refusal, Grpc::Unavailable);
     assert!(message.contains("this volume had"), "{message}");
     assert_eq!(machine.mounted(&machine.staging("a")), None);
-    // Metadata that names the disk outweighs what was remembered.
+    // Metadata that names the disk outweighs what was remembered, once it has stood for a while.
     machine.tell(3, "a");
+    let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+    assert_eq!(refusal, Grpc::Unavailable);
+    assert!(message.contains("when it was here before"), "{message}");
+    assert_eq!(machine.mounted(&machine.staging("a")), None);
+    machine.service.0.doubts.age(Timeouts::default().doubt);
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+}
+
+/// The metadata lags, and for as long as it does it confirms whatever stands at the LUN.
+#[tokio::test]
+async fn a_stranger_that_lagging_metadata_confirms_is_neither_mounted_nor_formatted() {
+    if !able() {
+        return;
+    }
+    for blank in [true, false] {
+        let mut machine = Machine::new().await;
+        let file = machine.scratch.join("a.img");
+        fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+        machine.plug(3, file.clone());
+        machine.tell(3, "a");
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+        machine.unstage("a").await.unwrap();
+        machine.unplug(3);
+        let other = machine.scratch.join("stranger.img");
+        fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+        if !blank {
+            run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
+        }
+        let before = fs::read(&other).unwrap();
+        machine.plug(3, other.clone());
+        for _ in 0..2 {
+            let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("when it was here before"), "{message}");
+            assert_eq!(machine.mounted(&machine.staging("a")), None);
+        }
+        machine.unplug(3);
+        assert!(fs::read(&other).unwrap() == before, "the stranger was written to");
+        // Its own disk is not doubted for a moment.
+        machine.plug(3, file);
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    }
 }
 
 /// A pod keeps a volume until its kubelet says otherwise, whatever another volume of the node does.
