@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use clap::Args;
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer};
-use lazuli_plan::{lun::LunReservations, op::VmWriteMethod};
+use lazuli_plan::{lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::{
-    Outcome, stop,
+    Outcome, sizes, stop,
     wire::{self, Azure, CloudOptions},
 };
 use crate::{
@@ -78,6 +78,7 @@ pub(super) fn services(
     azure: &Azure,
     driver_name: &str,
     reservations: watch::Receiver<LunReservations>,
+    sizes: watch::Receiver<SizeLimits>,
     method: AttachMethod,
     readiness: &Readiness,
 ) -> Routes {
@@ -86,6 +87,7 @@ pub(super) fn services(
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
         reservations,
+        sizes,
         method: method.resolve(azure.stack),
     });
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
@@ -112,10 +114,18 @@ pub(super) async fn run(options: Options) -> Outcome {
     let (snapshot, reservations) = watch::channel(start);
     let watching = tokio::spawn({
         let (driver, stop) = (options.driver_name.clone(), stop.clone());
+        let client = client.clone();
         async move { cluster::watch_luns(client, &driver, snapshot, stop).await }
     });
+    let (known, known_sizes) = watch::channel(SizeLimits::default());
+    let region = sizes::Region {
+        compute: azure.compute.clone(),
+        subscription: azure.defaults.subscription.clone(),
+        location: azure.defaults.location.clone(),
+    };
+    let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
-    let routes = services(&azure, &options.driver_name, reservations, options.attach_method, &readiness);
+    let routes = services(&azure, &options.driver_name, reservations, known_sizes, options.attach_method, &readiness);
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
@@ -131,6 +141,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         http
     );
     watching.await?;
+    looking.await?;
     told?;
     if served? == Drained::TimedOut {
         tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");

@@ -8,17 +8,20 @@ use lazuli_azure::{
     imds::Imds,
     transport::{Tls, Transport},
 };
+use lazuli_plan::size::SizeLimits;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use tonic::service::Routes;
 use url::Url;
 
 use super::{
     Outcome,
     csi_controller::{BUILD, http},
-    stop,
-    wire::RouteOptions,
+    sizes, stop,
+    wire::{RouteOptions, variables},
 };
 use crate::{
+    cluster,
     csi::{
         identity::{DISK_DRIVER, IdentityService},
         node::{NodeConfig, NodeService, ZoneSupport},
@@ -71,6 +74,10 @@ pub(super) struct Options {
     /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
     #[arg(long, env = "LAZULI_HTTP_LISTEN")]
     http_listen: Option<Listen>,
+    /// Which cluster to ask for what VM sizes newer than this program take; default: $KUBECONFIG, else the pod's own,
+    /// else none.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25)]
     drain_seconds: u64,
@@ -110,7 +117,26 @@ pub(super) async fn run(options: Options) -> Outcome {
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,
     };
+    let client = match cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
+        Ok(client) => client,
+        // A pod without a token of its own serves volumes all the same.
+        Err(error) if options.kubeconfig.is_none() => {
+            tracing::warn!(
+                error = server::chain(&error),
+                "no cluster to ask; the program's own table of VM sizes counts"
+            );
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (known, mut sizes) = watch::channel(SizeLimits::default());
+    let in_cluster = client.is_some();
+    let listening = tokio::spawn(sizes::listen(client, known, stop.clone()));
+    if in_cluster && options.max_volumes.is_none() {
+        sizes::first(&mut sizes).await;
+    }
     let config = NodeConfig {
+        sizes,
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
@@ -151,6 +177,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     );
     told?;
+    listening.await?;
     let answered = served? == Drained::All;
     // A call whose caller has left goes on by itself; a repair of a filesystem had better not be cut.
     if tokio::time::timeout(drain, node.finish()).await.is_err() || !answered {

@@ -14,7 +14,7 @@ use lazuli_azure::{
     transport::{Routes, Tls, Transport},
 };
 use lazuli_emulator::{Emulator, HypervisorChoice};
-use lazuli_plan::lun::LunReservations;
+use lazuli_plan::{lun::LunReservations, size::SizeLimits};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -120,7 +120,14 @@ impl Lab {
         let azure = wire::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
         let reservations = self.reservations.clone();
         let readiness = Readiness::new();
-        let routes = csi_controller::services(&azure, DISK_DRIVER, reservations, self.attach_method, &readiness);
+        let routes = csi_controller::services(
+            &azure,
+            DISK_DRIVER,
+            reservations,
+            watch::channel(SizeLimits::default()).1,
+            self.attach_method,
+            &readiness,
+        );
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

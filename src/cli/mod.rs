@@ -11,6 +11,7 @@ mod doctor;
 mod emulator;
 pub mod lab;
 mod output;
+mod sizes;
 mod stop;
 mod wire;
 

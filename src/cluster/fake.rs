@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
+pub(super) const NODES: &str = "/api/v1/nodes";
 
 /// How the server treats a collection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +39,7 @@ struct World {
     watches: Vec<(String, Watcher)>,
     moods: BTreeMap<String, Mood>,
     secrets: BTreeMap<String, Value>,
+    config_maps: BTreeMap<String, Value>,
     requests: Vec<String>,
 }
 
@@ -141,13 +143,22 @@ impl World {
 
     /// `None`: never.
     fn answer(&mut self, request: &Request<kube::client::Body>) -> Option<Response<Body>> {
-        assert_eq!(request.method(), http::Method::GET, "nothing here writes");
         self.requests.push(request.uri().to_string());
         let path = request.uri().path().to_owned();
         match self.moods.get(&path).copied().unwrap_or_default() {
             Mood::Answers => {}
             Mood::Forbids => return Some(failure(403, "Forbidden", "not allowed")),
             Mood::Hangs => return None,
+        }
+        if request.method() == http::Method::PATCH {
+            return Some(self.apply(&path, request));
+        }
+        assert_eq!(request.method(), http::Method::GET, "nothing here writes otherwise");
+        if path.contains("/configmaps/") {
+            return Some(match self.config_maps.get(&path) {
+                Some(body) => success(body),
+                None => failure(404, "NotFound", "no such config map"),
+            });
         }
         if path.contains("/secrets") {
             return Some(match self.secrets.get(&path) {
@@ -157,11 +168,25 @@ impl World {
         }
         let query: BTreeMap<String, String> =
             url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).into_owned().collect();
-        assert!(path == ATTACHMENTS || path == VOLUMES, "unexpected {path}");
+        assert!([ATTACHMENTS, VOLUMES, NODES].contains(&path.as_str()), "unexpected {path}");
         if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
             return Some(self.watch(&path, &query));
         }
         Some(self.list(&path, &query))
+    }
+
+    /// Server-side apply of a whole config map by its only owner.
+    fn apply(&mut self, path: &str, request: &Request<kube::client::Body>) -> Response<Body> {
+        assert!(path.contains("/configmaps/"), "only config maps are written");
+        assert_eq!(request.headers()["content-type"], "application/apply-patch+yaml");
+        assert!(request.uri().query().is_some_and(|query| query.contains("fieldManager=lazuli")));
+        let body = futures::executor::block_on(axum::body::to_bytes(
+            Body::new(request.body().try_clone().expect("is in memory")),
+            usize::MAX,
+        ));
+        let object: Value = serde_json::from_slice(&body.expect("is whole")).expect("is JSON");
+        self.config_maps.insert(path.to_owned(), object.clone());
+        success(&object)
     }
 
     fn list(&self, path: &str, query: &BTreeMap<String, String>) -> Response<Body> {

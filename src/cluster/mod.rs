@@ -1,8 +1,9 @@
 //! What this program asks of Kubernetes.
 //!
-//! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`, and
-//! the snapshot of LUNs that VolumeAttachments name, which reaches the rooms that place disks as data. Never
-//! lists secrets, never writes, and never chooses a LUN.
+//! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
+//! the snapshot of LUNs that VolumeAttachments name, which reaches the rooms that place disks as data, and the
+//! one thing it writes: what VM sizes newer than the shipped table take. Never lists secrets, and never chooses
+//! a LUN.
 
 mod client;
 #[cfg(test)]
@@ -10,9 +11,11 @@ mod fake;
 mod follow;
 mod reservations;
 mod secret;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
 pub use client::{ConnectError, connect};
 pub use reservations::{STALE_AFTER, watch_luns};
 pub use secret::{SecretError, SecretValues, read_secret};
+pub use sizes::{SizesError, node_sizes, publish_sizes, published_sizes};

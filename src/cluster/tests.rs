@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lazuli_plan::lun::LunReservations;
+use lazuli_plan::{lun::LunReservations, size::SizeLimits};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{ATTACHMENTS, FakeApiServer, Mood, VOLUMES};
+use super::fake::{ATTACHMENTS, FakeApiServer, Mood, NODES, VOLUMES};
 use super::*;
 
 const DRIVER: &str = "disk.csi.azure.com";
@@ -379,4 +379,39 @@ async fn the_client_of_a_kubeconfig_presents_its_token_over_a_socket() {
     let secret = read_secret(&client, "team", "s").await.expect("is answered").expect("exists");
     assert_eq!(secret.get("k"), Some(&b"v"[..]));
     server.abort();
+}
+
+#[tokio::test]
+async fn what_the_controller_publishes_of_vm_sizes_is_what_the_nodes_read() {
+    let server = FakeApiServer::default();
+    let client = server.client();
+    assert!(published_sizes(&client).await.expect("none is no error").is_empty());
+    let sizes = |pairs: &[(&str, u8)]| SizeLimits::new(pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)));
+    let told = sizes(&[("Standard_D2s_v99", 6), ("Standard_E4s_v99", 12)]);
+    publish_sizes(&client, &told).await.expect("is written");
+    assert_eq!(published_sizes(&client).await.expect("is read"), told);
+    // The next word replaces the last.
+    let fewer = sizes(&[("Standard_D2s_v99", 8)]);
+    publish_sizes(&client, &fewer).await.expect("is written");
+    assert_eq!(published_sizes(&client).await.expect("is read"), fewer);
+    let path = "/api/v1/namespaces/default/configmaps/lazuli-vm-sizes";
+    server.mood(path, Mood::Forbids);
+    let refusal = published_sizes(&client).await.expect_err("is forbidden");
+    assert!(refusal.to_string().contains("needs get on the configmap lazuli-vm-sizes"), "{refusal}");
+}
+
+#[tokio::test]
+async fn the_sizes_of_all_nodes_are_found_over_pages_and_those_without_a_label_are_left_out() {
+    let server = FakeApiServer::default();
+    for number in 0..1_203 {
+        let labels = match number % 3 {
+            0 => json!({"node.kubernetes.io/instance-type": "Standard_D8s_v3"}),
+            1 => json!({"node.kubernetes.io/instance-type": "Standard_D2s_v99"}),
+            _ => json!({}),
+        };
+        server.put(NODES, json!({"metadata": {"name": format!("node-{number:04}"), "labels": labels}}));
+    }
+    let sizes = node_sizes(&server.client()).await.expect("are listed");
+    assert_eq!(sizes.into_iter().collect::<Vec<_>>(), ["Standard_D2s_v99", "Standard_D8s_v3"]);
+    assert_eq!(server.count(&[NODES]), 3);
 }

@@ -68,8 +68,8 @@ use csi_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 use lazuli_azure::imds::Imds;
-use lazuli_plan::fault::Code;
-use tokio::sync::{Semaphore, oneshot};
+use lazuli_plan::{fault::Code, size::SizeLimits};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
@@ -141,8 +141,8 @@ impl Default for Timeouts {
     }
 }
 
-/// What an operator can set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What an operator can set, and what the node is told.
+#[derive(Debug, Clone)]
 pub struct NodeConfig {
     /// The node's id: the Kubernetes node name.
     pub node_id: String,
@@ -152,6 +152,8 @@ pub struct NodeConfig {
     pub reserved_slots: u32,
     /// Whether zones are used.
     pub zones: ZoneSupport,
+    /// What the controller publishes of VM sizes beyond the shipped table.
+    pub sizes: watch::Receiver<SizeLimits>,
     /// How long things may take.
     pub timeouts: Timeouts,
 }
@@ -164,6 +166,8 @@ impl NodeConfig {
             max_volumes: None,
             reserved_slots: 0,
             zones: ZoneSupport::On,
+            // Nobody publishes anything.
+            sizes: watch::channel(SizeLimits::default()).1,
             timeouts: Timeouts::default(),
         }
     }

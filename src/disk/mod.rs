@@ -26,6 +26,7 @@ use lazuli_plan::{
     model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
     op::VmWriteMethod,
     poll,
+    size::SizeLimits,
 };
 use tokio::{
     sync::watch,
@@ -80,6 +81,8 @@ pub struct Settings {
     pub resource_group: String,
     /// Which LUNs Kubernetes names.
     pub reservations: watch::Receiver<LunReservations>,
+    /// What is known of VM sizes beyond the shipped table.
+    pub sizes: watch::Receiver<SizeLimits>,
     /// How data disks are written at first; a missing permission makes it fall back.
     pub method: VmWriteMethod,
 }
@@ -129,10 +132,10 @@ pub struct Volumes {
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, method } = settings;
+        let Settings { compute, subscription, resource_group, reservations, sizes, method } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group);
-        let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), method);
+        let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
         Self { client, subscription, nodes, owners, claims: Claims::default(), reservations, spellings: Arc::default() }
     }
 

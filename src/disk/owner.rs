@@ -38,7 +38,8 @@ use lazuli_plan::{
     lun::{LunReservations, NodeReservations},
     model::{ArmId, CachingMode, DataDisk, Lun, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
-    poll, size,
+    poll,
+    size::SizeLimits,
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -84,6 +85,7 @@ struct Shared {
     client: Client,
     nodes: Nodes,
     reservations: watch::Receiver<LunReservations>,
+    sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What disks were made from, as far as a disk that was made from something has been read here.
     sources: Mutex<BTreeMap<ArmId, ArmId>>,
@@ -95,6 +97,7 @@ impl Owners {
         client: Client,
         nodes: Nodes,
         reservations: watch::Receiver<LunReservations>,
+        sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
     ) -> Self {
         let method = Mutex::new(method);
@@ -103,6 +106,7 @@ impl Owners {
                 client,
                 nodes,
                 reservations,
+                sizes,
                 method,
                 sources: Mutex::default(),
                 queues: Mutex::default(),
@@ -332,7 +336,8 @@ impl Driver {
             trouble.found();
         }
         let reservations = self.shared.reservations.borrow().of_node(&self.node);
-        let limit = size::max_data_disks(&vm.model.size).map_or(usize::from(Lun::COUNT), usize::from);
+        let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
+        let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
         let plan = attach::plan(&vm.model, &wanted, &reservations, limit);
 
         let mut unknown = 0;

@@ -236,3 +236,13 @@ async fn a_revoked_token_costs_one_repetition_and_a_wrong_secret_is_the_readers_
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("AADSTS"), "{error:?}");
     rig.emulator.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_sizes_of_a_region_are_read_with_what_they_take() {
+    let rig = rig(Way::InProcess, typical()).await;
+    let sizes = rig.compute.vm_sizes(scenario::SUBSCRIPTION, scenario::LOCATION, &an_hour()).await.unwrap();
+    assert!(sizes.len() > 500, "{}", sizes.len());
+    for (size, disks) in [("Standard_D8s_v3", 16), ("Standard_B1s", 2)] {
+        assert!(sizes.contains(&(size.to_owned(), disks)), "{size}");
+    }
+}

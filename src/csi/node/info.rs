@@ -33,7 +33,8 @@ pub(super) async fn info(node: &Node) -> Result<NodeGetInfoResponse, NodeError> 
     let config = &node.config;
     let (vm_size, foreign) =
         machine.as_ref().map_or(("", 0), |machine| (machine.vm_size.as_str(), machine.foreign_disks));
-    let limit = size::attach_limit(vm_size, config.max_volumes, config.reserved_slots, foreign);
+    let most = config.sizes.borrow().max_data_disks(vm_size);
+    let limit = size::attach_limit(most, config.max_volumes, config.reserved_slots, foreign);
     Ok(NodeGetInfoResponse {
         node_id: config.node_id.clone(),
         max_volumes_per_node: limit.into(),

@@ -3,11 +3,13 @@
 //! Owns the shipped table of VM sizes. There is no formula: half, once, twice and four times the number of processors
 //! all occur (source: the capability `MaxDataDiskCount` of the resource SKUs API, as the Go driver's table of 3939
 //! sizes has it). A node must answer without a network and holds no credentials, therefore the table; what the
-//! resource SKUs API says at run time reaches [`attach_limit`] as its override.
+//! resource SKUs API says at run time of sizes that are newer comes on top of it as [`SizeLimits`].
 //!
 //! The table is `size.txt`: a line per size, `<name> <count>` and, where they are published, ` <IOPS> <MB/s>`, in lower
 //! case, in the order of bytes; a leading `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a binary search in that text, and
 //! nothing is put on the heap but the name: a node agent never holds the table in memory that is its own.
+
+use std::collections::BTreeMap;
 
 /// How many data disks a VM of unknown size takes: what the Go driver assumes.
 pub const DEFAULT_MAX_DATA_DISKS: u8 = 16;
@@ -58,15 +60,42 @@ fn line(vm_size: &str) -> Option<&'static str> {
     None
 }
 
+/// What the resource SKUs API says of sizes that the shipped table does not have, or has otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SizeLimits(BTreeMap<String, u8>);
+
+impl SizeLimits {
+    /// Of these sizes and the data disks they take, those that the table does not tell.
+    pub fn new(published: impl IntoIterator<Item = (String, u8)>) -> Self {
+        let news = published.into_iter().filter(|(name, count)| max_data_disks(name) != Some(*count));
+        Self(news.map(|(name, count)| (name.to_ascii_lowercase(), count)).collect())
+    }
+
+    /// How many data disks a VM of this size takes: by what was published, else by the table.
+    pub fn max_data_disks(&self, vm_size: &str) -> Option<u8> {
+        self.0.get(&vm_size.trim().to_ascii_lowercase()).copied().or_else(|| max_data_disks(vm_size))
+    }
+
+    /// The sizes, in lower case, and the data disks they take.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u8)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// Whether the table tells everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// How many volumes a node takes: `max_volumes_per_node` of NodeGetInfo.
 ///
-/// An override (the driver's flag, or what the controller publishes for the VM) counts as it is, 0 included, which the
-/// CSI specification reads as "no limit". Otherwise it is what the size takes, less the slots that are reserved and
-/// those that hold disks which are not Kubernetes'. That is never less than 1: 0 would say "no limit" on a VM that is
-/// full, and the scheduler would send it everything.
-pub fn attach_limit(vm_size: &str, override_limit: Option<u32>, reserved: u32, foreign: u32) -> u32 {
+/// The operator's override counts as it is, 0 included, which the CSI specification reads as "no limit". Otherwise it
+/// is what the VM's size takes (`max_data_disks`; of a size nobody knows, [`DEFAULT_MAX_DATA_DISKS`]), less the slots
+/// that are reserved and those that hold disks which are not Kubernetes'. That is never less than 1: 0 would say "no
+/// limit" on a VM that is full, and the scheduler would send it everything.
+pub fn attach_limit(max_data_disks: Option<u8>, override_limit: Option<u32>, reserved: u32, foreign: u32) -> u32 {
     override_limit.unwrap_or_else(|| {
-        u32::from(max_data_disks(vm_size).unwrap_or(DEFAULT_MAX_DATA_DISKS))
+        u32::from(max_data_disks.unwrap_or(DEFAULT_MAX_DATA_DISKS))
             .saturating_sub(reserved)
             .saturating_sub(foreign)
             .max(1)
@@ -139,26 +168,38 @@ mod tests {
     fn an_unknown_size_takes_sixteen() {
         for size in ["", "Standard", "standard_", "Standard_D2s_v99", "~", "_", " ", "Standard_D2s_v3 4", "é"] {
             assert_eq!(max_data_disks(size), None, "{size:?}");
-            assert_eq!(attach_limit(size, None, 0, 0), 16, "{size:?}");
+            assert_eq!(attach_limit(max_data_disks(size), None, 0, 0), 16, "{size:?}");
         }
     }
 
     #[test]
     fn the_limit_leaves_out_reserved_slots_and_foreign_disks() {
-        assert_eq!(attach_limit("Standard_D8s_v3", None, 0, 0), 16);
-        assert_eq!(attach_limit("Standard_D8s_v3", None, 2, 3), 11);
+        assert_eq!(attach_limit(max_data_disks("Standard_D8s_v3"), None, 0, 0), 16);
+        assert_eq!(attach_limit(max_data_disks("Standard_D8s_v3"), None, 2, 3), 11);
     }
 
     #[test]
     fn a_full_vm_never_says_no_limit() {
-        assert_eq!(attach_limit("Standard_B1s", None, 0, 2), 1);
-        assert_eq!(attach_limit("Standard_B1s", None, u32::MAX, u32::MAX), 1);
+        assert_eq!(attach_limit(max_data_disks("Standard_B1s"), None, 0, 2), 1);
+        assert_eq!(attach_limit(max_data_disks("Standard_B1s"), None, u32::MAX, u32::MAX), 1);
     }
 
     #[test]
     fn an_override_counts_as_it_is() {
-        assert_eq!(attach_limit("Standard_B1s", Some(40), 3, 3), 40);
-        assert_eq!(attach_limit("Standard_B1s", Some(0), 3, 3), 0);
+        assert_eq!(attach_limit(max_data_disks("Standard_B1s"), Some(40), 3, 3), 40);
+        assert_eq!(attach_limit(max_data_disks("Standard_B1s"), Some(0), 3, 3), 0);
+    }
+
+    #[test]
+    fn what_is_published_of_newer_sizes_comes_on_top_of_the_table() {
+        let published = [("Standard_D2s_v99", 6), ("Standard_D8s_v3", 16), ("Standard_B1s", 3)];
+        let limits = SizeLimits::new(published.map(|(name, count)| (name.to_owned(), count)));
+        assert_eq!(limits.iter().collect::<Vec<_>>(), [("standard_b1s", 3), ("standard_d2s_v99", 6)]);
+        for (size, count) in [("standard_D2S_v99", 6), ("Standard_D8s_v3", 16), ("Standard_B1s", 3)] {
+            assert_eq!(limits.max_data_disks(size), Some(count), "{size}");
+        }
+        assert_eq!(limits.max_data_disks("Standard_D2s_v98"), None);
+        assert!(SizeLimits::default().is_empty() && !limits.is_empty());
     }
 
     proptest! {

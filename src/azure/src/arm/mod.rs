@@ -27,6 +27,7 @@ use lazuli_plan::{
     fault::{Effect, Fault},
     poll::{Durations, Kind},
 };
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 use tokio::time::Instant;
@@ -193,9 +194,28 @@ struct Answer {
     client_request_id: String,
 }
 
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    value: Option<Vec<T>>,
+    #[serde(rename = "nextLink")]
+    next_link: Option<String>,
+}
+
+impl<T> Default for Page<T> {
+    fn default() -> Self {
+        Self { value: None, next_link: None }
+    }
+}
+
 impl Answer {
     /// The body; `None` when there is none.
     fn json(&self) -> Result<Option<Value>, serde_json::Error> {
+        self.decode()
+    }
+
+    /// The body, as far as `T` wants to know it.
+    fn decode<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
@@ -261,6 +281,20 @@ impl Arm {
         query: &[(&str, &str)],
         until: &Until,
     ) -> Result<Vec<Value>, ArmError> {
+        self.list_of(path, api_version, query, until).await
+    }
+
+    /// As [`Arm::list`], of items that are read into less than all they say: for lists of megabytes.
+    ///
+    /// # Errors
+    /// As [`Arm::list`]; [`Fault::Malformed`] also for an item that cannot be read.
+    pub async fn list_of<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        api_version: &str,
+        query: &[(&str, &str)],
+        until: &Until,
+    ) -> Result<Vec<T>, ArmError> {
         const MOST_PAGES: usize = 10_000;
         let mut url = self.url(Verb::Get, path, api_version, query)?;
         let mut all = Vec::new();
@@ -268,21 +302,19 @@ impl Arm {
             let call = Call::read(&url, Priority::List, self.0.retry.tries);
             let answer = self.call(&call, until).await?;
             let wrong = |message: &str| malformed(&call, &answer, message);
-            let mut page = answer
-                .json()
-                .map_err(|error| wrong("a page of the list is no JSON").caused_by(error))?
+            let page: Page<T> = answer
+                .decode()
+                .map_err(|error| wrong("a page of the list cannot be read").caused_by(error))?
                 .unwrap_or_default();
-            match page.get_mut("value").map(Value::take) {
-                Some(Value::Array(items)) => all.extend(items),
-                _ => return Err(wrong("a page of the list has no value").into()),
+            match page.value {
+                Some(items) => all.extend(items),
+                None => return Err(wrong("a page of the list has no value").into()),
             }
-            let next = match page.get("nextLink") {
-                None | Some(Value::Null) => return Ok(all),
-                Some(Value::String(link)) if link.is_empty() => return Ok(all),
-                Some(Value::String(link)) => self
+            let next = match page.next_link.as_deref() {
+                None | Some("") => return Ok(all),
+                Some(link) => self
                     .follow(&url, link)
                     .map_err(|foreign| wrong("a list goes on in a place that is not followed").caused_by(foreign))?,
-                Some(_) => return Err(wrong("nextLink is no text").into()),
             };
             if next == url {
                 return Err(wrong("a page of the list names itself as the next").into());

@@ -17,6 +17,7 @@ use lazuli_plan::{
 use serde_json::{Value, json};
 
 pub use body::encode_disk;
+use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
@@ -225,19 +226,20 @@ impl Compute {
         Ok(InstanceView { power, provisioning, raw: read.value })
     }
 
-    /// Lists the sizes and disk types of a region, with their limits.
+    /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.
     ///
     /// # Errors
     /// Any [`Fault`].
-    pub async fn resource_skus(
+    pub async fn vm_sizes(
         &self,
         subscription: &str,
         location: &str,
         until: &Until,
-    ) -> Result<Vec<Value>, ArmError> {
+    ) -> Result<Vec<(String, u8)>, ArmError> {
         let path = list_path(subscription, None, "skus");
         let filter = format!("location eq '{location}'");
-        self.arm.list(&path, self.versions.skus, &[("$filter", &filter)], until).await
+        let skus: Vec<Sku> = self.arm.list_of(&path, self.versions.skus, &[("$filter", &filter)], until).await?;
+        Ok(skus.into_iter().filter_map(Sku::vm_size).collect())
     }
 
     /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it.

@@ -237,7 +237,12 @@ async fn the_reads_ask_where_azure_keeps_things() {
         page(json!([])),
         page(json!([])),
         Reply::json(200, view),
-        page(json!([{"name": "Standard_D2s_v3"}])),
+        page(json!([
+            {"resourceType": "virtualMachines", "name": "Standard_D2s_v3", "capabilities": [
+                {"name": "vCPUs", "value": "2"}, {"name": "MaxDataDiskCount", "value": "4"}]},
+            {"resourceType": "virtualMachines", "name": "Standard_Silent", "capabilities": null},
+            {"resourceType": "disks", "name": "Premium_LRS", "capabilities": [{"name": "MaxDataDiskCount"}]},
+        ])),
         page(json!([{"id": "not an id"}])),
     ]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
@@ -251,7 +256,8 @@ async fn the_reads_ask_where_azure_keeps_things() {
     compute.list_scale_set_vms(&set, &until).await.unwrap();
     let view = compute.instance_view(&VM.parse().unwrap(), &until).await.unwrap();
     assert_eq!((view.power.as_deref(), view.provisioning.as_deref()), (Some("deallocated"), Some("succeeded")));
-    compute.resource_skus("s", "eastus2", &until).await.unwrap();
+    let sizes = compute.vm_sizes("s", "eastus2", &until).await.unwrap();
+    assert_eq!(sizes, [("Standard_D2s_v3".to_owned(), 4)]);
     let error = compute.list_disks("s", None, &until).await.unwrap_err();
     assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
     let lines: Vec<String> =

@@ -7,6 +7,7 @@ use lazuli_plan::{
     model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Why an answer cannot be read.
@@ -255,4 +256,36 @@ fn encode_data_disk(attachment: &Attachment) -> Value {
         element["writeAcceleratorEnabled"] = json!(true);
     }
     element
+}
+
+/// As much of a resource SKU as is used: the list of them is megabytes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Sku {
+    #[serde(default)]
+    resource_type: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    capabilities: Option<Vec<Capability>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Capability {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    value: Option<String>,
+}
+
+impl Sku {
+    /// The VM size and how many data disks it takes; nothing of anything else.
+    pub(super) fn vm_size(self) -> Option<(String, u8)> {
+        if !self.resource_type.eq_ignore_ascii_case("virtualMachines") {
+            return None;
+        }
+        let capabilities = self.capabilities.unwrap_or_default();
+        let most = capabilities.iter().find(|capability| capability.name.eq_ignore_ascii_case("MaxDataDiskCount"))?;
+        Some((self.name, most.value.as_deref()?.trim().parse().ok()?))
+    }
 }

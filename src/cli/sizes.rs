@@ -1,0 +1,119 @@
+//! Keeps what is known of VM sizes up to date while a process runs: the controller asks Azure about sizes that the
+//! shipped table lacks and tells the nodes; a node listens.
+
+use std::time::Duration;
+
+use lazuli_azure::{Until, compute::Compute};
+use lazuli_plan::size::{self, SizeLimits};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cluster::{SizesError, node_sizes, publish_sizes, published_sizes},
+    csi::server::chain,
+};
+
+/// How often is looked.
+const EVERY: Duration = Duration::from_secs(60 * 60);
+/// How soon after a failure.
+const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// How long Azure's list may take: it is megabytes.
+const LIST: Duration = Duration::from_secs(120);
+
+/// A region's sizes, as Azure tells them.
+pub(super) struct Region {
+    pub(super) compute: Compute,
+    pub(super) subscription: String,
+    pub(super) location: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error(transparent)]
+    Cluster(#[from] SizesError),
+    #[error("cannot list the VM sizes of {location}")]
+    Azure {
+        location: String,
+        #[source]
+        source: Box<lazuli_azure::error::ArmError>,
+    },
+}
+
+/// For the controller: asks about sizes that nodes have and the table does not, until `stop`. Costs Azure nothing
+/// where there are none.
+pub(super) async fn keep(
+    client: Option<kube::Client>,
+    region: Region,
+    known: watch::Sender<SizeLimits>,
+    stop: CancellationToken,
+) {
+    let Some(client) = client else { return };
+    let work = async {
+        loop {
+            match look(&client, &region, &known).await {
+                Ok(()) => sleep(EVERY).await,
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "VM sizes newer than this program stay unknown for now");
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+async fn look(client: &kube::Client, region: &Region, known: &watch::Sender<SizeLimits>) -> Result<(), KeepError> {
+    let sizes = node_sizes(client).await?;
+    let is_news = |name: &&String| known.borrow().max_data_disks(name).is_none();
+    let news: Vec<String> = sizes.iter().filter(is_news).cloned().collect();
+    if news.is_empty() {
+        return Ok(());
+    }
+    let until = Until::within(LIST);
+    let published = region
+        .compute
+        .vm_sizes(&region.subscription, &region.location, &until)
+        .await
+        .map_err(|source| KeepError::Azure { location: region.location.clone(), source: Box::new(source) })?;
+    // Of a whole region's news only what the cluster has: a ConfigMap is small.
+    let has = |name: &str| sizes.iter().any(|size| size.eq_ignore_ascii_case(name));
+    let limits = SizeLimits::new(published.into_iter().filter(|(name, _)| has(name)));
+    for name in news.iter().filter(|name| limits.max_data_disks(name).is_none()) {
+        let most = size::DEFAULT_MAX_DATA_DISKS;
+        tracing::warn!(size = name, most, "Azure does not tell how many data disks this VM size takes");
+    }
+    publish_sizes(client, &limits).await?;
+    tracing::info!(sizes = limits.iter().count(), "VM sizes newer than this program's table are known");
+    known.send_replace(limits);
+    Ok(())
+}
+
+/// For a node: what the controller has published, until `stop`. A failure is told as well, as no news: see [`first`].
+pub(super) async fn listen(client: Option<kube::Client>, known: watch::Sender<SizeLimits>, stop: CancellationToken) {
+    let Some(client) = client else { return };
+    let work = async {
+        loop {
+            match published_sizes(&client).await {
+                Ok(limits) => {
+                    known.send_replace(limits);
+                    sleep(EVERY).await;
+                }
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(error, "published VM sizes cannot be read; this program's table counts");
+                    known.send_modify(|_| {});
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+/// Waits for the first answer, but not long: kubelet asks once, and a node without the answer is better than none.
+pub(super) async fn first(known: &mut watch::Receiver<SizeLimits>) {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    if tokio::time::timeout(PATIENCE, known.changed()).await.is_err() {
+        tracing::warn!("no answer yet about VM sizes newer than this program's table");
+    }
+}
