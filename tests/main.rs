@@ -14,6 +14,7 @@ mod it {
     mod cargo_lock;
     mod disk_batch;
     mod disk_callers;
+    mod disk_defects;
     mod disk_determinism;
     mod disk_expand;
     mod disk_gone;
@@ -29,7 +30,9 @@ mod it {
     mod disk_storm;
     mod import_table;
     mod oracle_bodies;
+    mod peer_defects;
     mod recordings;
+    mod rules;
 }
 
 mod privileged {

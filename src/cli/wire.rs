@@ -28,7 +28,8 @@ use crate::{
 #[command(next_help_heading = "Azure")]
 pub(super) struct CloudOptions {
     /// The cloud configuration (azure.json, JSON or YAML). Default: $AZURE_CREDENTIAL_FILE, else
-    /// /etc/kubernetes/azure.json.
+    /// /etc/kubernetes/azure.json. The endpoints of a private cloud: resourceManagerEndpoint in it, or a file named by
+    /// $AZURE_ENVIRONMENT_FILEPATH.
     #[arg(long, env = "LAZULI_CLOUD_CONFIG")]
     pub(super) cloud_config: Option<PathBuf>,
     /// The Secret with a cloud configuration, which overrides the keys it sets; empty: none is read. Only looked for

@@ -12,7 +12,7 @@ mod nodes;
 mod owner;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -149,7 +149,9 @@ impl Volumes {
         let operation = create(self.client.clone(), plan.disk.clone(), plan.spec.clone());
         let disk = left(self.claims.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
-        Ok(Created { volume_id: disk.id.to_string(), adopted })
+        // One volume has one handle, however Azure spells it from answer to answer.
+        let volume_id = self.spellings().entry(disk.id.clone()).or_insert_with(|| disk.id.to_string()).clone();
+        Ok(Created { volume_id, adopted })
     }
 
     /// Deletes a disk; one that does not exist is deleted.
@@ -324,19 +326,27 @@ impl Volumes {
         Ok(self.found(read.model, spelling))
     }
 
-    /// Every volume of the subscription: disks that a driver made, and disks that Kubernetes has named. In the order
-    /// of their ids.
+    /// Every volume: disks that a driver made, and disks that Kubernetes has named, of the cluster's subscription and
+    /// of those that a known volume is in. In the order of their ids.
     ///
     /// # Errors
     /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached.
     pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
-        let disks = self.client.list_disks(&self.subscription).await.map_err(|error| {
-            VolumeError::azure(format!("the disks of subscription {} cannot be listed", self.subscription), error)
-        })?;
         let made = |disk: &Disk| {
             disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
         };
         let spellings = self.all_spellings();
+        let mut disks = self.disks_of(&self.subscription).await?;
+        for subscription in self.other_subscriptions(&spellings) {
+            match self.disks_of(&subscription).await {
+                Ok(more) => disks.extend(more),
+                // Whoever names a disk there learns of it at each call; the other volumes have nothing to do with it.
+                Err(error) if matches!(error.fault, Fault::Forbidden | Fault::NotFound | Fault::ScopeNotFound) => {
+                    warn!(error = %error, "the volumes of a subscription are left out of the list");
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let mut found: Vec<Found> = disks
             .into_iter()
             .filter(|disk| made(disk) || spellings.contains_key(disk.id.folded()))
@@ -347,6 +357,18 @@ impl Volumes {
             .collect();
         found.sort_by(|a, b| a.disk.id.cmp(&b.disk.id));
         Ok(found)
+    }
+
+    async fn disks_of(&self, subscription: &str) -> Result<Vec<Disk>, VolumeError> {
+        self.client.list_disks(subscription).await.map_err(|error| {
+            VolumeError::azure(format!("the disks of subscription {subscription} cannot be listed"), error)
+        })
+    }
+
+    /// The subscriptions of known volumes, but for the cluster's own.
+    fn other_subscriptions(&self, spellings: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let ids = spellings.keys().filter_map(|id| id.parse::<ArmId>().ok());
+        ids.map(|id| id.subscription().to_owned()).filter(|id| !id.eq_ignore_ascii_case(&self.subscription)).collect()
     }
 
     /// Takes note of how Kubernetes spells a volume's handle.

@@ -111,6 +111,18 @@ async fn a_file_system_is_checked_before_it_is_mounted() {
     assert!(matches!(error, fsck::CheckError::Uncorrected { .. }), "{error}");
 }
 
+/// The Go driver mounts whatever fsck could not look at.
+#[tokio::test]
+async fn a_check_that_could_not_run_says_nothing_of_the_data_and_stops_the_mount() {
+    if !able(&["fsck", "mkfs.ext4", "losetup"]) {
+        return;
+    }
+    let disk = LoopDisk::new(16);
+    let gone = Device { path: "/dev/lazuli-no-such-disk".into(), ..disk.device() };
+    let error = fsck::repair(&Host::new(), &gone, long()).await.expect_err("nothing was checked");
+    assert!(matches!(error, fsck::CheckError::Failed { .. }), "{error}");
+}
+
 #[tokio::test]
 async fn a_read_only_mount_refuses_writes_and_does_not_pass_for_a_writable_one() {
     let Some(volume) = Volume::new(FsType::Ext4, 64).await else {

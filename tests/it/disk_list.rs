@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use lazuli_emulator::scenario::ResourceGroup;
 use serde_json::json;
 use tonic::Code;
 
 use super::disk_rig::{
-    Rig, create, create_all, delete, list, list_page, name_of, named, numbered, publish, publish_as, refused, typical,
+    Rig, create, create_all, create_with, delete, list, list_page, name_of, named, numbered, publish, publish_as,
+    refused, typical,
 };
 
 #[tokio::test(start_paused = true)]
@@ -86,5 +88,32 @@ async fn disk_a_token_that_is_none_is_aborted_and_a_negative_count_is_refused() 
     let (rig, client) = Rig::typical().await;
     refused(list_page(&client, 0, "no token").await, Code::Aborted);
     refused(list_page(&client, -1, "").await, Code::InvalidArgument);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_volumes_of_another_subscription_are_listed_and_one_that_is_closed_to_us_hides_no_others() {
+    const OTHER: &str = "00000000-0000-0000-0000-0000000000ff";
+    let mut azure = typical();
+    azure.scenario.subscriptions.push(OTHER.into());
+    let far = ResourceGroup { name: "far".into(), location: None, subscription: Some(OTHER.into()) };
+    azure.scenario.resource_groups.push(far);
+    let mut rig = Rig::on(azure).await;
+    let client = rig.controller().await;
+    let near = create(&client, "pvc-near").await.unwrap();
+    let place = [("subscriptionID", OTHER), ("resourceGroup", "far")];
+    let there = create_with(&client, "pvc-far", &place).await.unwrap();
+    let handles: Vec<String> = list(&client).await.unwrap().into_keys().collect();
+    assert_eq!(handles, [near.volume_id.clone(), there.volume_id.clone()]);
+
+    let refuse = |status: u16, code: &str| {
+        json!({"match": {"method": "GET", "path": format!("/subscriptions/{OTHER}/*")},
+            "then": {"status": status, "code": code}})
+    };
+    rig.incident(refuse(403, "AuthorizationFailed"));
+    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), [near.volume_id]);
+    // What may be there tomorrow makes the list incomplete.
+    rig.incident(refuse(400, "Strange"));
+    list(&client).await.unwrap_err();
     rig.stop().await;
 }

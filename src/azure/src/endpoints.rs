@@ -6,7 +6,10 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::Value;
 use url::Url;
 
-use crate::transport::{Transport, TransportError};
+use crate::{
+    arm::without_mark,
+    transport::{Transport, TransportError},
+};
 
 /// The endpoints could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +64,7 @@ pub async fn read_endpoints(
     if !answer.status().is_success() {
         return Err(EndpointsError::Refused { endpoint, status: answer.status().as_u16() });
     }
-    serde_json::from_slice(answer.body()).map_err(|source| EndpointsError::Malformed { endpoint, source })
+    serde_json::from_slice(without_mark(answer.body())).map_err(|source| EndpointsError::Malformed { endpoint, source })
 }
 
 #[cfg(test)]

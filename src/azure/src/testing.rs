@@ -57,6 +57,10 @@ impl Reply {
         Self::Answer { status, headers: Vec::new(), body: body.to_string(), after: Duration::ZERO }
     }
 
+    pub(crate) fn text(status: u16, body: &str) -> Self {
+        Self::Answer { status, headers: Vec::new(), body: body.to_owned(), after: Duration::ZERO }
+    }
+
     pub(crate) fn empty(status: u16) -> Self {
         Self::Answer { status, headers: Vec::new(), body: String::new(), after: Duration::ZERO }
     }

@@ -194,6 +194,11 @@ struct Answer {
     client_request_id: String,
 }
 
+/// The text without a byte order mark, which RFC 8259 lets a reader ignore.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// One page of a list.
 #[derive(Deserialize)]
 struct Page<T> {
@@ -216,10 +221,11 @@ impl Answer {
 
     /// The body, as far as `T` wants to know it.
     fn decode<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
-        if self.body.iter().all(u8::is_ascii_whitespace) {
+        let body = without_mark(&self.body);
+        if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        serde_json::from_slice(&self.body).map(Some)
+        serde_json::from_slice(body).map(Some)
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -575,7 +581,7 @@ impl<'a> Call<'a> {
     }
 
     fn refused(&self, status: u16, body: &[u8], retry_after: Option<Duration>, history: &History) -> Failure {
-        let error = match serde_json::from_slice::<Value>(body) {
+        let error = match serde_json::from_slice::<Value>(without_mark(body)) {
             Ok(value) => AzureError::read(&value),
             Err(_) => AzureError::text(&String::from_utf8_lossy(body)),
         };

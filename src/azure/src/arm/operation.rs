@@ -3,13 +3,16 @@
 //! ```text
 //!  first answer ──┬─ Azure-AsyncOperation ──> Status ──┬─ Succeeded ──> result: in the answer, at Location, or read
 //!                 ├─ Location ──────────────> Location ┤  Failed, Canceled ──> error (HTTP 200 all the same)
-//!                 ├─ not yet Succeeded, ────> Resource ┘  404 ──> Resource
+//!                 ├─ not yet Succeeded, ────> Resource ┘  refused ──> Resource
 //!                 │  or an empty 202
 //!                 └─ 200, 201, 204 ─────────> done
 //! ```
 //!
-//! A question that fails does not fail the operation: Azure goes on with it. Only Azure's word, or an answer that
-//! makes no sense, ends it; the caller's patience ends the waiting, which may be taken up again.
+//! A question that fails does not fail the operation: Azure goes on with it. A status that is not known any more, or
+//! that we may not read (source: the right to change a resource does not bring the right to track its operations,
+//! which are resources of the subscription), leaves the resource itself to tell. Only Azure's word ends the operation;
+//! what makes no sense, or is refused there too, ends it with [`Fault::OutcomeUnknown`], never with the fault of the
+//! question. The caller's patience ends the waiting, which may be taken up again.
 
 use std::time::Duration;
 
@@ -84,14 +87,12 @@ impl Operation {
             failures: 0,
             not_before: None,
         };
-        let body = answer
-            .json()
-            .map_err(|error| operation.ended(Fault::Malformed, "the answer is no JSON", answer).caused_by(error))?;
+        let body = answer.json().map_err(|error| operation.ended("the answer is no JSON", answer).caused_by(error))?;
         let follow = |name: &str| -> Result<Option<Url>, ArmError> {
             let link = answer.header(name).map(|link| operation.arm.follow(url, link)).transpose();
             link.map_err(|foreign| {
                 let message = format!("{name} leads to a place that is not followed");
-                operation.ended(Fault::Malformed, message, answer).caused_by(foreign).into()
+                operation.ended(message, answer).caused_by(foreign).into()
             })
         };
         let (status, location) = (follow("azure-asyncoperation")?, follow("location")?);
@@ -155,9 +156,7 @@ impl Operation {
         if let State::Unread(url) = &self.state {
             let call = Call::read(url, self.priority, self.arm.0.retry.tries);
             let answer = self.arm.call(&call, until).await.map_err(|error| self.unread(&error))?;
-            let body = answer
-                .json()
-                .map_err(|error| self.ended(Fault::Malformed, "the result is no JSON", &answer).caused_by(error))?;
+            let body = answer.json().map_err(|error| self.ended("the result is no JSON", &answer).caused_by(error))?;
             self.state = State::Done(Ok(body));
         }
         match &self.state {
@@ -208,7 +207,7 @@ impl Operation {
         let body = match answer.json() {
             Ok(body) => body,
             Err(error) => {
-                let failure = self.ended(Fault::Malformed, "the status is no JSON", answer);
+                let failure = self.ended("the status is no JSON", answer);
                 self.state = State::Done(Err(failure.caused_by(error).into()));
                 return;
             }
@@ -221,7 +220,7 @@ impl Operation {
                     None if answer.status == 202 => None,
                     None => {
                         let message = "the status of the operation has no status";
-                        Some(State::Done(Err(self.ended(Fault::Malformed, message, answer).into())))
+                        Some(State::Done(Err(self.ended(message, answer).into())))
                     }
                     Some(ProvisioningState::InProgress) => None,
                     Some(ProvisioningState::Succeeded) => {
@@ -233,7 +232,12 @@ impl Operation {
                     }
                 }
             }
-            State::Location(_) if answer.status == 202 => None,
+            // It may name another place to ask next (source: the resource provider contract of the resource manager);
+            // one that is not followed leaves the one we have.
+            State::Location(_) if answer.status == 202 => {
+                let moved = answer.header("location").and_then(|link| self.arm.follow(url, link).ok());
+                moved.map(State::Location)
+            }
             State::Location(_) => {
                 // Some providers answer here as at the status.
                 let word = body.filter(|body| body.get("id").is_none()).and_then(|body| body.get("status"));
@@ -284,13 +288,15 @@ impl Operation {
                 self.state = State::Done(Ok(None));
                 return Ok(());
             }
-            (_, State::Status(_) | State::Location(_)) if error.status == Some(404) => {
-                // Azure has forgotten the operation; the resource knows how it ended.
+            (Fault::Throttled { retry_after }, _) => *retry_after,
+            (Fault::Unavailable, _) => None,
+            (_, State::Status(_) | State::Location(_))
+                if error.status.is_some_and(|status| (400..500).contains(&status)) =>
+            {
+                // Azure has forgotten the operation, or does not show it to us; the resource knows how it ended.
                 self.state = State::Resource(self.resource());
                 return Ok(());
             }
-            (Fault::Throttled { retry_after }, _) => *retry_after,
-            (Fault::Unavailable, _) => None,
             _ => return Err(self.unread(&error)),
         };
         self.failures += 1;
@@ -299,7 +305,8 @@ impl Operation {
         Ok(())
     }
 
-    /// Takes note of how long it took, by Azure's clock if it tells.
+    /// Takes note of how long it took, by Azure's clock if it tells. That is never longer than we have waited: what
+    /// says so is no time (source: year 1 is what services send where nobody set one).
     fn succeeded(&self, status: Option<&Value>) {
         let moment = |key: &str| {
             let text = status?.get(key)?.as_str()?;
@@ -308,7 +315,7 @@ impl Operation {
         let took = moment("startTime")
             .zip(moment("endTime"))
             .and_then(|(start, end)| Duration::try_from(end - start).ok())
-            .unwrap_or_else(|| self.since.elapsed());
+            .map_or_else(|| self.since.elapsed(), |took| took.min(self.since.elapsed()));
         self.arm.durations().entry(self.kind).or_default().record(took);
         self.arm.0.metrics.operation(self.kind, true, took);
     }
@@ -356,8 +363,11 @@ impl Operation {
             .with_client_request_id(&answer.client_request_id)
     }
 
-    fn ended(&self, fault: Fault, message: impl Into<String>, answer: &Answer) -> Failure {
-        self.ours(fault, message).with_ids(&answer.headers).with_client_request_id(&answer.client_request_id)
+    /// The write was accepted, and what Azure says of it makes no sense.
+    fn ended(&self, message: impl Into<String>, answer: &Answer) -> Failure {
+        self.ours(Fault::OutcomeUnknown, message)
+            .with_ids(&answer.headers)
+            .with_client_request_id(&answer.client_request_id)
     }
 
     fn ours(&self, fault: Fault, message: impl Into<String>) -> Failure {
@@ -367,7 +377,7 @@ impl Operation {
     /// The write was accepted, and how it ended could not be read.
     fn unread(&self, error: &ArmError) -> ArmError {
         let message = "the write was accepted, but how it ended could not be read";
-        self.ours(error.fault.clone(), message).caused_by(error.clone()).into()
+        self.ours(Fault::OutcomeUnknown, message).caused_by(error.clone()).into()
     }
 }
 

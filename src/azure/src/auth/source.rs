@@ -49,7 +49,9 @@ pub(super) async fn issue(transport: &Transport, credential: &Credential, audien
         return adfs(transport, client_id, secret, authority, audience).await;
     }
     let source = sdk_credential(&observer, credential).map_err(|error| observer.explain(error, AuthError::unusable))?;
-    let scope = format!("{}/.default", audience.trim_end_matches('/'));
+    // An audience that ends in a slash gets a second one: the authority takes what stands before the last as the
+    // audience, and the resource manager compares it to the letter (source: the documentation of MSAL).
+    let scope = format!("{audience}/.default");
     let token =
         source.get_token(&[&scope], None).await.map_err(|error| observer.explain(error, AuthError::malformed))?;
     let lifetime = match observer.take() {

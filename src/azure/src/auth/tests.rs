@@ -120,7 +120,7 @@ async fn the_identity_of_the_machine_is_asked_for_by_name_and_only_once() {
         assert_eq!(text(&tokens).await, "Bearer token-1");
         tokio::time::advance(Duration::from_secs(3_200)).await;
         assert_eq!(text(&tokens).await, "Bearer token-1");
-        let expected = "GET 169.254.169.254/metadata/identity/oauth2/token?api-version=2019-08-01&resource=https%3A%2F%2Fmanagement.azure.com";
+        let expected = "GET 169.254.169.254/metadata/identity/oauth2/token?api-version=2019-08-01&resource=https%3A%2F%2Fmanagement.azure.com%2F";
         assert_eq!(only(&fake).line, format!("{expected}{query}"));
     }
     // The SDK would ask seven times over a minute.

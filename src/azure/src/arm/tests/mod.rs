@@ -128,7 +128,7 @@ async fn a_token_never_goes_to_another_origin() {
         let arm = fake.arm(fake.in_process());
         let write = Write::delete(DISK, "1", Kind::DiskDelete);
         let error = arm.write(&write, &a_minute()).await.unwrap_err();
-        assert_eq!((&error.fault, error.effect), (&Fault::Malformed, Effect::Possible));
+        assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
         assert_eq!(fake.calls().len(), 1);
     }
     assert!(list.log().iter().all(|seen| !seen.line.contains("evil")));
@@ -243,4 +243,15 @@ async fn calls_are_counted_by_what_they_do_and_how_they_were_answered() {
         let line = format!("lazuli_azure_requests_total{{verb=\"GET\",resource=\"disks\",status=\"{status}\"}} 1");
         assert!(text.contains(&line), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_byte_order_mark_is_no_part_of_an_answer() {
+    let fake = Fake::new([
+        Reply::text(200, &format!("\u{feff}{}", disk())),
+        Reply::text(404, &format!("\u{feff}{}", json!({"error": {"code": "ResourceNotFound"}}))),
+    ]);
+    let arm = fake.arm(fake.in_process());
+    assert_eq!(read(&arm).await.unwrap().value, disk());
+    assert_eq!(read(&arm).await.unwrap_err().fault, Fault::NotFound);
 }

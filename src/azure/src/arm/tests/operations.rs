@@ -234,7 +234,7 @@ async fn a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock(
     script.push(Reply::json(
         200,
         json!({"status": "Succeeded", "startTime": "2026-01-01T00:00:00.0000000+00:00",
-            "endTime": "2026-01-01T00:00:04.5+00:00", "properties": {"output": disk()}}),
+            "endTime": "2026-01-01T00:00:02.4+00:00", "properties": {"output": disk()}}),
     ));
     let fake = Fake::new(script);
     let arm = fake.arm(fake.in_process());
@@ -242,8 +242,68 @@ async fn a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock(
     operation.wait(&a_minute()).await.unwrap();
     let at: Vec<u128> = fake.calls().iter().map(|seen| seen.at.as_millis()).collect();
     assert_eq!(at, [0, 875, 1_375, 1_800, 2_125, 2_350, 2_530]);
-    assert_eq!(arm.median(Kind::DiskCreate), Some(Duration::from_millis(4_500)));
+    assert_eq!(arm.median(Kind::DiskCreate), Some(Duration::from_millis(2_400)));
     assert_eq!(arm.median(Kind::DiskDelete), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_operation_is_taken_to_have_lasted_longer_than_it_was_waited_for() {
+    for start in ["0001-01-01T00:00:00+00:00", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", "yesterday"] {
+        let fake = Fake::new([
+            both(Reply::empty(202)),
+            Reply::json(
+                200,
+                json!({"status": "Succeeded", "startTime": start, "endTime": "2026-01-01T01:00:00Z",
+                    "properties": {"output": disk()}}),
+            ),
+        ]);
+        let arm = fake.arm(fake.in_process());
+        let mut operation = arm.write(&put(), &a_minute()).await.unwrap();
+        operation.wait(&a_minute()).await.unwrap();
+        assert_eq!(arm.median(Kind::DiskCreate), Some(Duration::from_millis(875)), "{start}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_whose_status_we_may_not_read_is_followed_on_its_resource() {
+    for status in [400, 401, 403, 405, 410] {
+        let refusal = Reply::json(status, json!({"error": {"code": "AuthorizationFailed"}}));
+        let mut script = vec![both(Reply::empty(202)), refusal.clone()];
+        if status == 401 {
+            // Not for want of a new token.
+            script.push(refusal);
+        }
+        script.push(Reply::json(200, json!({"properties": {"provisioningState": "Updating"}})));
+        script.push(Reply::json(200, json!({"properties": {"provisioningState": "Succeeded"}})));
+        let (result, steps) = run(action(), script).await;
+        assert_eq!(result.unwrap(), None, "{status}");
+        assert_eq!(steps.last(), Some(&"resource"));
+    }
+}
+
+/// The fault of a question is never that of the write: "forbidden" would say that nothing was done.
+#[tokio::test(start_paused = true)]
+async fn where_the_resource_may_not_be_read_either_the_outcome_is_unknown() {
+    let refusal = || Reply::json(403, json!({"error": {"code": "AuthorizationFailed"}}));
+    for write in [action(), put(), delete()] {
+        let (result, _) = run(write, vec![both(Reply::empty(202)), refusal(), refusal()]).await;
+        let error = result.unwrap_err();
+        assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_location_that_moves_is_followed_and_one_on_another_origin_is_not() {
+    let fake = Fake::new([
+        Reply::empty(202).header("location", format!("{STATUS}&monitor=true")),
+        Reply::empty(202).header("location", format!("{STATUS}&monitor=true&then=2")),
+        Reply::empty(202).header("location", "https://elsewhere.example/operations/1"),
+        Reply::json(200, disk()),
+    ]);
+    let mut operation = fake.arm(fake.in_process()).write(&put(), &a_minute()).await.unwrap();
+    assert_eq!(operation.wait(&a_minute()).await.unwrap(), Some(disk()));
+    let asked: Vec<bool> = fake.calls().iter().map(|seen| seen.line.contains("then=2")).collect();
+    assert_eq!(asked, [false, false, true, true]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,6 +311,6 @@ async fn an_answer_without_sense_ends_the_waiting() {
     for nonsense in [json!({"hello": 1}), json!([])] {
         let (result, _) = run(put(), vec![both(Reply::empty(202)), Reply::json(200, nonsense)]).await;
         let error = result.unwrap_err();
-        assert_eq!((&error.fault, error.effect), (&Fault::Malformed, Effect::Possible));
+        assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
     }
 }

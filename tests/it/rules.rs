@@ -1,0 +1,217 @@
+//! Rules that the disk driver keeps so that no data is lost and no sidecar is misled, each with the tests that hold it,
+//! and the reader that finds a test which is gone. What the Go driver gets wrong is in `peer_defects`.
+//!
+//! # Where data can be lost
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | a LUN that an attachment of the node names goes to no other disk | it stays empty, or waits for its own disk | `disk_a_lun_that_an_attachment_names_goes_to_no_other_disk` `disk_a_disk_that_vanished_comes_back_to_its_own_lun_and_no_other_takes_it_meanwhile` `no_lun_is_given_twice_nor_when_occupied_nor_when_anothers` |
+//! | nor after a restart that knows no attachment yet | no LUN is given until they are known; what leaves may leave | `the_snapshot_is_cold_until_both_resources_are_listed` `disk_while_attachments_are_not_known_no_lun_is_given_and_disks_may_leave` |
+//! | what two attachments name is nobody's | both disks get other LUNs | `disk_a_lun_that_two_attachments_name_is_given_to_neither_of_their_disks` |
+//! | a node asks the metadata five times a second at most | answers are shared, a refresh is never answered with older news | `however_many_ask_at_most_five_requests_go_out_in_a_second` `a_refresh_is_never_answered_with_what_was_asked_before_it` |
+//! | a device is used when LUN, size and disk id agree | another id is waited out, then `UNAVAILABLE`; never a mount | `another_disk_at_the_lun_is_never_touched` `another_disk_at_the_lun_is_neither_mounted_nor_formatted` `metadata_that_still_shows_the_disk_before_is_waited_out` `a_disk_smaller_than_its_volume_is_not_the_disk` |
+//! | an id that never comes is left to size and UUID | the UUID seen first is recorded; only one known to be another's is refused | `a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid` `without_an_answer_of_the_metadata_a_known_uuid_of_another_volume_is_refused` |
+//! | a mkfs that was killed is told from foreign data | an intent block of this very volume, written and synced first | `ext4_recovers_from_a_kill_at_twenty_points_of_mkfs` `xfs_recovers_from_a_kill_at_twenty_points_of_mkfs` `btrfs_recovers_from_a_kill_at_twenty_points_of_mkfs` `another_volumes_unfinished_format_is_refused` `a_node_killed_inside_mkfs_is_followed_by_one_that_formats_again_and_only_then` |
+//! | blank has three witnesses | both ends zero, no signature, no partition table | `blank_needs_all_three_witnesses` `foreign_data_is_never_formatted` `an_ext4_whose_first_superblock_was_lost_is_not_blank` |
+//! | what should have content is not formatted | copies, restored disks and read-only volumes | `what_should_have_content_is_never_formatted` `disk_made_from_another_says_so_in_its_publish_context` |
+//! | a disk leaves when nobody holds it | unstaging opens it exclusively, or finds it gone; nothing is unmounted lazily | `an_open_file_keeps_the_disk_attached` `a_file_open_in_another_mount_namespace_keeps_the_disk_until_its_holder_ends` `an_orphaned_mkfs_keeps_the_disk_from_being_released` `a_disk_that_was_pulled_while_mounted_is_unstaged_once_it_is_gone` |
+//! | two controllers at once lose nothing | writes commute or are conditional, and others' are waited for | `disk_leadership_that_moves_while_a_write_is_in_flight_loses_and_doubles_nothing` `disk_two_leaders_at_once_publish_and_unpublish_on_one_node_without_a_lost_update` `disk_two_leaders_that_send_one_disk_to_two_nodes_end_with_it_on_one` |
+//! | a kill between any two writes is made good | the next process reads what is there | `disk_a_controller_killed_at_any_write_is_succeeded_by_one_that_ends_in_the_same_state` `a_controller_killed_after_any_request_of_any_call_leaves_one_disk_at_the_right_lun` `a_kill_at_any_moment_of_staging_costs_neither_the_volume_nor_its_data` |
+//! | the registration survives the other driver's end | the socket is made anew when kubelet forgot the driver | `the_end_of_another_registrar_of_the_same_driver_makes_the_socket_anew` `a_removed_socket_is_made_anew_and_counts_as_unregistered` |
+//! | volumes that the Go driver staged go on | they are published, grown and unstaged without a record of ours | `a_volume_staged_by_another_driver_is_taken_over` `go_and_lazuli_make_the_same_ext4` |
+//! | gone is proved, never assumed | two answers seconds apart, a list in between, and the disk does not contradict | `disk_a_vm_is_gone_after_two_404s_seconds_apart_between_which_its_group_was_listed` `disk_what_is_unknown_is_never_taken_for_gone` `disk_without_the_groups_list_a_404_proves_nothing` `disk_a_vm_of_another_group_that_holds_the_disk_is_not_gone` |
+//! | two copies of one file system do not meet | btrfs is refused beside its twin, xfs is mounted without looking at its UUID | `a_copy_of_a_btrfs_in_use_is_refused_even_when_it_is_the_right_disk` `nouuid_is_added_once` |
+//!
+//! # Codes and sidecars
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | no final code while a disk may be in the making | external-provisioner would forget it | `no_fault_is_final_while_a_disk_may_be_in_the_making` `disk_a_claim_that_is_deleted_while_its_creation_is_throttled_leaves_no_disk` `disk_each_refusal_of_a_write_becomes_the_code_of_its_rpc` |
+//! | throttling is never `RESOURCE_EXHAUSTED` | the scheduler would choose another node | `throttling_never_makes_the_provisioner_choose_another_node` `disk_azures_pause_is_law_and_a_long_one_is_told_at_once` |
+//! | before `RESOURCE_EXHAUSTED` the half-made disk is deleted | or the next try in another zone would meet it | `disk_a_quota_that_is_used_up_makes_the_scheduler_choose_again_and_leaves_nothing` `disk_a_late_failure_comes_with_http_200_and_is_told_by_its_code` |
+//! | what grows only while detached is a `FAILED_PRECONDITION` | external-resizer reads it so | `disk_what_grows_only_while_detached_is_a_failed_precondition_until_it_is` `disk_a_refusal_to_grow_live_is_a_failed_precondition` |
+//! | volumes and nodes are listed as Kubernetes spells them | external-attacher compares bytes | `disk_listed_volumes_and_nodes_are_spelt_as_kubernetes_spells_them` `disk_a_list_of_five_thousand_attachments_is_what_kubernetes_recorded` |
+//! | an incomplete list is an error | what is missing counts as detached | `disk_a_list_of_which_a_page_fails_is_an_error` `an_incomplete_list_is_an_error` |
+//! | publishing what is attached costs one read | in any spelling, also for a replica that knows nothing | `disk_publishing_what_is_attached_costs_no_write_and_one_read_in_any_spelling` |
+//! | ten calls at a time and fifteen seconds' patience are enough | external-attacher's defaults; a repetition joins its write | `disk_a_sidecar_with_ten_workers_and_little_patience_gets_everything_attached_in_few_writes` |
+//! | capacity is not claimed | Azure cannot tell it, and the claim blocks scheduling | `audit_what_azure_cannot_answer_is_not_claimed` |
+//! | a node's answer to kubelet is quick, and right or none | memory stands in for a silent metadata service | `a_metadata_service_that_hangs_keeps_neither_the_registration_nor_a_call_waiting` `a_node_that_never_knew_its_zone_says_so_instead_of_guessing` |
+//! | a node's limit leaves out disks that are not Kubernetes' | by table, option and what the metadata shows | `the_node_tells_its_zone_and_its_limit_without_foreign_disks` `the_limit_leaves_out_reserved_slots_and_foreign_disks` `an_override_counts_as_it_is` |
+//! | a size newer than the table is known all the same | the controller asks Azure and tells the nodes | `what_the_controller_publishes_of_vm_sizes_is_what_the_nodes_read` `what_is_published_of_newer_sizes_comes_on_top_of_the_table` |
+//! | zones are written in lower case by everybody | kubelet refuses a second value | `a_zonal_node_has_both_keys_in_lower_case` `a_region_is_written_in_lower_case_whatever_its_configuration_says` `a_node_without_a_zone_leaves_kubernetes_key_alone` |
+//! | a node holds no credentials of Azure | it asks its own metadata and nobody else | `the_node_plugin_is_given_no_credentials` `the_node_plugin_knows_of_azure_what_its_metadata_tells` |
+//!
+//! # Writes
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | where Azure's behaviour is unknown, every behaviour must do | each switch of the emulator in each position | `audit_a_volumes_life_by_the_action_ends_well_whatever_azure_does_where_nobody_knows` `audit_a_volumes_life_by_the_whole_list_ends_well_whatever_azure_does_where_nobody_knows` `audit_azure_stack_a_volumes_life_ends_well_whatever_it_does_where_nobody_knows` |
+//! | a role or an Azure without the action is served | the whole list, conditional, from then on | `disk_a_role_without_the_action_writes_the_whole_list_under_its_etag_from_then_on` `a_missing_permission_falls_back_once_and_then_is_an_error` |
+//! | a bad member costs few writes | it is named by the error, or found by halving | `one_culprit_is_found_in_log2_n_writes` `disk_a_member_in_the_wrong_zone_is_found_by_halving_wherever_it_is` |
+//! | without ETags a lost update is loud | read before and after; what vanished is told | `a_disk_that_left_with_a_write_that_did_not_name_it_is_told` `a_whole_list_without_an_etag_is_never_sent_twice` `disk_azure_stack_what_others_attached_keeps_its_lun` |
+//! | a disk write names data disks and nothing else of a machine | others write its network | `the_whole_list_goes_with_location_and_nothing_else_under_if_match` `the_action_says_only_what_changes` |
+//! | a lost answer has one effect | the machine's state decides, not the answer | `disk_a_lost_answer_never_has_two_effects` `the_lost_answer_of_a_post_is_never_answered_with_another_post` |
+//! | ids are the same in any letter case, and are sent on as they came | no extra write, nothing dropped | `disk_a_whole_life_in_nasty_casing_costs_no_extra_write_and_drops_nothing` `ids_that_differ_only_in_case_are_the_same_id` `letter_case_makes_no_write` |
+//! | a class that asks for a blob disk writes nothing | refused, or told that the disk is a managed one | `a_storage_account_is_refused_because_blob_disks_are_not_available` `every_kind_makes_a_managed_disk_and_a_blob_kind_says_so` |
+//!
+//! # Clock, client and judge
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | a credential that this build cannot use stops the start | and says why | `a_credential_that_cannot_work_stops_the_start_and_says_why` `a_credential_that_cannot_work_says_so` |
+//! | paused time is exact | everything in one thread; children run by the real clock | `disk_the_same_seed_twice_gives_the_same_call_log` `a_paused_clock_does_not_kill_a_child_at_once` `in_process_and_over_tcp_the_same_calls_are_made_at_the_same_times` |
+//! | who judges does not know who decided | leaks and doubles are counted from the emulator's dump | `the_judge_of_the_disk_suites_does_not_know_the_planner` `the_manifests_keep_to_the_table` |
+//!
+//! # Kept by nothing yet
+//!
+//! | rule | why |
+//! |---|---|
+//! | no write starts with less of a lease left than it may take | the leases are the sidecars' own and this process sees none of them; conditional and commuting writes carry the safety alone |
+//! | sidecars run under the names and leases of the Go driver, with many workers and a long time-out | there are no manifests; the README says how to run them |
+//! | the image resolves names | there is no image |
+//! | fsck and mkfs have a memory limit of their own | they share the container's; the README says so |
+//! | a copy of ext4 or xfs gets a UUID of its own | clones and restored volumes are not made yet; a copy made by others is mounted as it is |
+//! | breaking a rule by hand makes a suite fail | done by hand; `disk_rig` says what was broken and what failed |
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Parser as _;
+use lazuli::cli::Cli;
+
+/// A row of a table whose last column names tests.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    what: String,
+    tests: Vec<String>,
+}
+
+/// The rows that must name tests: those of tables with three columns. What has no test stands in tables of two.
+fn rows_in(source: &str) -> Vec<Row> {
+    let documentation = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let tables = documentation.filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
+    tables
+        .filter_map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [what, _, tests] = cells.as_slice() else { return None };
+            let is_head = what.starts_with("---") || ["held by", "proved by"].contains(tests);
+            let named = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+            (!is_head).then(|| Row { what: (*what).to_owned(), tests: named })
+        })
+        .collect()
+}
+
+/// The names of the tests in a source file: functions under a `#[test]` or `#[tokio::test]`.
+fn tests_in(source: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut is_test = false;
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test && !line.starts_with("//")) {
+            found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            is_test = false;
+        }
+    }
+    found
+}
+
+/// What is wrong with the tables of a module: rows that name no test, and tests that do not exist.
+fn wrong_in(source: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for row in rows_in(source) {
+        if row.tests.is_empty() {
+            wrong.push(format!("{:?} names no test", row.what));
+        }
+        let gone = row.tests.iter().filter(|test| !tests.contains(*test));
+        wrong.extend(gone.map(|test| format!("{:?} names {test}, which is no test of this repository", row.what)));
+    }
+    wrong
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust source below a folder.
+fn sources_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources_below(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Fails unless every row of a module's tables names tests, all of which exist.
+#[track_caller]
+pub(super) fn check(module: &str, least_rows: usize) {
+    let sources =
+        ["src", "tests/it", "tests/model", "tests/privileged"].map(|folder| sources_below(&root().join(folder)));
+    let tests: BTreeSet<String> =
+        sources.iter().flatten().flat_map(|path| tests_in(&fs::read_to_string(path).unwrap())).collect();
+    let source = fs::read_to_string(root().join("tests/it").join(module)).unwrap();
+    let rows = rows_in(&source).len();
+    assert!(rows >= least_rows, "the tables of {module} shrank to {rows} rows");
+    let wrong = wrong_in(&source, &tests);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_names_a_test_that_exists() {
+    check("rules.rs", 38);
+}
+
+#[test]
+fn a_row_without_a_test_or_with_one_that_is_gone_is_found() {
+    let table = "//! | rule | how | held by |\n//! |---|---|---|\n//! | a | b | `is_there` `is_gone` |\n\
+        //! | c | d | e |\n//!\n//! | rule | why |\n//! |---|---|\n//! | f | g |\n\nuse x;\n//! | h | i | j |\n";
+    let code = "#[test]\nfn is_there() {}\nfn is_gone() {}\n// #[test]\nfn comment() {}\n\
+        #[tokio::test(start_paused = true)]\n#[cfg(unix)]\nasync fn slow_one() {}\n";
+    let tests = tests_in(code);
+    assert_eq!(tests, ["is_there", "slow_one"].map(str::to_owned).into());
+    assert_eq!(rows_in(table).len(), 2);
+    let wrong = wrong_in(table, &tests);
+    assert_eq!(wrong, ["\"a\" names is_gone, which is no test of this repository", "\"c\" names no test"]);
+}
+
+#[test]
+fn the_judge_of_the_disk_suites_does_not_know_the_planner() {
+    let source = fs::read_to_string(root().join("tests/it/disk_rig.rs")).unwrap();
+    let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
+    assert!(code.iter().any(|line| line.contains("lazuli_emulator")));
+    assert!(!code.iter().any(|line| line.contains("lazuli_plan")), "the judge imports what it judges");
+}
+
+#[test]
+fn the_node_plugin_is_given_no_credentials() {
+    let help = |command| Cli::try_parse_from(["lazuli", command, "--help"]).unwrap_err().to_string();
+    let option = "--cloud-config";
+    assert!(help("csi-controller").contains(option), "{option} has another name now");
+    assert!(!help("csi-node").contains(option), "a node is given {option}");
+}
+
+#[test]
+fn the_node_plugin_knows_of_azure_what_its_metadata_tells() {
+    let mut sources = sources_below(&root().join("src/csi/node"));
+    sources.extend(["src/csi/node.rs", "src/cli/csi_node.rs"].map(|path| root().join(path)));
+    let mut names = 0;
+    let is_test = |path: &Path| path.strip_prefix(root()).unwrap().to_string_lossy().contains("tests");
+    for path in sources.iter().filter(|path| !is_test(path)) {
+        let source = fs::read_to_string(path).unwrap();
+        for (at, _) in source.match_indices("lazuli_azure") {
+            let named: String = source[at..].chars().take_while(|c| *c != ';').filter(|c| !c.is_whitespace()).collect();
+            let harmless = ["lazuli_azure::imds::", "lazuli_azure::{imds::Imds,transport::"];
+            assert!(harmless.iter().any(|start| named.starts_with(start)), "{}: {named}", path.display());
+            names += 1;
+        }
+    }
+    assert!(names >= 4, "the reader finds nothing");
+}
