@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::secret::Secret;
+use super::Secret;
 
 /// How tokens for the resource manager are obtained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -20,7 +20,6 @@ mod credential;
 mod document;
 mod error;
 mod reader;
-mod secret;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -36,7 +35,7 @@ pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, Identi
 pub use credential::{Credential, ManagedIdentity};
 pub use document::{Document, MAX_BYTES};
 pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
-pub use secret::{REDACTED, Secret};
+pub use lazuli_plan::model::{REDACTED, Secret};
 pub use settings::{
     AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, ExtendedLocation, IpPrefix, LabelOperator,
     LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Number, Value};
 
+use super::Secret;
 use super::error::{Problem, ProblemKind};
-use super::secret::Secret;
 
 /// What reading found besides the values.
 #[derive(Debug, Default)]

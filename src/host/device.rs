@@ -9,16 +9,13 @@
 //! NVMe is out of scope.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{major, minor};
-use serde::{Deserialize, Serialize};
-
+use super::device_number::DeviceNumber;
 use super::watch::Watch;
 use super::{Deadline, Host, mountinfo};
 
@@ -32,36 +29,6 @@ const OWN_CONTROLLERS: [&str; 3] = ["00000000-0000-", "00000000-0001-", "f8b3781
 const SCAN_ONE_AFTER: Duration = Duration::from_secs(1);
 /// How long before all LUNs are scanned, which takes seconds.
 const SCAN_ALL_AFTER: Duration = Duration::from_secs(10);
-
-/// The kernel's number of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct DeviceNumber {
-    /// Driver part.
-    pub major: u32,
-    /// Unit part.
-    pub minor: u32,
-}
-
-impl DeviceNumber {
-    /// From `st_rdev` or `st_dev`.
-    #[must_use]
-    pub fn from_raw(raw: u64) -> Self {
-        Self { major: major(raw), minor: minor(raw) }
-    }
-
-    /// From `major:minor` as sysfs and mountinfo print it.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
-    }
-}
-
-impl fmt::Display for DeviceNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major, self.minor)
-    }
-}
 
 /// A block device that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

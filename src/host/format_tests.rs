@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use super::Host;
 use super::device::Device;
-use super::format::{FormatError, FsType, Outcome, Request, WhenBlank, ensure_filesystem};
+use super::format::{FormatError, Outcome, Request, WhenBlank, ensure_filesystem};
+use super::fs_type::FsType;
 use super::fsck;
 use super::intent::{self, IntentBlock};
 use super::lab::{LoopDisk, TempDir, able, long, sh};

@@ -7,7 +7,7 @@
 
 use super::child::{self, ChildError};
 use super::device::Device;
-use super::format::FsType;
+use super::fs_type::FsType;
 use super::{Deadline, Host};
 
 /// Why a file system is not fit to be mounted.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::device::DeviceNumber;
+use super::device_number::DeviceNumber;
 
 /// Name space of the file names; a random constant of this format.
 const NAME_SPACE: Uuid = Uuid::from_u128(0x1d3a_92c4_0b7e_4e0d_8f35_77a1_5e6b_c209);

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::device::{Device, DeviceNumber};
+use super::device::Device;
+use super::device_number::DeviceNumber;
 use super::raw::MIB;
 use super::{Deadline, Host};
 

@@ -38,7 +38,9 @@
 pub mod bounded;
 pub mod child;
 pub mod device;
+pub mod device_number;
 pub mod format;
+pub mod fs_type;
 pub mod fsck;
 pub mod intent;
 pub mod journal;

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::bounded::{self, CallError};
-use super::device::{Device, DeviceNumber};
+use super::device::Device;
+use super::device_number::DeviceNumber;
 use super::mountinfo::{self, Mount};
 use super::options::Options;
 use super::{Deadline, Host};

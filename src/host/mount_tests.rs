@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::device::Device;
-use super::format::{FsType, Request, WhenBlank, ensure_filesystem};
+use super::format::{Request, WhenBlank, ensure_filesystem};
+use super::fs_type::FsType;
 use super::lab::{FakeRoot, LoopDisk, TempDir, able, long, may_grow_mounted_ext, sh};
 use super::mount::{
     Done, MountError, TargetKind, TargetState, bind, ensure_target, is_mounted_exactly, mount_block, remove_target,

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::device::DeviceNumber;
+use super::device_number::DeviceNumber;
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -321,7 +321,7 @@ fn judge_found(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::format::FsType;
+    use crate::host::fs_type::FsType;
 
     fn found(pairs: &[(&str, &str)]) -> Blkid {
         Blkid::Found(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::device::{Device, DeviceNumber};
+use super::device::Device;
+use super::device_number::DeviceNumber;
 
 /// Alignment that every logical block size in use divides.
 pub(super) const BLOCK: usize = 4096;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::bounded::{self, CallError};
 use super::child::{self, ChildError};
 use super::device::{self, Device, FindError};
-use super::format::FsType;
+use super::fs_type::FsType;
 use super::raw::{Access, RawDisk, RawError};
 use super::{Deadline, Host};
 

@@ -52,7 +52,7 @@ pub async fn set(host: &Host, device: &Device, setting: &str, value: &str) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{device::DeviceNumber, lab::TempDir};
+    use crate::host::{device_number::DeviceNumber, lab::TempDir};
 
     fn device() -> Device {
         Device {

@@ -11,7 +11,8 @@ use lazuli_plan::model::Lun;
 use super::error::NodeError;
 use crate::host::{
     Host,
-    device::{self, Device, DeviceNumber, FindError},
+    device::{self, Device, FindError},
+    device_number::DeviceNumber,
     mountinfo::Mount,
 };
 

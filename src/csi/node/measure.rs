@@ -13,7 +13,7 @@ use super::{
 use crate::host::{
     Deadline,
     device::Device,
-    format::FsType,
+    fs_type::FsType,
     mount::{self, TargetState},
     mountinfo::Mount,
     resize,

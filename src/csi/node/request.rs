@@ -11,7 +11,7 @@ use lazuli_plan::{
 use super::error::NodeError;
 use crate::{
     csi::capability::{capability, ordered},
-    host::{format::FsType, options::Options},
+    host::{fs_type::FsType, options::Options},
 };
 
 /// The context key, in any letter case, by which a controller says that a disk was made from a snapshot, another disk

@@ -16,7 +16,8 @@ use super::{
 use crate::host::{
     Deadline,
     device::{self, Device, FindError},
-    format::{self, FsType, Outcome, WhenBlank},
+    format::{self, Outcome, WhenBlank},
+    fs_type::FsType,
     fsck,
     journal::Record,
     mount::{self, TargetKind, TargetState},

@@ -3,7 +3,6 @@
 //! One token is kept for all callers, renewed before it ends, asked for once however many callers wait, and thrown
 //! away when the resource manager refuses it. Never prints a secret, never writes one anywhere.
 
-mod secret;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,7 @@ use lazuli_plan::fault::Fault;
 use tokio::time::Instant;
 use url::Url;
 
-pub use secret::Secret;
+pub use lazuli_plan::model::Secret;
 
 use crate::{
     random::Random,

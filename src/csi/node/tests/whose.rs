@@ -68,7 +68,7 @@ async fn the_metadata_outweighs_a_stale_record_and_silence_outweighs_nothing() {
     let staging = machine.staging("a");
     // Another driver staged the volume again, on another device than this node remembers.
     let record = machine.record("a").await.unwrap();
-    let elsewhere = crate::host::device::DeviceNumber { major: 8, minor: 208 };
+    let elsewhere = crate::host::device_number::DeviceNumber { major: 8, minor: 208 };
     machine.service.0.remember(Record { device: Some(elsewhere), ..record }).await.unwrap();
     machine.totals("a", &staging).await.unwrap();
     machine.metadata.lock().unwrap().down = true;

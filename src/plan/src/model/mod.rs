@@ -3,6 +3,7 @@
 mod arm_id;
 mod disk;
 mod quantity;
+mod secret;
 mod vm;
 mod volume_id;
 
@@ -10,5 +11,6 @@ pub use arm_id::{ArmId, ArmIdError};
 pub(crate) use disk::names;
 pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
 pub use quantity::{Gib, Lun, LunError};
+pub use secret::{REDACTED, Secret};
 pub use vm::{DataDisk, DataDiskSource, Vm};
 pub use volume_id::{VolumeId, VolumeIdError};

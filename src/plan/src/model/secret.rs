@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 /// What is printed instead of a secret.
 pub const REDACTED: &str = "<redacted>";
 
-/// A credential read from the configuration.
+/// A password, key or token.
 ///
 /// `Debug`, `Display` and serialisation all give [`REDACTED`]; [`Secret::expose`] is the one way to the
 /// text, so a search for it lists every place that can leak.
