@@ -39,6 +39,19 @@ def test_disks_attach_at_their_luns_and_detach_again(cloud, group, machine):
     assert freed.properties.disk_state == "Unattached"
 
 
+def test_a_machine_that_made_its_disks_goes_back_as_it_was_read(group, machine):
+    read = machine.read()
+    read.properties.storage_profile.data_disks = [{"lun": 1, "createOption": "Empty", "diskSizeGB": 4, "name": "made"}]
+    machine.write(read)
+    read = machine.read()
+    assert [disk.create_option for disk in read.properties.storage_profile.data_disks] == ["Empty"]
+    machine.write(read)
+    read = machine.read()
+    read.properties.storage_profile.data_disks[0].to_be_detached = True
+    machine.write(read)
+    assert machine.luns() == {}
+
+
 def test_a_lun_is_chosen_when_none_is_given(group, machine):
     machine.attach((group.disk("at-zero"), 0))
     machine.attach((group.disk("anywhere"), None))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::Value;
 
+use crate::definition;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Effect, Order, Style, Undo};
@@ -172,18 +173,20 @@ impl Context<'_> {
     /// The body read by the schema of a type.
     pub(crate) fn read(&self, type_name: &str, root: &'static str, partial: bool) -> Result<Value, Fault> {
         let body = self.request.body()?;
+        let future = self.shared.options.future_fields.then_some(crate::future::MEMBER);
+        if matches!(self.request.method.as_str(), "PUT" | "PATCH") {
+            // Unverified: the definition that the gateway has of a group's members.
+            if type_name != "ResourceGroup" && type_name != "TagsObject" {
+                definition::check_members(body, &self.request.raw, future)?;
+            }
+            definition::check_tags(body)?;
+        }
         let unknown = schema::unknown_to(&self.request.api_version);
         schema::read(
             body,
             &self.request.raw,
             type_name,
-            Reading {
-                root,
-                partial,
-                lenient_scalars: self.shared.options.unverified.lenient_scalars,
-                future: self.shared.options.future_fields.then_some(crate::future::MEMBER),
-                unknown,
-            },
+            Reading { root, partial, lenient_scalars: self.shared.options.unverified.lenient_scalars, future, unknown },
         )
     }
 

@@ -148,22 +148,28 @@ pub(crate) fn no_registered_provider(kind: &str, location: &str, version: &str, 
     .by_gateway()
 }
 
-/// Documented.
+/// Documented: what a cloud without the type answers. The last sentence is ours, for people who wonder.
 pub(crate) fn invalid_resource_type(kind: &str, namespace: &str, version: &str) -> Fault {
     Fault::new(
         404,
         "InvalidResourceType",
         format!(
-            "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are ''."
+            "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are ''. This cloud is an emulator, and the type is not emulated."
         ),
     )
     .by_gateway()
 }
 
-/// Documented.
+/// Documented but for the last sentence.
 pub(crate) fn invalid_namespace(namespace: &str) -> Fault {
-    Fault::new(404, "InvalidResourceNamespace", format!("The resource namespace '{namespace}' is invalid."))
-        .by_gateway()
+    Fault::new(
+        404,
+        "InvalidResourceNamespace",
+        format!(
+            "The resource namespace '{namespace}' is invalid. This cloud is an emulator, and the namespace is not emulated."
+        ),
+    )
+    .by_gateway()
 }
 
 /// Documented.
@@ -302,6 +308,63 @@ pub(crate) fn invalid_content(why: &str) -> Fault {
         format!("The request content was invalid and could not be deserialized: '{why}'."),
     )
     .by_gateway()
+}
+
+/// Documented: a member that no resource has at its top (azure-rest-api-specs#286).
+pub(crate) fn not_in_definition(member: &str, position: usize) -> Fault {
+    invalid_content(&format!(
+        "Could not find member '{member}' on object of type 'ResourceDefinition'. Path '{member}', line 1, position {position}."
+    ))
+}
+
+/// Documented (coreos/tectonic-installer#596).
+pub(crate) fn invalid_tag_characters(names: &str) -> Fault {
+    Fault::new(
+        400,
+        "InvalidTagNameCharacters",
+        format!("The tag names '{names}' have reserved characters '<,>,%,&,\\,?,/' or control characters."),
+    )
+    .by_gateway()
+}
+
+/// Documented limit; code and text are those of the check in Azure PowerShell (Az.Migrate).
+pub(crate) fn tag_name_too_long(names: &str) -> Fault {
+    Fault::new(
+        400,
+        "InvalidTagName",
+        format!(
+            "Tag key too large. Following tag name '{names}' exceeded the maximum length. Maximum allowed length for tag name - '512' characters."
+        ),
+    )
+    .by_gateway()
+}
+
+/// Documented limit; code and text are those of the check in Azure PowerShell (Az.Migrate).
+pub(crate) fn tag_value_too_long(values: &str) -> Fault {
+    Fault::new(
+        400,
+        "InvalidTagValueLength",
+        format!(
+            "Tag value too large. Following tag value '{values}' exceeded the maximum length. Maximum allowed length for tag value - '256' characters."
+        ),
+    )
+    .by_gateway()
+}
+
+/// Documented limit; code and text are unverified.
+pub(crate) fn too_many_tags(count: usize) -> Fault {
+    Fault::new(
+        400,
+        "InvalidTagCount",
+        format!("The number of tags '{count}' exceeded the maximum. Maximum allowed number of tags - '50'."),
+    )
+    .by_gateway()
+}
+
+/// Documented.
+pub(crate) fn invalid_filter(filter: &str) -> Fault {
+    Fault::new(400, "InvalidFilterInQueryString", format!("Invalid $filter '{filter}' specified in the query string."))
+        .by_gateway()
 }
 
 /// Documented code and text (azure-api-management-devops-resource-kit#594).
@@ -492,26 +555,32 @@ pub(crate) fn resize_while_attached(name: &str, vm: &str) -> Fault {
     .inner("ChangeDiskSizeWhileAttachedNotAllowed")
 }
 
-/// Documented (MicrosoftDocs/azure-docs#89430).
+/// Documented text (MicrosoftDocs/azure-docs#89430) and inner code (troubleshoot-disk-resize-failures).
 pub(crate) fn resize_beyond_4_tib(name: &str, vm: &str) -> Fault {
     not_allowed(format!(
         "Disks cannot be resized beyond 4095 GiB when attached to a VM. Detach disk {name} from VM {vm} and try again. If caching is enabled for this disk, it will not be supported for disks greater than 4095 GiB."
     ))
-    .inner("ChangeDiskSizeWhileAttachedNotAllowed")
+    .inner("InvalidResizeForLargeDisks")
 }
 
-/// Documented code, unverified text.
+/// Documented inner code (troubleshoot-disk-resize-failures), unverified text.
+pub(crate) fn resize_with_signature(name: &str) -> Fault {
+    not_allowed(format!(
+        "Cannot resize disk {name} while there is an active shared access signature outstanding for it. Call EndGetAccess before resizing the disk."
+    ))
+    .inner("ChangeDiskSizeWhileActiveSasNotAllowed")
+}
+
+/// Documented (troubleshoot-disk-resize-errors).
 pub(crate) fn resize_shared_disk(name: &str) -> Fault {
-    not_allowed(format!("Shared disk {name} cannot be resized while it is attached to a running VM."))
+    not_allowed(format!("Cannot resize shared disk {name} while it is attached to running VM(s)."))
         .inner("LiveResizeSharedDiskNotAllowed")
 }
 
-/// Documented code, unverified text.
-pub(crate) fn live_change_unsupported_size(name: &str, vm: &str, size: &str) -> Fault {
-    not_allowed(format!(
-        "Properties of disk {name} cannot be changed while it is attached to running VM {vm} of size {size}."
-    ))
-    .inner("LiveDiskPropertyChangeOfVMOfSizeNotSupported")
+/// Documented (troubleshoot-disk-resize-errors).
+pub(crate) fn live_change_unsupported_size(size: &str) -> Fault {
+    not_allowed(format!("Change in disk property of VM of size {size} is not supported."))
+        .inner("LiveDiskPropertyChangeOfVMOfSizeNotSupported")
 }
 
 /// Documented (google/cloud-forensics-utils#488).

@@ -24,12 +24,19 @@
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
 //! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
+//! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
+//! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
+//! | types that are not emulated, such as snapshots and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
+//! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
 //! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
 //! | group PUT / DELETE | 201 or 200 at once / 202 and `Location` only, then 200 without a body | R |
 //! | group DELETE with a disk or network interface that another group's machine holds | 202, later 409 `ResourceGroupDeletionBlocked`; the rest is gone | D, the rest U |
 //! | disk PUT, PATCH | 202, both operation headers, also when nothing changes | R |
 //! | disk DELETE | 202 both headers; 204 when absent; 409 while attached | R, D |
+//! | … while another operation has the disk | 409 `Conflict` | D; that a deletion is one U |
+//! | disk of another SKU | HDD and SSD into each other and into Premium v2; nothing from or to Ultra | D |
+//! | disk grown past 4 TiB | 409 while attached, also to a deallocated machine; not Ultra and Premium v2 | D |
 //! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
@@ -71,6 +78,7 @@ mod answer;
 mod arm;
 mod casing;
 mod clock;
+mod definition;
 mod endpoints;
 mod fault;
 mod future;

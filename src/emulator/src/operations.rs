@@ -6,6 +6,7 @@
 //! run is the same each time. This module knows nothing of resources: an effect is a function.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -25,9 +26,17 @@ pub(crate) type Undo = Box<dyn FnOnce(&mut State, Duration, &Fault) + Send>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// `properties.output` of the operation object.
-    pub(crate) output: Option<Value>,
+    pub(crate) output: Option<Arc<Value>>,
     /// The body at the `Location` URL; none means 200 with an empty body.
-    pub(crate) result: Option<Value>,
+    pub(crate) result: Option<Arc<Value>>,
+}
+
+impl Outcome {
+    /// The same at both.
+    pub(crate) fn both(value: Value) -> Self {
+        let value = Arc::new(value);
+        Self { output: Some(Arc::clone(&value)), result: Some(value) }
+    }
 }
 
 /// Which shape an operation's status object has.
@@ -88,7 +97,7 @@ impl Operation {
         }
         object.insert("status".to_owned(), json!(word));
         if let Some(output) = &self.outcome.output {
-            object.insert("properties".to_owned(), json!({ "output": output }));
+            object.insert("properties".to_owned(), json!({ "output": **output }));
         }
         if let Some(fault) = fault {
             object.insert("error".to_owned(), fault.object());

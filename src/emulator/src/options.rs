@@ -36,7 +36,8 @@ pub struct Options {
     pub throttling: bool,
     /// Ids in answers get other letter case than was given. Default off.
     pub nasty_casing: bool,
-    /// How long GETs and lists go on showing the state before a write. Default zero.
+    /// How long GETs and lists go on showing the state before a write. Default zero. Unverified: a new resource
+    /// is hidden past the end of its creation, so that a poller which ends with a GET finds 404.
     pub read_lag: Duration,
     /// How old the list of data disks is that the metadata service shows. Default zero.
     pub imds_lag: Duration,

@@ -95,8 +95,10 @@ async fn note_other_plane(
     let path = parts.uri.path().to_owned();
     let plane = if path.contains("/metadata/") { "metadata" } else { "login" };
     let operation = if plane == "login" { "login.token" } else { "metadata.get" };
-    let Some(bytes) = read_body(body).await else {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    let bytes = match read_body(body).await {
+        Ok(bytes) => bytes,
+        Err(NoBody::TooLarge) => return StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Err(NoBody::Broken) => return StatusCode::BAD_REQUEST.into_response(),
     };
     let method = parts.method.as_str().to_owned();
     let effect = strike(&shared, &method, &path, operation, &bytes);
@@ -143,9 +145,11 @@ async fn note_other_plane(
 
 async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    let body = read_body(body).await;
-    let too_large = body.is_none();
-    let bytes = body.unwrap_or_default();
+    let (bytes, unread) = match read_body(body).await {
+        Ok(bytes) => (bytes, None),
+        Err(NoBody::TooLarge) => (Bytes::new(), Some(fault::content_too_large())),
+        Err(NoBody::Broken) => (Bytes::new(), Some(fault::invalid_content("The request body could not be read"))),
+    };
     let line = parts.extensions.remove::<axum::extract::ConnectInfo<Line>>().map(|info| info.0);
     let at = shared.clock.elapsed();
     let method = parts.method.as_str().to_owned();
@@ -157,6 +161,7 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
     let operation = match &route {
         Some(Ok(route)) => route.name,
         None if is_subscriptions(&raw_path) => "subscriptions.list",
+        None if is_tenants(&raw_path) => "tenants.list",
         _ => "unknown",
     };
     let effect = strike(&shared, &method, &raw_path, operation, &bytes);
@@ -182,8 +187,8 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
             .map(|late| Fault::new(409, &late.code, late.message.clone())),
     };
     let asked = Asked { request, operation, at };
-    if too_large {
-        return finish(&shared, &asked, Err(fault::content_too_large()), Vec::new(), None);
+    if let Some(fault) = unread {
+        return finish(&shared, &asked, Err(fault), Vec::new(), None);
     }
     let lose = effect.as_ref().and_then(|effect| effect.lose_answer);
     let direct = effect.as_ref().filter(|effect| effect.status.is_some());
@@ -233,6 +238,9 @@ fn answer(
         check_version(request)?;
         if is_subscriptions(&request.raw_path) {
             return Ok(subscriptions(shared, &state));
+        }
+        if is_tenants(&request.raw_path) {
+            return Ok(tenants(shared));
         }
         let Some(route) = route else {
             return Err(fault::path_not_found(&request.raw_path));
@@ -361,6 +369,25 @@ fn subscriptions(shared: &Shared, state: &crate::state::State) -> Answer {
     Answer::json(200, serde_json::json!({ "value": value }))
 }
 
+fn is_tenants(path: &str) -> bool {
+    path.trim_end_matches('/').eq_ignore_ascii_case("/tenants")
+}
+
+/// Documented shape.
+fn tenants(shared: &Shared) -> Answer {
+    let (id, domain) = (&shared.options.scenario.tenant_id, &shared.options.scenario.tenant_domain);
+    let tenant = serde_json::json!({
+        "id": format!("/tenants/{id}"),
+        "tenantId": id,
+        "displayName": "Emulated tenant",
+        "defaultDomain": domain,
+        "domains": [domain],
+        "tenantCategory": "Home",
+        "tenantType": "AAD",
+    });
+    Answer::json(200, serde_json::json!({ "value": [tenant] }))
+}
+
 fn finish(
     shared: &Arc<Shared>,
     asked: &Asked,
@@ -384,11 +411,16 @@ fn finish(
                 answer = answer.with("x-ms-request-charge", "1");
             }
             if fault.status == 401 {
+                // Documented wording: clients find a subscription's tenant by asking without a token.
+                let why = match fault.code.as_str() {
+                    "AuthenticationFailed" => "The authentication failed because of missing 'Authorization' header.",
+                    _ => fault.message.as_str(),
+                };
                 answer = answer.with(
                     "www-authenticate",
                     format!(
                         "Bearer authorization_uri=\"{}/{}\", error=\"invalid_token\", error_description=\"{}\"",
-                        request.base, shared.options.scenario.tenant_id, fault.message
+                        request.base, shared.options.scenario.tenant_id, why
                     ),
                 );
             }
@@ -584,9 +616,19 @@ fn lost(line: Option<Line>) -> Response {
     Response::new(Body::from_stream(broken))
 }
 
-async fn read_body(body: Body) -> Option<Bytes> {
+/// A body that did not come whole.
+enum NoBody {
+    TooLarge,
+    Broken,
+}
+
+async fn read_body(body: Body) -> Result<Bytes, NoBody> {
     let limited = http_body_util::Limited::new(body, BODY_LIMIT);
-    limited.collect().await.ok().map(http_body_util::Collected::to_bytes)
+    match limited.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(NoBody::TooLarge),
+        Err(_) => Err(NoBody::Broken),
+    }
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -381,6 +381,11 @@ fn position(raw: &str, path: &[Step]) -> Option<usize> {
     Some(at)
 }
 
+/// The same for a member at the top of a body.
+pub(crate) fn position_of(raw: &str, member: &str) -> usize {
+    position(raw, &[Step::Member(member.to_owned())]).unwrap_or(raw.len())
+}
+
 fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;
@@ -456,6 +461,7 @@ mod tests {
             "AttachDetachDataDisksRequest",
             "GrantAccessData",
             "ResourceGroup",
+            "TagsObject",
         ];
         for property in TABLE.values().flatten() {
             named(&property.kind, &mut names);

@@ -4,6 +4,7 @@
 //! lag; the resource providers themselves look at the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,8 @@ struct Version {
 pub struct Store {
     subscriptions: BTreeSet<String>,
     resources: BTreeMap<String, Resource>,
+    /// Keys by type in lower case: a list of one type looks at nothing else.
+    kinds: BTreeMap<String, BTreeSet<String>>,
     history: BTreeMap<String, Vec<Version>>,
     lag: Duration,
     /// Grows with every change; tells when to write the state file.
@@ -172,11 +175,18 @@ impl Store {
     }
 
     fn of_type(&self, kind: &str) -> Vec<Value> {
-        self.resources
-            .values()
-            .filter(|resource| resource.doc["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
-            .map(|resource| resource.doc.clone())
-            .collect()
+        self.of_kind(kind).cloned().collect()
+    }
+
+    /// Documents of one type, in the order of the ids.
+    pub(crate) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        let keys = self.kinds.get(&kind.to_ascii_lowercase()).into_iter().flatten();
+        keys.filter_map(|key| self.resources.get(key)).map(|resource| &resource.doc)
+    }
+
+    /// How many there are of one type.
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.kinds.get(&kind.to_ascii_lowercase()).map_or(0, BTreeSet::len)
     }
 
     pub(crate) fn add_subscription(&mut self, id: &str) {
@@ -215,6 +225,7 @@ impl Store {
 
     pub(crate) fn insert(&mut self, id: &str, resource: Resource, now: Duration) {
         let key = path::key(id);
+        self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
         let before = self.resources.insert(key.clone(), resource);
         self.revision += 1;
         if self.keeps_history() {
@@ -225,6 +236,9 @@ impl Store {
     pub(crate) fn remove(&mut self, id: &str, now: Duration) -> Option<Resource> {
         let key = path::key(id);
         let before = self.resources.remove(&key)?;
+        if let Some(keys) = self.kinds.get_mut(&kind_of(&before.doc)) {
+            keys.remove(&key);
+        }
         self.revision += 1;
         if self.keeps_history() {
             self.remember(key, Some(before.doc.clone()), now);
@@ -249,23 +263,46 @@ impl Store {
 
     /// A document as a reader sees it now.
     pub(crate) fn shown(&self, id: &str, now: Duration) -> Option<Value> {
-        let key = path::key(id);
-        match self.past(&key, now) {
-            Some(version) => version.doc.clone(),
-            None => self.resources.get(&key).map(|resource| resource.doc.clone()),
+        self.shown_ref(&path::key(id), now).cloned()
+    }
+
+    /// The same by key.
+    pub(crate) fn shown_ref(&self, key: &str, now: Duration) -> Option<&Value> {
+        match self.past(key, now) {
+            Some(version) => version.doc.as_ref(),
+            None => self.resources.get(key).map(|resource| &resource.doc),
         }
     }
 
-    /// Documents of one type as a reader sees them now, in the order of the ids. `scope` is a
-    /// subscription's or a group's id; `depth` the number of segments below the scope.
-    pub(crate) fn listed(&self, scope: &str, kind: &str, now: Duration) -> Vec<(String, Value)> {
+    /// Keys of one type below a subscription or a group that a reader may see now, in order.
+    pub(crate) fn keys_of(&self, scope: &str, kind: &str, now: Duration) -> Vec<&String> {
         let prefix = format!("{}/", path::key(scope));
-        let mut keys: BTreeSet<&String> = self.resources.keys().filter(|key| key.starts_with(&prefix)).collect();
+        let known = self.kinds.get(&kind.to_ascii_lowercase());
+        let mut keys: Vec<&String> = known.map(|keys| from(keys, &prefix)).unwrap_or_default();
+        if self.history.is_empty() {
+            return keys;
+        }
+        // With lag, what is there may not be seen yet, and what is gone may still be.
         keys.extend(self.history.keys().filter(|key| key.starts_with(&prefix)));
-        keys.into_iter()
-            .filter_map(|key| Some((key.clone(), self.shown(key, now)?)))
-            .filter(|(_, doc)| doc["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
-            .collect()
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| self.shown_ref(key, now).is_some_and(|doc| kind_of(doc).eq_ignore_ascii_case(kind)));
+        keys
+    }
+
+    /// Documents of one type as a reader sees them now, in the order of the ids. `scope` is a
+    /// subscription's or a group's id.
+    pub(crate) fn listed(&self, scope: &str, kind: &str, now: Duration) -> Vec<Value> {
+        self.keys_of(scope, kind, now).into_iter().filter_map(|key| self.shown_ref(key, now).cloned()).collect()
+    }
+
+    /// Documents of everything below a subscription or group as a reader sees them now, in the order of the ids.
+    pub(crate) fn all_below(&self, scope: &str, now: Duration) -> Vec<&Value> {
+        let prefix = format!("{}/", path::key(scope));
+        let below = |key: &&String| key.starts_with(&prefix);
+        let mut keys: BTreeSet<&String> = self.resources.keys().filter(below).collect();
+        keys.extend(self.history.keys().filter(below));
+        keys.into_iter().filter_map(|key| self.shown_ref(key, now)).collect()
     }
 
     fn keeps_history(&self) -> bool {
@@ -291,8 +328,22 @@ impl Store {
     pub(crate) fn import(&mut self, exported: Exported) {
         self.subscriptions.extend(exported.subscriptions);
         self.resources = exported.resources;
+        self.kinds.clear();
+        for (key, resource) in &self.resources {
+            self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
+        }
         self.history.clear();
     }
+}
+
+fn kind_of(doc: &Value) -> String {
+    doc["type"].as_str().unwrap_or("").to_ascii_lowercase()
+}
+
+/// The keys that begin with a prefix.
+fn from<'a>(keys: &'a BTreeSet<String>, prefix: &str) -> Vec<&'a String> {
+    let range = (Bound::Included(prefix), Bound::Unbounded);
+    keys.range::<str, _>(range).take_while(|key| key.starts_with(prefix)).collect()
 }
 
 /// The store's contents in a file.

@@ -3,7 +3,9 @@
 mod clients;
 mod control;
 mod data_disks;
+mod disk_changes;
 mod disks;
+mod front_door;
 mod gateway;
 mod machines;
 mod network;

@@ -171,6 +171,17 @@ pub struct Answer<'a> {
     pub retry_after: Option<Duration>,
 }
 
+/// The codes of a resize that Azure makes once the disk is detached, or is read by nobody (source: Microsoft's page on
+/// errors of disk resizes).
+const GROWS_ONLY_DETACHED: [&str; 6] = [
+    "ChangeDiskSizeWhileAttachedNotAllowed",
+    "ChangeDiskSizeWhileAttachedForSkuNotAllowed",
+    "ChangeDiskSizeWhileActiveSasNotAllowed",
+    "InvalidResizeForLargeDisks",
+    "LiveDiskPropertyChangeOfVMOfSizeNotSupported",
+    "LiveResizeSharedDiskNotAllowed",
+];
+
 /// Sorts Azure's answer (source of the codes: the error catalogue of the compute and network providers, as quoted in
 /// public threads; each row has its test).
 pub fn classify(answer: &Answer<'_>) -> Fault {
@@ -191,10 +202,7 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         412 => return Fault::PreconditionFailed,
         _ => {}
     }
-    if mentions("ChangeDiskSizeWhileAttachedNotAllowed")
-        || mentions("LiveDiskPropertyChangeOfVMOfSizeNotSupported")
-        || mentions("LiveResizeSharedDiskNotAllowed")
-    {
+    if GROWS_ONLY_DETACHED.iter().any(|code| mentions(code)) {
         return Fault::InUse;
     }
     if any(&["ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound", "InvalidSubscriptionId"]) {
@@ -393,12 +401,10 @@ mod tests {
             ..Answer::default()
         };
         assert_eq!(classify(&throttled), Fault::Throttled { retry_after: Some(Duration::from_secs(7)) });
-        let attached = Answer {
-            status: 409,
-            code: "OperationNotAllowed",
-            inner: Some("ChangeDiskSizeWhileAttachedNotAllowed"),
-            ..Answer::default()
-        };
-        assert_eq!(classify(&attached), Fault::InUse);
+        for code in GROWS_ONLY_DETACHED {
+            let inner = Some(code);
+            let attached = Answer { status: 409, code: "OperationNotAllowed", inner, ..Answer::default() };
+            assert_eq!(classify(&attached), Fault::InUse, "{code}");
+        }
     }
 }

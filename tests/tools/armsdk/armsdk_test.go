@@ -5,7 +5,6 @@
 package armsdk
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,11 +12,8 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +25,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"lazuli/tests/emulator"
 )
 
 const (
@@ -45,43 +42,29 @@ type azureCloud struct {
 
 func start(t *testing.T) azureCloud {
 	t.Helper()
-	binary := os.Getenv("LAZULI_BIN")
-	if binary == "" {
-		t.Fatal("LAZULI_BIN names no binary")
-	}
 	folder := t.TempDir()
-	config := filepath.Join(folder, "azure.json")
 	log, err := os.Create(filepath.Join(folder, "emulator.log"))
 	must(t, err)
-	command := exec.Command(binary, "emulator",
-		"--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--tls-dir", filepath.Join(folder, "tls"),
-		"--latency", "none", "--retry-after", "0", "--azure-json", config)
-	command.Stderr = log
-	output, err := command.StdoutPipe()
+	running, err := emulator.Start(folder, log, "--latency", "none")
 	must(t, err)
-	must(t, command.Start())
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
-	})
+	t.Cleanup(running.Stop)
 
-	url := httpsAddress(t, bufio.NewScanner(output))
 	var settings struct {
 		TenantID, SubscriptionID, AADClientID, AADClientSecret string
 	}
-	text, err := os.ReadFile(config)
+	text, err := os.ReadFile(running.Config)
 	must(t, err)
 	must(t, json.Unmarshal(text, &settings))
-	authority, err := os.ReadFile(filepath.Join(folder, "tls", "ca.pem"))
+	authority, err := os.ReadFile(running.CA)
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 
 	options := policy.ClientOptions{
 		Cloud: cloud.Configuration{
-			ActiveDirectoryAuthorityHost: url,
+			ActiveDirectoryAuthorityHost: running.URL,
 			Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
-				cloud.ResourceManager: {Endpoint: url, Audience: "https://management.azure.com"},
+				cloud.ResourceManager: {Endpoint: running.URL, Audience: "https://management.azure.com"},
 			},
 		},
 		Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}},
@@ -97,34 +80,6 @@ func start(t *testing.T) azureCloud {
 	})
 	must(t, err)
 	return azureCloud{disks: clients.NewDisksClient(), machines: clients.NewVirtualMachinesClient()}
-}
-
-// httpsAddress reads what the emulator prints until it has named its TLS address.
-func httpsAddress(t *testing.T, lines *bufio.Scanner) string {
-	t.Helper()
-	found := make(chan string, 1)
-	go func() {
-		address := regexp.MustCompile(`https://[\w.-]+:\d+`)
-		for lines.Scan() {
-			if url := address.FindString(lines.Text()); url != "" {
-				found <- url
-				break
-			}
-		}
-		for lines.Scan() { // keep the pipe empty
-		}
-		close(found)
-	}()
-	select {
-	case url, ok := <-found:
-		if !ok {
-			t.Fatal("the emulator ended without naming its TLS address")
-		}
-		return url
-	case <-time.After(time.Minute):
-		t.Fatal("the emulator did not start")
-	}
-	return ""
 }
 
 func must(t *testing.T, err error) {

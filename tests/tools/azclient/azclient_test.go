@@ -8,20 +8,15 @@
 package azclient
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +26,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+	"lazuli/tests/emulator"
 	peers "sigs.k8s.io/cloud-provider-azure/pkg/azclient"
 )
 
@@ -84,39 +80,22 @@ virtualMachines:
 // start runs an emulator and signs in to it, as a driver does when it starts.
 func start(folder string) (func(), error) {
 	stop := func() {}
-	binary := os.Getenv("LAZULI_BIN")
-	if binary == "" {
-		return stop, errors.New("LAZULI_BIN names no binary")
-	}
-	file := func(name string) string { return filepath.Join(folder, name) }
-	if err := os.WriteFile(file("scenario.yaml"), []byte(scenario), 0o600); err != nil {
+	planned := filepath.Join(folder, "scenario.yaml")
+	if err := os.WriteFile(planned, []byte(scenario), 0o600); err != nil {
 		return stop, err
 	}
-	command := exec.Command(binary, "emulator",
-		"--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--tls-dir", file("tls"), "--page-size", "2",
-		"--unverified", "put-needs-location=false",
-		"--retry-after", "0", "--scenario", file("scenario.yaml"), "--azure-json", file("azure.json"))
-	command.Stderr = os.Stderr
-	output, err := command.StdoutPipe()
+	running, err := emulator.Start(folder, os.Stderr,
+		"--page-size", "2", "--unverified", "put-needs-location=false", "--scenario", planned)
 	if err != nil {
 		return stop, err
 	}
-	if err := command.Start(); err != nil {
-		return stop, err
-	}
-	stop = func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
-	}
-	if azure.url, err = httpsAddress(output); err != nil {
-		return stop, err
-	}
-	if err := os.Setenv("SSL_CERT_FILE", filepath.Join(folder, "tls", "ca.pem")); err != nil {
+	stop, azure.url = running.Stop, running.URL
+	if err := os.Setenv("SSL_CERT_FILE", running.CA); err != nil {
 		return stop, err
 	}
 
 	var config azureJSON
-	text, err := os.ReadFile(file("azure.json"))
+	text, err := os.ReadFile(running.Config)
 	if err != nil {
 		return stop, err
 	}
@@ -157,33 +136,6 @@ func (l loginAt) RoundTrip(request *http.Request) (*http.Response, error) {
 		request.URL.Host, request.Host = l.home.Host, l.home.Host
 	}
 	return http.DefaultTransport.RoundTrip(request)
-}
-
-// httpsAddress reads what the emulator prints until it has named its TLS address.
-func httpsAddress(output io.Reader) (string, error) {
-	found := make(chan string, 1)
-	go func() {
-		lines := bufio.NewScanner(output)
-		address := regexp.MustCompile(`https://[\w.-]+:\d+`)
-		for lines.Scan() {
-			if url := address.FindString(lines.Text()); url != "" {
-				found <- url
-				break
-			}
-		}
-		for lines.Scan() { // keep the pipe empty
-		}
-		close(found)
-	}()
-	select {
-	case url, ok := <-found:
-		if !ok {
-			return "", errors.New("the emulator ended without naming its TLS address")
-		}
-		return url, nil
-	case <-time.After(time.Minute):
-		return "", errors.New("the emulator did not start")
-	}
 }
 
 func must(t *testing.T, err error) {

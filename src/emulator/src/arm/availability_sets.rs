@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{lists, regions};
+use super::{lists, regions, tags};
 use crate::answer::{Answer, Context, Reply};
 use crate::fault::{self, Fault};
 use crate::path;
@@ -24,8 +24,7 @@ fn not_found(context: &Context<'_>) -> Fault {
 pub(crate) fn members(state: &State, set: &str) -> Vec<String> {
     state
         .store
-        .vms()
-        .iter()
+        .of_kind(super::vms::TYPE)
         .filter(|vm| vm["properties"]["availabilitySet"]["id"].as_str().is_some_and(|id| path::same(id, set)))
         .filter_map(|vm| vm["id"].as_str().map(str::to_owned))
         .collect()
@@ -121,15 +120,7 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     if !context.state.store.contains(&id) {
         return Err(not_found(context));
     }
-    let body = context.read("AvailabilitySet", "availabilitySet", true)?;
-    let now = context.now;
-    let doc = context.state.store.change(&id, now, |resource| {
-        if let Some(tags) = body.get("tags") {
-            resource.doc["tags"] = tags.clone();
-        }
-        resource.doc.clone()
-    });
-    Ok(Answer::json(200, doc.unwrap_or_default()))
+    tags::patch(context, &id, "AvailabilitySet", "availabilitySet", |_| ())
 }
 
 /// DELETE. Documented: 200, 204 when absent, 409 while machines are in it.

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::disk_access;
 use super::disks::owners;
 use crate::answer::Context;
 use crate::fault::{self, Fault};
@@ -132,8 +133,8 @@ pub(crate) fn plan_array(
                 format!("Disk '{disk}' is referenced more than once in the data disks of VM '{}'.", target.name),
             ));
         }
-        check_options(element)?;
         let here = current.iter().find(|e| lun_of(e) == Some(lun));
+        check_options(element, here.is_some())?;
         let same_disk = |e: &Value| matches!((disk_of(e), disk_of(element)), (Some(a), Some(b)) if path::same(a, b));
         match here {
             Some(have) => {
@@ -228,11 +229,12 @@ fn go(plan: &mut Plan, have: &Value, lun: u8, force: bool) {
     plan.detach.push(Detach { lun, disk: disk_of(have).unwrap_or("").to_owned() });
 }
 
-/// Members that exclude each other. Documented.
-fn check_options(element: &Value) -> Result<(), Fault> {
+/// Members that exclude each other. Documented. An element that the machine has keeps the option it was
+/// made with, and comes back with it and the id of its disk in whatever a client sends that was read.
+fn check_options(element: &Value, here: bool) -> Result<(), Fault> {
     let option = element["createOption"].as_str().unwrap_or("Attach");
     let managed = disk_of(element).is_some();
-    if option == "Empty" && managed {
+    if option == "Empty" && managed && !here {
         return Err(Fault::new(
             400,
             "InvalidParameterConflictingProperties",
@@ -288,6 +290,7 @@ fn fresh(
         }
         option @ ("Empty" | "Copy" | "Restore") => {
             let body = new_disk(target, element, option)?;
+            check_sku(target, &body, element["name"].as_str().unwrap_or(""))?;
             let name = element["name"].as_str().map_or_else(
                 || {
                     // Unverified form of the name that the service gives.
@@ -321,6 +324,8 @@ fn fresh(
             if new.get("deleteOption").is_none() {
                 new["deleteOption"] = json!("Detach");
             }
+            new["managedDisk"]["storageAccountType"] = body["sku"]["name"].clone();
+            new["toBeDetached"] = json!(false);
             plan.attach.push((lun, id.clone()));
             plan.create.push(NewDisk { id, body });
             plan.model.push(new);
@@ -410,6 +415,13 @@ fn attachable(context: &Context<'_>, target: &Target<'_>, id: &str) -> Result<Va
             ),
         ));
     }
+    // Documented: no disk of another subscription (AKS#1760). Code and text are unverified.
+    if !path::subscription_of(id).eq_ignore_ascii_case(path::subscription_of(target.id)) {
+        return Err(fault::invalid_parameter(
+            "dataDisk.managedDisk.id",
+            format!("Disk {id} cannot be attached to the VM because it is not in the same subscription as the VM."),
+        ));
+    }
     let Some(resource) = context.state.store.get(id) else {
         return Err(fault::disk_not_found(path::name_of(id)));
     };
@@ -429,15 +441,7 @@ fn attachable(context: &Context<'_>, target: &Target<'_>, id: &str) -> Result<Va
         return Err(fault::concurrent_request());
     }
     shared(context, target, &disk, own, name)?;
-    if disk["properties"]["diskState"] == "ActiveSAS" {
-        return Err(Fault::new(
-            409,
-            "Conflict",
-            format!(
-                "Disk {name} cannot be attached because there is an active shared access signature outstanding for it. Call EndGetAccess before attaching the disk."
-            ),
-        ));
-    }
+    disk_access::refuse_attach(&disk)?;
     if disk["location"] != target.doc["location"] {
         return Err(fault::bad_request(format!(
             "Disk {own} cannot be attached to the VM because it is not in the same location as the VM. VM location: '{}'. Disk location: '{}'.",
@@ -510,15 +514,47 @@ fn check_sku(target: &Target<'_>, disk: &Value, name: &str) -> Result<(), Fault>
     let Some(sku) = disk["sku"]["name"].as_str().and_then(tiers::find) else {
         return Ok(());
     };
-    let size = sizes::find(target.size());
-    if sku.needs_premium_size() && size.is_some_and(|size| !size.premium) {
-        return Err(fault::premium_unsupported(target.size(), sku.name, name));
-    }
+    premium_fits(target.size(), sku.name, name)?;
     if sku.ultra() && target.doc["properties"]["additionalCapabilities"]["ultraSSDEnabled"] != json!(true) {
         return Err(fault::invalid_parameter(
             "managedDisk.storageAccountType",
             "StorageAccountType UltraSSD_LRS can be used only when additionalCapabilities.ultraSSDEnabled is set.",
         ));
+    }
+    Ok(())
+}
+
+/// Documented: a disk of premium storage needs a size with premium storage.
+fn premium_fits(size: &str, sku: &str, name: &str) -> Result<(), Fault> {
+    let needed = tiers::find(sku).is_some_and(tiers::Sku::needs_premium_size);
+    if needed && sizes::find(size).is_some_and(|size| !size.premium) {
+        return Err(fault::premium_unsupported(size, sku, name));
+    }
+    Ok(())
+}
+
+/// Whether a machine's size takes what the model names: its disks, the OS disk too, and Ultra. Documented.
+pub(crate) fn size_fits(context: &Context<'_>, machine: &Value) -> Result<(), Fault> {
+    let size = machine["properties"]["hardwareProfile"]["vmSize"].as_str().unwrap_or("");
+    let ultra = machine["properties"]["additionalCapabilities"]["ultraSSDEnabled"] == json!(true);
+    if ultra && machine["properties"]["availabilitySet"].is_object() {
+        // Documented text (public trackers); the code is unverified.
+        return Err(fault::bad_request(
+            "Property 'additionalCapabilities.ultraSSDEnabled' is not allowed for Virtual Machines in an Availability Set.",
+        ));
+    }
+    if ultra && sizes::find(size).is_some_and(|size| !size.ultra) {
+        // Documented rule, unverified text.
+        return Err(fault::invalid_parameter(
+            "additionalCapabilities.ultraSSDEnabled",
+            format!("The VM size {size} does not support the storage account type UltraSSD_LRS."),
+        ));
+    }
+    let profile = &machine["properties"]["storageProfile"];
+    for element in profile["dataDisks"].as_array().into_iter().flatten().chain(std::iter::once(&profile["osDisk"])) {
+        let disk = disk_of(element).and_then(|id| context.state.store.disk(id)).unwrap_or_default();
+        let sku = disk["sku"]["name"].as_str().or(element["managedDisk"]["storageAccountType"].as_str());
+        premium_fits(size, sku.unwrap_or(""), element["name"].as_str().unwrap_or(""))?;
     }
     Ok(())
 }

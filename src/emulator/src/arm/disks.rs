@@ -1,4 +1,4 @@
-//! Managed disks: PUT, PATCH, GET, DELETE, lists, and access grants.
+//! Managed disks: PUT, PATCH, GET, DELETE, and lists.
 //!
 //! Recorded: every PUT and PATCH answers 202 with both operation headers, also on an unchanged disk;
 //! the 202 body shows what was asked plus `provisioningState: Updating`; there is no etag; DELETE is
@@ -8,13 +8,12 @@
 
 use serde_json::{Value, json};
 
-use super::disk_rules;
-use super::{lists, regions};
-use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use super::{disk_access, disk_rules, lists, regions};
+use crate::answer::{Answer, Context, OperationHeaders, Reply, Start, Started};
 use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;
-use crate::operations::{Outcome, Style};
+use crate::operations::{Effect, Outcome, Style, Undo};
 use crate::path;
 use crate::state::{HypervisorStep, State};
 use crate::store::Resource;
@@ -22,7 +21,8 @@ use crate::store::Resource;
 /// The resource type as Azure prints it.
 pub(crate) const TYPE: &str = "Microsoft.Compute/disks";
 
-const HEADERS: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: false };
+pub(crate) const HEADERS: OperationHeaders =
+    OperationHeaders { asynchronous: true, location: true, notification: false };
 
 pub(crate) fn id_of(context: &Context<'_>) -> String {
     format!("{}/providers/{TYPE}/{}", context.request.group_id(), context.request.segment(1))
@@ -108,6 +108,60 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     change(context, &old, &body, false)
 }
 
+/// Which disk an operation is about.
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) location: String,
+}
+
+impl Named {
+    pub(crate) fn of(doc: &Value) -> Self {
+        let text = |member: &str| doc[member].as_str().unwrap_or("").to_owned();
+        Self { id: text("id"), name: text("name"), location: text("location") }
+    }
+}
+
+/// What an operation on a disk does.
+pub(crate) struct Work {
+    pub(crate) kind: OperationKind,
+    pub(crate) steps: Vec<HypervisorStep>,
+    pub(crate) effect: Effect,
+    pub(crate) undo: Undo,
+}
+
+/// Accepts an operation and makes the disk busy with it.
+pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Started {
+    let started = start(context, disk, work.kind, work.steps, work.effect, Some(work.undo), None);
+    context.state.store.change(&disk.id, context.now, |resource| {
+        resource.busy = Some(started.id.clone());
+    });
+    super::record(context, work.kind, &disk.id, started.latency, Vec::new());
+    started
+}
+
+fn start(
+    context: &mut Context<'_>,
+    disk: &Named,
+    kind: OperationKind,
+    steps: Vec<HypervisorStep>,
+    effect: Effect,
+    undo: Option<Undo>,
+    together_with: Option<&str>,
+) -> Started {
+    context.start(Start {
+        style: Style::Compute,
+        kind,
+        resource: &disk.id,
+        collection: collection(&disk.location),
+        retry_after: context.shared.options.unverified.disk_retry_after,
+        steps,
+        effect,
+        undo,
+        together_with,
+    })
+}
+
 fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body: &Value) -> Reply {
     let group = context.require_group()?;
     let own_id = format!("{}/providers/{TYPE}/{name}", group["id"].as_str().unwrap_or_default());
@@ -122,48 +176,32 @@ fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body:
     resource.busy = Some(String::new());
     context.state.store.insert(&own_id, resource, now);
     let shown = accepted(&own_id, name, location, body, None);
-    let effect_id = own_id.clone();
-    let undo_id = own_id.clone();
-    let started = context.start(Start {
-        style: Style::Compute,
+    let disk = Named::of(&full);
+    let (effect_id, undo_id) = (own_id.clone(), own_id);
+    let work = Work {
         kind: OperationKind::DiskCreate,
-        resource: &own_id,
-        collection: collection(location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
         steps: vec![creation_step(&full)],
         effect: Box::new(move |state, at| finish(state, &effect_id, at, full)),
-        undo: Some(Box::new(move |state, at, _| {
+        undo: Box::new(move |state, at, _| {
             // Unverified: a disk whose creation fails late is gone.
             state.store.remove(&undo_id, at);
-        })),
-        together_with: None,
-    });
-    set_busy(context.state, &own_id, &started.id, now);
-    super::record(context, OperationKind::DiskCreate, &own_id, started.latency, Vec::new());
+        }),
+    };
+    let started = accept(context, &disk, work);
     Ok(Answer::json(202, shown).started(started, HEADERS))
 }
 
 /// A PUT of what is being made already: a new operation that ends with the first (documented: a
 /// repeated PUT is a new 202).
 fn join(context: &mut Context<'_>, old: &Value, busy: Option<&str>) -> Reply {
-    let id = old["id"].as_str().unwrap_or("").to_owned();
-    let location = old["location"].as_str().unwrap_or("").to_owned();
-    let effect_id = id.clone();
-    let started = context.start(Start {
-        style: Style::Compute,
-        kind: OperationKind::DiskCreate,
-        resource: &id,
-        collection: collection(&location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
-        steps: Vec::new(),
-        effect: Box::new(move |state, _| match state.store.document(&effect_id) {
-            Some(doc) => Ok(Outcome { output: Some(doc.clone()), result: Some(doc) }),
-            // The creation that it joined has failed.
-            None => Err(fault::disk_not_found(path::name_of(&effect_id))),
-        }),
-        undo: None,
-        together_with: busy,
+    let disk = Named::of(old);
+    let effect_id = disk.id.clone();
+    let effect: Effect = Box::new(move |state, _| match state.store.document(&effect_id) {
+        Some(doc) => Ok(Outcome::both(doc)),
+        // The creation that it joined has failed.
+        None => Err(fault::disk_not_found(path::name_of(&effect_id))),
     });
+    let started = start(context, &disk, OperationKind::DiskCreate, Vec::new(), effect, None, busy);
     let mut shown = old.clone();
     shown["properties"]["provisioningState"] = json!("Updating");
     Ok(Answer::json(202, shown).started(started, HEADERS))
@@ -188,44 +226,36 @@ fn same_request(old: &Value, body: &Value) -> bool {
 }
 
 fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -> Reply {
-    let id = old["id"].as_str().unwrap_or("").to_owned();
-    let name = old["name"].as_str().unwrap_or("").to_owned();
-    let location = old["location"].as_str().unwrap_or("").to_owned();
+    let disk = Named::of(old);
     let now = context.now;
     super::refuse_if_dropped(context, old)?;
-    super::refuse_if_busy(context, &id)?;
+    super::refuse_if_busy(context, &disk.id)?;
     let new = disk_rules::changed(context, old, body, replace)?;
     super::quotas::check_disk(context, &new, Some(old))?;
     let grown = new["properties"]["diskSizeBytes"] != old["properties"]["diskSizeBytes"];
-    let mut shown = accepted(&id, &name, &location, &merged(&new, body), Some(old));
+    let mut shown = accepted(&disk.id, &disk.name, &disk.location, &merged(&new, body), Some(old));
     if grown {
         shown["properties"]["diskSizeBytes"] = new["properties"]["diskSizeBytes"].clone();
     }
     let steps = if grown { vec![HypervisorStep::Resize { disk: facts(&new) }] } else { Vec::new() };
-    context.state.store.change(&id, now, |resource| {
+    context.state.store.change(&disk.id, now, |resource| {
         resource.set_provisioning("Updating");
         resource.next = Some(new.clone());
     });
-    let (effect_id, undo_id) = (id.clone(), id.clone());
-    let started = context.start(Start {
-        style: Style::Compute,
+    let (effect_id, undo_id) = (disk.id.clone(), disk.id.clone());
+    let work = Work {
         kind: OperationKind::DiskUpdate,
-        resource: &id,
-        collection: collection(&location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
         steps,
         effect: Box::new(move |state, at| finish(state, &effect_id, at, new)),
-        undo: Some(Box::new(move |state, at, _| {
+        undo: Box::new(move |state, at, _| {
             state.store.change(&undo_id, at, |resource| {
                 resource.busy = None;
                 resource.next = None;
                 resource.set_provisioning("Succeeded");
             });
-        })),
-        together_with: None,
-    });
-    set_busy(context.state, &id, &started.id, now);
-    super::record(context, OperationKind::DiskUpdate, &id, started.latency, Vec::new());
+        }),
+    };
+    let started = accept(context, &disk, work);
     Ok(Answer::json(202, shown).started(started, HEADERS))
 }
 
@@ -298,15 +328,42 @@ pub(crate) fn finish(state: &mut State, id: &str, at: std::time::Duration, mut n
         resource.next = None;
         resource.doc.clone()
     });
+    if let Some(doc) = &done {
+        show_in_machines(state, doc, at);
+    }
     match done {
-        Some(doc) => Ok(Outcome { output: Some(doc.clone()), result: Some(doc) }),
+        Some(doc) => Ok(Outcome::both(doc)),
         None => Err(fault::disk_not_found(path::name_of(id))),
+    }
+}
+
+/// Unverified: a machine's model follows the size and SKU of its disks, without a new etag.
+fn show_in_machines(state: &mut State, disk: &Value, at: std::time::Duration) {
+    let id = disk["id"].as_str().unwrap_or("");
+    for vm in owners(disk) {
+        state.store.change(&vm, at, |resource| {
+            for place in ["dataDisks", "osDisk"] {
+                let elements = match resource.doc.pointer_mut(&format!("/properties/storageProfile/{place}")) {
+                    Some(Value::Array(elements)) => elements.as_mut_slice(),
+                    Some(element) => std::slice::from_mut(element),
+                    None => &mut [],
+                };
+                let own =
+                    |element: &&mut Value| element["managedDisk"]["id"].as_str().is_some_and(|i| path::same(i, id));
+                for element in elements.iter_mut().filter(own) {
+                    element["diskSizeGB"] = disk["properties"]["diskSizeGB"].clone();
+                    element["managedDisk"]["storageAccountType"] = disk["sku"]["name"].clone();
+                }
+            }
+        });
     }
 }
 
 /// DELETE. Recorded: 202 and an operation without output. Documented: 204 for a missing disk, 409
 /// while attached; a disk whose attach is in flight is still `Unattached` and can be deleted
-/// (kubernetes#82714).
+/// (kubernetes#82714); 409 `Conflict` without `Retry-After` while another operation has the disk
+/// (bosh-azure-cpi-release#269). That a deletion in flight is such an operation is unverified: a disk stuck
+/// in `Deleting` refuses a second one (AzureStorageExplorer#7937), but its text is not known.
 pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = id_of(context);
@@ -315,32 +372,18 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         return Ok(Answer::empty(204));
     };
     let doc = resource.doc.clone();
-    let own_id = resource.id().to_owned();
-    let name = resource.name().to_owned();
+    let disk = Named::of(&doc);
     if let Some(vm) = owners(&doc).first() {
-        return Err(fault::disk_is_attached(&name, vm));
+        return Err(fault::disk_is_attached(&disk.name, vm));
     }
-    if doc["properties"]["diskState"] == "ActiveSAS" {
-        return Err(Fault::new(
-            409,
-            "Conflict",
-            format!(
-                "Disk {name} cannot be deleted because there is an active shared access signature outstanding for it. Call EndGetAccess before deleting the disk."
-            ),
-        ));
-    }
+    disk_access::refuse_delete(&doc)?;
     super::refuse_if_busy(context, &id)?;
-    let location = doc["location"].as_str().unwrap_or("").to_owned();
     context.state.store.change(&id, now, |resource| {
         resource.set_provisioning("Deleting");
     });
-    let (effect_id, undo_id) = (own_id.clone(), own_id.clone());
-    let started = context.start(Start {
-        style: Style::Compute,
+    let (effect_id, undo_id) = (disk.id.clone(), disk.id.clone());
+    let work = Work {
         kind: OperationKind::DiskDelete,
-        resource: &own_id,
-        collection: collection(&location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
         steps: vec![HypervisorStep::Delete { disk: facts(&doc) }],
         effect: Box::new(move |state, at| {
             // Attached while the delete ran: the machine keeps its disk.
@@ -350,16 +393,14 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
             state.store.remove(&effect_id, at);
             Ok(Outcome::default())
         }),
-        undo: Some(Box::new(move |state, at, _| {
+        undo: Box::new(move |state, at, _| {
             state.store.change(&undo_id, at, |resource| {
                 resource.busy = None;
                 resource.set_provisioning("Succeeded");
             });
-        })),
-        together_with: None,
-    });
-    set_busy(context.state, &own_id, &started.id, now);
-    super::record(context, OperationKind::DiskDelete, &own_id, started.latency, Vec::new());
+        }),
+    };
+    let started = accept(context, &disk, work);
     Ok(Answer::empty(202).started(started, HEADERS))
 }
 
@@ -375,68 +416,4 @@ pub(crate) fn owners(doc: &Value) -> Vec<String> {
         owners.insert(0, id.to_owned());
     }
     owners
-}
-
-fn set_busy(state: &mut State, id: &str, operation: &str, now: std::time::Duration) {
-    state.store.change(id, now, |resource| {
-        resource.busy = Some(operation.to_owned());
-    });
-}
-
-/// `beginGetAccess` and `endGetAccess`. Documented: final state via `Location`, the URL also in
-/// `properties.output`. Unverified: the form of the URL, which nothing here serves.
-pub(crate) fn access(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let begin = context.request.segment(2).eq_ignore_ascii_case("beginGetAccess");
-    let id = id_of(context);
-    let Some(doc) = context.state.store.document(&id) else {
-        return Err(not_found(context));
-    };
-    let name = doc["name"].as_str().unwrap_or("").to_owned();
-    let own_id = doc["id"].as_str().unwrap_or("").to_owned();
-    let location = doc["location"].as_str().unwrap_or("").to_owned();
-    if begin {
-        let body = context.read("GrantAccessData", "grantAccess", false)?;
-        let running =
-            owners(&doc).into_iter().find(|vm| context.state.store.power(vm) == Some(crate::store::Power::Running));
-        if let Some(vm) = running {
-            return Err(Fault::new(
-                409,
-                "Conflict",
-                format!("Access not permitted because disk {name} is currently attached to running VM {vm}."),
-            ));
-        }
-        let seconds = body["durationInSeconds"].as_i64().unwrap_or(0);
-        if seconds <= 0 {
-            return Err(fault::out_of_range("grantAccess.durationInSeconds", &seconds.to_string(), "1", "4294967295"));
-        }
-    }
-    super::refuse_if_busy(context, &id)?;
-    let sas =
-        begin.then(|| format!("{}/md-{}/abcd?sv=2018-03-28&sr=b&sig=emulator", context.request.base, path::key(&name)));
-    let effect_id = own_id.clone();
-    let undo_id = own_id.clone();
-    let started = context.start(Start {
-        style: Style::Compute,
-        kind: OperationKind::DiskGrantAccess,
-        resource: &own_id,
-        collection: collection(&location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
-        steps: Vec::new(),
-        effect: Box::new(move |state, at| {
-            state.store.change(&effect_id, at, |resource| {
-                resource.busy = None;
-                let idle = if owners(&resource.doc).is_empty() { "Unattached" } else { "Reserved" };
-                resource.doc["properties"]["diskState"] = json!(if begin { "ActiveSAS" } else { idle });
-            });
-            let body = sas.map(|sas| json!({ "accessSAS": sas }));
-            Ok(Outcome { output: body.clone(), result: body })
-        }),
-        undo: Some(Box::new(move |state, at, _| {
-            state.store.change(&undo_id, at, |resource| resource.busy = None);
-        })),
-        together_with: None,
-    });
-    set_busy(context.state, &own_id, &started.id, context.now);
-    Ok(Answer::empty(202).started(started, HEADERS))
 }

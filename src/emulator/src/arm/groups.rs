@@ -3,7 +3,7 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::{lists, regions};
+use super::{lists, regions, tags};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::fault;
 use crate::latency::OperationKind;
@@ -121,16 +121,8 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
 /// PATCH: tags. Documented.
 pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
-    let body = context.read("ResourceGroup", "resourceGroup", true)?;
     let id = context.request.group_id();
-    let now = context.now;
-    let doc = context.state.store.change(&id, now, |resource| {
-        if let Some(tags) = body.get("tags") {
-            resource.doc["tags"] = tags.clone();
-        }
-        resource.doc.clone()
-    });
-    Ok(Answer::json(200, doc.unwrap_or_default()))
+    tags::patch(context, &id, "ResourceGroup", "resourceGroup", |_| ())
 }
 
 /// GET. Recorded.
@@ -151,9 +143,11 @@ pub(crate) fn head(context: &mut Context<'_>) -> Reply {
     }
 }
 
-/// List. Recorded shape.
+/// List. Recorded shape; `$filter` by tag is documented.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let found = lists::documents(context, TYPE)?;
+    let conditions = lists::conditions(context, &["tagname", "tagvalue"])?;
+    let mut found = lists::documents(context, TYPE)?;
+    found.retain(|doc| lists::tagged(doc, &conditions));
     lists::page(context, found)
 }
 

@@ -3,14 +3,18 @@
 pub(crate) mod availability_sets;
 pub(crate) mod catalogue;
 pub(crate) mod data_disks;
+pub(crate) mod disk_access;
 pub(crate) mod disk_rules;
 pub(crate) mod disks;
 pub(crate) mod groups;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod polling;
+pub(crate) mod providers;
 pub(crate) mod quotas;
 pub(crate) mod regions;
+pub(crate) mod resources;
+pub(crate) mod tags;
 pub(crate) mod vm_create;
 pub(crate) mod vm_power;
 pub(crate) mod vms;
@@ -61,6 +65,7 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
     let rest: Vec<&str> = lower.iter().map(String::as_str).collect();
     let provider = path.provider.as_ref().map(|p| p.to_ascii_lowercase());
     let found = match (provider.as_deref(), path.group.is_some()) {
+        (Some(_), false) if matches!(rest[..], [] | ["register"]) => provider_routes(method, &rest),
         (None, _) => plain(method, path, &rest),
         (Some("microsoft.compute"), grouped) => compute(method, grouped, &rest),
         (Some("microsoft.network"), grouped) => network_routes(method, grouped, &rest),
@@ -74,7 +79,8 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
         Some(Err(())) => Err(fault::method_not_allowed(method)),
         None => match (&path.provider, rest.first()) {
             (Some(namespace), Some(_)) => {
-                Err(fault::invalid_resource_type(path.rest.first().map_or("", String::as_str), namespace, version))
+                let kind: Vec<&str> = path.rest.iter().step_by(2).map(String::as_str).collect();
+                Err(fault::invalid_resource_type(&kind.join("/"), namespace, version))
             }
             _ => Err(fault::path_not_found(raw)),
         },
@@ -89,13 +95,23 @@ fn plain(method: &str, path: &ArmPath, rest: &[&str]) -> Found {
         (false, ["locations"], "GET") => Ok(route("subscriptions.listLocations", groups::locations)),
         (false, ["resourcegroups"], "GET") => Ok(route("resourceGroups.list", groups::list)),
         (false, ["operationresults", _], "GET") => Ok(route("operations.get", polling::group_result)),
+        (false, ["providers"], "GET") => Ok(route("providers.list", providers::list)),
+        (_, ["resources"], "GET") => Ok(route("resources.list", resources::list)),
         (true, [], "PUT") => Ok(route("resourceGroups.createOrUpdate", groups::put)),
         (true, [], "PATCH") => Ok(route("resourceGroups.update", groups::patch)),
         (true, [], "GET") => Ok(route("resourceGroups.get", groups::get)),
         (true, [], "HEAD") => Ok(route("resourceGroups.checkExistence", groups::head)),
         (true, [], "DELETE") => Ok(route("resourceGroups.delete", groups::delete)),
-        (_, [], _) | (false, ["resourcegroups" | "locations"], _) => Err(()),
+        (_, [], _) | (false, ["resourcegroups" | "locations" | "providers"], _) | (_, ["resources"], _) => Err(()),
         _ => return None,
+    })
+}
+
+fn provider_routes(method: &str, rest: &[&str]) -> Found {
+    Some(match (rest, method) {
+        ([], "GET") => Ok(route("providers.get", providers::get)),
+        (["register"], "POST") => Ok(route("providers.register", providers::get)),
+        _ => Err(()),
     })
 }
 
@@ -114,9 +130,12 @@ fn compute(method: &str, grouped: bool, rest: &[&str]) -> Found {
         (true, ["disks", _], "PATCH") => Ok(route("disks.update", disks::patch)),
         (true, ["disks", _], "GET") => Ok(route("disks.get", disks::get)),
         (true, ["disks", _], "DELETE") => Ok(route("disks.delete", disks::delete)),
-        (true, ["disks", _, "begingetaccess"], "POST") => Ok(route("disks.grantAccess", disks::access)),
-        (true, ["disks", _, "endgetaccess"], "POST") => Ok(route("disks.revokeAccess", disks::access)),
+        (true, ["disks", _, "begingetaccess"], "POST") => Ok(route("disks.grantAccess", disk_access::begin)),
+        (true, ["disks", _, "endgetaccess"], "POST") => Ok(route("disks.revokeAccess", disk_access::end)),
         (_, ["virtualmachines"], "GET") => Ok(route("virtualMachines.list", vms::list).limited(LIST_VM)),
+        (false, ["locations", _, "virtualmachines"], "GET") => {
+            Ok(route("virtualMachines.listByLocation", vms::list).limited(LIST_VM))
+        }
         (true, ["virtualmachines", _], "PUT") => {
             Ok(route("virtualMachines.createOrUpdate", vms::put).limited(UPDATE_VM))
         }
@@ -161,9 +180,37 @@ fn compute(method: &str, grouped: bool, rest: &[&str]) -> Found {
         (true, ["availabilitysets", _], "PATCH") => Ok(route("availabilitySets.update", availability_sets::patch)),
         (true, ["availabilitysets", _], "GET") => Ok(route("availabilitySets.get", availability_sets::get)),
         (true, ["availabilitysets", _], "DELETE") => Ok(route("availabilitySets.delete", availability_sets::delete)),
-        (_, ["disks" | "virtualmachines" | "availabilitysets", ..] | ["skus"], _) => Err(()),
+        _ if is_known(rest) => Err(()),
         _ => return None,
     })
+}
+
+/// Whether there is such a path of the compute provider, with another method. What is below a machine or a
+/// disk and not in the table is not emulated.
+fn is_known(rest: &[&str]) -> bool {
+    matches!(
+        rest,
+        ["disks" | "virtualmachines" | "availabilitysets"]
+            | ["disks" | "virtualmachines" | "availabilitysets", _]
+            | ["disks", _, "begingetaccess" | "endgetaccess"]
+            | [
+                "virtualmachines",
+                _,
+                "instanceview"
+                    | "vmsizes"
+                    | "attachdetachdatadisks"
+                    | "start"
+                    | "poweroff"
+                    | "deallocate"
+                    | "restart"
+                    | "redeploy"
+                    | "reapply"
+                    | "simulateeviction"
+            ]
+            | ["skus"]
+            | ["locations", _, "vmsizes" | "usages" | "virtualmachines"]
+            | ["locations", _, "operations" | "diskoperations", _]
+    )
 }
 
 fn network_routes(method: &str, grouped: bool, rest: &[&str]) -> Found {

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use super::{lists, regions};
+use super::{lists, regions, tags};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -285,20 +285,8 @@ pub(crate) fn patch_tags(context: &mut Context<'_>) -> Reply {
         return Err(not_found(context, kind));
     };
     preconditions(context, Some(&old))?;
-    let body = context.request.body()?.clone();
-    if let Some(name) = body.as_object().and_then(|o| o.keys().find(|k| !k.eq_ignore_ascii_case("tags"))) {
-        return Err(fault::unknown_member(name, "TagsObject", name, context.request.raw.len(), "parameters"));
-    }
     let tag = weak(&context.state.guid());
-    let now = context.now;
-    let doc = context.state.store.change(&id, now, |resource| {
-        if let Some(tags) = body.get("tags") {
-            resource.doc["tags"] = tags.clone();
-        }
-        retag(&mut resource.doc, &tag);
-        resource.doc.clone()
-    });
-    Ok(Answer::json(200, doc.unwrap_or_default()))
+    tags::patch(context, &id, "TagsObject", "parameters", |resource| retag(&mut resource.doc, &tag))
 }
 
 /// DELETE of a network. Recorded 202; documented 204 when absent, 400 while a subnet is in use.
@@ -339,7 +327,7 @@ fn delete_later(context: &mut Context<'_>, doc: &Value) -> Reply {
 }
 
 fn nics(state: &State) -> impl Iterator<Item = &Value> {
-    state.store.iter().map(|(_, resource)| &resource.doc).filter(|doc| doc["type"] == NIC)
+    state.store.of_kind(NIC)
 }
 
 fn configurations(nic: &Value) -> impl Iterator<Item = &Value> {

@@ -64,8 +64,8 @@ fn result(context: &Context<'_>, id: &str) -> Reply {
             Ok(answer)
         }
         Status::Succeeded => Ok(match &operation.outcome.result {
-            Some(Value::Null) | None => Answer::empty(200),
-            Some(body) => Answer::json(200, body.clone()),
+            Some(body) if !body.is_null() => Answer::json(200, Value::clone(body)),
+            _ => Answer::empty(200),
         }),
         Status::Failed(fault) | Status::Canceled(fault) => Err(fault.clone()),
     }

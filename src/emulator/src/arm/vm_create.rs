@@ -16,7 +16,7 @@ use crate::options::LeftOut;
 use crate::path;
 use crate::sizes;
 use crate::state::{HypervisorStep, State};
-use crate::store::{Machine, Resource};
+use crate::store::{Machine, Power, Resource};
 
 /// PUT of a machine that does not exist. Recorded.
 pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
@@ -32,6 +32,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     let vm_guid = context.state.guid();
     let mut doc = document(context, body, &id, &name, &location, &vm_guid)?;
     let os_disk = os_disk(context, &mut doc, &id, &name, &location)?;
+    data_disks::size_fits(context, &doc)?;
     let target = Target { id: &id, name: &name, doc: &doc };
     let given = body["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
     let mut bare = doc.clone();
@@ -458,6 +459,12 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
                 for (name, value) in vms::object(&value) {
                     doc["properties"]["hardwareProfile"][name] = value;
                 }
+                if doc["properties"]["hardwareProfile"] != before["properties"]["hardwareProfile"] {
+                    data_disks::size_fits(context, doc)?;
+                }
+            }
+            "additionalCapabilities" => {
+                capabilities(context, doc, value)?;
             }
             "networkProfile" => {
                 references(context, &body["properties"])?;
@@ -467,6 +474,20 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
         }
     }
     Ok(*doc != before)
+}
+
+/// Documented: Ultra is switched on and off while the machine is deallocated. Unverified text.
+fn capabilities(context: &Context<'_>, doc: &mut Value, asked: Value) -> Result<(), Fault> {
+    let enabled = |capabilities: &Value| capabilities["ultraSSDEnabled"] == json!(true);
+    let id = doc["id"].as_str().unwrap_or("");
+    let switched = enabled(&asked) != enabled(&doc["properties"]["additionalCapabilities"]);
+    if switched && context.state.store.power(id) != Some(Power::Deallocated) {
+        return Err(fault::not_allowed(
+            "The property 'additionalCapabilities.ultraSSDEnabled' can be changed only while the VM is deallocated.",
+        ));
+    }
+    doc["properties"]["additionalCapabilities"] = asked;
+    data_disks::size_fits(context, doc)
 }
 
 fn storage(doc: &mut Value, asked: &Value) -> Result<(), Fault> {

@@ -7,6 +7,7 @@
 //! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
 //! ends raises the etag a second time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -61,9 +62,13 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     Ok(Answer::json(200, doc).with("etag", tag))
 }
 
-/// Lists. Recorded: `$filter` on a scale set that does not exist gives an empty list.
+/// Lists, also of a location (documented). Recorded: `$filter` on a scale set that does not exist gives an empty list.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let mut found = lists::documents(context, TYPE)?;
+    if context.request.segment(0).eq_ignore_ascii_case("locations") {
+        let location = path::location(context.request.segment(1));
+        found.retain(|doc| doc["location"] == location);
+    }
     if let Some(filter) = context.request.query.get("$filter") {
         let (name, wanted) = filter.split_once(" eq ").unwrap_or((filter, ""));
         // Unverified text for any other filter.
@@ -401,7 +406,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
             resource.doc["properties"]["storageProfile"].clone()
         });
-        Ok(Outcome { output: None, result: profile })
+        Ok(Outcome { output: None, result: profile.map(Arc::new) })
     });
     let vm = id.to_owned();
     let attach = plan.attach.clone();

@@ -224,6 +224,23 @@ async fn a_missing_disk_is_404_and_nothing_of_the_batch_happens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_disk_of_another_subscription_is_refused() {
+    let mut options = options();
+    let other = "00000000-0000-0000-0000-000000000009";
+    options.scenario.subscriptions.push(other.to_owned());
+    let rig = Rig::new(options).await;
+    let there = format!("/subscriptions/{other}/resourceGroups/there");
+    let made = json!({"location": "westeurope"});
+    rig.call("PUT", &format!("{there}?api-version=2021-04-01"), Some(made)).await.expect(201);
+    let disk = format!("{there}/providers/Microsoft.Compute/disks/d");
+    let got = rig.call("PUT", &format!("{disk}?api-version={DISKS_VERSION}"), Some(premium(4))).await.expect(202);
+    rig.finish(&got).await;
+    rig.attach_detach("plain-0", json!([{"diskId": disk}]), json!([])).await.refused(400, "InvalidParameter");
+    let element = json!({"lun": 0, "createOption": "Attach", "managedDisk": {"id": disk}});
+    rig.put_data_disks("plain-0", json!([element])).await.refused(400, "InvalidParameter");
+}
+
+#[tokio::test(start_paused = true)]
 async fn zones_must_fit() {
     let rig = Rig::new(options()).await;
     let zone_2 = rig.disk_with("z2", json!({"zones": ["2"]})).await;
@@ -365,6 +382,24 @@ async fn an_element_with_create_option_empty_makes_its_disk() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_read_goes_back_whole_with_elements_of_every_create_option() {
+    let rig = Rig::new(options()).await;
+    rig.disk("a").await;
+    let new = json!({"lun": 2, "name": "made", "createOption": "Empty", "diskSizeGB": 16});
+    let got = rig.put_data_disks("plain-0", json!([element("a", 0), new])).await.expect(200);
+    rig.finish(&got).await;
+    let mut machine = rig.vm("plain-0").await;
+    rig.call("PUT", &vm_uri("plain-0"), Some(machine.clone())).await.expect(200);
+    let shown = &machine["properties"]["storageProfile"]["dataDisks"][1];
+    assert_eq!((&shown["createOption"], &shown["managedDisk"]["id"]), (&json!("Empty"), &json!(disk_id("made"))));
+    assert_eq!(shown["toBeDetached"], false);
+    machine["properties"]["storageProfile"]["dataDisks"][1]["toBeDetached"] = json!(true);
+    let got = rig.call("PUT", &vm_uri("plain-0"), Some(machine)).await.expect(200);
+    rig.finish(&got).await;
+    assert_eq!(rig.luns("plain-0"), [(0, "a".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn growing_an_attached_disk_follows_the_online_rules() {
     let rig = Rig::new(options()).await;
     rig.disk("d").await;
@@ -375,13 +410,22 @@ async fn growing_an_attached_disk_follows_the_online_rules() {
     let disk = rig.disk_doc("d").await;
     assert_eq!((&disk["properties"]["diskSizeGB"], &disk["managedBy"]), (&json!(20), &json!(vm_id("plain-0"))));
     let got = rig.call("PATCH", &disk_uri("d"), Some(patch(4096))).await.refused(409, "OperationNotAllowed");
-    assert_eq!(got.body["error"]["innererror"]["internalErrorCode"], "ChangeDiskSizeWhileAttachedNotAllowed");
+    assert_eq!(got.body["error"]["innererror"]["internalErrorCode"], "InvalidResizeForLargeDisks");
     let got = rig
         .call("POST", &format!("{}/deallocate?api-version={COMPUTE_VERSION}", vm_id("plain-0")), None)
         .await
         .expect(202);
     rig.finish(&got).await;
     assert_eq!(rig.disk_doc("d").await["properties"]["diskState"], "Reserved");
+    // A deallocated machine is not enough: the disk must be detached.
+    rig.call("PATCH", &disk_uri("d"), Some(patch(4096))).await.refused(409, "OperationNotAllowed");
+    let got = rig.put_data_disks("plain-0", json!([])).await.expect(200);
+    rig.finish(&got).await;
     let got = rig.call("PATCH", &disk_uri("d"), Some(patch(4096))).await.expect(202);
     rig.finish(&got).await;
+    // An OS disk cannot be detached; deallocation is enough for it.
+    let vm = rig.vm("plain-0").await;
+    let os = vm["properties"]["storageProfile"]["osDisk"]["managedDisk"]["id"].as_str().unwrap().to_owned();
+    let os = format!("{os}?api-version={DISKS_VERSION}");
+    rig.call("PATCH", &os, Some(patch(4096))).await.expect(202);
 }

@@ -11,7 +11,14 @@ async fn every_request_needs_a_token_of_this_emulator() {
         request.body(Body::empty()).unwrap()
     };
     let got = rig.send(bare(None)).await.refused(401, "AuthenticationFailed");
-    assert!(got.header("www-authenticate").starts_with("Bearer authorization_uri="));
+    // Clients find the tenant of a subscription in this header.
+    let tenant = Scenario::default().tenant_id;
+    let challenge = got.header("www-authenticate");
+    assert!(challenge.starts_with("Bearer authorization_uri=\"http"), "{challenge}");
+    let rest = format!(
+        "/{tenant}\", error=\"invalid_token\", error_description=\"The authentication failed because of missing 'Authorization' header.\""
+    );
+    assert!(challenge.ends_with(&rest), "{challenge}");
     rig.send(bare(Some("Basic abc"))).await.refused(401, "AuthenticationFailed");
     let got = rig.send(bare(Some("Bearer invented"))).await.refused(401, "InvalidAuthenticationToken");
     assert_eq!(got.message(), "The access token is invalid.");

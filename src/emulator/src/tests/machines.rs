@@ -207,3 +207,45 @@ async fn attach_detach_begins_with_its_api_version() {
     let uri = format!("{}/attachDetachDataDisks?api-version=2024-03-01", vm_id("plain-0"));
     rig.call("POST", &uri, Some(json!({"dataDisksToAttach": []}))).await.refused(400, "InvalidParameter");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_takes_no_size_that_its_disks_do_not_fit() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    rig.attached("plain-0", &[("d", 0)]).await;
+    let patch = async |vm: &str, properties: Value| {
+        rig.call("PATCH", &vm_uri(vm), Some(json!({ "properties": properties }))).await
+    };
+    let got =
+        patch("plain-0", json!({"hardwareProfile": {"vmSize": "Standard_F4"}})).await.refused(400, "InvalidParameter");
+    assert!(
+        got.message().contains("does not support the storage account type Premium_LRS of disk "),
+        "{}",
+        got.message()
+    );
+    patch("plain-0", json!({"hardwareProfile": {"vmSize": "Standard_D8s_v3"}})).await.expect(200);
+    // An element that makes its disk is on the size as well.
+    let premium = json!({"lun": 0, "createOption": "Empty", "diskSizeGB": 8, "managedDisk": {"storageAccountType": "Premium_LRS"}});
+    rig.put_data_disks("basic", json!([premium])).await.refused(400, "InvalidParameter");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ultra_is_switched_on_while_deallocated_and_on_sizes_that_have_it() {
+    let rig = Rig::new(options()).await;
+    let ultra = json!({"properties": {"additionalCapabilities": {"ultraSSDEnabled": true}}});
+    rig.call("PATCH", &vm_uri("zonal-0"), Some(ultra.clone())).await.refused(409, "OperationNotAllowed");
+    for vm in ["zonal-0", "basic"] {
+        let stop = format!("{}/deallocate?api-version={COMPUTE_VERSION}", vm_id(vm));
+        let got = rig.call("POST", &stop, None).await.expect(202);
+        rig.finish(&got).await;
+    }
+    rig.call("PATCH", &vm_uri("basic"), Some(ultra.clone())).await.refused(400, "InvalidParameter");
+    let got = rig.call("PATCH", &vm_uri("zonal-0"), Some(ultra.clone())).await.expect(200);
+    rig.finish(&got).await;
+    let stop = format!("{}/deallocate?api-version={COMPUTE_VERSION}", vm_id("member-0"));
+    let got = rig.call("POST", &stop, None).await.expect(202);
+    rig.finish(&got).await;
+    rig.call("PATCH", &vm_uri("member-0"), Some(ultra.clone())).await.refused(400, "BadRequest");
+    // Sent again it changes nothing, and that may be at any time.
+    rig.call("PATCH", &vm_uri("zonal-0"), Some(ultra)).await.expect(200);
+}

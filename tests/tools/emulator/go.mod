@@ -1,0 +1,3 @@
+module lazuli/tests/emulator
+
+go 1.26.0
