@@ -117,6 +117,13 @@ where
     }
 }
 
+impl<R, T> Claims<R, T> {
+    /// Whether an attachment or a detachment of the disk is waiting or under way.
+    pub(crate) fn is_held(&self, disk: &ArmId) -> bool {
+        matches!(self.lock().get(disk), Some(Claim::Attachments(_)))
+    }
+}
+
 fn busy(disk: &ArmId, why: &str) -> VolumeError {
     VolumeError::new(Fault::Busy, format!("the disk {disk} is busy: {why}"))
 }

@@ -203,6 +203,10 @@ impl Volumes {
         if let Some(node) = node {
             return self.unpublish_from(disk, node).await;
         }
+        // While it is on its way to a node the disk names nobody, and "from all nodes" is a promise about that one too.
+        if self.claims.is_held(disk) {
+            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached")));
+        }
         let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
             Ok(read) => read.model.holders().into_iter().cloned().collect(),
             Err(error) if error.fault == Fault::NotFound => return Ok(()),

@@ -71,6 +71,9 @@ const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
 /// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
 const LAG: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// How old a read may be: how long after its start a process does not take it from a VM that a disk is not listed,
+/// for its predecessor may have written a moment ago (unverified; what replaces a process takes seconds anyway).
+const LONGEST_LAG: Duration = Duration::from_secs(4);
 /// How many disks are read at a time.
 const READS: usize = 16;
 
@@ -90,6 +93,8 @@ struct Shared {
     /// What disks were made from, as far as a disk that was made from something has been read here.
     sources: Mutex<BTreeMap<ArmId, ArmId>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
+    /// From then on no read is older than the last write of the process before this one.
+    read_since: Instant,
 }
 
 impl Owners {
@@ -110,6 +115,7 @@ impl Owners {
                 method,
                 sources: Mutex::default(),
                 queues: Mutex::default(),
+                read_since: Instant::now() + LONGEST_LAG,
             }),
         }
     }
@@ -200,6 +206,8 @@ enum Round {
     WaitsForReservations,
     /// Nothing can be said of these before somebody else's write of the VM has ended.
     WaitsForVm(Batch),
+    /// A disk is not listed, and the read may be older than a write of the process before.
+    WaitsForFreshReads,
 }
 
 impl Driver {
@@ -238,6 +246,7 @@ impl Driver {
                     let error = VolumeError::new(Fault::Unavailable, message);
                     self.answer_all(goals.iter().filter(|(_, goal)| **goal != Goal::Detached), &Err(error));
                 }
+                Round::WaitsForFreshReads => sleep_until(self.shared.read_since).await,
                 Round::WaitsForVm(batch) => {
                     let message = format!("node {}: somebody else's write of its VM has not ended", self.node);
                     match self.at_rest().await {
@@ -340,11 +349,13 @@ impl Driver {
         let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
         let plan = attach::plan(&vm.model, &wanted, &reservations, limit);
 
-        let mut unknown = 0;
+        let (mut unknown, mut unsure) = (0, 0);
+        let reads_may_lag = Instant::now() < self.shared.read_since;
         let cleared: BTreeSet<ArmId> = plan.settled.keys().cloned().collect();
         for (disk, settled) in plan.settled {
             match settled {
                 Settled::ReservationsUnknown => unknown += 1,
+                Settled::Detached if reads_may_lag => unsure += 1,
                 settled => self.answer(&disk, members[&disk], &self.say(&disk, settled)),
             }
         }
@@ -354,6 +365,8 @@ impl Driver {
                 Round::WaitsForReservations
             } else if !unsaid.is_empty() {
                 Round::WaitsForVm(unsaid)
+            } else if unsure > 0 {
+                Round::WaitsForFreshReads
             } else {
                 Round::Goes
             };
@@ -431,6 +444,18 @@ impl Driver {
             self.answer(&disk, Goal::Attached(caching), &Err(answer));
         }
         (wanted, unsaid)
+    }
+
+    /// Azure says with one code that a disk is on another VM and that it is on this one already: the disk tells.
+    async fn whose(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
+        if goal == Goal::Detached || !matches!(error.fault, Fault::AttachedElsewhere { .. }) {
+            return error;
+        }
+        match self.shared.client.get_disk(disk).await.map(|read| attach::attachable(&read.model, &self.vm)) {
+            Ok(Err(Unattachable::HeldBy(holders))) => self.held_elsewhere(disk, &holders),
+            Ok(_) => error.resorted(Fault::Conflict),
+            Err(_) => error,
+        }
     }
 
     fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
@@ -535,14 +560,19 @@ impl Driver {
                         return;
                     }
                     trouble.left_over(&members, &vm);
-                }
-                match named.and_then(|named| members.get_key_value(&named)) {
-                    Some((culprit, goal)) => {
-                        self.answer(culprit, *goal, &Err(error));
-                        trouble.found();
+                    let strangers = self.strangers(&members, &vm, &error).await;
+                    if !strangers.is_empty() {
+                        // None of the members is to blame.
+                        trouble.leftovers.extend(strangers);
+                        self.try_again(&members, &error, Retry::Counted);
+                        return;
                     }
-                    None if members.len() == 1 => {
-                        self.answer_all(&members, &Err(error));
+                }
+                let only = || members.first_key_value().filter(|_| members.len() == 1);
+                match named.and_then(|named| members.get_key_value(&named)).or_else(only) {
+                    Some((culprit, goal)) => {
+                        let error = self.whose(culprit, *goal, error).await;
+                        self.answer(culprit, *goal, &Err(error));
                         trouble.found();
                     }
                     None => trouble.suspect(members, error),

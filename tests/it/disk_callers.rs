@@ -192,3 +192,18 @@ async fn disk_an_unpublish_without_a_node_detaches_from_whoever_holds_the_disk()
     rig.check();
     rig.stop().await;
 }
+
+/// "From all nodes" holds for the one that the disk is on its way to.
+#[tokio::test(start_paused = true)]
+async fn disk_an_unpublish_from_all_nodes_is_aborted_while_an_attach_is_on_its_way() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    assert!(timeout(seconds(1), publish(&client, &volume, NODE)).await.is_err());
+    refused(unpublish(&client, &volume.volume_id, "").await, Code::Aborted);
+    pass(seconds(30)).await;
+    assert_eq!(rig.luns(NODE).len(), 1);
+    unpublish(&client, &volume.volume_id, "").await.unwrap();
+    assert!(rig.luns(NODE).is_empty());
+    rig.check();
+    rig.stop().await;
+}

@@ -195,7 +195,8 @@ async fn disk_a_late_failure_comes_with_http_200_and_is_told_by_its_code() {
         (Rpc::Create, "InternalExecutionError", Unavailable),
         (Rpc::Publish, "InternalExecutionError", Unavailable),
         (Rpc::Publish, "AttachDiskWhileBeingDetached", Aborted),
-        (Rpc::Publish, "ConflictingUserInput", FailedPrecondition),
+        // The disk names no other machine: it is a conflict, whatever the code says.
+        (Rpc::Publish, "ConflictingUserInput", Aborted),
         (Rpc::Publish, "NotFound", NotFound),
         (Rpc::Publish, "ScopeLocked", FailedPrecondition),
         (Rpc::Unpublish, "InternalExecutionError", Unavailable),

@@ -150,3 +150,42 @@ async fn disk_a_member_that_fails_late_fails_alone_though_the_whole_batch_stays_
         rig.stop().await;
     }
 }
+
+/// The disk was deleted while its attach ran, so its element can never come true, and every write of the machine
+/// trips over it.
+#[tokio::test(start_paused = true)]
+async fn disk_an_element_of_a_disk_that_is_no_more_is_taken_off_and_nobody_else_is_blamed() {
+    for method in METHODS {
+        let (rig, client) = on_an_azure_that_leaves_them(method).await;
+        let volumes = create_all(&client, &numbered(2)).await;
+        let other = rig.other_tool();
+        let deletion = async {
+            pass(seconds(2)).await;
+            assert_eq!(other.call("DELETE", &volumes[0].volume_id, None).await.0, 202);
+        };
+        let (doomed, ()) = futures::join!(publish(&client, &volumes[0], NODE), deletion);
+        refused(doomed, Code::NotFound);
+        rig.at_rest().await;
+        publish(&client, &volumes[1], NODE).await.unwrap();
+        assert_eq!(listed(&rig).await.len(), 1, "{method:?}");
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// The same element, of a disk that another machine has got meanwhile.
+#[tokio::test(start_paused = true)]
+async fn disk_an_element_of_a_disk_that_another_machine_holds_costs_nobody_his_disk() {
+    let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
+    let volumes = create_all(&client, &numbered(3)).await;
+    publish(&client, &volumes[1], NODE).await.unwrap();
+    fails_late(&rig, "POST");
+    refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+    publish(&client, &volumes[0], "node-1").await.unwrap();
+    publish(&client, &volumes[2], NODE).await.unwrap();
+    unpublish(&client, &volumes[1].volume_id, NODE).await.unwrap();
+    assert_eq!(listed(&rig).await.len(), 1);
+    assert_eq!(rig.luns("node-1").len(), 1);
+    rig.check();
+    rig.stop().await;
+}

@@ -148,3 +148,25 @@ async fn disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_h
     rig.check();
     rig.stop().await;
 }
+
+/// The reads of the new process are older than the last write of the one before.
+#[tokio::test(start_paused = true)]
+async fn disk_a_process_that_has_just_begun_does_not_take_a_disk_for_detached_from_a_read_that_lags() {
+    for method in METHODS {
+        let mut azure = typical();
+        azure.read_lag = seconds(3);
+        let mut rig = Rig::with(azure, |options| method.set(options)).await;
+        let one = rig.lab.controller("one").await.unwrap();
+        let volumes = create_all(&one, &numbered(1)).await;
+        pass(seconds(10)).await;
+        assert!(timeout(seconds(1), publish(&one, &volumes[0], NODE)).await.is_err());
+        let two = rig.lab.controller("two").await.unwrap();
+        let unpublished = unpublish(&two, &volumes[0].volume_id, NODE).await;
+        rig.at_rest().await;
+        match unpublished {
+            Ok(()) => assert!(rig.luns(NODE).is_empty(), "{method:?}: detached, it said, and the attach went on"),
+            Err(status) => assert_eq!(status.code(), Code::Aborted, "{status:?}"),
+        }
+        rig.stop().await;
+    }
+}

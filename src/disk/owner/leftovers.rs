@@ -4,17 +4,18 @@
 //!
 //! Such a disk is not attached, whatever the model says, and may make every later write of the VM fail. First the
 //! model is applied again, which is harmless and often enough. Where that fails, or changes nothing, the element is
-//! taken off, and the disk is attached anew. A disk is touched here only while its own state says that the VM does
-//! not hold it, so nothing can be using it.
+//! taken off, and the disk is attached anew. The same is done with elements that nobody wants here any more and that
+//! make writes fail: of disks that do not exist, or that another VM holds. A disk is touched here only while its own
+//! state says that the VM does not hold it, so nothing can be using it.
 
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
 use lazuli_azure::{compute::Snapshot, error::ArmError};
 use lazuli_plan::{
-    attach::{self, Reaction},
+    attach::{self, Reaction, Unattachable},
     fault::Fault,
-    model::{ArmId, Disk, ProvisioningState, Vm},
+    model::{ArmId, DataDiskSource, Disk, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
 };
 use tokio::time::sleep;
@@ -55,6 +56,25 @@ impl Driver {
         members
     }
 
+    /// After a write that failed for want of a disk, or failed late: disks of the VM's model that were not its members
+    /// and cannot come, for they do not exist any more or are another VM's. While they are listed every write fails
+    /// (source: the Go drivers leave such disks out and try again).
+    pub(super) async fn strangers(&self, members: &Batch, vm: &Vm, failure: &VolumeError) -> Vec<ArmId> {
+        if failure.fault != Fault::NotFound && vm.provisioning_state != ProvisioningState::Failed {
+            return Vec::new();
+        }
+        let others = vm.data_disks.iter().filter_map(|element| match &element.source {
+            DataDiskSource::Managed(id) if !members.contains_key(id) => Some(id.clone()),
+            _ => None,
+        });
+        let cannot_come = |read: &Result<Snapshot<Disk>, ArmError>| match read {
+            Ok(read) => matches!(attach::attachable(&read.model, &self.vm), Err(Unattachable::HeldBy(_))),
+            Err(error) => error.fault == Fault::NotFound,
+        };
+        let read = self.read(others.collect()).await;
+        read.into_iter().filter(|(_, read)| cannot_come(read)).map(|(disk, _)| disk).collect()
+    }
+
     /// Takes what failed attaches have left out of the VM's model, so that the wishes for these disks begin anew and
     /// the others do not fail with them.
     pub(super) async fn clear(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
@@ -68,16 +88,18 @@ impl Driver {
             .map(|(disk, goal)| (disk.clone(), *goal))
             .collect();
         let listed = leftovers.iter().filter(|disk| vm.model.data_disk(disk).is_some()).cloned().collect();
-        let detach: BTreeSet<ArmId> = self
-            .read(listed)
-            .await
-            .into_iter()
-            .filter(|(_, read)| match read {
-                Ok(read) => !attach::held(&read.model, &self.vm),
-                Err(error) => error.fault == Fault::NotFound,
-            })
-            .map(|(disk, _)| disk)
-            .collect();
+        let mut missing = false;
+        let mut detach = BTreeSet::new();
+        for (disk, read) in self.read(listed).await {
+            match read {
+                Ok(read) if !attach::held(&read.model, &self.vm) => drop(detach.insert(disk)),
+                Err(error) if error.fault == Fault::NotFound => {
+                    missing = true;
+                    detach.insert(disk);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
         if detach.is_empty() {
             return Round::Goes;
         }
@@ -88,7 +110,11 @@ impl Driver {
             detach: detach.iter().cloned().collect(),
             reapply: Vec::new(),
         };
-        let method = trouble.method.unwrap_or_else(|| self.shared.method());
+        let method = match trouble.method.unwrap_or_else(|| self.shared.method()) {
+            // A list that names what does not exist is refused, however it names it.
+            VmWriteMethod::WholeList if missing => VmWriteMethod::WholeListByOmission,
+            method => method,
+        };
         let failure = match self.shared.client.write_vm(vm, &write, method).await {
             Ok(()) => {
                 let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
