@@ -3,6 +3,7 @@
 //! | module | what | needs |
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the house's own rules | nothing |
+//! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
@@ -34,6 +35,8 @@ mod it {
     mod recordings;
     mod rules;
 }
+
+mod model;
 
 mod privileged {
     mod azure;

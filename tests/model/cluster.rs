@@ -1,0 +1,714 @@
+//! Kubernetes, as far as a controller notices: volumes and attachments that are wanted, and the sidecars that ask for
+//! them, again and again, until they are told OK.
+//!
+//! As in external-attacher, the LUN of an attachment is recorded at the first OK and never changed, and an attachment
+//! is gone when its unpublish was answered OK. As in external-provisioner, a volume is asked for until it is made.
+//! One worker per volume and per attachment; when a lease moves, calls in flight are let go and asked anew elsewhere.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use csi_proto::csi::{
+    CapacityRange, ControllerExpandVolumeRequest, ControllerGetVolumeRequest, ControllerPublishVolumeRequest,
+    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, ListVolumesRequest, VolumeCapability,
+    controller_server::Controller,
+    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
+};
+use lazuli_emulator::Emulator;
+use tokio::{sync::Notify, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status};
+
+use super::{
+    dice::Dice,
+    facts::name_of,
+    judge::{Ending, Judge, Rpc},
+    script::{Role, World, node_name},
+    wire::Replica,
+};
+
+const GIB: i64 = 1 << 30;
+
+/// What is wanted of a volume, and what is known of it.
+#[derive(Debug, Clone, Default)]
+struct VolumeState {
+    gib: i64,
+    wanted: bool,
+    /// Deleted at once, whatever is attached.
+    hasty: bool,
+    made: bool,
+    size: i64,
+    deleted: bool,
+    handle: String,
+    context: HashMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Attachment {
+    wanted: bool,
+    /// What was recorded at the first OK.
+    recorded: Option<u8>,
+    /// What was answered last, unless it is to be asked again.
+    answered: Option<u8>,
+}
+
+/// `(node, disk)`.
+type Place = (String, String);
+
+struct State {
+    volumes: BTreeMap<String, VolumeState>,
+    attachments: BTreeMap<Place, Attachment>,
+    slots: Vec<Option<String>>,
+    generations: u32,
+    replicas: Vec<Arc<Replica>>,
+    roles: [usize; 2],
+    /// Ends with the lease of each role.
+    leases: [CancellationToken; 2],
+    /// Callers wait for as long as it takes.
+    patient: bool,
+}
+
+pub(super) struct Cluster {
+    world: World,
+    judge: Arc<Mutex<Judge>>,
+    state: Mutex<State>,
+    /// Wakes in the order of waiting, which a watch channel does not.
+    changed: Notify,
+    workers: Mutex<tokio::task::JoinSet<()>>,
+}
+
+impl Cluster {
+    pub(super) fn new(world: &World, emulator: &Emulator, judge: &Arc<Mutex<Judge>>) -> Arc<Self> {
+        let first = Arc::new(Replica::start(0, world, emulator, judge));
+        first.inform(&[]);
+        Arc::new(Self {
+            world: world.clone(),
+            judge: judge.clone(),
+            state: Mutex::new(State {
+                volumes: BTreeMap::new(),
+                attachments: BTreeMap::new(),
+                slots: vec![None; world.volumes],
+                generations: 0,
+                replicas: vec![first],
+                roles: [0, 0],
+                leases: [CancellationToken::new(), CancellationToken::new()],
+                patient: false,
+            }),
+            changed: Notify::new(),
+            workers: Mutex::new(tokio::task::JoinSet::new()),
+        })
+    }
+
+    fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.workers.lock().unwrap().spawn(work);
+    }
+
+    // ---- what is wanted ----
+
+    /// The volume in a slot, if one is wanted there.
+    pub(super) fn in_slot(&self, slot: usize) -> Option<String> {
+        let state = self.state.lock().unwrap();
+        state.slots[slot].clone().filter(|disk| state.volumes[disk].wanted)
+    }
+
+    pub(super) fn create(self: &Arc<Self>, slot: usize, gib: i64) {
+        let disk = {
+            let mut state = self.state.lock().unwrap();
+            if state.slots[slot].as_ref().is_some_and(|disk| state.volumes[disk].wanted) {
+                // The claim is there; the sidecar asks again, as it may.
+                let disk = state.slots[slot].clone().unwrap();
+                state.volumes.get_mut(&disk).unwrap().made = false;
+                drop(state);
+                return self.wake();
+            }
+            state.generations += 1;
+            let disk = format!("pvc-{slot}-{}", state.generations);
+            state.slots[slot] = Some(disk.clone());
+            state.volumes.insert(disk.clone(), VolumeState { gib, wanted: true, ..Default::default() });
+            disk
+        };
+        self.spawn(self.clone().volume_worker(disk));
+    }
+
+    pub(super) fn create_other(self: &Arc<Self>, slot: usize, gib: i64) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let known = self.state.lock().unwrap().volumes[&disk].clone();
+        if !known.made || known.gib == gib {
+            return;
+        }
+        let this = self.clone();
+        self.spawn(async move {
+            let rpc = Rpc::Create { disk: disk.clone(), gib };
+            let _ = this.ask(Role::Provisioner, rpc, "other", |replica| create(replica, disk, gib)).await;
+        });
+    }
+
+    pub(super) fn delete(&self, slot: usize, hasty: bool) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let mut state = self.state.lock().unwrap();
+        let volume = state.volumes.get_mut(&disk).unwrap();
+        (volume.wanted, volume.hasty) = (false, hasty);
+        if !hasty {
+            unwant(&mut state, &disk, None);
+        }
+        drop(state);
+        self.wake();
+    }
+
+    pub(super) fn publish(self: &Arc<Self>, slot: usize, node: usize, both: bool) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let place = (node_name(node), disk.clone());
+        {
+            let mut state = self.state.lock().unwrap();
+            if !both {
+                unwant(&mut state, &disk, Some(&place.0));
+            }
+            match state.attachments.get_mut(&place) {
+                // One that is being deleted must be gone before it can come again.
+                Some(_) => return self.wake(),
+                None => state.attachments.insert(place.clone(), Attachment { wanted: true, ..Default::default() }),
+            };
+            self.judge.lock().unwrap().attachments.insert(place.clone(), None);
+        }
+        self.wake();
+        self.spawn(self.clone().attachment_worker(place));
+    }
+
+    pub(super) fn unpublish(&self, slot: usize) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        unwant(&mut self.state.lock().unwrap(), &disk, None);
+        self.wake();
+    }
+
+    /// The attachments of a volume are asked for again.
+    pub(super) fn resync(&self, slot: usize) {
+        let Some(disk) = self.state.lock().unwrap().slots[slot].clone() else { return };
+        self.resync_disk(&disk);
+    }
+
+    /// The same, after a while.
+    pub(super) fn resync_later(self: &Arc<Self>, slot: usize) {
+        let mut dice = Dice::of(self.world.seed, &format!("resync {slot} {}", self.judge.lock().unwrap().now()));
+        let this = self.clone();
+        self.spawn(async move {
+            sleep(dice.millis(0, 8_000)).await;
+            this.resync(slot);
+        });
+    }
+
+    fn resync_disk(&self, disk: &str) {
+        let mut state = self.state.lock().unwrap();
+        for (_, attachment) in state.attachments.iter_mut().filter(|((_, of), _)| of == disk) {
+            attachment.answered = None;
+        }
+        drop(state);
+        self.wake();
+    }
+
+    pub(super) fn unpublish_from(self: &Arc<Self>, slot: usize, node: Option<usize>) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let node = node.map(node_name);
+        let (handle, planned) = {
+            let state = self.state.lock().unwrap();
+            let planned =
+                node.as_ref().is_some_and(|node| state.attachments.contains_key(&(node.clone(), disk.clone())));
+            (state.volumes[&disk].handle.clone(), planned)
+        };
+        // Where there is an attachment its own worker asks.
+        if handle.is_empty() || planned {
+            return;
+        }
+        let this = self.clone();
+        self.spawn(async move {
+            let rpc = Rpc::Unpublish { disk: disk.clone(), node: node.clone() };
+            let everywhere = node.is_none();
+            let _ = this.ask(Role::Attacher, rpc, "stray", |replica| unpublish(replica, handle, node)).await;
+            if everywhere {
+                this.resync_disk(&disk);
+            }
+        });
+    }
+
+    pub(super) fn expand(&self, slot: usize, gib: i64) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let mut state = self.state.lock().unwrap();
+        let volume = state.volumes.get_mut(&disk).unwrap();
+        if volume.made && volume.gib < gib {
+            volume.gib = gib;
+        }
+        drop(state);
+        self.wake();
+    }
+
+    pub(super) fn list(self: &Arc<Self>, page: i32) {
+        let this = self.clone();
+        self.spawn(async move { this.list_once(page).await });
+    }
+
+    async fn list_once(&self, page: i32) {
+        let Some(replica) = self.replica(Role::Attacher) else { return };
+        // Only what this replica can know: the handles that VolumeAttachments name.
+        let cold = *replica.informer.borrow() == lazuli_plan::lun::LunReservations::Cold;
+        let known = if cold { Vec::new() } else { self.recorded() };
+        let handles = known.into_iter().map(|(_, _, handle)| (name_of(&handle), handle)).collect();
+        let id = self.judge.lock().unwrap().call_begins(replica.number, Rpc::List);
+        let patience = Duration::from_secs(120);
+        let (mut entries, mut token) = (Vec::new(), String::new());
+        let ending = loop {
+            let request = ListVolumesRequest { max_entries: page, starting_token: token };
+            let call = replica.service.list_volumes(Request::new(request));
+            match tokio::time::timeout(patience, call).await {
+                Ok(Ok(answer)) => {
+                    let answer = answer.into_inner();
+                    entries.extend(answer.entries.into_iter().map(|entry| {
+                        let nodes = entry.status.map(|status| status.published_node_ids).unwrap_or_default();
+                        (entry.volume.unwrap().volume_id, nodes)
+                    }));
+                    token = answer.next_token;
+                    if token.is_empty() {
+                        break Ending::Done(None);
+                    }
+                }
+                Ok(Err(status)) => break Ending::Failed(status.code(), status.message().to_owned()),
+                Err(_) => break Ending::GivenUp,
+            }
+        };
+        let mut judge = self.judge.lock().unwrap();
+        let complete = ending == Ending::Done(None);
+        judge.call_ends(id, ending);
+        if complete {
+            judge.listed(id, &entries, &handles);
+        }
+    }
+
+    pub(super) fn get(self: &Arc<Self>, slot: usize) {
+        let Some(disk) = self.in_slot(slot) else { return };
+        let handle = self.state.lock().unwrap().volumes[&disk].handle.clone();
+        if handle.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        self.spawn(async move {
+            let rpc = Rpc::Get { disk };
+            let _ = this
+                .ask(Role::Attacher, rpc, "get", |replica| async move {
+                    let request = ControllerGetVolumeRequest { volume_id: handle.clone() };
+                    let answer = replica.service.controller_get_volume(Request::new(request)).await?.into_inner();
+                    assert_eq!(answer.volume.unwrap().volume_id, handle);
+                    Ok((None, ()))
+                })
+                .await;
+        });
+    }
+
+    // ---- who answers ----
+
+    fn replica(&self, role: Role) -> Option<Arc<Replica>> {
+        let state = self.state.lock().unwrap();
+        Some(state.replicas[state.roles[role as usize]].clone())
+    }
+
+    /// The role goes to the other replica; a second one is started where there is none. After a kill the survivor has
+    /// both roles.
+    pub(super) fn lead(self: &Arc<Self>, role: Role, emulator: &Emulator, killed: bool) {
+        let mut state = self.state.lock().unwrap();
+        let old = state.roles[role as usize];
+        let other = state.roles.iter().copied().find(|replica| *replica != old);
+        let next = other.unwrap_or_else(|| {
+            let number = u32::try_from(state.replicas.len()).unwrap();
+            state.replicas.push(Arc::new(Replica::start(number, &self.world, emulator, &self.judge)));
+            state.replicas.len() - 1
+        });
+        let lost: Vec<usize> =
+            (0..2).filter(|at| if killed { state.roles[*at] == old } else { *at == role as usize }).collect();
+        for at in lost {
+            state.roles[at] = next;
+            std::mem::replace(&mut state.leases[at], CancellationToken::new()).cancel();
+        }
+        if killed {
+            state.replicas[old].kill();
+        }
+        let [provisioner, attacher] = state.roles.map(|at| state.replicas[at].number);
+        {
+            let mut judge = self.judge.lock().unwrap();
+            (judge.provisioner, judge.attacher) = (provisioner, attacher);
+            judge.tell(&format!(
+                "{} {old}; disks: {provisioner}, attachments: {attacher}",
+                if killed { "killed" } else { "lease moves from" }
+            ));
+        }
+        let started = other.is_none();
+        drop(state);
+        if started {
+            // A cold informer: the attachments are known after a while.
+            let this = self.clone();
+            let mut dice = Dice::of(self.world.seed, &format!("informer {next}"));
+            self.spawn(async move {
+                sleep(dice.millis(0, 8_000)).await;
+                let replica = this.state.lock().unwrap().replicas[next].clone();
+                replica.inform(&this.recorded());
+            });
+        }
+        self.wake();
+    }
+
+    /// What is recorded at VolumeAttachments: node, LUN, handle.
+    fn recorded(&self) -> Vec<(String, u8, String)> {
+        let state = self.state.lock().unwrap();
+        let recorded = state.attachments.iter().filter_map(|((node, disk), attachment)| {
+            Some((node.clone(), attachment.recorded?, state.volumes[disk].handle.clone()))
+        });
+        recorded.collect()
+    }
+
+    /// Every replica that has heard of attachments hears of the change.
+    fn inform(&self) {
+        let recorded = self.recorded();
+        let replicas = self.state.lock().unwrap().replicas.clone();
+        for replica in replicas {
+            if *replica.informer.borrow() != lazuli_plan::lun::LunReservations::Cold {
+                replica.inform(&recorded);
+            }
+        }
+    }
+
+    /// Asks whoever has the role, until the answer, the end of the caller's patience, or of the lease. Gives what an
+    /// OK brought.
+    async fn ask<T, F>(
+        &self,
+        role: Role,
+        rpc: Rpc,
+        whom: &str,
+        call: impl FnOnce(Arc<Replica>) -> F,
+    ) -> Result<T, Option<Status>>
+    where
+        F: Future<Output = Result<(Option<u8>, T), Status>>,
+    {
+        let (replica, lease, patient) = {
+            let state = self.state.lock().unwrap();
+            let at = role as usize;
+            (state.replicas[state.roles[at]].clone(), state.leases[at].clone(), state.patient)
+        };
+        let id = self.judge.lock().unwrap().call_begins(replica.number, rpc);
+        let mut dice = Dice::of(self.world.seed.wrapping_add(id as u64), whom);
+        let patience = match dice.below(6) {
+            _ if patient => Duration::from_secs(120),
+            0 => dice.millis(0, 400),
+            1 => dice.millis(400, 5_000),
+            2 | 3 => dice.millis(5_000, 20_000),
+            _ => Duration::from_secs(60),
+        };
+        let (ending, result) = tokio::select! {
+            biased;
+            () = lease.cancelled() => (Ending::GivenUp, Err(None)),
+            answer = call(replica) => match answer {
+                Ok((lun, value)) => (Ending::Done(lun), Ok(value)),
+                Err(status) => (Ending::Failed(status.code(), status.message().to_owned()), Err(Some(status))),
+            },
+            () = sleep(patience) => (Ending::GivenUp, Err(None)),
+        };
+        self.judge.lock().unwrap().call_ends(id, ending);
+        result
+    }
+
+    // ---- the workers ----
+
+    async fn volume_worker(self: Arc<Self>, disk: String) {
+        enum Todo {
+            Create(i64),
+            Expand(String, i64),
+            Delete,
+            Rest,
+        }
+        let mut dice = Dice::of(self.world.seed, &disk);
+        loop {
+            let changed = self.changed.notified();
+            let todo = {
+                let state = self.state.lock().unwrap();
+                let volume = &state.volumes[&disk];
+                let attached = state.attachments.keys().any(|(_, of)| *of == disk);
+                match volume {
+                    VolumeState { deleted: true, .. } => return,
+                    VolumeState { wanted: true, made: false, .. } => {
+                        // What was asked for first is asked for again, though the volume may have grown.
+                        Todo::Create(if volume.handle.is_empty() { volume.gib } else { volume.size })
+                    }
+                    VolumeState { wanted: true, .. } if volume.size < volume.gib => {
+                        Todo::Expand(volume.handle.clone(), volume.gib)
+                    }
+                    VolumeState { wanted: false, hasty, .. } if *hasty || !attached => Todo::Delete,
+                    _ => Todo::Rest,
+                }
+            };
+            let done = match todo {
+                Todo::Rest => {
+                    changed.await;
+                    // Nothing has happened: to say so would keep everybody awake for ever.
+                    continue;
+                }
+                Todo::Create(gib) => {
+                    let rpc = Rpc::Create { disk: disk.clone(), gib };
+                    let name = disk.clone();
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| create(replica, name, gib)).await;
+                    let mut state = self.state.lock().unwrap();
+                    let volume = state.volumes.get_mut(&disk).unwrap();
+                    if let Ok((handle, context, size)) = &answer {
+                        volume.made = true;
+                        // A persistent volume is written once.
+                        if volume.handle.is_empty() {
+                            (volume.handle, volume.context, volume.size) = (handle.clone(), context.clone(), *size);
+                        }
+                    }
+                    answer.is_ok()
+                }
+                Todo::Expand(handle, gib) => {
+                    let rpc = Rpc::Expand { disk: disk.clone(), gib };
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| expand(replica, handle, gib)).await;
+                    if let Ok(size) = &answer {
+                        self.state.lock().unwrap().volumes.get_mut(&disk).unwrap().size = *size;
+                    }
+                    answer.is_ok()
+                }
+                Todo::Delete => {
+                    let rpc = Rpc::Delete { disk: disk.clone() };
+                    let handle = self.handle(&disk);
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| delete(replica, handle)).await;
+                    if answer.is_ok() {
+                        let mut state = self.state.lock().unwrap();
+                        state.volumes.get_mut(&disk).unwrap().deleted = true;
+                    }
+                    answer.is_ok()
+                }
+            };
+            self.wake();
+            if !done {
+                sleep(dice.millis(100, 4_000)).await;
+            }
+        }
+    }
+
+    /// What was answered, or what it would be.
+    fn handle(&self, disk: &str) -> String {
+        let handle = self.state.lock().unwrap().volumes[disk].handle.clone();
+        if handle.is_empty() { super::wire::disk_id(disk) } else { handle }
+    }
+
+    async fn attachment_worker(self: Arc<Self>, place: Place) {
+        let (node, disk) = place.clone();
+        let mut dice = Dice::of(self.world.seed, &format!("{node} {disk}"));
+        loop {
+            let changed = self.changed.notified();
+            let (attachment, volume) = {
+                let state = self.state.lock().unwrap();
+                (state.attachments[&place].clone(), state.volumes[&disk].clone())
+            };
+            let done = if attachment.wanted && (attachment.answered.is_some() || volume.handle.is_empty()) {
+                changed.await;
+                true
+            } else if attachment.wanted {
+                let rpc = Rpc::Publish { disk: disk.clone(), node: node.clone() };
+                let (on, whom) = (node.clone(), format!("{node} {disk}"));
+                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| publish(replica, volume, on)).await;
+                if let Ok(lun) = &answer {
+                    {
+                        let mut state = self.state.lock().unwrap();
+                        let attachment = state.attachments.get_mut(&place).unwrap();
+                        attachment.answered = Some(*lun);
+                        attachment.recorded.get_or_insert(*lun);
+                        let recorded = attachment.recorded;
+                        self.judge.lock().unwrap().attachments.insert(place.clone(), recorded);
+                    }
+                    self.inform();
+                }
+                answer.is_ok()
+            } else {
+                let rpc = Rpc::Unpublish { disk: disk.clone(), node: Some(node.clone()) };
+                let (on, handle, whom) = (Some(node.clone()), self.handle(&disk), format!("{node} {disk}"));
+                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| unpublish(replica, handle, on)).await;
+                if answer.is_ok() {
+                    {
+                        let mut state = self.state.lock().unwrap();
+                        state.attachments.remove(&place);
+                        self.judge.lock().unwrap().attachments.remove(&place);
+                    }
+                    self.inform();
+                    return self.wake();
+                }
+                false
+            };
+            if !done {
+                sleep(dice.millis(100, 4_000)).await;
+            }
+        }
+    }
+
+    // ---- the end ----
+
+    /// From here on callers have patience, replicas without a role are gone, every attachment is asked for once more,
+    /// and nothing is wanted that cannot be: no volume on two nodes, no more of them on a node than fit, none of a
+    /// volume that goes.
+    pub(super) fn calm(&self, foreign: &BTreeMap<String, usize>) {
+        let mut state = self.state.lock().unwrap();
+        state.patient = true;
+        let roles = state.roles;
+        for (at, replica) in state.replicas.iter().enumerate() {
+            if !roles.contains(&at) {
+                replica.kill();
+            }
+        }
+        let State { volumes, attachments, .. } = &mut *state;
+        let mut room: BTreeMap<String, usize> = (0..self.world.nodes.len())
+            .map(|node| {
+                let name = node_name(node);
+                let taken = foreign.get(&name).copied().unwrap_or_default();
+                (name, self.world.limit(node).saturating_sub(taken))
+            })
+            .collect();
+        let mut placed: Vec<String> = Vec::new();
+        for ((node, disk), attachment) in attachments.iter_mut() {
+            attachment.answered = None;
+            let room = room.get_mut(node).unwrap();
+            if !volumes[disk].wanted || placed.contains(disk) || *room == 0 {
+                attachment.wanted = false;
+            }
+            if attachment.wanted {
+                *room -= 1;
+                placed.push(disk.clone());
+            }
+        }
+        drop(state);
+        self.wake();
+    }
+
+    /// Waits until every wish has come true.
+    pub(super) async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.unsettled().is_empty() {
+                return;
+            }
+            // Whoever gets an answer wakes everybody; an attachment that was answered does so here.
+            let _ = tokio::time::timeout(Duration::from_secs(1), changed).await;
+        }
+    }
+
+    /// The wishes that have not come true.
+    pub(super) fn unsettled(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let volumes = state.volumes.iter().filter(|(_, volume)| {
+            if volume.wanted { !volume.made || volume.size < volume.gib } else { !volume.deleted }
+        });
+        let attachments =
+            state.attachments.iter().filter(|(_, attachment)| !(attachment.wanted && attachment.answered.is_some()));
+        let volumes = volumes.map(|(disk, volume)| format!("{disk}: {volume:?}"));
+        volumes.chain(attachments.map(|(place, attachment)| format!("{place:?}: {attachment:?}"))).collect()
+    }
+
+    /// The volumes that are wanted, with their sizes, and where they are published.
+    pub(super) fn wishes(&self) -> (BTreeMap<String, i64>, BTreeMap<Place, u8>) {
+        let state = self.state.lock().unwrap();
+        let volumes = state.volumes.iter().filter(|(_, volume)| volume.wanted);
+        let published = state.attachments.iter().filter_map(|(place, attachment)| {
+            Some((place.clone(), attachment.answered.filter(|_| attachment.wanted)?))
+        });
+        (volumes.map(|(disk, volume)| (disk.clone(), volume.size)).collect(), published.collect())
+    }
+
+    /// The volumes whose deletion has not been answered yet.
+    pub(super) fn to_be_deleted(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let volumes = state.volumes.iter().filter(|(_, volume)| !volume.wanted && !volume.deleted);
+        volumes.map(|(disk, _)| disk.clone()).collect()
+    }
+
+    /// Every attachment once more, one after the other, when all is quiet: that must cost next to nothing.
+    pub(super) async fn republish_at_rest(&self) {
+        for ((node, disk), _) in self.wishes().1 {
+            let volume = self.state.lock().unwrap().volumes[&disk].clone();
+            let rpc = Rpc::Publish { disk, node: node.clone() };
+            let _ = self.ask(Role::Attacher, rpc, "again", |replica| publish(replica, volume, node)).await;
+        }
+    }
+
+    /// One list, judged, when all is quiet.
+    pub(super) async fn list_at_rest(&self) {
+        self.list_once(2).await;
+    }
+}
+
+/// The attachments of a volume are not wanted any more, but on this node.
+fn unwant(state: &mut State, disk: &str, but: Option<&str>) {
+    for ((node, of), attachment) in &mut state.attachments {
+        if of == disk && Some(node.as_str()) != but {
+            attachment.wanted = false;
+        }
+    }
+}
+
+fn capability() -> VolumeCapability {
+    VolumeCapability {
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+        access_type: Some(AccessType::Mount(MountVolume { fs_type: "ext4".into(), ..Default::default() })),
+    }
+}
+
+type Made = (String, HashMap<String, String>, i64);
+
+async fn create(replica: Arc<Replica>, name: String, gib: i64) -> Result<(Option<u8>, Made), Status> {
+    let request = CreateVolumeRequest {
+        name,
+        capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+        volume_capabilities: vec![capability()],
+        // The one that every Azure has, and that every size takes.
+        parameters: [("skuName".to_owned(), "Standard_LRS".to_owned())].into(),
+        ..Default::default()
+    };
+    let answer = replica.service.create_volume(Request::new(request)).await?.into_inner();
+    let volume = answer.volume.unwrap();
+    Ok((None, (volume.volume_id, volume.volume_context, volume.capacity_bytes / GIB)))
+}
+
+async fn delete(replica: Arc<Replica>, volume_id: String) -> Result<(Option<u8>, ()), Status> {
+    let request = DeleteVolumeRequest { volume_id, ..Default::default() };
+    replica.service.delete_volume(Request::new(request)).await?;
+    Ok((None, ()))
+}
+
+async fn expand(replica: Arc<Replica>, volume_id: String, gib: i64) -> Result<(Option<u8>, i64), Status> {
+    let request = ControllerExpandVolumeRequest {
+        volume_id,
+        capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
+        volume_capability: Some(capability()),
+        ..Default::default()
+    };
+    let answer = replica.service.controller_expand_volume(Request::new(request)).await?.into_inner();
+    Ok((None, answer.capacity_bytes / GIB))
+}
+
+async fn publish(replica: Arc<Replica>, volume: VolumeState, node: String) -> Result<(Option<u8>, u8), Status> {
+    let request = ControllerPublishVolumeRequest {
+        volume_id: volume.handle,
+        node_id: node,
+        volume_capability: Some(capability()),
+        volume_context: volume.context,
+        ..Default::default()
+    };
+    let answer = replica.service.controller_publish_volume(Request::new(request)).await?.into_inner();
+    let lun = answer.publish_context["LUN"].parse().unwrap();
+    Ok((Some(lun), lun))
+}
+
+async fn unpublish(replica: Arc<Replica>, volume_id: String, node: Option<String>) -> Result<(Option<u8>, ()), Status> {
+    let request =
+        ControllerUnpublishVolumeRequest { volume_id, node_id: node.unwrap_or_default(), ..Default::default() };
+    replica.service.controller_unpublish_volume(Request::new(request)).await?;
+    Ok((None, ()))
+}

@@ -1,0 +1,112 @@
+//! What Azure says at one moment, parsed from the emulator's documents by code of this tier's own.
+
+use std::collections::BTreeMap;
+
+use lazuli_emulator::Control;
+use serde_json::{Value, json};
+
+/// A data disk in a machine's model.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Element {
+    pub(super) disk: String,
+    pub(super) leaving: bool,
+    /// Everything else that is said of it.
+    pub(super) terms: Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Machine {
+    /// The model: LUN to element.
+    pub(super) listed: BTreeMap<u8, Element>,
+    /// How many elements the model has; more than `listed` when two share a LUN.
+    pub(super) elements: usize,
+    /// The hypervisor: LUN to disk.
+    pub(super) held: BTreeMap<u8, String>,
+    pub(super) provisioning: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct DiskFacts {
+    pub(super) managed_by: Option<String>,
+    pub(super) gib: i64,
+    pub(super) provisioning: String,
+    /// Made by the driver, as the tag says.
+    pub(super) ours: bool,
+}
+
+/// Machines and disks by name in lower case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Facts {
+    pub(super) machines: BTreeMap<String, Machine>,
+    pub(super) disks: BTreeMap<String, DiskFacts>,
+}
+
+pub(super) fn name_of(id: &str) -> String {
+    id.rsplit('/').next().unwrap_or(id).to_lowercase()
+}
+
+impl Facts {
+    pub(super) fn read(control: &Control) -> Self {
+        control.store(|store| {
+            let machines = store.vms().into_iter().map(|doc| {
+                let id = doc["id"].as_str().unwrap_or_default();
+                let held = store.lun_map(id).into_iter().map(|(lun, disk)| (lun, name_of(&disk))).collect();
+                (name_of(id), machine(&doc, held))
+            });
+            let disks = store.disks().into_iter().filter(|doc| !doc["properties"]["osType"].is_string()).map(|doc| {
+                let facts = DiskFacts {
+                    managed_by: doc["managedBy"].as_str().map(name_of),
+                    gib: doc["properties"]["diskSizeGB"].as_i64().unwrap_or_default(),
+                    provisioning: doc["properties"]["provisioningState"].as_str().unwrap_or_default().to_owned(),
+                    ours: doc["tags"]["k8s-azure-created-by"] == "kubernetes-azure-dd",
+                };
+                (name_of(doc["id"].as_str().unwrap_or_default()), facts)
+            });
+            Self { machines: machines.collect(), disks: disks.collect() }
+        })
+    }
+
+    /// Where the hypervisors hold a disk.
+    pub(super) fn holders(&self, disk: &str) -> Vec<(&str, u8)> {
+        let machines = self.machines.iter();
+        machines
+            .flat_map(|(vm, machine)| {
+                let luns = machine.held.iter().filter(|(_, held)| *held == disk);
+                luns.map(|(lun, _)| (vm.as_str(), *lun))
+            })
+            .collect()
+    }
+
+    /// The slot where a machine's model lists a disk, and whether the disk leaves it.
+    pub(super) fn listed(&self, vm: &str, disk: &str) -> Option<(u8, bool)> {
+        let machine = self.machines.get(vm)?;
+        let element = machine.listed.iter().find(|(_, element)| element.disk == disk)?;
+        Some((*element.0, element.1.leaving))
+    }
+
+    /// The machines whose models list a disk.
+    pub(super) fn listing(&self, disk: &str) -> Vec<&str> {
+        let machines = self.machines.keys().map(String::as_str);
+        machines.filter(|vm| self.listed(vm, disk).is_some()).collect()
+    }
+}
+
+fn machine(doc: &Value, held: BTreeMap<u8, String>) -> Machine {
+    let list = doc["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
+    let elements = list.len();
+    let listed = list.into_iter().filter_map(|mut element| {
+        let lun = u8::try_from(element["lun"].as_u64()?).ok()?;
+        let disk = name_of(element["managedDisk"]["id"].as_str()?);
+        let leaving = element["toBeDetached"] == json!(true);
+        if let Some(object) = element.as_object_mut() {
+            object.remove("toBeDetached");
+        }
+        Some((lun, Element { disk, leaving, terms: element }))
+    });
+    Machine {
+        listed: listed.collect(),
+        elements,
+        held,
+        provisioning: doc["properties"]["provisioningState"].as_str().unwrap_or_default().to_owned(),
+    }
+}

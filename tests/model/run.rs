@@ -1,0 +1,224 @@
+//! One run: a world, its steps, the calm afterwards, and the verdict.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use lazuli_emulator::{Control, Emulator};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::{
+    cluster::Cluster,
+    judge::{Coverage, GIVEN_UP_FOR_MS, Judge, Violation, is_ours},
+    script::{Step, Timed, World, foreign_name, node_name},
+    wire::Tool,
+};
+
+/// How long everything may take to come true when all is quiet: an operation of the slowest profile, and the longest
+/// pauses of everybody who waits for it, some times over.
+const CONVERGENCE: Duration = Duration::from_secs(45 * 60);
+/// How many writes to Azure a wish may cost then.
+const WRITES_PER_WISH: usize = 20;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) violation: Option<Violation>,
+    pub(super) coverage: Coverage,
+    pub(super) story: Vec<String>,
+    /// Method, path, status and time of every request.
+    pub(super) log: Vec<String>,
+}
+
+/// Runs steps in a world, in a runtime of its own on paused time. What a run leaves behind ends with its runtime.
+pub(super) fn run(world: &World, steps: &[Timed]) -> Verdict {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(play(world, steps))
+}
+
+async fn play(world: &World, steps: &[Timed]) -> Verdict {
+    let emulator = Emulator::start(world.azure()).await.unwrap();
+    let control = emulator.control();
+    let limits = (0..world.nodes.len()).map(|node| (node_name(node), world.limit(node))).collect();
+    let judge = Arc::new(Mutex::new(Judge::new(control.clone(), world.read_lag_ms, limits)));
+    let cluster = Cluster::new(world, &emulator, &judge);
+    let tool = Tool::new(&emulator, &judge);
+    standing_incidents(world, &control);
+    for (pause, step) in steps {
+        sleep(*pause).await;
+        if judge.lock().unwrap().violation.is_some() {
+            break;
+        }
+        judge.lock().unwrap().tell(&format!("{step:?}"));
+        take(step, &cluster, &emulator, &tool, &judge).await;
+    }
+    sleep(Duration::from_secs(2)).await;
+    if judge.lock().unwrap().violation.is_none() {
+        calm(world, &cluster, &control, &tool, &judge).await;
+    }
+    let calls = control.call_log();
+    let log = calls.iter().map(|call| {
+        format!("{:>8} {} {} {} {}", call.at_ms, call.method, call.path, call.status, call.latency_ms.unwrap_or(0))
+    });
+    let mut judge = judge.lock().unwrap();
+    Verdict {
+        violation: judge.violation.clone(),
+        coverage: judge.coverage.clone(),
+        story: std::mem::take(&mut judge.story),
+        log: log.collect(),
+    }
+}
+
+/// A role made for the Go drivers has no right to the action.
+fn standing_incidents(world: &World, control: &Control) {
+    if world.without_action {
+        let incident = json!({
+            "match": {"operation": "virtualMachines.attachDetachDataDisks"},
+            "then": {"status": 403, "code": "AuthorizationFailed"},
+            "times": 0,
+        });
+        control.add_incident(serde_json::from_value(incident).unwrap()).unwrap();
+    }
+}
+
+async fn take(step: &Step, cluster: &Arc<Cluster>, emulator: &Emulator, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+    match step.clone() {
+        Step::Create { slot, gib } => cluster.create(slot, gib),
+        Step::CreateOther { slot, gib } => cluster.create_other(slot, gib),
+        Step::Delete { slot, hasty } => cluster.delete(slot, hasty),
+        Step::Publish { slot, node, both } => cluster.publish(slot, node, both),
+        Step::Republish { slot } => cluster.resync(slot),
+        Step::Unpublish { slot } => cluster.unpublish(slot),
+        Step::UnpublishFrom { slot, node } => cluster.unpublish_from(slot, Some(node)),
+        Step::UnpublishEverywhere { slot } => cluster.unpublish_from(slot, None),
+        Step::Expand { slot, gib } => cluster.expand(slot, gib),
+        Step::List { page } => cluster.list(page),
+        Step::Get { slot } => cluster.get(slot),
+        Step::Incident { .. } => {
+            let incident = serde_json::from_value(step.incident().unwrap()).unwrap();
+            emulator.control().add_incident(incident).unwrap();
+        }
+        Step::ForeignAttach { disk, node, lun } => {
+            let status = tool.attach(&node_name(node), &foreign_name(disk), lun).await;
+            judge.lock().unwrap().tell(&format!("the tool is told {status}"));
+        }
+        Step::ForeignDetach { disk } => detach_by_tool(&foreign_name(disk), tool, judge).await,
+        Step::MeddleAttach { slot, node, lun } => {
+            let Some(disk) = cluster.in_slot(slot) else { return };
+            let status = tool.attach(&node_name(node), &disk, lun).await;
+            judge.lock().unwrap().tell(&format!("the tool is told {status}"));
+        }
+        Step::MeddleDetach { slot } => {
+            let Some(disk) = cluster.in_slot(slot) else { return };
+            detach_by_tool(&disk, tool, judge).await;
+            // external-attacher notices in its own time.
+            cluster.resync_later(slot);
+        }
+        Step::Kill { role } => cluster.lead(role, emulator, true),
+        Step::Move { role } => cluster.lead(role, emulator, false),
+    }
+}
+
+/// From wherever a machine holds it.
+async fn detach_by_tool(disk: &str, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+    let holder = {
+        let mut judge = judge.lock().unwrap();
+        judge.look();
+        judge.facts.holders(disk).first().map(|(vm, _)| (*vm).to_owned())
+    };
+    if let Some(vm) = holder {
+        let status = tool.detach(&vm, disk).await;
+        judge.lock().unwrap().tell(&format!("the tool is told {status}"));
+    }
+}
+
+/// No more incidents and no more tools: every wish must come true, and nothing else may be left.
+async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+    control.clear_incidents();
+    standing_incidents(world, control);
+    judge.lock().unwrap().tell("calm");
+    // Replicas without a role are gone now; what they had sent comes to its end.
+    let foreign = room_of_others(world, judge);
+    cluster.calm(&foreign);
+    at_rest(control).await;
+    let writes_before = judge.lock().unwrap().writes();
+    let wishes = cluster.unsettled().len() + cluster.wishes().0.len();
+    let mut settled = false;
+    for _ in 0..CONVERGENCE.as_secs() / 180 {
+        // What excuses can be made for is cleared away by a person, now and again: it may keep a wish from coming true.
+        clear_strays(cluster, control, tool, judge).await;
+        settled = timeout(Duration::from_secs(180), cluster.settled()).await.is_ok();
+        if settled || judge.lock().unwrap().violation.is_some() {
+            break;
+        }
+    }
+    if judge.lock().unwrap().violation.is_some() {
+        return;
+    }
+    if !settled {
+        let left = cluster.unsettled();
+        judge.lock().unwrap().violated("converges", format!("after {CONVERGENCE:?}: {left:?}"));
+        return;
+    }
+    at_rest(control).await;
+    clear_strays(cluster, control, tool, judge).await;
+    at_rest(control).await;
+    // Reads show all that was written.
+    sleep(Duration::from_millis(world.read_lag_ms + 1)).await;
+    cluster.list_at_rest().await;
+    let (volumes, published) = cluster.wishes();
+    let wanted: BTreeSet<String> = volumes.keys().cloned().collect();
+    let writes = judge.lock().unwrap().writes() - writes_before;
+    // What was given up long ago has come to its end by then.
+    sleep(Duration::from_millis(GIVEN_UP_FOR_MS + 1)).await;
+    cluster.republish_at_rest().await;
+    let mut judge = judge.lock().unwrap();
+    let (attached, disks) = judge.strays(&wanted);
+    if !attached.is_empty() || !disks.is_empty() {
+        judge.violated("leak", format!("cleared away and there again: {attached:?} {disks:?}"));
+    }
+    judge.at_rest(&volumes, &published);
+    if writes > (WRITES_PER_WISH * (wishes + 1)) as u64 {
+        judge.violated("economy", format!("{wishes} wishes took {writes} writes when all was quiet"));
+    }
+}
+
+/// How many slots of each node others have, or may still get.
+fn room_of_others(world: &World, judge: &Arc<Mutex<Judge>>) -> BTreeMap<String, usize> {
+    let mut judge = judge.lock().unwrap();
+    judge.look();
+    (0..world.nodes.len())
+        .map(|node| {
+            let name = node_name(node);
+            let machine = &judge.facts.machines[&name];
+            let taken = machine.listed.values().filter(|element| !is_ours(&element.disk)).count();
+            (name, taken)
+        })
+        .collect()
+}
+
+async fn clear_strays(cluster: &Arc<Cluster>, control: &Control, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+    // A volume that is still to be deleted is not left over yet.
+    let mut wanted: BTreeSet<String> = cluster.wishes().0.into_keys().collect();
+    wanted.extend(cluster.to_be_deleted());
+    let (attached, disks) = judge.lock().unwrap().strays(&wanted);
+    for (vm, disk) in &attached {
+        judge.lock().unwrap().coverage.count("stray attachment cleared away");
+        tool.detach(vm, disk).await;
+        at_rest(control).await;
+    }
+    for disk in &disks {
+        judge.lock().unwrap().coverage.count("stray disk cleared away");
+        tool.delete(disk).await;
+        at_rest(control).await;
+    }
+}
+
+async fn at_rest(control: &Control) {
+    while control.running_operations() > 0 {
+        sleep(Duration::from_millis(200)).await;
+    }
+}
