@@ -1,7 +1,7 @@
 //! Keeps what is known of VM sizes up to date while a process runs: the controller asks Azure about sizes that the
 //! shipped table lacks and tells the nodes; a node listens.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_azure::{Until, compute::Compute};
 use lazuli_plan::size::{self, SizeLimits};
@@ -48,9 +48,15 @@ pub(super) async fn keep(
     stop: CancellationToken,
 ) {
     let Some(client) = client else { return };
+    let mut news = News { client, region, known, told: SizeLimits::default(), asked: BTreeSet::new() };
     let work = async {
+        // What an earlier process learned need not be asked for again, also of pools that have no node now.
+        if let Ok(published) = published_sizes(&news.client).await {
+            news.told = published.clone();
+            news.known.send_replace(published);
+        }
         loop {
-            match look(&client, &region, &known).await {
+            match news.look().await {
                 Ok(()) => sleep(EVERY).await,
                 Err(error) => {
                     tracing::warn!(error = chain(&error), "VM sizes newer than this program stay unknown for now");
@@ -62,30 +68,53 @@ pub(super) async fn keep(
     stop.run_until_cancelled(work).await;
 }
 
-async fn look(client: &kube::Client, region: &Region, known: &watch::Sender<SizeLimits>) -> Result<(), KeepError> {
-    let sizes = node_sizes(client).await?;
-    let is_news = |name: &&String| known.borrow().max_data_disks(name).is_none();
-    let news: Vec<String> = sizes.iter().filter(is_news).cloned().collect();
-    if news.is_empty() {
-        return Ok(());
+struct News {
+    client: kube::Client,
+    region: Region,
+    known: watch::Sender<SizeLimits>,
+    /// What the nodes have been told.
+    told: SizeLimits,
+    /// Sizes that Azure was asked about; those it did not tell are not asked about again.
+    asked: BTreeSet<String>,
+}
+
+impl News {
+    async fn look(&mut self) -> Result<(), KeepError> {
+        let sizes = node_sizes(&self.client).await?;
+        let is_news =
+            |name: &&String| self.known.borrow().max_data_disks(name).is_none() && !self.asked.contains(*name);
+        let news: Vec<String> = sizes.iter().filter(is_news).cloned().collect();
+        if !news.is_empty() {
+            self.ask(news).await?;
+        }
+        let known = self.known.borrow().clone();
+        if known != self.told {
+            publish_sizes(&self.client, &known).await?;
+            self.told = known;
+        }
+        Ok(())
     }
-    let until = Until::within(LIST);
-    let published = region
-        .compute
-        .vm_sizes(&region.subscription, &region.location, &until)
-        .await
-        .map_err(|source| KeepError::Azure { location: region.location.clone(), source: Box::new(source) })?;
-    // Of a whole region's news only what the cluster has: a ConfigMap is small.
-    let has = |name: &str| sizes.iter().any(|size| size.eq_ignore_ascii_case(name));
-    let limits = SizeLimits::new(published.into_iter().filter(|(name, _)| has(name)));
-    for name in news.iter().filter(|name| limits.max_data_disks(name).is_none()) {
-        let most = size::DEFAULT_MAX_DATA_DISKS;
-        tracing::warn!(size = name, most, "Azure does not tell how many data disks this VM size takes");
+
+    /// Asks Azure about sizes of the cluster. Of what it tells of a whole region only these are kept.
+    async fn ask(&mut self, news: Vec<String>) -> Result<(), KeepError> {
+        let Region { compute, subscription, location } = &self.region;
+        let sizes = compute
+            .vm_sizes(subscription, location, &Until::within(LIST))
+            .await
+            .map_err(|source| KeepError::Azure { location: location.clone(), source: Box::new(source) })?;
+        let wanted = |name: &str| news.iter().any(|size| size.eq_ignore_ascii_case(name));
+        let found = sizes.into_iter().filter(|(name, _)| wanted(name));
+        let before = self.known.borrow().clone();
+        let limits = SizeLimits::new(before.iter().map(|(name, count)| (name.to_owned(), count)).chain(found));
+        for name in news.iter().filter(|name| limits.max_data_disks(name).is_none()) {
+            let most = size::DEFAULT_MAX_DATA_DISKS;
+            tracing::warn!(size = name, most, "Azure does not tell how many data disks this VM size takes");
+        }
+        tracing::info!(sizes = limits.iter().count(), "VM sizes newer than this program's table are known");
+        self.asked.extend(news);
+        self.known.send_replace(limits);
+        Ok(())
     }
-    publish_sizes(client, &limits).await?;
-    tracing::info!(sizes = limits.iter().count(), "VM sizes newer than this program's table are known");
-    known.send_replace(limits);
-    Ok(())
 }
 
 /// For a node: what the controller has published, until `stop`. A failure is told as well, as no news: see [`first`].

@@ -285,6 +285,7 @@ impl Node {
 
     /// The volume is here no more; what was on it is remembered, for the day it comes back.
     async fn retire(&self, volume: &str) -> Result<(), NodeError> {
+        self.doubts.forget(volume);
         if let Some(record) = self.recall(volume).await.filter(|record| record.fs_uuid.is_some()) {
             let past = self.past.clone();
             let kept = move || past.put(&record).and_then(|()| past.keep_newest(doubt::MOST_REMEMBERED));

@@ -334,7 +334,8 @@ impl Volumes {
     /// of those that a known volume is in. In the order of their ids.
     ///
     /// # Errors
-    /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached.
+    /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached. Only
+    /// another subscription that is closed to us is left out.
     pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
         let made = |disk: &Disk| {
             disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
@@ -344,8 +345,14 @@ impl Volumes {
         for subscription in self.other_subscriptions(&spellings) {
             match self.disks_of(&subscription).await {
                 Ok(more) => disks.extend(more),
-                // Whoever names a disk there learns of it at each call; the other volumes have nothing to do with it.
-                Err(error) if matches!(error.fault, Fault::Forbidden | Fault::NotFound | Fault::ScopeNotFound) => {
+                // Our own was listed, so it is that one which is closed to us. Whoever names a disk there learns of it
+                // at each call; the other volumes have nothing to do with it.
+                Err(error)
+                    if matches!(
+                        error.fault,
+                        Fault::Forbidden | Fault::Unauthenticated | Fault::NotFound | Fault::ScopeNotFound
+                    ) =>
+                {
                     warn!(error = %error, "the volumes of a subscription are left out of the list");
                 }
                 Err(error) => return Err(error),

@@ -473,6 +473,8 @@ impl Driver {
         let method = trouble.method.unwrap_or_else(|| self.shared.method());
         let started = Instant::now();
         let result = self.shared.client.write_vm(vm, write, method).await;
+        // A write that names no disk is a list, by whatever method.
+        let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
             Ok(()) => {
                 info!(
@@ -482,7 +484,7 @@ impl Driver {
                     seconds = started.elapsed().as_secs_f64(),
                     "data disks written"
                 );
-                if trouble.method.take().is_some() {
+                if !write.says_nothing() && trouble.method.take().is_some() {
                     *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
                 }
                 if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
@@ -511,6 +513,13 @@ impl Driver {
         error: ArmError,
         trouble: &mut Trouble,
     ) {
+        if let Some(pause) = trouble.pause(&error) {
+            // Azure did nothing. What was decided may be wrong when the pause is over, and who waits may be gone.
+            warn!(error = %error, ?pause, "the VM is read and planned for again after a pause");
+            self.try_again(&members, &VolumeError::azure("a write of data disks was put off", error), Retry::Free);
+            sleep(pause).await;
+            return;
+        }
         // An action that fails late is there, and may be used.
         let there = error.status.is_some_and(|status| (200..300).contains(&status));
         let mut reaction = attach::reaction(&error.fault, if there { VmWriteMethod::WholeList } else { method });
@@ -522,11 +531,18 @@ impl Driver {
         warn!(error = %error, ?reaction, members = members.len(), "a write of data disks failed");
         let named = error.target.as_deref().and_then(|target| target.parse::<ArmId>().ok());
         let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
-        let tried = match reaction {
-            Reaction::FindCulprit => true,
-            Reaction::FailAll => there,
-            Reaction::Regather | Reaction::WriteWholeList => false,
-        };
+        let refused = matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed);
+        if method == VmWriteMethod::WholeList && refused {
+            // What was on trial is no way either.
+            trouble.method = None;
+        }
+        // A refusal at the door is about what the write says; only a write that says nothing is about the model then.
+        let tried = (there || write.says_nothing())
+            && match reaction {
+                Reaction::FindCulprit => true,
+                Reaction::FailAll => there || refused,
+                Reaction::Regather | Reaction::WriteWholeList => false,
+            };
         if tried && !write.reapply.is_empty() {
             // Applying the model again does not bring what it lists: that is to be brought anew.
             trouble.leftovers.extend(write.reapply.iter().cloned());
@@ -560,7 +576,7 @@ impl Driver {
                         return;
                     }
                     trouble.left_over(&members, &vm);
-                    let strangers = self.strangers(&members, &vm, &error).await;
+                    let strangers = self.strangers(&members, &vm).await;
                     if !strangers.is_empty() {
                         // None of the members is to blame.
                         trouble.leftovers.extend(strangers);
@@ -601,14 +617,18 @@ impl Driver {
                 }
             };
             // What a failed write left in the model may never have come; the next round asks the disk.
-            let believed = failure.is_none() || vm.provisioning_state == ProvisioningState::Succeeded;
+            let (believed, at_rest) = match vm.provisioning_state {
+                ProvisioningState::Succeeded => (true, true),
+                ProvisioningState::InProgress => (false, false),
+                ProvisioningState::Failed | ProvisioningState::Canceled => (failure.is_none(), true),
+            };
             let mut unmet = Batch::new();
             for (disk, goal) in members {
                 match (goal, vm.data_disk(disk)) {
                     (Goal::Attached(_), Some(element)) if believed && !element.to_be_detached => {
                         self.answer(disk, *goal, &Ok(Some(element.lun)));
                     }
-                    (Goal::Detached, None) => self.answer(disk, *goal, &Ok(None)),
+                    (Goal::Detached, None) if at_rest => self.answer(disk, *goal, &Ok(None)),
                     _ => {
                         unmet.insert(disk.clone(), *goal);
                     }

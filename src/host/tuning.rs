@@ -1,7 +1,9 @@
 //! Settings of a block device: files below its own folder in sysfs.
 //!
-//! Which file and what goes into it is the caller's business; that it is a file of this device and of no other is this
-//! module's. Settings change how fast a disk is, never what is on it.
+//! Which file and what goes into it is the caller's business; that it changes how fast this disk is, and neither what
+//! becomes of it nor anything of another, is this module's. The folder is full of links to other devices and of files
+//! that take a device away, so what may be written is said here: all below `queue`, and the depths and time-outs of
+//! SCSI.
 
 use std::{fs, io, io::Write as _, path::PathBuf};
 
@@ -10,8 +12,8 @@ use super::{Host, device::Device};
 /// A setting that could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
-    /// The path leads out of the device's folder.
-    #[error("the setting {0:?} is no file below the folder of a block device")]
+    /// It is none of the settings that may be written.
+    #[error("{0:?} is no setting of a disk's speed: allowed are the files below queue/, and {allowed}", allowed = OF_THE_SCSI_DEVICE.join(", "))]
     Outside(String),
     /// The kernel has no such file, or refused the value.
     #[error("cannot write {value:?} into {}", path.display())]
@@ -29,24 +31,40 @@ pub enum TuningError {
     Stopping(String),
 }
 
+/// The settings outside of `queue` (source: the attributes of a SCSI device that set its speed and patience).
+const OF_THE_SCSI_DEVICE: [&str; 5] =
+    ["device/queue_depth", "device/queue_ramp_up_period", "device/queue_type", "device/timeout", "device/eh_timeout"];
+
 /// Writes `value` into the file at `setting` below `/sys/class/block/<device>/`.
 ///
 /// # Errors
-/// When the path holds `..` or begins at the root, the file is not there, or the kernel refuses the value.
+/// When that is none of the settings of a disk's speed, the file is not there, or the kernel refuses the value.
 pub async fn set(host: &Host, device: &Device, setting: &str, value: &str) -> Result<(), TuningError> {
-    let plain = |part: &str| !matches!(part, "" | "." | "..");
-    if !setting.split('/').all(plain) {
-        return Err(TuningError::Outside(setting.to_owned()));
-    }
-    let path = host.root().join("sys/class/block").join(&device.name).join(setting);
+    let folder = host.root().join("sys/class/block").join(&device.name);
     let (name, value) = (setting.to_owned(), value.to_owned());
-    let write = move || {
-        // Opened, never made: sysfs has the file or the device has no such setting.
-        let written =
-            fs::OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
-        written.map_err(|source| TuningError::Write { path, value, source })
+    let write = move || write(folder, name, value);
+    let done = tokio::task::spawn_blocking(write).await;
+    done.map_err(|_| TuningError::Stopping(setting.to_owned()))?
+}
+
+fn write(folder: PathBuf, setting: String, value: String) -> Result<(), TuningError> {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    let of_queue = setting.starts_with("queue/") && setting.split('/').all(plain);
+    if !of_queue && !OF_THE_SCSI_DEVICE.contains(&setting.as_str()) {
+        return Err(TuningError::Outside(setting));
+    }
+    let path = folder.join(&setting);
+    // No link on the way may lead elsewhere; `device` is one itself and is allowed by name.
+    let queue = folder.join("queue");
+    let inside = || io::Result::Ok(!of_queue || path.canonicalize()?.starts_with(queue.canonicalize()?));
+    // Opened, never made: sysfs has the file or the device has no such setting.
+    let open = || fs::OpenOptions::new().write(true).open(&path);
+    let written = match inside() {
+        Ok(false) => return Err(TuningError::Outside(setting)),
+        Ok(true) => open().and_then(|mut file| file.write_all(value.as_bytes())),
+        Err(source) => Err(source),
     };
-    tokio::task::spawn_blocking(write).await.map_err(|_| TuningError::Stopping(name))?
+    written.map_err(|source| TuningError::Write { path, value, source })
 }
 
 #[cfg(test)]
@@ -82,11 +100,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_setting_never_leaves_the_folder_of_its_device() {
-        let host = Host::new().with_root("/nowhere");
-        for setting in ["", "/etc/passwd", "../sdy/queue/scheduler", "queue/../../x", "queue//x", "."] {
+    async fn a_setting_is_about_the_speed_of_its_own_disk_and_nothing_else() {
+        let lab = TempDir::new("tuning");
+        let root = lab.dir("root");
+        let queue = root.join("sys/class/block/sdx/queue");
+        fs::create_dir_all(&queue).unwrap();
+        std::os::unix::fs::symlink(&root, queue.join("link")).unwrap();
+        fs::write(root.join("elsewhere"), "").unwrap();
+        let host = Host::new().with_root(&root);
+        for setting in [
+            "",
+            ".",
+            "/etc/passwd",
+            "../sdy/queue/scheduler",
+            "queue/../../x",
+            "queue//x",
+            "subsystem/sda/device/delete",
+            "device/delete",
+            "device/state",
+            "queue/link/elsewhere",
+        ] {
             let refused = set(&host, &device(), setting, "1").await.unwrap_err();
             assert!(matches!(refused, TuningError::Outside(_)), "{setting}: {refused}");
         }
+        assert_eq!(fs::read_to_string(root.join("elsewhere")).unwrap(), "");
     }
 }

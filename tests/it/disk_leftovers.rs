@@ -2,11 +2,12 @@
 //! is healed without anybody's help. No document tells whether Azure does so.
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tonic::Code;
 
 use super::disk_rig::{
     Client, METHODS, Method, Rig, create_all, disk_id, name_of, numbered, pass, publish, publish_all, refused, seconds,
-    typical, unpublish,
+    start, typical, unpublish,
 };
 
 const NODE: &str = "node-0";
@@ -186,6 +187,55 @@ async fn disk_an_element_of_a_disk_that_another_machine_holds_costs_nobody_his_d
     unpublish(&client, &volumes[1].volume_id, NODE).await.unwrap();
     assert_eq!(listed(&rig).await.len(), 1);
     assert_eq!(rig.luns("node-1").len(), 1);
+    rig.check();
+    rig.stop().await;
+}
+
+/// The clearing was put off by Azure; another leader has healed and published the disk when the pause is over.
+#[tokio::test(start_paused = true)]
+async fn disk_a_clearing_that_azure_put_off_takes_no_disk_that_another_leader_has_published_since() {
+    let (mut rig, one) = on_an_azure_that_leaves_them(Method::Action).await;
+    let two = rig.lab.controller("two").await.unwrap();
+    let volumes = create_all(&one, &numbered(1)).await;
+    fails_late(&rig, "POST");
+    refused(publish(&one, &volumes[0], NODE).await, Code::Unavailable);
+    fails_late(&rig, "PUT");
+    let old = start({
+        let (one, volume) = (one.clone(), volumes[0].clone());
+        async move { timeout(seconds(25), publish(&one, &volume, NODE)).await.is_err() }
+    });
+    // The model has been applied again in vain by then, and what clears it is put off.
+    pass(seconds(5)).await;
+    rig.incident(json!({
+        "match": {"path": "*/virtualMachines/*"}, "then": {"status": 429, "retryAfter": 45}, "times": 1,
+    }));
+    pass(seconds(25)).await;
+    old.await.unwrap();
+    publish(&two, &volumes[0], NODE).await.unwrap();
+    pass(seconds(120)).await;
+    rig.at_rest().await;
+    assert_eq!(rig.luns(NODE).len(), 1, "a published disk was taken off");
+    rig.stop().await;
+}
+
+/// The role has the action and nothing else: what cannot be applied again is taken off by the action, and nobody else
+/// is refused.
+#[tokio::test(start_paused = true)]
+async fn disk_a_role_with_the_action_alone_heals_what_a_failed_attach_left() {
+    let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
+    let volumes = create_all(&client, &numbered(2)).await;
+    fails_late(&rig, "POST");
+    refused(publish(&client, &volumes[0], NODE).await, Code::Unavailable);
+    rig.incident(json!({
+        "match": {"method": "PUT", "path": "*/virtualMachines/*"},
+        "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0,
+    }));
+    let (a, b) = futures::join!(publish(&client, &volumes[0], NODE), async {
+        pass(seconds(1)).await;
+        publish(&client, &volumes[1], NODE).await
+    });
+    assert_eq!([a.unwrap(), b.unwrap()].into_iter().collect::<std::collections::BTreeSet<u8>>().len(), 2);
+    assert_eq!(rig.luns(NODE).len(), 2);
     rig.check();
     rig.stop().await;
 }

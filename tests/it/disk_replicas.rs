@@ -170,3 +170,27 @@ async fn disk_a_process_that_has_just_begun_does_not_take_a_disk_for_detached_fr
         rig.stop().await;
     }
 }
+
+/// What was decided a minute ago is not sent now: the disk may have come and gone and come again meanwhile.
+#[tokio::test(start_paused = true)]
+async fn disk_a_detachment_that_azure_put_off_takes_no_disk_that_another_leader_has_published_since() {
+    for method in [Method::Action, Method::WholeList, Method::AzureStack] {
+        let mut rig = Rig::with(typical(), |options| method.set(options)).await;
+        let (one, two) = (rig.lab.controller("one").await.unwrap(), rig.lab.controller("two").await.unwrap());
+        let volumes = create_all(&one, &numbered(1)).await;
+        publish(&one, &volumes[0], NODE).await.unwrap();
+        let writes = if method == Method::Action { "POST" } else { "PUT" };
+        rig.incident(serde_json::json!({
+            "match": {"method": writes, "path": format!("{}*", super::disk_rig::vm_id(NODE))},
+            "then": {"status": 429, "retryAfter": 55}, "times": 1,
+        }));
+        assert!(timeout(seconds(15), unpublish(&one, &volumes[0].volume_id, NODE)).await.is_err());
+        unpublish(&two, &volumes[0].volume_id, NODE).await.unwrap();
+        publish(&two, &volumes[0], NODE).await.unwrap();
+        pass(seconds(120)).await;
+        rig.at_rest().await;
+        assert_eq!(rig.luns(NODE).len(), 1, "{method:?}: a published disk was taken off");
+        rig.check();
+        rig.stop().await;
+    }
+}

@@ -625,7 +625,9 @@ impl Judge {
             // Azure has one code for "on another machine" and "on this one already": where somebody else has just
             // attached it here, and reads lag, nothing tells the two apart.
             (Rpc::Publish { disk, node }, Code::FailedPrecondition) => {
-                self.was_elsewhere(disk, node, since) || self.disturbed(disk, since, call.replica)
+                self.was_elsewhere(disk, node, since)
+                    || self.disturbed(disk, since, call.replica)
+                    || self.had_leftovers(node, since)
             }
             (Rpc::Publish { node, .. }, Code::ResourceExhausted) => self.is_crowded(node, since),
             (Rpc::Delete { disk } | Rpc::Expand { disk, .. }, Code::FailedPrecondition) => {

@@ -78,6 +78,8 @@ fn judge_seeds(from: u64, count: u64) -> Coverage {
                     let verdict = run(&world, &steps);
                     coverage.lock().unwrap().add(&verdict.coverage);
                     if let Some(violation) = &verdict.violation {
+                        // At once: to leave steps out takes a while.
+                        eprintln!("seed {seed} violates {}: {}", violation.invariant, violation.what);
                         let few = shrink::shrink(&world, &steps, violation.invariant);
                         failures.lock().unwrap().push(report(&world, &few, steps.len()));
                     }

@@ -24,66 +24,92 @@ use crate::host::{
 /// How many volumes that are here no more are remembered.
 pub(super) const MOST_REMEMBERED: usize = 256;
 
-/// Since when each volume has been doubted, and with which device.
+/// How far apart two looks may be for the time between them to count: kubelet looks at least every two minutes.
+const LONGEST_GAP: Duration = Duration::from_secs(5 * 60);
+
+/// Why and since when volumes are doubted.
 #[derive(Debug, Default)]
-pub(super) struct Doubts(Mutex<BTreeMap<String, (Device, Instant)>>);
+pub(super) struct Doubts(Mutex<BTreeMap<String, Doubt>>);
+
+#[derive(Debug)]
+struct Doubt {
+    device: Device,
+    found: String,
+    since: Instant,
+    last: Instant,
+}
 
 impl Doubts {
-    /// For how long the same device has stood for the volume.
-    fn for_how_long(&self, volume: &str, device: &Device) -> Duration {
+    /// For how long, without a gap, the same device with the same content has stood for the volume.
+    fn for_how_long(&self, volume: &str, device: &Device, found: &str) -> Duration {
         let mut doubts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
+        doubts.retain(|_, doubt| now - doubt.last <= LONGEST_GAP);
         let since = match doubts.get(volume) {
-            Some((same, since)) if same.number == device.number => *since,
+            Some(doubt) if doubt.device == *device && doubt.found == found => doubt.since,
             _ => now,
         };
-        doubts.insert(volume.to_owned(), (device.clone(), since));
+        let doubt = Doubt { device: device.clone(), found: found.to_owned(), since, last: now };
+        doubts.insert(volume.to_owned(), doubt);
         now - since
+    }
+
+    /// Something else was said of the volume's disk, or it left: what stands for it next is looked at anew.
+    pub(super) fn forget(&self, volume: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
     }
 
     /// Makes every doubt so much older.
     #[cfg(test)]
     pub(super) fn age(&self, by: Duration) {
-        for (_, since) in self.0.lock().unwrap().values_mut() {
-            *since -= by;
+        for doubt in self.0.lock().unwrap().values_mut() {
+            doubt.since -= by;
         }
-    }
-
-    fn dispelled(&self, volume: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
     }
 }
 
-/// Refuses, for a while, a device that the metadata confirms and that does not hold what the volume had here before.
-/// Without the metadata's word the other checks decide.
+/// Refuses a device that does not hold what the volume had here before: for a while where the metadata confirms it, or
+/// is not used on this node; and for as long as the metadata is silent, a blank one, which would be formatted.
 pub(super) async fn not_as_before(
     node: &Node,
     volume: &str,
     device: &Device,
     identity: &Identity,
 ) -> Result<(), NodeError> {
-    let Identity::Confirmed(_) = identity else { return Ok(()) };
     let Some(known) = node.past_uuid(volume).await else { return Ok(()) };
     let deadline = Deadline::after(node.config.timeouts.format);
-    let found = match probe::probe(&node.host, device, volume, deadline).await {
+    let (found, blank) = match probe::probe(&node.host, device, volume, deadline).await {
         Ok(Verdict::Filesystem { found, .. }) => match found.uuid {
             Some(uuid) if uuid.eq_ignore_ascii_case(&known) => {
-                node.doubts.dispelled(volume);
+                node.doubts.forget(volume);
                 return Ok(());
             }
-            uuid => format!("{} {}", found.kind, uuid.unwrap_or_default()),
+            uuid => (format!("{} {}", found.kind, uuid.unwrap_or_default()), false),
         },
-        Ok(Verdict::Blank) => "nothing".to_owned(),
+        Ok(Verdict::Blank) => ("nothing".to_owned(), true),
         // Our own unfinished work for this volume is no stranger's; whatever else is there is never formatted.
         _ => return Ok(()),
     };
+    let silent = match identity {
+        Identity::Unconfirmed(why) if node.imds.is_some() => Some(why),
+        _ => None,
+    };
+    let stood = node.doubts.for_how_long(volume, device, &found);
+    if let (Some(why), true) = (silent, blank) {
+        let (device, why) = (device.path.display().to_string(), why.clone());
+        return Err(NodeError::ChangedUuid { device, found, known, why });
+    }
     let limit = node.config.timeouts.doubt;
-    let stood = node.doubts.for_how_long(volume, device);
     if stood < limit {
         let (device, more) = (device.path.display().to_string(), limit - stood);
         return Err(NodeError::Doubtful { device, found, known, more });
     }
-    tracing::warn!(volume, found, known, "the volume is not as it was here before; the metadata stands by the disk");
-    node.doubts.dispelled(volume);
+    tracing::warn!(
+        volume,
+        found,
+        known,
+        "the volume is not as it was here before, and nothing speaks against the disk"
+    );
+    node.doubts.forget(volume);
     Ok(())
 }

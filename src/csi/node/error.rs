@@ -47,8 +47,8 @@ pub(super) enum NodeError {
     #[error("{wanted} is at LUN {found}, not at LUN {told} where it was attached")]
     OtherLun { wanted: String, found: Lun, told: Lun },
     #[error(
-        "{device} holds {found}, and this volume had the file system {known} when it was here before: the instance \
-         metadata may lag, and is believed once it has confirmed the disk for {} s more", more.as_secs()
+        "{device} holds {found}, and this volume had the file system {known} when it was here before: what says that it \
+         is the disk may lag, and is believed once it has stood for {} s more", more.as_secs()
     )]
     Doubtful { device: String, found: String, known: String, more: Duration },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
@@ -153,6 +153,7 @@ impl NodeError {
                 _ => Code::Internal,
             },
             Self::Check(CheckError::Uncorrected { .. }) => Code::FailedPrecondition,
+            Self::Setting(TuningError::Outside(_)) => Code::InvalidArgument,
             Self::Check(_) | Self::Setting(_) => Code::Internal,
             Self::Mount(error) => match error {
                 MountError::Occupied { .. } => Code::AlreadyExists,

@@ -36,7 +36,14 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
             let deadline = Deadline::after(times.find);
             device::wait_for_lun(&node.host, lun.get().into(), deadline).await.map_err(NodeError::Find)
         },
-        identify(node.imds.as_ref(), &request.volume, lun, Deadline::after(times.identity)),
+        async {
+            let known = identify(node.imds.as_ref(), &request.volume, lun, Deadline::after(times.identity)).await;
+            if known.is_err() {
+                // The metadata has caught up: what stood there was another disk.
+                node.doubts.forget(request.volume.as_str());
+            }
+            known
+        },
     )?;
     // What was found before the disk was identified may have been its predecessor.
     let disk = at(&node.host, lun, None).await?;
@@ -44,14 +51,16 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         return Err(NodeError::Changed { lun, before: found.name, after: disk.name });
     }
     let disk = of_full_size(node, disk, &identity, request).await?;
-    tuning::apply(node, &disk, &request.parameters).await?;
-    let device = part(&node.host, disk, request.parameters.partition)?;
+    let device = part(&node.host, disk.clone(), request.parameters.partition)?;
     match &request.access {
         // The device itself is bound when it is published; the record is what unstaging goes by.
-        Access::Block => node.remember(record(request, &device, None)).await,
+        Access::Block => {
+            tuning::apply(node, &disk, &request.parameters).await?;
+            node.remember(record(request, &device, None)).await
+        }
         Access::Filesystem { fs, options } => {
             let read_only = options.is_read_only() || device.read_only;
-            filesystem(node, request, &device, &Wish { fs: *fs, options, read_only }, &identity).await
+            filesystem(node, request, &device, &Wish { fs: *fs, options, read_only, disk: &disk }, &identity).await
         }
     }
 }
@@ -62,6 +71,8 @@ struct Wish<'a> {
     options: &'a Options,
     /// Asked for, or all that the device allows.
     read_only: bool,
+    /// The whole disk, where the volume is on a partition of it.
+    disk: &'a Device,
 }
 
 /// The disk, once it is as large as the volume and the metadata say. A larger one is fine: it was grown.
@@ -156,7 +167,7 @@ async fn prepare_and_mount(
 ) -> Result<(), NodeError> {
     let times = &node.config.timeouts;
     let host = &node.host;
-    let Wish { fs, options, read_only } = *wish;
+    let Wish { fs, options, read_only, disk } = *wish;
     doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
@@ -173,6 +184,7 @@ async fn prepare_and_mount(
             fsck::repair(host, device, Deadline::after(times.check)).await.map_err(NodeError::Check)?;
         }
     }
+    tuning::apply(node, disk, &request.parameters).await?;
     // Before the mount: whoever unstages after a crash must know which device to release.
     node.remember(record(request, device, Some(found))).await?;
     let deadline = Deadline::after(times.mount);

@@ -620,7 +620,7 @@ async fn a_child_that_stages_until_it_is_killed() {
     };
     let home = PathBuf::from(home);
     let host = Host::new().with_root(home.join("root"));
-    let timeouts = Timeouts { size: Duration::ZERO, ..Timeouts::default() };
+    let timeouts = Timeouts { size: Duration::ZERO, doubt: Duration::ZERO, ..Timeouts::default() };
     let config = NodeConfig { timeouts, ..NodeConfig::new("node-1") };
     let service = NodeService::open(host, None, home.join("state"), config).unwrap();
     let request = NodeStageVolumeRequest {

@@ -39,7 +39,7 @@ impl Driver {
                 .read(unheld)
                 .await
                 .into_iter()
-                .filter(|(_, read)| !matches!(read, Ok(read) if attach::held(&read.model, &self.vm)))
+                .filter(|(_, read)| matches!(read, Ok(read) if !attach::held(&read.model, &self.vm)))
                 .map(|(disk, _)| disk)
                 .collect();
             match lag.next() {
@@ -56,11 +56,11 @@ impl Driver {
         members
     }
 
-    /// After a write that failed for want of a disk, or failed late: disks of the VM's model that were not its members
-    /// and cannot come, for they do not exist any more or are another VM's. While they are listed every write fails
+    /// After a write that left the VM failed: disks of the VM's model that were not its members and cannot come, for they do not exist any more or are another VM's. While they are listed every write fails
     /// (source: the Go drivers leave such disks out and try again).
-    pub(super) async fn strangers(&self, members: &Batch, vm: &Vm, failure: &VolumeError) -> Vec<ArmId> {
-        if failure.fault != Fault::NotFound && vm.provisioning_state != ProvisioningState::Failed {
+    pub(super) async fn strangers(&self, members: &Batch, vm: &Vm) -> Vec<ArmId> {
+        // A VM at rest holds what it lists.
+        if vm.provisioning_state != ProvisioningState::Failed {
             return Vec::new();
         }
         let others = vm.data_disks.iter().filter_map(|element| match &element.source {
@@ -92,7 +92,7 @@ impl Driver {
         let mut detach = BTreeSet::new();
         for (disk, read) in self.read(listed).await {
             match read {
-                Ok(read) if !attach::held(&read.model, &self.vm) => drop(detach.insert(disk)),
+                Ok(read) if attach::certainly_unheld(&read.model, &self.vm) => drop(detach.insert(disk)),
                 Err(error) if error.fault == Fault::NotFound => {
                     missing = true;
                     detach.insert(disk);
@@ -110,12 +110,35 @@ impl Driver {
             detach: detach.iter().cloned().collect(),
             reapply: Vec::new(),
         };
-        let method = match trouble.method.unwrap_or_else(|| self.shared.method()) {
+        let usual = trouble.method.unwrap_or_else(|| self.shared.method());
+        // Under the etag of the VM that was read before the disks: nothing else tells of an attach that another
+        // replica has begun since.
+        let conditional =
+            if vm.etag.is_some() && usual == VmWriteMethod::Action { VmWriteMethod::WholeList } else { usual };
+        let conditional = match conditional {
             // A list that names what does not exist is refused, however it names it.
             VmWriteMethod::WholeList if missing => VmWriteMethod::WholeListByOmission,
             method => method,
         };
-        let failure = match self.shared.client.write_vm(vm, &write, method).await {
+        let mut method = conditional;
+        let mut written = self.shared.client.write_vm(vm, &write, conditional).await;
+        if let Err(error) = &written
+            && conditional != usual
+            && usual == VmWriteMethod::Action
+            && matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid)
+        {
+            // The role, or this Azure, has the action only.
+            method = usual;
+            written = self.shared.client.write_vm(vm, &write, usual).await;
+        }
+        if let Err(error) = &written
+            && let Some(pause) = trouble.pause(error)
+        {
+            trouble.leftovers = leftovers;
+            sleep(pause).await;
+            return Round::Goes;
+        }
+        let failure = match written {
             Ok(()) => {
                 let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
                 let after = self.verify(&detached, None, Retry::Free).await;
@@ -124,6 +147,13 @@ impl Driver {
                 }
                 let message = format!("node {}: its VM still lists what was taken off it", self.node);
                 VolumeError::new(Fault::Conflict, message)
+            }
+            Err(error) if attach::reaction(&error.fault, method) == Reaction::Regather => {
+                // The VM has changed since it was read.
+                trouble.leftovers = leftovers;
+                let message = format!("node {}: its VM changed while a failed attach was taken off it", self.node);
+                self.try_again(goals, &VolumeError::azure(message, error), Retry::Counted);
+                return Round::Goes;
             }
             Err(error) if attach::reaction(&error.fault, method) == Reaction::WriteWholeList => {
                 trouble.method = Some(VmWriteMethod::WholeList);

@@ -1,10 +1,12 @@
 //! What an owner remembers of writes that failed, until they no longer do: whom it suspects, which way of writing it
 //! is trying, and what failed attaches have left in the VM's model.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     attach::{Search, Suspects},
+    fault::{Effect, Fault},
     model::{ArmId, ProvisioningState, Vm},
     op::VmWriteMethod,
 };
@@ -14,6 +16,12 @@ use crate::disk::VolumeError;
 
 /// How many members of a batch may be bad one after the other before the VM is to blame.
 const MOST_CULPRITS: u32 = 3;
+/// How long all pauses together may be before the callers are told: they may do better things.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The first pause where Azure does not say how long; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How often an Azure that is not reached is tried again.
+const MOST_PAUSES: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
@@ -29,9 +37,29 @@ pub(super) struct Trouble {
     failures: u32,
     /// Culprits since the last write that succeeded.
     culprits: u32,
+    /// Pauses since the last write that succeeded, and how long they were together.
+    pauses: u32,
+    waited: Duration,
 }
 
 impl Trouble {
+    /// How long to wait before the VM is read and planned for again, where Azure did nothing and asked for a pause, or
+    /// was not reached. `None` when that would be too long: then the callers do better things.
+    pub(super) fn pause(&mut self, error: &ArmError) -> Option<Duration> {
+        let asked = match &error.fault {
+            Fault::Throttled { retry_after } => *retry_after,
+            Fault::Unavailable if error.effect == Effect::None && self.pauses < MOST_PAUSES => None,
+            _ => return None,
+        };
+        let pause = asked.unwrap_or_else(|| FIRST_PAUSE * 2u32.pow(self.pauses.min(3)));
+        if self.waited + pause > LONGEST_WAIT {
+            return None;
+        }
+        self.pauses += 1;
+        self.waited += pause.max(FIRST_PAUSE);
+        Some(pause)
+    }
+
     /// Counts a write that failed and gives how many have.
     pub(super) fn another(&mut self) -> u32 {
         self.failures += 1;
@@ -65,6 +93,8 @@ impl Trouble {
         self.suspects.cleared(&members.keys().cloned().collect());
         self.failures = 0;
         self.culprits = 0;
+        self.pauses = 0;
+        self.waited = Duration::ZERO;
         let Search::Found(culprit) = self.suspects.next() else { return None };
         let (batch, failure) = self.failed.take()?;
         self.suspects = Suspects::default();

@@ -1,8 +1,8 @@
 //! Which write a VM needs, given what is attached, wanted and leaving.
 //!
 //! The planner sees one VM as Azure last described it and everything that is wanted of it now. It answers with at
-//! most one write and with what can be said at once. Disks that are neither wanted nor leaving are never touched:
-//! they are somebody else's.
+//! most one write and with what can be said at once. Disks that are neither wanted nor leaving are never touched by
+//! it: they are somebody else's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -193,6 +193,16 @@ pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
 pub fn held(disk: &Disk, vm: &ArmId) -> bool {
     let holders = disk.holders();
     holders.contains(&vm) || holders.is_empty() && matches!(disk.state, Some(DiskState::Attached | DiskState::Reserved))
+}
+
+/// Whether it is certain that a VM does not hold a disk: the disk says that it is free, or names other holders only. What
+/// says nothing, or something new, proves nothing.
+pub fn certainly_unheld(disk: &Disk, vm: &ArmId) -> bool {
+    let holders = disk.holders();
+    match holders.is_empty() {
+        true => disk.state == Some(DiskState::Unattached),
+        false => !holders.contains(&vm),
+    }
 }
 
 /// What an owner does about a write that failed.

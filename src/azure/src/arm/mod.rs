@@ -94,6 +94,17 @@ pub enum Repeat {
     Never,
 }
 
+/// Whether a request may wait before it goes out, or goes out again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// For as long as Azure asks, within [`Retry::longest_wait`].
+    AsAzureSays,
+    /// Not at all: what the request says was decided on what was just read, and no condition guards it. A minute later
+    /// it could undo what another replica has done meanwhile. A pause that Azure asks for is told as
+    /// [`Fault::Throttled`]; whoever decided waits, reads and decides anew.
+    None,
+}
+
 /// One write.
 #[derive(Debug, Clone)]
 pub struct Write {
@@ -105,6 +116,7 @@ pub struct Write {
     kind: Kind,
     priority: Priority,
     repeat: Repeat,
+    patience: Patience,
 }
 
 impl Write {
@@ -118,6 +130,7 @@ impl Write {
             kind,
             priority: Priority::Create,
             repeat,
+            patience: Patience::AsAzureSays,
         }
     }
 
@@ -158,6 +171,13 @@ impl Write {
         self
     }
 
+    /// Whether it may wait; [`Patience::AsAzureSays`] unless said.
+    #[must_use]
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Whether it may be sent again when its answer was lost.
     #[must_use]
     pub fn repeat(mut self, repeat: Repeat) -> Self {
@@ -182,6 +202,7 @@ struct Call<'a> {
     body: Option<Bytes>,
     if_match: Option<HeaderValue>,
     repeat: Repeat,
+    patience: Patience,
     priority: Priority,
     tries: u32,
 }
@@ -348,8 +369,10 @@ impl Arm {
             body: write.body.as_ref().map(|body| Bytes::from(body.to_string())),
             if_match,
             repeat: write.repeat,
+            patience: write.patience,
             priority: write.priority,
-            tries: self.0.retry.tries,
+            // Tries are apart by pauses.
+            tries: if write.patience == Patience::None { 1 } else { self.0.retry.tries },
         };
         let answer = self.call(&call, until).await?;
         Operation::begin(self.clone(), write, &url, &answer)
@@ -404,7 +427,7 @@ impl Arm {
             until.check().map_err(|why| call.interrupted(why, &history))?;
             if let Some(scope) = &scope {
                 let delay = inner.budget.take(scope, call.priority, Instant::now());
-                if !history.may_wait(delay.law, &inner.retry, until) {
+                if !history.may_wait(delay.law, call.patience, &inner.retry, until) {
                     let fault = Fault::Throttled { retry_after: Some(delay.law) };
                     return Err(call.failed(fault, &history, "Azure asked for a pause that is not over").into());
                 }
@@ -478,7 +501,7 @@ impl Arm {
                     let gateway = gateway.is_some_and(|cause| cause.as_bytes() == b"gateway");
                     inner.budget.throttled(scope, gateway, &failure.details, pause, Instant::now());
                 }
-                if call.tries == 1 || !history.may_wait(pause, &inner.retry, until) {
+                if call.tries == 1 || !history.may_wait(pause, call.patience, &inner.retry, until) {
                     failure.fault = Fault::Throttled { retry_after: Some(pause) };
                     return Err(failure.into());
                 }
@@ -541,8 +564,11 @@ struct History {
 }
 
 impl History {
-    fn may_wait(&self, pause: Duration, retry: &Retry, until: &Until) -> bool {
-        pause.is_zero() || self.waited + pause <= retry.longest_wait && until.left().is_none_or(|left| pause < left)
+    fn may_wait(&self, pause: Duration, patience: Patience, retry: &Retry, until: &Until) -> bool {
+        pause.is_zero()
+            || patience == Patience::AsAzureSays
+                && self.waited + pause <= retry.longest_wait
+                && until.left().is_none_or(|left| pause < left)
     }
 
     fn effect(&self) -> Effect {
@@ -552,7 +578,8 @@ impl History {
 
 impl<'a> Call<'a> {
     fn read(url: &'a Url, priority: Priority, tries: u32) -> Self {
-        Self { verb: Verb::Get, url, body: None, if_match: None, repeat: Repeat::Safe, priority, tries }
+        let (repeat, patience) = (Repeat::Safe, Patience::AsAzureSays);
+        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, priority, tries }
     }
 
     fn headers(&self, bearer: &HeaderValue, client_request_id: &str) -> HeaderMap {

@@ -288,6 +288,12 @@ impl Operation {
                 self.state = State::Done(Ok(None));
                 return Ok(());
             }
+            (Fault::Deadline, _) => {
+                return Err(self
+                    .ours(Fault::Deadline, "the time is over; the operation goes on")
+                    .caused_by(error)
+                    .into());
+            }
             (Fault::Throttled { retry_after }, _) => *retry_after,
             (Fault::Unavailable, _) => None,
             (_, State::Status(_) | State::Location(_))

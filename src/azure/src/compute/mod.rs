@@ -21,7 +21,7 @@ use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
-    arm::{Arm, Operation, Read, Repeat, Write},
+    arm::{Arm, Operation, Patience, Read, Repeat, Write},
     budget::Priority,
     error::{ArmError, Failure, Verb},
     until::Until,
@@ -254,8 +254,11 @@ impl Compute {
     ) -> Result<Operation, ArmError> {
         let path = format!("{}/attachDetachDataDisks", write.vm);
         let body = encode_action(write);
-        let request = Write::post(&path, self.vm_version(&write.vm), Some(body), kind(write));
-        self.arm.write(&request.priority(priority), until).await
+        let request = Write::post(&path, self.vm_version(&write.vm), Some(body), kind(write))
+            .priority(priority)
+            // The action knows no condition.
+            .patience(Patience::None);
+        self.arm.write(&request, until).await
     }
 
     /// Changes the data disks of a VM by whichever method. The methods that send the whole list send the list of
@@ -288,8 +291,9 @@ impl Compute {
         let request = Write::put(path, self.vm_version(&write.vm), body, kind(write))
             .if_match(vm.etag.as_deref())
             .priority(priority)
-            // Without an etag a second try could undo what another writer did after the first.
-            .repeat(if vm.etag.is_some() { Repeat::Safe } else { Repeat::Never });
+            // Without an etag a second or late try could undo what another writer did meanwhile.
+            .repeat(if vm.etag.is_some() { Repeat::Safe } else { Repeat::Never })
+            .patience(if vm.etag.is_some() { Patience::AsAzureSays } else { Patience::None });
         self.arm.write(&request, until).await
     }
 }

@@ -262,30 +262,26 @@ fn encode_data_disk(attachment: &Attachment) -> Value {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Sku {
-    #[serde(default)]
-    resource_type: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
+    resource_type: Option<String>,
+    name: Option<String>,
     capabilities: Option<Vec<Capability>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Capability {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
+    name: Option<String>,
     value: Option<String>,
 }
 
 impl Sku {
     /// The VM size and how many data disks it takes; nothing of anything else.
     pub(super) fn vm_size(self) -> Option<(String, u8)> {
-        if !self.resource_type.eq_ignore_ascii_case("virtualMachines") {
+        if !self.resource_type?.eq_ignore_ascii_case("virtualMachines") {
             return None;
         }
         let capabilities = self.capabilities.unwrap_or_default();
-        let most = capabilities.iter().find(|capability| capability.name.eq_ignore_ascii_case("MaxDataDiskCount"))?;
-        Some((self.name, most.value.as_deref()?.trim().parse().ok()?))
+        let is_it = |name: &str| name.eq_ignore_ascii_case("MaxDataDiskCount");
+        let most = capabilities.iter().find(|capability| capability.name.as_deref().is_some_and(is_it))?;
+        Some((self.name?, most.value.as_deref()?.trim().parse().ok()?))
     }
 }

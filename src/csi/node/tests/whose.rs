@@ -161,6 +161,61 @@ async fn a_stranger_that_lagging_metadata_confirms_is_neither_mounted_nor_format
     }
 }
 
+/// Less is known then than when it lags: a blank disk is not formatted on silence, however long that lasts.
+#[tokio::test]
+async fn while_the_metadata_is_silent_a_blank_stranger_is_never_formatted_for_a_volume_that_was_here() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    let file = machine.scratch.join("a.img");
+    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+    machine.plug(3, file.clone());
+    machine.tell(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.unstage("a").await.unwrap();
+    machine.unplug(3);
+    machine.metadata.lock().unwrap().down = true;
+    let other = machine.scratch.join("stranger.img");
+    fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+    machine.plug(3, other.clone());
+    for _ in 0..3 {
+        let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+        assert_eq!(refusal, Grpc::Unavailable, "{message}");
+        machine.service.0.doubts.age(Timeouts::default().doubt);
+    }
+    machine.unplug(3);
+    assert!(fs::read(&other).unwrap().iter().all(|byte| *byte == 0), "the stranger was written to");
+    machine.plug(3, file);
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+}
+
+/// Another stranger, or the same after a long while, is doubted from the beginning.
+#[tokio::test]
+async fn a_doubt_counts_for_one_device_with_one_content_only() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    let file = machine.scratch.join("a.img");
+    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+    machine.plug(3, file);
+    machine.tell(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.unstage("a").await.unwrap();
+    machine.unplug(3);
+    for name in ["first", "second"] {
+        let other = machine.scratch.join(format!("{name}.img"));
+        fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+        run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
+        machine.plug(3, other);
+        let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+        assert_eq!(refusal, Grpc::Unavailable, "{name}: {message}");
+        machine.unplug(3);
+        machine.service.0.doubts.age(Timeouts::default().doubt);
+    }
+}
+
 /// A pod keeps a volume until its kubelet says otherwise, whatever another volume of the node does.
 #[tokio::test]
 async fn unstaging_one_volume_asks_nothing_of_another() {
