@@ -30,7 +30,7 @@ use lazuli_plan::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
@@ -43,6 +43,8 @@ use owner::{Goal, Owners};
 /// The tag that tells a disk was made by this driver, or by the Go driver: the same, so that either may take over.
 pub const CREATED_BY_TAG: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
 
+/// How long a list waits for the cluster's VolumeAttachments.
+const SPELLINGS_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a disk that somebody else is making.
 const CREATION_WAIT: Duration = Duration::from_secs(600);
 /// How long a VM must be missing before it counts as gone.
@@ -337,6 +339,7 @@ impl Volumes {
     /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached. Only
     /// another subscription that is closed to us is left out.
     pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
+        self.spellings_known().await?;
         let made = |disk: &Disk| {
             disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
         };
@@ -367,7 +370,23 @@ impl Volumes {
             })
             .collect();
         found.sort_by(|a, b| a.disk.id.cmp(&b.disk.id));
+        // A disk that is made between two of Azure's pages may push another onto both.
+        found.dedup_by(|a, b| a.disk.id == b.disk.id);
         Ok(found)
+    }
+
+    /// Waits, but not long, until the cluster has told how it spells its handles: external-attacher compares them to
+    /// the letter, and takes a volume that is spelled otherwise for one that is not attached.
+    async fn spellings_known(&self) -> Result<(), VolumeError> {
+        let mut reservations = self.reservations.clone();
+        let known = reservations.wait_for(|state| *state != LunReservations::Cold);
+        match timeout(SPELLINGS_WAIT, known).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(VolumeError::new(
+                Fault::Unavailable,
+                "the cluster's VolumeAttachments are not known yet, and with them how it spells its volumes",
+            )),
+        }
     }
 
     async fn disks_of(&self, subscription: &str) -> Result<Vec<Disk>, VolumeError> {

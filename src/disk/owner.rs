@@ -525,11 +525,16 @@ impl Driver {
         let mut reaction = attach::reaction(&error.fault, if there { VmWriteMethod::WholeList } else { method });
         let failures = trouble.another();
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
-        if reaction == Reaction::FindCulprit && members.len() > 1 && trouble.beyond_search(members.len()) {
+        let named = error.target.as_deref().and_then(|target| target.parse::<ArmId>().ok());
+        let named = named.filter(|named| members.contains_key(named));
+        if reaction == Reaction::FindCulprit
+            && named.is_none()
+            && members.len() > 1
+            && trouble.beyond_search(members.len())
+        {
             reaction = Reaction::FailAll;
         }
         warn!(error = %error, ?reaction, members = members.len(), "a write of data disks failed");
-        let named = error.target.as_deref().and_then(|target| target.parse::<ArmId>().ok());
         let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
         let refused = matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed);
         if method == VmWriteMethod::WholeList && refused {
