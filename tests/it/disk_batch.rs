@@ -160,3 +160,27 @@ async fn disk_a_bad_member_of_a_detach_batch_does_not_keep_the_others() {
     assert_eq!(publishing(&client, &volumes[2], NODE).await.unwrap().unwrap(), 0);
     rig.stop().await;
 }
+
+/// The rights of a role on the resource group do not reach the operations, which are the subscription's.
+#[tokio::test(start_paused = true)]
+async fn disk_a_member_fails_alone_also_where_operations_may_not_be_read() {
+    let (rig, client) = Rig::typical().await;
+    let volumes = create_all(&client, &numbered(4)).await;
+    rig.incident(json!({
+        "match": {"operation": "operations.get"},
+        "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0,
+    }));
+    let other = rig.other_tool();
+    let deletion = async {
+        pass(seconds(2)).await;
+        assert_eq!(other.call("DELETE", &volumes[0].volume_id, None).await.0, 202);
+    };
+    let (mut answers, ()) = futures::join!(publish_all(&client, &volumes, NODE), deletion);
+    refused(answers.remove(0), Code::NotFound);
+    for answer in answers {
+        answer.unwrap();
+    }
+    assert_eq!(rig.luns(NODE).len(), 3);
+    rig.check();
+    rig.stop().await;
+}

@@ -66,6 +66,8 @@ enum State {
     Done(Result<Option<Value>, ArmError>),
 }
 
+/// How long what is to be deleted may be at rest before its deletion counts as over.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 /// The longest pause after questions that failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -265,8 +267,14 @@ impl Operation {
                 Some(ProvisioningState::Failed | ProvisioningState::Canceled) => {
                     Some(State::Done(Err(self.failed(body, answer).into())))
                 }
-                // What is to be deleted is there until it is not.
-                Some(ProvisioningState::Succeeded) | None if self.verb == Verb::Delete => None,
+                // What is to be deleted is there until it is not; one that rests for long will stay.
+                Some(ProvisioningState::Succeeded) | None if self.verb == Verb::Delete => {
+                    let at_rest_for_long = self.since.elapsed() > (self.kind.prior() * 4).max(LONGEST_REST);
+                    at_rest_for_long.then(|| {
+                        let message = "the deletion was accepted, and what was to be deleted is there and at rest";
+                        State::Done(Err(self.ended(message, answer).into()))
+                    })
+                }
                 Some(ProvisioningState::Succeeded) | None => {
                     self.succeeded(None);
                     let body = body.filter(|_| *url == self.subject);
@@ -364,9 +372,15 @@ impl Operation {
         };
         self.arm.0.metrics.operation(self.kind, false, self.since.elapsed());
         // Azure may have done a part of it.
-        Failure::answered(self.verb, self.subject.path(), 200, error, None, Effect::Possible)
+        let mut failure = Failure::answered(self.verb, self.subject.path(), 200, error, None, Effect::Possible)
             .with_ids(&answer.headers)
-            .with_client_request_id(&answer.client_request_id)
+            .with_client_request_id(&answer.client_request_id);
+        let of_disks = matches!(self.kind, poll::Kind::VmAttach | poll::Kind::VmDetach);
+        if of_disks && matches!(self.state, State::Resource(_)) {
+            // A VM tells that its write failed and not why: it may be one of the disks.
+            failure.fault = Fault::Unclear;
+        }
+        failure
     }
 
     /// The write was accepted, and what Azure says of it makes no sense.

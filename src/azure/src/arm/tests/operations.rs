@@ -314,3 +314,25 @@ async fn an_answer_without_sense_ends_the_waiting() {
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_not_shown_and_leaves_the_resource_at_rest_ends_as_unknown() {
+    let refusal = Reply::json(403, json!({"error": {"code": "AuthorizationFailed"}}));
+    let fake = Fake::new([both(Reply::empty(202)), refusal]);
+    for _ in 0..64 {
+        fake.push(Reply::json(200, disk()));
+    }
+    let mut operation = fake.arm(fake.in_process()).write(&delete(), &a_minute()).await.unwrap();
+    let error = operation.wait(&Until::within(Duration::from_secs(1_200))).await.unwrap_err();
+    assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+    assert!(fake.calls().last().unwrap().at < Duration::from_secs(75));
+}
+
+/// Nobody says which disk it was, so each may be.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_only_shows_that_its_write_failed_leaves_open_why() {
+    let refusal = Reply::json(403, json!({"error": {"code": "AuthorizationFailed"}}));
+    let failed = Reply::json(200, json!({"properties": {"provisioningState": "Failed"}}));
+    let (result, _) = run(action(), vec![both(Reply::empty(202)), refusal, failed]).await;
+    assert_eq!(result.unwrap_err().fault, Fault::Unclear);
+}
