@@ -446,15 +446,24 @@ impl Driver {
         (wanted, unsaid)
     }
 
-    /// Azure says with one code that a disk is on another VM and that it is on this one already: the disk tells.
+    /// Azure says with one code that a disk is on another VM and that it is on this one already: the disk tells, if
+    /// need be after a while, for reads may lag.
     async fn whose(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
         if goal == Goal::Detached || !matches!(error.fault, Fault::AttachedElsewhere { .. }) {
             return error;
         }
-        match self.shared.client.get_disk(disk).await.map(|read| attach::attachable(&read.model, &self.vm)) {
-            Ok(Err(Unattachable::HeldBy(holders))) => self.held_elsewhere(disk, &holders),
-            Ok(_) => error.resorted(Fault::Conflict),
-            Err(_) => error,
+        let mut lag = LAG.iter();
+        loop {
+            let Ok(read) = self.shared.client.get_disk(disk).await else { return error };
+            match attach::attachable(&read.model, &self.vm) {
+                Err(Unattachable::HeldBy(holders)) => return self.held_elsewhere(disk, &holders),
+                _ if read.model.holders().contains(&&self.vm) => return error.resorted(Fault::Conflict),
+                _ => {}
+            }
+            match lag.next() {
+                Some(pause) => sleep(*pause).await,
+                None => return error.resorted(Fault::Conflict),
+            }
         }
     }
 
