@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 /// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
-const PAGE: u32 = 500;
+pub(super) const PAGE: u32 = 500;
 /// How long one page may take.
 const PAGE_TIME_OUT: Duration = Duration::from_secs(30);
 /// Without a word on the watch for so long, list again: the connection may be half open. The API server sends

@@ -13,14 +13,14 @@ use kube::{
 use lazuli_plan::size::SizeLimits;
 use serde_json::json;
 
+use super::follow::PAGE;
+
 /// The ConfigMap.
 const NAME: &str = "lazuli-vm-sizes";
 /// Who owns its keys (source: server-side apply; two replicas that say the same do not contradict each other).
 const MANAGER: &str = "lazuli";
 /// The node label with the VM size.
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// Nodes a page.
-const PAGE: u32 = 500;
 
 /// Why sizes could not be read or published.
 #[derive(Debug, thiserror::Error)]

@@ -36,7 +36,7 @@ use lazuli_plan::{
     disk::effective_caching,
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
-    model::{ArmId, CachingMode, DataDisk, Lun, ProvisioningState, Vm},
+    model::{ArmId, CachingMode, DataDisk, Disk, Lun, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
     poll,
     size::SizeLimits,
@@ -394,15 +394,11 @@ impl Driver {
                 {
                     wanted.attach.insert(disk.clone(), listed_already());
                 }
-                Goal::Attached(caching) => unread.push((disk.clone(), *caching)),
+                Goal::Attached(_) => unread.push(disk.clone()),
             }
         }
-        let mut reads = stream::iter(unread.into_iter().map(|(disk, caching)| async move {
-            let read = self.shared.client.get_disk(&disk).await;
-            (disk, caching, read)
-        }))
-        .buffer_unordered(READS);
-        while let Some((disk, caching, read)) = reads.next().await {
+        for (disk, read) in self.read(unread).await {
+            let Goal::Attached(caching) = members[&disk] else { continue };
             if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
                 self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
             }
@@ -465,6 +461,15 @@ impl Driver {
                 None => return error.resorted(Fault::Conflict),
             }
         }
+    }
+
+    /// Reads disks, several at a time.
+    async fn read(&self, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
+        let reads = disks.into_iter().map(|disk| async move {
+            let read = self.shared.client.get_disk(&disk).await;
+            (disk, read)
+        });
+        stream::iter(reads).buffer_unordered(READS).collect().await
     }
 
     fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeSet;
 
-use futures::{StreamExt, stream};
 use lazuli_azure::{compute::Snapshot, error::ArmError};
 use lazuli_plan::{
     attach::{self, Reaction, Unattachable},
@@ -22,7 +21,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{
-    Driver, LAG, READS, Round,
+    Driver, LAG, Round,
     queue::{Batch, Goal, Retry},
     trouble::Trouble,
 };
@@ -168,13 +167,5 @@ impl Driver {
         };
         self.answer_all(&wishes, &Err(failure));
         Round::Goes
-    }
-
-    async fn read(&self, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
-        let reads = disks.into_iter().map(|disk| async move {
-            let read = self.shared.client.get_disk(&disk).await;
-            (disk, read)
-        });
-        stream::iter(reads).buffer_unordered(READS).collect().await
     }
 }

@@ -99,16 +99,13 @@ async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid()
         return;
     }
     let mut machine = Machine::new().await;
-    let image = |machine: &Machine, name: &str| machine.scratch.join(format!("{name}.img"));
     let file = image(&machine, "a");
-    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
     machine.plug(3, file);
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
     // The machine was reset: no mount, but the record; and another disk came to stand at the LUN.
     rustix::mount::unmount(machine.staging("a"), rustix::mount::UnmountFlags::empty()).unwrap();
     machine.unplug(3);
     let file = image(&machine, "stranger");
-    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
     run("mkfs.ext4", &["-q", "-F", file.to_str().unwrap()]);
     machine.plug(3, file);
     let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
@@ -125,6 +122,25 @@ async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid()
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
 }
 
+/// A sparse disk of one GiB.
+fn image(machine: &Machine, name: &str) -> PathBuf {
+    let file = machine.scratch.join(format!("{name}.img"));
+    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
+    file
+}
+
+/// A machine that had the volume `a` and has it no more, the metadata that still names it at LUN 3, and its disk.
+async fn that_had_a() -> (Machine, PathBuf) {
+    let mut machine = Machine::new().await;
+    let file = image(&machine, "a");
+    machine.plug(3, file.clone());
+    machine.tell(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.unstage("a").await.unwrap();
+    machine.unplug(3);
+    (machine, file)
+}
+
 /// The metadata lags, and for as long as it does it confirms whatever stands at the LUN.
 #[tokio::test]
 async fn a_stranger_that_lagging_metadata_confirms_is_neither_mounted_nor_formatted() {
@@ -132,16 +148,8 @@ async fn a_stranger_that_lagging_metadata_confirms_is_neither_mounted_nor_format
         return;
     }
     for blank in [true, false] {
-        let mut machine = Machine::new().await;
-        let file = machine.scratch.join("a.img");
-        fs::File::create(&file).unwrap().set_len(GIB).unwrap();
-        machine.plug(3, file.clone());
-        machine.tell(3, "a");
-        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
-        machine.unstage("a").await.unwrap();
-        machine.unplug(3);
-        let other = machine.scratch.join("stranger.img");
-        fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+        let (mut machine, file) = that_had_a().await;
+        let other = image(&machine, "stranger");
         if !blank {
             run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
         }
@@ -167,17 +175,9 @@ async fn while_the_metadata_is_silent_a_blank_stranger_is_never_formatted_for_a_
     if !able() {
         return;
     }
-    let mut machine = Machine::new().await;
-    let file = machine.scratch.join("a.img");
-    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
-    machine.plug(3, file.clone());
-    machine.tell(3, "a");
-    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
-    machine.unstage("a").await.unwrap();
-    machine.unplug(3);
+    let (mut machine, file) = that_had_a().await;
     machine.metadata.lock().unwrap().down = true;
-    let other = machine.scratch.join("stranger.img");
-    fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+    let other = image(&machine, "stranger");
     machine.plug(3, other.clone());
     for _ in 0..3 {
         let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
@@ -196,17 +196,9 @@ async fn a_doubt_counts_for_one_device_with_one_content_only() {
     if !able() {
         return;
     }
-    let mut machine = Machine::new().await;
-    let file = machine.scratch.join("a.img");
-    fs::File::create(&file).unwrap().set_len(GIB).unwrap();
-    machine.plug(3, file);
-    machine.tell(3, "a");
-    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
-    machine.unstage("a").await.unwrap();
-    machine.unplug(3);
+    let (mut machine, _) = that_had_a().await;
     for name in ["first", "second"] {
-        let other = machine.scratch.join(format!("{name}.img"));
-        fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+        let other = image(&machine, name);
         run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
         machine.plug(3, other);
         let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
