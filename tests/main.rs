@@ -21,6 +21,7 @@ mod it {
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;
+    mod disk_leaving;
     mod disk_leftovers;
     mod disk_list;
     mod disk_luns;

@@ -504,8 +504,15 @@ impl Driver {
                 if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
                     self.answer(&culprit, goal, &Err(failure));
                 }
-                let members = self.without_unheld(members, &write.reapply, trouble).await;
+                let mut members = self.without_unheld(members, &write.reapply, trouble).await;
+                // A disk that must leave before it can come is half way.
+                let half: Batch = members
+                    .extract_if(.., |disk, goal| *goal != Goal::Detached && write.detach.contains(disk))
+                    .collect();
+                members.extend(half.keys().map(|disk| (disk.clone(), Goal::Detached)));
                 let after = self.verify(&members, None, Retry::Counted).await;
+                let message = format!("node {}: its VM does not let go of what it was told to detach", self.node);
+                self.try_again(&half, &VolumeError::new(Fault::BeingDetached, message), Retry::Counted);
                 if let (VmWriteMethod::WholeList | VmWriteMethod::WholeListByOmission, None, Some(after)) =
                     (method, &vm.etag, after)
                 {
@@ -691,6 +698,13 @@ impl Driver {
             Settled::StillLeaving => {
                 VolumeError::new(Fault::BeingDetached, format!("{disk} is still being detached from node {node}"))
             }
+            Settled::DetachFailed => VolumeError::new(
+                Fault::BeingDetached,
+                format!(
+                    "{disk} cannot be attached to node {node}: Azure was told to detach it from there and failed, and a \
+                     VolumeAttachment says that the node may still use it; detach it again when no pod there does"
+                ),
+            ),
             Settled::TooManyDisks { limit, attached } => VolumeError::new(
                 Fault::DiskLimit,
                 format!(

@@ -55,8 +55,9 @@ impl Driver {
         members
     }
 
-    /// After a write that left the VM failed: disks of the VM's model that were not its members and cannot come, for they do not exist any more or are another VM's. While they are listed every write fails
-    /// (source: the Go drivers leave such disks out and try again).
+    /// After a write that left the VM failed: disks of the VM's model that were not its members and cannot come, for
+    /// they do not exist any more or are another VM's. While they are listed every write fails (source: the Go
+    /// drivers leave such disks out and try again).
     pub(super) async fn strangers(&self, members: &Batch, vm: &Vm) -> Vec<ArmId> {
         // A VM at rest holds what it lists.
         if vm.provisioning_state != ProvisioningState::Failed {

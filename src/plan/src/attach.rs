@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     fault::Fault,
     lun::{self, NodeReservations},
-    model::{ArmId, CachingMode, Disk, DiskState, Lun, Vm},
+    model::{ArmId, CachingMode, DataDisk, Disk, DiskState, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 
@@ -46,8 +46,11 @@ pub enum Settled {
     },
     /// It is not attached.
     Detached,
-    /// Azure is still detaching it, or failed to; it cannot be attached before it has left.
+    /// Azure is still detaching it; it cannot be attached before it has left.
     StillLeaving,
+    /// Azure failed to detach it, and a VolumeAttachment says that the node may be using it: it is neither taken away
+    /// nor can it be attached.
+    DetachFailed,
     /// The VM's size takes no more data disks.
     TooManyDisks {
         /// How many it takes.
@@ -68,7 +71,7 @@ pub struct Plan {
     pub settled: BTreeMap<ArmId, Settled>,
     /// The one write; empty when there is nothing to do.
     pub write: VmWrite,
-    /// Disks that do not fit now and may after this write, because it takes others away: plan again then.
+    /// Disks that cannot come now and may after this write, because it takes others away, or them: plan again then.
     pub postponed: BTreeSet<ArmId>,
 }
 
@@ -96,20 +99,19 @@ pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: us
         }
     }
 
-    for disk in &wanted.unheld {
-        if vm.data_disk(disk).is_some_and(|element| element.to_be_detached) {
-            plan.settled.insert(disk.clone(), Settled::StillLeaving);
-        } else {
-            plan.write.reapply.push(disk.clone());
-        }
-    }
-
     let mut coming = BTreeSet::new();
-    for disk in wanted.attach.keys() {
+    for disk in wanted.attach.keys().chain(&wanted.unheld) {
         match vm.data_disk(disk) {
-            Some(element) if element.to_be_detached => {
-                plan.settled.insert(disk.clone(), Settled::StillLeaving);
-            }
+            Some(element) if element.to_be_detached => match leaving(vm, element, disk, reservations) {
+                Some(settled) => {
+                    plan.settled.insert(disk.clone(), settled);
+                }
+                None => {
+                    plan.write.detach.push(disk.clone());
+                    plan.postponed.insert(disk.clone());
+                }
+            },
+            _ if wanted.unheld.contains(disk) => plan.write.reapply.push(disk.clone()),
             Some(element) => {
                 plan.settled.insert(disk.clone(), Settled::Attached { lun: element.lun });
             }
@@ -158,6 +160,18 @@ pub fn plan(vm: &Vm, wanted: &Wanted, reservations: &NodeReservations, limit: us
     }
     plan.write.attach.sort_by_key(|attachment| attachment.lun);
     plan
+}
+
+/// What can be said of a disk that is wanted while Azure was told to detach it. Nothing when its detach failed, for
+/// Azure does not try again by itself, and nobody uses it here: then it has to be detached first. Nobody does where no
+/// VolumeAttachment says that it is attached here; an attachment whose volume cannot be told may be the disk's.
+fn leaving(vm: &Vm, element: &DataDisk, disk: &ArmId, reservations: &NodeReservations) -> Option<Settled> {
+    if vm.provisioning_state == ProvisioningState::InProgress {
+        return Some(Settled::StillLeaving);
+    }
+    let NodeReservations::Known(reserved) = reservations else { return Some(Settled::ReservationsUnknown) };
+    let in_use = reserved.iter().any(|(lun, owners)| owners.contains(disk) || owners.is_empty() && *lun == element.lun);
+    in_use.then_some(Settled::DetachFailed)
 }
 
 /// Why a disk cannot be attached to a VM, by the disk's own state.
@@ -291,10 +305,7 @@ impl Suspects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        apply,
-        model::{DataDisk, DataDiskSource, ProvisioningState},
-    };
+    use crate::{apply, model::DataDiskSource};
     use proptest::prelude::*;
 
     fn disk(n: u8) -> ArmId {
@@ -386,12 +397,53 @@ mod tests {
         assert_eq!(second.write.attach.len(), 1);
     }
 
+    fn is_leaving(n: u8, lun_number: u8, state: ProvisioningState) -> Vm {
+        let element = DataDisk { to_be_detached: true, ..element(n, lun_number) };
+        Vm { provisioning_state: state, ..vm(vec![element]) }
+    }
+
     #[test]
     fn a_leaving_disk_cannot_be_attached_and_can_be_told_to_leave_again() {
-        let leaving = DataDisk { to_be_detached: true, ..element(1, 0) };
-        let plan_attach = plan(&vm(vec![leaving.clone()]), &wanted(&[1], &[]), &open(), 16);
-        assert_eq!(plan_attach.settled[&disk(1)], Settled::StillLeaving);
-        assert_eq!(plan(&vm(vec![leaving]), &wanted(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
+        let vm = is_leaving(1, 0, ProvisioningState::InProgress);
+        assert_eq!(plan(&vm, &wanted(&[1], &[]), &open(), 16).settled[&disk(1)], Settled::StillLeaving);
+        assert_eq!(plan(&vm, &wanted(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
+    }
+
+    #[test]
+    fn a_disk_whose_detach_failed_is_detached_first_when_it_is_wanted_again() {
+        let vm = is_leaving(1, 0, ProvisioningState::Failed);
+        for unheld in [false, true] {
+            let wanted = match unheld {
+                true => Wanted { unheld: [disk(1)].into(), ..wanted(&[], &[]) },
+                false => wanted(&[1], &[]),
+            };
+            let first = plan(&vm, &wanted, &open(), 1);
+            assert_eq!((&first.write.detach[..], first.write.attach.len()), (&[disk(1)][..], 0));
+            assert_eq!(first.postponed, [disk(1)].into());
+        }
+        let first = plan(&vm, &wanted(&[1], &[]), &open(), 1).write;
+        let after = apply::vm_write(&vm, &first, VmWriteMethod::WholeList);
+        assert_eq!(plan(&after, &wanted(&[1], &[]), &open(), 1).write.attach.len(), 1);
+    }
+
+    #[test]
+    fn a_disk_whose_detach_failed_stays_while_an_attachment_says_that_its_node_may_use_it() {
+        let vm = is_leaving(1, 3, ProvisioningState::Failed);
+        let reserved = |slot: u8, owners: &[u8]| {
+            let owners = owners.iter().map(|n| disk(*n)).collect();
+            NodeReservations::Known([(lun(slot), owners)].into())
+        };
+        let settled = |reservations: &NodeReservations| {
+            let plan = plan(&vm, &wanted(&[1], &[]), reservations, 16);
+            plan.settled.get(&disk(1)).cloned()
+        };
+        assert_eq!(settled(&reserved(3, &[1])), Some(Settled::DetachFailed));
+        assert_eq!(settled(&reserved(5, &[1])), Some(Settled::DetachFailed));
+        // Whose attachment it is cannot be told.
+        assert_eq!(settled(&reserved(3, &[])), Some(Settled::DetachFailed));
+        assert_eq!(settled(&NodeReservations::Unknown), Some(Settled::ReservationsUnknown));
+        assert_eq!(settled(&reserved(3, &[2])), None);
+        assert_eq!(settled(&reserved(5, &[])), None);
     }
 
     #[test]
@@ -407,14 +459,6 @@ mod tests {
         assert_eq!(plan_beside.write.attach[0].lun, lun(1));
         assert_eq!(plan_beside.write.reapply, [disk(1)]);
         assert!(plan_beside.settled.is_empty());
-    }
-
-    #[test]
-    fn a_disk_that_is_listed_not_held_and_leaving_is_not_brought_back() {
-        let leaving = DataDisk { to_be_detached: true, ..element(1, 0) };
-        let plan = plan(&vm(vec![leaving]), &Wanted { unheld: [disk(1)].into(), ..wanted(&[], &[]) }, &open(), 16);
-        assert!(plan.write.is_empty());
-        assert_eq!(plan.settled[&disk(1)], Settled::StillLeaving);
     }
 
     fn a_vm() -> impl Strategy<Value = Vm> {
