@@ -63,9 +63,9 @@ const LONGEST_BURST: Duration = Duration::from_millis(150);
 /// How long attachments wait for the cluster's VolumeAttachments to be known.
 const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait after the first conflict.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const CONFLICT_PAUSE: Duration = Duration::from_millis(250);
 /// How many times that at most.
-const LONGEST_PAUSE_FACTOR: u32 = 16;
+const LONGEST_CONFLICT_FACTOR: u32 = 16;
 /// How long somebody else's write to the VM is waited for.
 const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
 /// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
@@ -583,8 +583,8 @@ impl Driver {
             Reaction::Regather => {
                 // Where the VM does not tell that somebody else writes to it, time must.
                 if error.fault == Fault::Conflict {
-                    let factor = 2u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_PAUSE_FACTOR);
-                    sleep(FIRST_PAUSE * factor).await;
+                    let factor = 2u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_CONFLICT_FACTOR);
+                    sleep(CONFLICT_PAUSE * factor).await;
                 }
                 self.verify(&members, Some(&error), Retry::Counted).await;
             }

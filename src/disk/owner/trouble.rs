@@ -19,7 +19,7 @@ const MOST_CULPRITS: u32 = 3;
 /// How long all pauses together may be before the callers are told: they may do better things.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The first pause where Azure does not say how long; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const UNASKED_PAUSE: Duration = Duration::from_secs(1);
 /// How often an Azure that is not reached is tried again.
 const MOST_PAUSES: u32 = 3;
 
@@ -51,12 +51,12 @@ impl Trouble {
             Fault::Unavailable if error.effect == Effect::None && self.pauses < MOST_PAUSES => None,
             _ => return None,
         };
-        let pause = asked.unwrap_or_else(|| FIRST_PAUSE * 2u32.pow(self.pauses.min(3)));
+        let pause = asked.unwrap_or_else(|| UNASKED_PAUSE * 2u32.pow(self.pauses.min(3)));
         if self.waited + pause > LONGEST_WAIT {
             return None;
         }
         self.pauses += 1;
-        self.waited += pause.max(FIRST_PAUSE);
+        self.waited += pause.max(UNASKED_PAUSE);
         Some(pause)
     }
 
