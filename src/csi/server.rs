@@ -7,6 +7,7 @@
 //!
 //! It never looks into a request: that is the services' business.
 
+mod authority;
 mod endpoint;
 mod listener;
 mod metrics;
@@ -15,7 +16,10 @@ mod rpc_log;
 use std::{error::Error, fmt::Write as _, time::Duration};
 
 use lazuli_plan::fault::Code;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_stream::{
+    StreamExt as _,
+    wrappers::{TcpListenerStream, UnixListenerStream},
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes, transport::Server};
 
@@ -24,6 +28,7 @@ pub use listener::{BindError, Listener, SocketFile};
 pub use metrics::RpcMetrics;
 pub use rpc_log::{RpcLayer, RpcNote};
 
+use authority::AnyAuthority;
 use listener::Socket;
 
 /// Why serving ended before it was told to.
@@ -83,7 +88,10 @@ pub async fn serve_with(
     };
     let running = async {
         match listener.socket {
-            Socket::Unix(socket, _) => router.serve_with_incoming_shutdown(UnixListenerStream::new(socket), told).await,
+            Socket::Unix(socket, _) => {
+                let incoming = UnixListenerStream::new(socket).map(|stream| stream.map(AnyAuthority::new));
+                router.serve_with_incoming_shutdown(incoming, told).await
+            }
             Socket::Tcp(socket) => router.serve_with_incoming_shutdown(TcpListenerStream::new(socket), told).await,
         }
     };

@@ -58,12 +58,8 @@ def cloud_config(cloud: Cloud, **changes) -> dict:
 
 
 def channel(socket: Path) -> grpc.Channel:
-    """A connection to a socket.
-
-    This library would send the socket's path as the authority, with %2F in it, which the server's HTTP/2 library
-    refuses. The sidecars' library (Go) sends localhost.
-    """
-    return grpc.insecure_channel(f"unix:{socket}", options=[("grpc.default_authority", "localhost")])
+    """A connection to a socket."""
+    return grpc.insecure_channel(f"unix:{socket}")
 
 
 class Driver:

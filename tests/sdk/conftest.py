@@ -9,9 +9,14 @@ from cloud import LOCATION, Cloud, Emulator, Group
 
 
 @pytest.fixture(scope="session")
-def cloud(tmp_path_factory):
+def emulator(tmp_path_factory):
     with Emulator(tmp_path_factory.mktemp("emulator")) as emulator:
-        yield Cloud.sign_in(emulator)
+        yield emulator
+
+
+@pytest.fixture(scope="session")
+def cloud(emulator):
+    return Cloud.sign_in(emulator)
 
 
 @pytest.fixture
