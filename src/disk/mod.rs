@@ -462,17 +462,27 @@ fn left(left: Left) -> Arc<Disk> {
 
 async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, VolumeError> {
     let message = || format!("{id} cannot be created");
-    match client.get_disk(&id).await {
-        Ok(read) => match settled(&client, read.model).await? {
-            // A creation that failed leaves a disk that a repeated PUT makes good.
-            disk if disk.provisioning_state == ProvisioningState::Succeeded => return Ok(Some(Arc::new(disk))),
-            disk => warn!(disk = %disk.id, "an earlier creation failed; it is repeated"),
-        },
-        Err(error) if matches!(error.fault, Fault::NotFound) => {}
+    let was_there = match client.get_disk(&id).await {
+        Ok(read) => {
+            let disk = settled(&client, read.model).await?;
+            // Azure says Failed also of a disk that holds data and could not be changed. Only one that is what is asked
+            // for, in all and to the byte, may be a creation that failed, which a repeated PUT makes good and which
+            // changes nothing where it was another write that failed.
+            let unfinished = matches!(disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
+                && spec.matches(&disk).is_ok()
+                && disk.size == spec.size
+                && disk.holders().is_empty();
+            if !unfinished {
+                return Ok(Some(Arc::new(disk)));
+            }
+            warn!(disk = %disk.id, "an earlier creation failed; it is repeated");
+            true
+        }
+        Err(error) if matches!(error.fault, Fault::NotFound) => false,
         // Without the group there is no disk; any other failure leaves open whether an earlier attempt made one.
         Err(error) if matches!(error.fault, Fault::ScopeNotFound) => return Err(VolumeError::azure(message(), error)),
         Err(error) => return Err(VolumeError::azure(message(), error).with_effect(Effect::Possible)),
-    }
+    };
     let error = match client.create_disk(&id, &spec).await {
         Ok(made) => {
             info!(disk = %id, size = %made.size, "disk created");
@@ -494,15 +504,19 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
         }
         Err(_) => return Err(error.with_effect(Effect::Possible)),
     };
+    let is_it = spec.matches(&disk).is_ok();
     match disk.provisioning_state {
-        ProvisioningState::Succeeded if spec.matches(&disk).is_ok() => Ok(Some(Arc::new(disk))),
-        ProvisioningState::Failed if disk.holders().is_empty() => match client.delete_disk(&id).await {
-            Ok(()) => Err(error.with_effect(Effect::None)),
-            Err(cleanup) => {
-                warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
-                Err(error.with_effect(Effect::Possible))
+        ProvisioningState::Succeeded if is_it => Ok(Some(Arc::new(disk))),
+        // What was there before this call may hold data, whatever it is like.
+        ProvisioningState::Failed | ProvisioningState::Canceled if !was_there && is_it && disk.holders().is_empty() => {
+            match client.delete_disk(&id).await {
+                Ok(()) => Err(error.with_effect(Effect::None)),
+                Err(cleanup) => {
+                    warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
+                    Err(error.with_effect(Effect::Possible))
+                }
             }
-        },
+        }
         _ => Err(error.with_effect(Effect::Possible)),
     }
 }

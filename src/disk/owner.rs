@@ -384,6 +384,12 @@ impl Driver {
         let mut unread = Vec::new();
         for (disk, goal) in members {
             match goal {
+                // While somebody writes to the VM, its model may not show yet what that write brings.
+                Goal::Detached
+                    if vm.data_disk(disk).is_none() && vm.provisioning_state == ProvisioningState::InProgress =>
+                {
+                    unsaid.insert(disk.clone(), Goal::Detached);
+                }
                 Goal::Detached => {
                     wanted.detach.insert(disk.clone());
                 }

@@ -78,6 +78,13 @@ class Cloud:
                 if (method is None or each.method == method) and re.search(path, each.path, re.IGNORECASE)
             ]
 
+    def wait_for_request(self, method: str, path: str, seconds: float = 30) -> None:
+        """Returns when such a request has been answered."""
+        deadline = time.monotonic() + seconds
+        while not self.requests(method, path):
+            assert time.monotonic() < deadline, f"no {method} {path}"
+            time.sleep(0.02)
+
     def _metadata(self) -> dict:
         """What the instance metadata says of its machine. Documented: all values are text."""
         return {

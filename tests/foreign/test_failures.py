@@ -238,6 +238,31 @@ def test_an_attach_that_fails_late_is_tried_again_and_tells_the_truth(room, fail
 # ---- callers and processes that go away
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "hidden"])
+def test_an_unpublish_that_meets_another_replicas_attach_is_not_ok_before_it_is_true(room, shown):
+    """While a machine is written to, its model may not show what the write brings."""
+    here = room(SLOW.but("slow attach", duration=3, shows_update_in_progress=shown))
+    one, two = here.driver(), here.driver()
+    volume = persistently(one.create, "pvc-1").volume_id
+    # A process that has just started distrusts what it reads anyway.
+    time.sleep(5)
+
+    def unpublish():
+        here.cloud.wait_for_request("POST", "/attachDetach")
+        return code_of(two.unpublish, volume, "node-0")
+
+    published, unpublished = at_once([lambda: code_of(one.publish, volume, "node-0"), unpublish])
+    assert published in RETRYABLE | {grpc.StatusCode.OK}
+    if unpublished == grpc.StatusCode.OK:
+        assert key(volume) not in here.judge.luns("node-0").values()
+    persistently(two.unpublish, volume, "node-0")
+    assert key(volume) not in here.judge.luns("node-0").values()
+    persistently(two.delete, volume)
+    # Two processes cannot know of each other's writes; Azure refuses what collides, and that is no offence.
+    here.cloud.compute.violations = [text for text in here.cloud.compute.violations if "is running" not in text]
+    here.judge.check_clean()
+
+
 def test_a_caller_that_gives_up_and_comes_back_finds_its_own_write(room):
     here = room(SLOW)
     driver = here.driver()

@@ -64,6 +64,30 @@ def test_a_creation_that_fails_for_a_quota_is_rescheduled_and_leaves_nothing(roo
     here.judge.check_clean()
 
 
+def test_a_disk_with_data_whose_last_change_failed_is_never_deleted_and_never_written_over(room):
+    """Failed is what a disk says after a resize that failed, too: it is no creation that may be begun anew."""
+    here = room(QUICK)
+    driver, compute = here.driver(), here.cloud.compute
+    volume = driver.create("pvc-1", gib=8, diskName="data").volume_id
+    disk = compute.disks[key(volume)]
+    disk["properties"]["provisioningState"] = "Failed"
+    writes = len(here.cloud.requests("PUT", "/disks/data"))
+    for wanted in [{"gib": 16}, {"gib": 8, "skuName": "Premium_LRS"}, {"gib": 4, "limit": 4}]:
+        assert code_of(driver.create, "pvc-2", diskName="data", **wanted) == Code.ALREADY_EXISTS
+    # It has grown since it was made, or is in use: it is there.
+    assert driver.create("pvc-1", gib=4, diskName="data").volume_id == volume
+    driver.publish(volume, "node-0")
+    assert driver.create("pvc-1", gib=8, diskName="data").volume_id == volume
+    driver.unpublish(volume, "node-0")
+    disk["properties"]["provisioningState"] = "Failed"
+    assert len(here.cloud.requests("PUT", "/disks/data")) == writes
+    # To the byte what is asked for: a repeated PUT changes nothing, and if it fails, the disk stays.
+    here.cloud.fault("PUT", "/disks/data", times=20, status=409, body=to_json({"error": {"code": "Conflict"}}))
+    assert code_of(driver.create, "pvc-1", gib=8, diskName="data") != Code.OK
+    assert not here.cloud.requests("DELETE", "/disks/data")
+    assert key(volume) in compute.disks
+
+
 def test_an_operation_that_failed_after_all_was_done_counts_as_what_the_machine_shows(room):
     here = room(QUICK)
     driver, compute = here.driver(), here.cloud.compute
@@ -91,9 +115,12 @@ def test_a_detach_that_got_stuck_is_not_taken_for_done(room, dialect):
     attached = key(volume) in here.judge.luns("node-0").values()
     assert (first == Code.OK) == (not attached)
     if attached:
-        # Half out: not for the same machine, and not for another one.
+        # Half out: not for another machine, and for the same one only after it has left.
         assert code_of(driver.publish, volume, "node-1") == Code.FAILED_PRECONDITION
-        assert code_of(driver.publish, volume, "node-0") != Code.OK
+        lun = persistently(driver.publish, volume, "node-0", also=EVERY_CODE)
+        assert here.judge.luns("node-0")[lun] == key(volume)
+        machine = compute.machines[key(compute.path("virtualMachines", "node-0"))]["resource"]["properties"]
+        assert not any(element.get("toBeDetached") for element in machine["storageProfile"]["dataDisks"])
     persistently(driver.unpublish, volume, "node-0", also=EVERY_CODE)
     assert key(volume) not in here.judge.luns("node-0").values()
     persistently(driver.publish, volume, "node-1")
