@@ -164,6 +164,7 @@ impl Volumes {
         let operation = delete(self.client.clone(), self.nodes.clone(), disk.clone());
         self.claims.run(disk, Request::Delete, operation).await?;
         self.spellings().remove(disk);
+        self.owners.forget(disk);
         Ok(())
     }
 

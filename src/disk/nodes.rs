@@ -83,15 +83,28 @@ impl Nodes {
     /// [`Fault::NotFound`] when none has; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<ArmId, VolumeError> {
         let vms = self.list(client).await?;
-        match vms.iter().find(|vm| is_machine(vm, node)) {
-            Some(vm) => {
+        let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
+        let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
+        // The name of a VM is its own; what machines call themselves may be said twice.
+        if found.iter().any(of_its_name) {
+            found.retain(of_its_name);
+        }
+        match found.as_slice() {
+            [vm] => {
                 self.learn(node, &vm.id);
                 Ok(vm.id.clone())
             }
-            None => Err(VolumeError::new(
+            [] => Err(VolumeError::new(
                 Fault::NotFound,
                 format!("node {node}: no VM of the resource group {} has this name", self.resource_group),
             )),
+            several => {
+                let ids: Vec<String> = several.iter().map(|vm| vm.id.to_string()).collect();
+                Err(VolumeError::new(
+                    Fault::Conflict,
+                    format!("node {node}: several machines call themselves so: {}", ids.join(", ")),
+                ))
+            }
         }
     }
 

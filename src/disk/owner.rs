@@ -125,6 +125,11 @@ impl Owners {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
+    /// Forgets a disk that is no more.
+    pub(crate) fn forget(&self, disk: &ArmId) {
+        self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);
+    }
+
     /// Wants something of a disk on a VM and waits for it.
     ///
     /// # Errors
@@ -229,6 +234,9 @@ impl Driver {
                     Round::Goes
                 }
             };
+            if *self.shared.reservations.borrow() != LunReservations::Cold {
+                cold_since = None;
+            }
             match round {
                 Round::Goes => {}
                 Round::WaitsForReservations => {
@@ -344,7 +352,9 @@ impl Driver {
             // One was answered by its own state: there is the culprit, if one was looked for.
             trouble.found();
         }
-        let reservations = self.shared.reservations.borrow().of_node(&self.node);
+        let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let reservations = self.shared.reservations.borrow().of_node(&names);
         let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
         let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
         let plan = attach::plan(&vm.model, &wanted, &reservations, limit);

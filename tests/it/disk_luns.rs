@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::disk_rig::{
     Client, Method, Rig, create, create_all, disk_id, millis, numbered, pass, publish, publish_all, publishing,
-    refused, seconds, typical, unpublish, unpublish_all,
+    refused, seconds, typical, unpublish, unpublish_all, vm_id,
 };
 
 const NODE: &str = "node-0";
@@ -48,6 +48,17 @@ async fn disk_a_lun_that_an_attachment_names_goes_to_no_other_disk() {
     assert_eq!(given, [1, 3, 4]);
     let given: Vec<u8> = publish_all(&client, &volumes[3..], "node-1").await.into_iter().map(Result::unwrap).collect();
     assert_eq!(given, [0, 2, 3]);
+    rig.check();
+    rig.stop().await;
+}
+
+/// A CSI driver may know a node by another name than Kubernetes does.
+#[tokio::test(start_paused = true)]
+async fn disk_a_lun_that_an_attachment_names_is_kept_however_the_node_is_called() {
+    let (rig, client, _sender) = rig(attachments(&[(NODE, 0, None), ("node-1", 0, None)])).await;
+    let volumes = create_all(&client, &numbered(2)).await;
+    assert_eq!(publish(&client, &volumes[0], &vm_id(NODE)).await.unwrap(), 1);
+    assert_eq!(publish(&client, &volumes[1], "NODE-1").await.unwrap(), 1);
     rig.check();
     rig.stop().await;
 }

@@ -170,7 +170,9 @@ fn leaving(vm: &Vm, element: &DataDisk, disk: &ArmId, reservations: &NodeReserva
         return Some(Settled::StillLeaving);
     }
     let NodeReservations::Known(reserved) = reservations else { return Some(Settled::ReservationsUnknown) };
-    let in_use = reserved.iter().any(|(lun, owners)| owners.contains(disk) || owners.is_empty() && *lun == element.lun);
+    let in_use = reserved
+        .iter()
+        .any(|(lun, owners)| owners.contains(&Some(disk.clone())) || owners.contains(&None) && *lun == element.lun);
     in_use.then_some(Settled::DetachFailed)
 }
 
@@ -430,7 +432,10 @@ mod tests {
     fn a_disk_whose_detach_failed_stays_while_an_attachment_says_that_its_node_may_use_it() {
         let vm = is_leaving(1, 3, ProvisioningState::Failed);
         let reserved = |slot: u8, owners: &[u8]| {
-            let owners = owners.iter().map(|n| disk(*n)).collect();
+            let owners = match owners {
+                [] => [None].into(),
+                owners => owners.iter().map(|n| Some(disk(*n))).collect(),
+            };
             NodeReservations::Known([(lun(slot), owners)].into())
         };
         let settled = |reservations: &NodeReservations| {
@@ -492,7 +497,7 @@ mod tests {
     fn reservations() -> impl Strategy<Value = NodeReservations> {
         proptest::collection::btree_map(
             (0u8..64).prop_map(lun),
-            proptest::collection::btree_set((0u8..60).prop_map(disk), 0..3),
+            proptest::collection::btree_set(proptest::option::of((0u8..60).prop_map(disk)), 1..3),
             0..20,
         )
         .prop_map(NodeReservations::Known)
@@ -563,7 +568,7 @@ mod tests {
             for new in &plan.write.attach {
                 prop_assert!(!vm.data_disks.iter().any(|e| e.lun == new.lun));
                 if let Some(owners) = reserved.get(&new.lun) {
-                    prop_assert!(owners.len() == 1 && owners.contains(&new.disk));
+                    prop_assert!(owners.len() == 1 && owners.contains(&Some(new.disk.clone())));
                 }
             }
         }

@@ -37,22 +37,26 @@ pub enum LunReservations {
 pub enum NodeReservations {
     /// Not known: nothing may be placed.
     Unknown,
-    /// Each reserved LUN, with the disks that may have it: the disks whose attachments name it.
-    Known(BTreeMap<Lun, BTreeSet<ArmId>>),
+    /// The LUNs that attachments name.
+    Known(Reserved),
 }
 
+/// Each reserved LUN, with the disks whose attachments name it; `None` stands for one that cannot be told.
+pub type Reserved = BTreeMap<Lun, BTreeSet<Option<ArmId>>>;
+
 impl LunReservations {
-    /// The reservations of one node. A reservation whose volume cannot be told belongs to nobody: its LUN stays
-    /// empty.
-    pub fn of_node(&self, node: &str) -> NodeReservations {
+    /// The reservations of one node, by whatever names it is known: a CSI driver may call it otherwise than Kubernetes
+    /// does, and Azure ignores case. A reservation whose volume cannot be told belongs to nobody: its LUN stays empty.
+    pub fn of_node(&self, names: &[&str]) -> NodeReservations {
         match self {
             Self::NoCluster => NodeReservations::Known(BTreeMap::new()),
             Self::Cold => NodeReservations::Unknown,
             Self::Synced(nodes) => {
-                let mut luns: BTreeMap<Lun, BTreeSet<ArmId>> = BTreeMap::new();
-                for reservation in nodes.get(node).into_iter().flatten() {
-                    let owners = luns.entry(reservation.lun).or_default();
-                    owners.extend(reservation.volume_handle.as_deref().and_then(|handle| handle.parse().ok()));
+                let mut luns = Reserved::new();
+                let is_it = |node: &String| names.iter().any(|name| name.eq_ignore_ascii_case(node));
+                for reservation in nodes.iter().filter(|(node, _)| is_it(node)).flat_map(|(_, list)| list) {
+                    let volume = reservation.volume_handle.as_deref().and_then(|handle| handle.parse().ok());
+                    luns.entry(reservation.lun).or_default().insert(volume);
                 }
                 NodeReservations::Known(luns)
             }
@@ -63,16 +67,12 @@ impl LunReservations {
 /// Gives each disk a LUN: the one its own attachment names if that is free, else the lowest that is neither occupied
 /// nor reserved. Disks are served in the order of their ids, so the order of requests does not matter. A disk that
 /// finds no LUN is absent from the answer.
-pub fn allocate(
-    disks: &BTreeSet<ArmId>,
-    occupied: &BTreeSet<Lun>,
-    reserved: &BTreeMap<Lun, BTreeSet<ArmId>>,
-) -> BTreeMap<ArmId, Lun> {
+pub fn allocate(disks: &BTreeSet<ArmId>, occupied: &BTreeSet<Lun>, reserved: &Reserved) -> BTreeMap<ArmId, Lun> {
     let mut given: BTreeMap<ArmId, Lun> = BTreeMap::new();
     let mut taken = occupied.clone();
     // A LUN that two disks' attachments name is nobody's: giving it to either could stage the other.
     for (lun, owners) in reserved {
-        if let (1, Some(owner)) = (owners.len(), owners.first())
+        if let (1, Some(Some(owner))) = (owners.len(), owners.first())
             && disks.contains(owner)
             && !given.contains_key(owner)
             && taken.insert(*lun)
@@ -116,14 +116,36 @@ mod tests {
 
     #[test]
     fn a_lun_that_an_attachment_names_goes_to_no_other_disk() {
-        let reserved = BTreeMap::from([(lun(0), BTreeSet::from([disk(9)])), (lun(1), BTreeSet::new())]);
+        let reserved = Reserved::from([(lun(0), [Some(disk(9))].into()), (lun(1), [None].into())]);
         let given = allocate(&[disk(1)].into(), &BTreeSet::new(), &reserved);
         assert_eq!(given[&disk(1)], lun(2));
     }
 
     #[test]
+    fn a_lun_that_attachments_of_two_volumes_name_is_nobodys_also_when_one_of_them_cannot_be_told() {
+        for other in [None, Some(disk(9))] {
+            let reserved = Reserved::from([(lun(0), [Some(disk(1)), other].into())]);
+            assert_eq!(allocate(&[disk(1)].into(), &BTreeSet::new(), &reserved)[&disk(1)], lun(1));
+        }
+    }
+
+    #[test]
+    fn a_node_is_known_by_each_of_its_names_in_whatever_case() {
+        let reservation = |n: u8, handle: Option<&ArmId>| Reservation {
+            lun: lun(n),
+            volume_handle: handle.map(ToString::to_string),
+            attachment: format!("csi-{n}"),
+        };
+        let nodes = [("node-0", vec![reservation(3, Some(&disk(1)))]), ("vm7", vec![reservation(4, None)])];
+        let all = LunReservations::Synced(nodes.map(|(node, list)| (node.to_owned(), list)).into());
+        let both = Reserved::from([(lun(3), [Some(disk(1))].into()), (lun(4), [None].into())]);
+        assert_eq!(all.of_node(&["/a/b", "Node-0", "VM7"]), NodeReservations::Known(both));
+        assert_eq!(all.of_node(&["node"]), NodeReservations::Known(Reserved::new()));
+    }
+
+    #[test]
     fn a_disk_returns_to_the_lun_its_own_attachment_names() {
-        let reserved = BTreeMap::from([(lun(5), BTreeSet::from([disk(1)]))]);
+        let reserved = Reserved::from([(lun(5), [Some(disk(1))].into())]);
         assert_eq!(allocate(&[disk(1)].into(), &BTreeSet::new(), &reserved)[&disk(1)], lun(5));
         let occupied = BTreeSet::from([lun(5)]);
         assert_eq!(allocate(&[disk(1)].into(), &occupied, &reserved)[&disk(1)], lun(0));
@@ -136,9 +158,9 @@ mod tests {
 
     #[test]
     fn while_attachments_are_unknown_nothing_is_known_of_any_node() {
-        assert_eq!(LunReservations::Cold.of_node("n"), NodeReservations::Unknown);
-        assert_eq!(LunReservations::NoCluster.of_node("n"), NodeReservations::Known(BTreeMap::new()));
-        assert_eq!(LunReservations::Synced(BTreeMap::new()).of_node("n"), NodeReservations::Known(BTreeMap::new()));
+        assert_eq!(LunReservations::Cold.of_node(&["n"]), NodeReservations::Unknown);
+        assert_eq!(LunReservations::NoCluster.of_node(&["n"]), NodeReservations::Known(BTreeMap::new()));
+        assert_eq!(LunReservations::Synced(BTreeMap::new()).of_node(&["n"]), NodeReservations::Known(BTreeMap::new()));
     }
 
     proptest! {
@@ -148,7 +170,7 @@ mod tests {
             occupied in luns(),
             reserved in proptest::collection::btree_map(
                 (0u8..64).prop_map(lun),
-                proptest::collection::btree_set((0u8..80).prop_map(disk), 0..3),
+                proptest::collection::btree_set(proptest::option::of((0u8..80).prop_map(disk)), 1..3),
                 0..30,
             ),
         ) {
@@ -159,7 +181,7 @@ mod tests {
                 prop_assert!(wanted.contains(disk));
                 prop_assert!(!occupied.contains(lun));
                 if let Some(owners) = reserved.get(lun) {
-                    prop_assert!(owners.len() == 1 && owners.contains(disk));
+                    prop_assert!(owners.len() == 1 && owners.contains(&Some(disk.clone())));
                 }
             }
             // Nobody goes without while an open LUN is left.
