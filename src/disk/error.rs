@@ -3,7 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use lazuli_azure::error::ArmError;
-use lazuli_plan::fault::{Effect, Fault};
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    model::ArmId,
+};
+
+const DISK: &str = "Microsoft.Compute/disks";
 
 /// A failed volume operation: what a caller may do about it, and a sentence for the reader.
 ///
@@ -32,6 +37,12 @@ impl VolumeError {
             message: message.into(),
             source: Some(Arc::new(source)),
         }
+    }
+
+    /// The disk that Azure's answer says it is about, where it names one.
+    pub(crate) fn culprit(&self) -> Option<ArmId> {
+        let target = self.source.as_ref()?.target.as_deref()?;
+        target.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
     }
 
     /// The same failure, while a write may be in progress.

@@ -10,6 +10,7 @@ mod client;
 mod error;
 mod nodes;
 mod owner;
+mod reservations;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +40,7 @@ use client::Client;
 pub use error::VolumeError;
 use nodes::{Nodes, is_machine};
 use owner::{Goal, Owners};
+use reservations::Reservations;
 
 /// The tag that tells a disk was made by this driver, or by the Go driver: the same, so that either may take over.
 pub const CREATED_BY_TAG: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
@@ -126,7 +128,7 @@ pub struct Volumes {
     nodes: Nodes,
     owners: Owners,
     claims: Claims<Request, Left>,
-    reservations: watch::Receiver<LunReservations>,
+    reservations: Reservations,
     /// How Kubernetes spells a volume's handle, as far as it has told us.
     spellings: Arc<Mutex<BTreeMap<ArmId, String>>>,
 }
@@ -137,6 +139,7 @@ impl Volumes {
         let Settings { compute, subscription, resource_group, reservations, sizes, method } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group);
+        let reservations = Reservations::new(reservations);
         let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
         Self { client, subscription, nodes, owners, claims: Claims::default(), reservations, spellings: Arc::default() }
     }
@@ -379,10 +382,8 @@ impl Volumes {
     /// Waits, but not long, until the cluster has told how it spells its handles: external-attacher compares them to
     /// the letter, and takes a volume that is spelled otherwise for one that is not attached.
     async fn spellings_known(&self) -> Result<(), VolumeError> {
-        let mut reservations = self.reservations.clone();
-        let known = reservations.wait_for(|state| *state != LunReservations::Cold);
-        match timeout(SPELLINGS_WAIT, known).await {
-            Ok(_) => Ok(()),
+        match timeout(SPELLINGS_WAIT, self.reservations.known()).await {
+            Ok(()) => Ok(()),
             Err(_) => Err(VolumeError::new(
                 Fault::Unavailable,
                 "the cluster's VolumeAttachments are not known yet, and with them how it spells its volumes",
@@ -422,7 +423,7 @@ impl Volumes {
     /// VolumeAttachments say.
     fn all_spellings(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
-        if let LunReservations::Synced(nodes) = &*self.reservations.borrow() {
+        if let LunReservations::Synced(nodes) = &*self.reservations.now() {
             let handles = nodes.values().flatten().filter_map(|reservation| reservation.volume_handle.as_deref());
             all.extend(handles.map(|handle| (handle.to_ascii_lowercase(), handle.to_owned())));
         }

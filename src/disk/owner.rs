@@ -22,6 +22,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -29,53 +30,49 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
 use lazuli_azure::{compute::Snapshot, error::ArmError};
 use lazuli_plan::{
-    attach::{self, Reaction, Search, Settled, Suspects, Terms, Unattachable, Wanted},
-    disk::effective_caching,
+    attach::{self, Plan, Reaction, Search, Settled, Suspects, Wanted},
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
-    model::{ArmId, CachingMode, DataDisk, Disk, Lun, ProvisioningState, Vm},
+    model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
-    poll,
     size::SizeLimits,
 };
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
-use tracing::{Instrument, error, info, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
-use super::{DiskHold, Nodes, VolumeError, client::Client};
+use super::{DiskHold, Nodes, VolumeError, client::Client, reservations::Reservations};
+use answers::concerning;
 use queue::{Batch, Queue, Retry};
 pub(crate) use queue::{Goal, Outcome};
 use trouble::Trouble;
 
+mod answers;
+mod disks;
 mod leftovers;
 mod queue;
 mod trouble;
+mod waits;
 
-/// How long no request may arrive before a burst counts as over.
-const QUIET: Duration = Duration::from_millis(25);
-/// The longest an owner waits for a burst to end.
-const LONGEST_BURST: Duration = Duration::from_millis(150);
 /// How long attachments wait for the cluster's VolumeAttachments to be known.
 const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait after the first conflict.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(250);
 /// How many times that at most.
 const LONGEST_CONFLICT_FACTOR: u32 = 16;
-/// How long somebody else's write to the VM is waited for.
-const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
+/// How long a write of a VM takes at most, as a rule (source: a median of 10 s and a tail beyond 60 s). Whoever needs no
+/// write is not kept longer by it.
+const SLOW: Duration = Duration::from_secs(30);
 /// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
 const LAG: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 /// How old a read may be: how long after its start a process does not take it from a VM that a disk is not listed,
 /// for its predecessor may have written a moment ago (unverified; what replaces a process takes seconds anyway).
 const LONGEST_LAG: Duration = Duration::from_secs(4);
-/// How many disks are read at a time.
-const READS: usize = 16;
 
 /// Every owner.
 #[derive(Debug, Clone)]
@@ -87,7 +84,7 @@ pub(crate) struct Owners {
 struct Shared {
     client: Client,
     nodes: Nodes,
-    reservations: watch::Receiver<LunReservations>,
+    reservations: Reservations,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What disks were made from, as far as a disk that was made from something has been read here.
@@ -101,7 +98,7 @@ impl Owners {
     pub(crate) fn new(
         client: Client,
         nodes: Nodes,
-        reservations: watch::Receiver<LunReservations>,
+        reservations: Reservations,
         sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
     ) -> Self {
@@ -234,7 +231,7 @@ impl Driver {
                     Round::Goes
                 }
             };
-            if *self.shared.reservations.borrow() != LunReservations::Cold {
+            if *self.shared.reservations.now() != LunReservations::Cold {
                 cold_since = None;
             }
             match round {
@@ -254,7 +251,7 @@ impl Driver {
                     let error = VolumeError::new(Fault::Unavailable, message);
                     self.answer_all(goals.iter().filter(|(_, goal)| **goal != Goal::Detached), &Err(error));
                 }
-                Round::WaitsForFreshReads => sleep_until(self.shared.read_since).await,
+                Round::WaitsForFreshReads => self.meanwhile(sleep_until(self.shared.read_since)).await,
                 Round::WaitsForVm(batch) => {
                     let message = format!("node {}: somebody else's write of its VM has not ended", self.node);
                     match self.at_rest().await {
@@ -263,46 +260,6 @@ impl Driver {
                     }
                 }
             }
-        }
-    }
-
-    fn arrivals(&self) -> u64 {
-        self.shared.queues().get(&self.vm).map_or(0, Queue::arrivals)
-    }
-
-    /// Waits until no request has arrived for a moment.
-    async fn burst_over(&self) {
-        let latest = Instant::now() + LONGEST_BURST;
-        let mut seen = self.arrivals();
-        loop {
-            sleep(QUIET).await;
-            let now = self.arrivals();
-            if now == seen || Instant::now() >= latest {
-                return;
-            }
-            seen = now;
-        }
-    }
-
-    /// Waits until the attachments are known, or until something arrives: what leaves need not wait for them.
-    async fn reservations_or_arrival(&self, deadline: Instant) {
-        let seen = self.arrivals();
-        let mut reservations = self.shared.reservations.clone();
-        let known = async {
-            if reservations.wait_for(|state| *state != LunReservations::Cold).await.is_err() {
-                // Nobody will ever tell.
-                futures::future::pending::<()>().await;
-            }
-        };
-        let arrival = async {
-            while self.arrivals() == seen {
-                sleep(QUIET).await;
-            }
-        };
-        tokio::select! {
-            () = known => {}
-            () = arrival => {}
-            () = sleep_until(deadline) => {}
         }
     }
 
@@ -341,32 +298,27 @@ impl Driver {
             return Round::Goes;
         }
 
-        let (wanted, unsaid) = self.wanted(&vm.model, &members).await;
-        let has_a_say = |disk: &ArmId| {
-            wanted.attach.contains_key(disk)
-                || wanted.detach.contains(disk)
-                || wanted.unheld.contains(disk)
-                || unsaid.contains_key(disk)
-        };
-        if !members.keys().all(has_a_say) {
-            // One was answered by its own state: there is the culprit, if one was looked for.
-            trouble.found();
+        if allowed.is_some() {
+            // Who is not suspected is not kept by the search, unless by the need of a write.
+            let others = goals.iter().filter(|(disk, _)| !in_batch(disk));
+            let others = others.map(|(disk, goal)| (disk.clone(), *goal)).collect();
+            trouble.answered(&self.settle(&vm.model, &others).await);
         }
-        let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
-        let reservations = self.shared.reservations.borrow().of_node(&names);
-        let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
-        let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
-        let plan = attach::plan(&vm.model, &wanted, &reservations, limit);
+
+        let (wanted, unsaid) = self.wanted(&vm.model, &members).await;
+        trouble.answered(&members.keys().filter(|disk| !has_a_say(&wanted, &unsaid, disk)).cloned().collect());
+        let (plan, reservations) = self.plan(&vm.model, &wanted);
 
         let (mut unknown, mut unsure) = (0, 0);
-        let reads_may_lag = Instant::now() < self.shared.read_since;
-        let cleared: BTreeSet<ArmId> = plan.settled.keys().cloned().collect();
+        let mut cleared = BTreeSet::new();
         for (disk, settled) in plan.settled {
             match settled {
                 Settled::ReservationsUnknown => unknown += 1,
-                Settled::Detached if reads_may_lag => unsure += 1,
-                settled => self.answer(&disk, members[&disk], &self.say(&disk, settled)),
+                Settled::Detached if self.reads_may_lag() => unsure += 1,
+                settled => {
+                    self.answer(&disk, members[&disk], &self.say(&disk, settled));
+                    cleared.insert(disk);
+                }
             }
         }
         trouble.suspects.cleared(&cleared);
@@ -385,124 +337,49 @@ impl Driver {
         Round::Goes
     }
 
-    /// What may be asked of the planner: every disk that leaves, and every disk that comes and whose own state allows
-    /// it. The others are answered here, but for those of which nothing can be said before the VM is at rest: these
-    /// are given back.
-    async fn wanted(&self, vm: &Vm, members: &Batch) -> (Wanted, Batch) {
-        let mut wanted = Wanted::default();
-        let mut unsaid = Batch::new();
-        let mut unread = Vec::new();
-        for (disk, goal) in members {
-            match goal {
-                // While somebody writes to the VM, its model may not show yet what that write brings.
-                Goal::Detached
-                    if vm.data_disk(disk).is_none() && vm.provisioning_state == ProvisioningState::InProgress =>
-                {
-                    unsaid.insert(disk.clone(), Goal::Detached);
-                }
-                Goal::Detached => {
-                    wanted.detach.insert(disk.clone());
-                }
-                // A VM at rest holds what its model lists: the disk's own state has nothing to add. While a write
-                // runs, and after one that failed, the model may list what never came.
-                Goal::Attached(_)
-                    if vm.data_disk(disk).is_some() && vm.provisioning_state == ProvisioningState::Succeeded =>
-                {
-                    wanted.attach.insert(disk.clone(), listed_already());
-                }
-                Goal::Attached(_) => unread.push(disk.clone()),
-            }
-        }
-        for (disk, read) in self.read(unread).await {
-            let Goal::Attached(caching) = members[&disk] else { continue };
-            if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
-                self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
-            }
-            let listed = vm.data_disk(&disk).is_some();
-            let answer = match read {
-                Ok(read) if listed && attach::held(&read.model, &vm.id) => {
-                    wanted.attach.insert(disk, listed_already());
-                    continue;
-                }
-                Ok(_) if listed && vm.provisioning_state == ProvisioningState::InProgress => {
-                    unsaid.insert(disk, Goal::Attached(caching));
-                    continue;
-                }
-                Ok(read) => match attach::attachable(&read.model, &vm.id) {
-                    Ok(()) if listed => {
-                        warn!(%disk, "the VM lists the disk and does not hold it: the last write of the VM failed");
-                        wanted.unheld.insert(disk);
-                        continue;
-                    }
-                    Ok(()) => {
-                        let terms = Terms {
-                            caching: effective_caching(caching, &read.model),
-                            disk_encryption_set: read.model.disk_encryption_set.clone(),
-                            write_accelerator: read.model.write_accelerator(),
-                        };
-                        wanted.attach.insert(disk, terms);
-                        continue;
-                    }
-                    Err(Unattachable::HeldBy(holders)) => self.held_elsewhere(&disk, &holders),
-                    Err(Unattachable::InUse(state)) => VolumeError::new(
-                        Fault::InUse,
-                        format!(
-                            "{disk} cannot be attached while it is {state}: a shared access signature is out on it"
-                        ),
-                    ),
-                },
-                Err(error) => VolumeError::azure(format!("{disk} cannot be read"), error),
-            };
-            self.answer(&disk, Goal::Attached(caching), &Err(answer));
-        }
-        (wanted, unsaid)
+    fn plan(&self, vm: &Vm, wanted: &Wanted) -> (Plan, NodeReservations) {
+        let names = [Some(self.node.as_str()), Some(vm.id.name()), vm.computer_name.as_deref()];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let reservations = self.shared.reservations.now().of_node(&names);
+        let limit = self.shared.sizes.borrow().max_data_disks(&vm.size);
+        let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
+        (attach::plan(vm, wanted, &reservations, limit), reservations)
     }
 
-    /// Azure says with one code that a disk is on another VM and that it is on this one already: the disk tells, if
-    /// need be after a while, for reads may lag.
-    async fn whose(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
-        if goal == Goal::Detached || !matches!(error.fault, Fault::AttachedElsewhere { .. }) {
-            return error;
-        }
-        let mut lag = LAG.iter();
-        loop {
-            let Ok(read) = self.shared.client.get_disk(disk).await else { return error };
-            match attach::attachable(&read.model, &self.vm) {
-                Err(Unattachable::HeldBy(holders)) => return self.held_elsewhere(disk, &holders),
-                _ if read.model.holders().contains(&&self.vm) => return error.resorted(Fault::Conflict),
-                _ => {}
-            }
-            match lag.next() {
-                Some(pause) => sleep(*pause).await,
-                None => return error.resorted(Fault::Conflict),
-            }
-        }
+    fn reads_may_lag(&self) -> bool {
+        Instant::now() < self.shared.read_since
     }
 
-    /// Reads disks, several at a time.
-    async fn read(&self, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
-        let reads = disks.into_iter().map(|disk| async move {
-            let read = self.shared.client.get_disk(&disk).await;
-            (disk, read)
-        });
-        stream::iter(reads).buffer_unordered(READS).collect().await
-    }
-
-    fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
-        let nodes: Vec<String> = holders.iter().map(|holder| self.shared.nodes.name_of(holder)).collect();
-        VolumeError::new(
-            Fault::AttachedElsewhere { holder: holders.first().cloned() },
-            format!("{disk} cannot be attached to node {}: it is attached to node {}", self.node, nodes.join(", ")),
-        )
+    /// Answers those of these wishes that need no write, while none may be made for them. Gives the disks whose own
+    /// state was the answer.
+    async fn settle(&self, vm: &Vm, goals: &Batch) -> BTreeSet<ArmId> {
+        let may_be_so = |disk: &ArmId, goal: &Goal| vm.data_disk(disk).is_some() == (*goal != Goal::Detached);
+        let members = goals.iter().filter(|(disk, goal)| may_be_so(disk, goal));
+        let members: Batch = members.map(|(disk, goal)| (disk.clone(), *goal)).collect();
+        if members.is_empty() {
+            return BTreeSet::new();
+        }
+        let (wanted, unsaid) = self.wanted(vm, &members).await;
+        for (disk, settled) in self.plan(vm, &wanted).0.settled {
+            match settled {
+                Settled::ReservationsUnknown => {}
+                Settled::Detached if self.reads_may_lag() => {}
+                settled => self.answer(&disk, members[&disk], &self.say(&disk, settled)),
+            }
+        }
+        members.into_keys().filter(|disk| !has_a_say(&wanted, &unsaid, disk)).collect()
     }
 
     async fn write(&self, vm: &Snapshot<Vm>, write: &VmWrite, members: &Batch, trouble: &mut Trouble) {
         let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach).chain(&write.reapply);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();
-        self.mark_sent(&members);
+        if !self.send(&members) {
+            // Somebody has left since the VM was read. What remains is planned for anew.
+            return;
+        }
         let method = trouble.method.unwrap_or_else(|| self.shared.method());
         let started = Instant::now();
-        let result = self.shared.client.write_vm(vm, write, method).await;
+        let result = self.written(vm, write, method).await;
         // A write that names no disk is a list, by whatever method.
         let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
@@ -518,6 +395,7 @@ impl Driver {
                     *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
                 }
                 if let Some((culprit, goal, failure)) = trouble.succeeded(&members) {
+                    let failure = self.whose(&culprit, goal, failure).await;
                     self.answer(&culprit, goal, &Err(failure));
                 }
                 let mut members = self.without_unheld(members, &write.reapply, trouble).await;
@@ -542,6 +420,15 @@ impl Driver {
         }
     }
 
+    /// Writes, and keeps nobody longer than usual who needs no write.
+    async fn written(&self, vm: &Snapshot<Vm>, write: &VmWrite, method: VmWriteMethod) -> Result<(), ArmError> {
+        let mut written = pin!(self.shared.client.write_vm(vm, write, method));
+        match timeout(SLOW, &mut written).await {
+            Ok(result) => result,
+            Err(_) => self.meanwhile(written).await,
+        }
+    }
+
     async fn failed(
         &self,
         write: &VmWrite,
@@ -554,7 +441,7 @@ impl Driver {
             // Azure did nothing. What was decided may be wrong when the pause is over, and who waits may be gone.
             warn!(error = %error, ?pause, "the VM is read and planned for again after a pause");
             self.try_again(&members, &VolumeError::azure("a write of data disks was put off", error), Retry::Free);
-            sleep(pause).await;
+            self.pause(pause).await;
             return;
         }
         // An action that fails late is there, and may be used.
@@ -562,8 +449,9 @@ impl Driver {
         let mut reaction = attach::reaction(&error.fault, if there { VmWriteMethod::WholeList } else { method });
         let failures = trouble.another();
         // A search that never meets a write that succeeds is looking for a member where the VM is to blame.
-        let named = error.target.as_deref().and_then(|target| target.parse::<ArmId>().ok());
-        let named = named.filter(|named| members.contains_key(named));
+        warn!(error = %error, members = members.len(), "a write of data disks failed");
+        let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
+        let named = error.culprit().filter(|named| members.contains_key(named));
         if reaction == Reaction::FindCulprit
             && named.is_none()
             && members.len() > 1
@@ -571,8 +459,7 @@ impl Driver {
         {
             reaction = Reaction::FailAll;
         }
-        warn!(error = %error, ?reaction, members = members.len(), "a write of data disks failed");
-        let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);
+        debug!(?reaction, "what is done about it");
         let refused = matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed);
         if method == VmWriteMethod::WholeList && refused {
             // What was on trial is no way either.
@@ -600,14 +487,16 @@ impl Driver {
                 // Where the VM does not tell that somebody else writes to it, time must.
                 if error.fault == Fault::Conflict {
                     let factor = 2u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_CONFLICT_FACTOR);
-                    sleep(CONFLICT_PAUSE * factor).await;
+                    self.pause(CONFLICT_PAUSE * factor).await;
                 }
                 self.verify(&members, Some(&error), Retry::Counted).await;
             }
             Reaction::FailAll => {
                 // What did happen, happened: Azure says who is attached.
                 self.verify(&members, Some(&error), Retry::Free).await;
-                self.answer_all(&members, &Err(error));
+                for (disk, goal) in &members {
+                    self.answer(disk, *goal, &Err(concerning(&error, disk, *goal)));
+                }
                 trouble.suspects = Suspects::default();
             }
             Reaction::FindCulprit => {
@@ -618,7 +507,7 @@ impl Driver {
                         return;
                     }
                     trouble.left_over(&members, &vm);
-                    let strangers = self.strangers(&members, &vm).await;
+                    let strangers = self.strangers(&members, &vm, &error).await;
                     if !strangers.is_empty() {
                         // None of the members is to blame.
                         trouble.leftovers.extend(strangers);
@@ -677,7 +566,7 @@ impl Driver {
                 }
             }
             match lag.next() {
-                Some(pause) if failure.is_none() && !unmet.is_empty() => sleep(*pause).await,
+                Some(pause) if failure.is_none() && !unmet.is_empty() => self.pause(*pause).await,
                 _ => break (vm, unmet),
             }
         };
@@ -691,80 +580,14 @@ impl Driver {
         }
         Some(vm)
     }
+}
 
-    /// Reads the VM until nobody writes to it any more, or for as long as that is worth waiting for.
-    async fn at_rest(&self) -> Result<Snapshot<Vm>, ArmError> {
-        let started = Instant::now();
-        loop {
-            let vm = self.shared.client.get_vm(&self.vm).await?;
-            let elapsed = started.elapsed();
-            if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= OTHERS_MAY_TAKE {
-                return Ok(vm);
-            }
-            let due = poll::next(poll::Kind::VmAttach, None, None, elapsed);
-            sleep(due.saturating_sub(elapsed)).await;
-        }
-    }
-
-    fn say(&self, disk: &ArmId, settled: Settled) -> Outcome {
-        let node = &self.node;
-        Err(match settled {
-            Settled::Attached { lun } => return Ok(Some(lun)),
-            Settled::Detached => return Ok(None),
-            Settled::StillLeaving => {
-                VolumeError::new(Fault::BeingDetached, format!("{disk} is still being detached from node {node}"))
-            }
-            Settled::DetachFailed => VolumeError::new(
-                Fault::BeingDetached,
-                format!(
-                    "{disk} cannot be attached to node {node}: Azure was told to detach it from there and failed, and a \
-                     VolumeAttachment says that the node may still use it; detach it again when no pod there does"
-                ),
-            ),
-            Settled::TooManyDisks { limit, attached } => VolumeError::new(
-                Fault::DiskLimit,
-                format!(
-                    "{disk} cannot be attached to node {node}: its VM size takes {limit} data disks and it has {attached}"
-                ),
-            ),
-            Settled::NoFreeLun => VolumeError::new(
-                Fault::DiskLimit,
-                format!(
-                    "{disk} cannot be attached to node {node}: every LUN is occupied or named by a VolumeAttachment"
-                ),
-            ),
-            Settled::ReservationsUnknown => VolumeError::new(
-                Fault::Unavailable,
-                format!("{disk} cannot be attached to node {node}: the cluster's VolumeAttachments are not known yet"),
-            ),
-        })
-    }
-
-    fn mark_sent(&self, members: &Batch) {
-        if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
-            queue.sent(members);
-        }
-    }
-
-    /// Puts requests back for the next round, or answers them with the last failure when they have had their tries.
-    fn try_again(&self, members: &Batch, failure: &VolumeError, retry: Retry) {
-        let spent = self.shared.queues().get_mut(&self.vm).map(|queue| queue.put_back(members, retry));
-        self.answer_all(&spent.unwrap_or_default(), &Err(failure.clone()));
-    }
-
-    /// Answers a wish, if it is still there.
-    fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
-        let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
-        if let Some(request) = request {
-            request.answer(outcome);
-        }
-    }
-
-    fn answer_all<'a>(&self, wishes: impl IntoIterator<Item = (&'a ArmId, &'a Goal)>, outcome: &Outcome) {
-        for (disk, goal) in wishes {
-            self.answer(disk, *goal, outcome);
-        }
-    }
+/// Whether a disk was not answered by its own state.
+fn has_a_say(wanted: &Wanted, unsaid: &Batch, disk: &ArmId) -> bool {
+    wanted.attach.contains_key(disk)
+        || wanted.detach.contains(disk)
+        || wanted.unheld.contains(disk)
+        || unsaid.contains_key(disk)
 }
 
 /// Whether a slot that a write meant to fill was filled by somebody else.
@@ -782,11 +605,6 @@ fn vanished(before: &Vm, write: &VmWrite, after: &Vm) -> Vec<Lun> {
         after.data_disks.iter().any(|other| other.lun == element.lun && other.source == element.source)
     };
     before.data_disks.iter().filter(|element| !leaves(element) && !stays(element)).map(|element| element.lun).collect()
-}
-
-/// The terms of a disk that needs no attaching.
-fn listed_already() -> Terms {
-    Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use lazuli_plan::{
     model::{ArmId, DataDiskSource, Disk, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
 };
-use tokio::time::sleep;
 use tracing::warn;
 
 use super::{
     Driver, LAG, Round,
+    answers::concerning,
     queue::{Batch, Goal, Retry},
     trouble::Trouble,
 };
@@ -42,7 +42,7 @@ impl Driver {
                 .map(|(disk, _)| disk)
                 .collect();
             match lag.next() {
-                Some(pause) if !unheld.is_empty() => sleep(*pause).await,
+                Some(pause) if !unheld.is_empty() => self.pause(*pause).await,
                 _ => break,
             }
         }
@@ -55,31 +55,36 @@ impl Driver {
         members
     }
 
-    /// After a write that left the VM failed: disks of the VM's model that were not its members and cannot come, for
-    /// they do not exist any more or are another VM's. While they are listed every write fails (source: the Go
-    /// drivers leave such disks out and try again).
-    pub(super) async fn strangers(&self, members: &Batch, vm: &Vm) -> Vec<ArmId> {
-        // A VM at rest holds what it lists.
-        if vm.provisioning_state != ProvisioningState::Failed {
-            return Vec::new();
-        }
+    /// After a write that failed: disks of the VM's model that were not its members and cannot come, for they do not
+    /// exist any more or are another VM's. While they are listed every write fails (source: the Go drivers leave such
+    /// disks out and try again).
+    pub(super) async fn strangers(&self, members: &Batch, vm: &Vm, failure: &VolumeError) -> Vec<ArmId> {
+        let named = failure.culprit();
         let others = vm.data_disks.iter().filter_map(|element| match &element.source {
             DataDiskSource::Managed(id) if !members.contains_key(id) => Some(id.clone()),
             _ => None,
         });
+        // A VM at rest holds what it lists, unless Azure says otherwise of one.
+        let suspect = |disk: &ArmId| vm.provisioning_state == ProvisioningState::Failed || Some(disk) == named.as_ref();
         let cannot_come = |read: &Result<Snapshot<Disk>, ArmError>| match read {
             Ok(read) => matches!(attach::attachable(&read.model, &self.vm), Err(Unattachable::HeldBy(_))),
             Err(error) => error.fault == Fault::NotFound,
         };
-        let read = self.read(others.collect()).await;
+        let read = self.read(others.filter(suspect).collect()).await;
         read.into_iter().filter(|(_, read)| cannot_come(read)).map(|(disk, _)| disk).collect()
     }
 
     /// Takes what failed attaches have left out of the VM's model, so that the wishes for these disks begin anew and
     /// the others do not fail with them.
     pub(super) async fn clear(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
+        // Who needs no write is not kept by it.
+        trouble.answered(&self.settle(&vm.model, goals).await);
+        let goals = self.unsent();
+        if goals.is_empty() {
+            return Round::Goes;
+        }
         if vm.model.provisioning_state == ProvisioningState::InProgress {
-            return Round::WaitsForVm(goals.clone());
+            return Round::WaitsForVm(goals);
         }
         let leftovers = std::mem::take(&mut trouble.leftovers);
         let wishes: Batch = goals
@@ -135,7 +140,7 @@ impl Driver {
             && let Some(pause) = trouble.pause(error)
         {
             trouble.leftovers = leftovers;
-            sleep(pause).await;
+            self.pause(pause).await;
             return Round::Goes;
         }
         let failure = match written {
@@ -152,7 +157,7 @@ impl Driver {
                 // The VM has changed since it was read.
                 trouble.leftovers = leftovers;
                 let message = format!("node {}: its VM changed while a failed attach was taken off it", self.node);
-                self.try_again(goals, &VolumeError::azure(message, error), Retry::Counted);
+                self.try_again(&goals, &VolumeError::azure(message, error), Retry::Counted);
                 return Round::Goes;
             }
             Err(error) if attach::reaction(&error.fault, method) == Reaction::WriteWholeList => {
@@ -163,10 +168,26 @@ impl Driver {
             Err(error) => {
                 let message =
                     format!("node {}: what a failed attach left in its VM's model cannot be taken off", self.node);
-                VolumeError::azure(message, error)
+                let failure = VolumeError::azure(message, error);
+                let more = self.others_left_over(&detach, &failure).await;
+                if !more.is_empty() {
+                    trouble.leftovers = leftovers.into_iter().chain(more).collect();
+                    self.try_again(&goals, &failure, Retry::Counted);
+                    return Round::Goes;
+                }
+                failure
             }
         };
-        self.answer_all(&wishes, &Err(failure));
+        for (disk, goal) in &wishes {
+            self.answer(disk, *goal, &Err(concerning(&failure, disk, *goal)));
+        }
         Round::Goes
+    }
+
+    /// What else of the VM's model may have made the clearing of these fail.
+    async fn others_left_over(&self, cleared: &BTreeSet<ArmId>, failure: &VolumeError) -> Vec<ArmId> {
+        let Ok(vm) = self.shared.client.get_vm(&self.vm).await else { return Vec::new() };
+        let cleared: Batch = cleared.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
+        self.strangers(&cleared, &vm.model, failure).await
     }
 }

@@ -1,9 +1,9 @@
 //! What is wanted of one VM's data disks, and who waits for it. Nothing here does I/O or chooses a write.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use lazuli_plan::model::{ArmId, CachingMode, Lun};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tracing::debug;
 
 use crate::disk::{DiskHold, VolumeError};
@@ -44,6 +44,8 @@ pub(super) struct Opposed {
 pub(super) struct Queue {
     waiting: BTreeMap<ArmId, Request>,
     arrivals: u64,
+    /// Told of each arrival.
+    arrived: Arc<Notify>,
 }
 
 /// One wish and everybody who waits for it.
@@ -76,6 +78,11 @@ impl Queue {
         self.arrivals
     }
 
+    /// Who is told of each arrival. One told before the wait began is told too.
+    pub(super) fn arrived(&self) -> Arc<Notify> {
+        self.arrived.clone()
+    }
+
     /// Takes a wish, or lets it join the same one.
     pub(super) fn want(
         &mut self,
@@ -85,6 +92,7 @@ impl Queue {
     ) -> Result<oneshot::Receiver<Outcome>, Opposed> {
         let (caller, answer) = oneshot::channel();
         self.arrivals += 1;
+        self.arrived.notify_one();
         match self.waiting.get_mut(disk) {
             Some(request) if request.goal == goal => request.callers.push(caller),
             Some(request) if !request.abandoned() => {
@@ -110,11 +118,24 @@ impl Queue {
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
-    /// From now on these go on without their callers.
-    pub(super) fn sent(&mut self, batch: &Batch) {
-        for (_, request) in self.of(batch) {
-            request.sent = true;
+    /// What is wanted now and no write is about.
+    pub(super) fn unsent(&self) -> Batch {
+        let unsent = self.waiting.iter().filter(|(_, request)| !request.sent && !request.abandoned());
+        unsent.map(|(disk, request)| (disk.clone(), request.goal)).collect()
+    }
+
+    /// From now on these go on without their callers. `false`, and none does, when one has been given up, or is wanted
+    /// otherwise by now.
+    pub(super) fn send(&mut self, batch: &Batch) -> bool {
+        let wanted = batch.iter().all(|(disk, goal)| {
+            self.waiting.get(disk).is_some_and(|request| request.goal == *goal && !request.abandoned())
+        });
+        if wanted {
+            for (_, request) in self.of(batch) {
+                request.sent = true;
+            }
         }
+        wanted
     }
 
     /// Puts these back for the next round, and gives those that have had their tries.

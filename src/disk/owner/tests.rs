@@ -1,5 +1,5 @@
 use super::*;
-use lazuli_plan::model::DataDiskSource;
+use lazuli_plan::model::{CachingMode, DataDiskSource};
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()

@@ -78,6 +78,13 @@ impl Trouble {
         self.failed = Some((members, failure));
     }
 
+    /// These were answered by their own state. Where one of them was suspected, there is the culprit.
+    pub(super) fn answered(&mut self, disks: &BTreeSet<ArmId>) {
+        if disks.iter().any(|disk| self.suspects.contains(disk)) {
+            self.found();
+        }
+    }
+
     /// The member to blame is known and out of the batch. A few may be bad at once; where all seem to be, the VM is.
     pub(super) fn found(&mut self) {
         self.suspects = Suspects::default();

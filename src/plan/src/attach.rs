@@ -293,6 +293,11 @@ impl Suspects {
         }
     }
 
+    /// Whether a disk is suspected.
+    pub fn contains(&self, disk: &ArmId) -> bool {
+        self.0.contains(disk)
+    }
+
     /// Takes note that a write of these disks failed because of one of them.
     pub fn failed(&mut self, members: BTreeSet<ArmId>) {
         self.0 = members;
