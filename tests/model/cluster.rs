@@ -255,10 +255,8 @@ impl Cluster {
 
     async fn list_once(&self, page: i32) {
         let Some(replica) = self.replica(Role::Attacher) else { return };
-        // Only what this replica can know: the handles that VolumeAttachments name.
-        let cold = *replica.informer.borrow() == lazuli_plan::lun::LunReservations::Cold;
-        let known = if cold { Vec::new() } else { self.recorded() };
-        let handles = known.into_iter().map(|(_, _, handle)| (name_of(&handle), handle)).collect();
+        // The handles that VolumeAttachments name.
+        let handles = self.recorded().into_iter().map(|(_, _, handle)| (name_of(&handle), handle)).collect();
         let id = self.judge.lock().unwrap().call_begins(replica.number, Rpc::List);
         let patience = Duration::from_secs(120);
         let (mut entries, mut token) = (Vec::new(), String::new());

@@ -136,6 +136,8 @@ pub(super) struct Judge {
     lag_ms: u64,
     limits: BTreeMap<String, usize>,
     pub(super) facts: Facts,
+    /// `(machine, disk)` of what failed attaches have left in the models.
+    left_over: BTreeSet<(String, String)>,
     /// How many operations ran at the last look.
     running: usize,
     changes: Vec<Change>,
@@ -165,6 +167,7 @@ impl Judge {
             lag_ms,
             limits,
             facts,
+            left_over: BTreeSet::new(),
             running: 0,
             changes: Vec::new(),
             calls: Vec::new(),
@@ -229,8 +232,21 @@ impl Judge {
             return;
         }
         let old = std::mem::replace(&mut self.facts, facts);
+        self.note_leftovers();
         self.compare(&old, by);
         self.structure();
+    }
+
+    fn note_leftovers(&mut self) {
+        let Self { facts, left_over, .. } = self;
+        let unheld = |vm: &str, disk: &str| {
+            facts.listed(vm, disk).is_some() && !facts.machines[vm].held.values().any(|held| held == disk)
+        };
+        left_over.retain(|(vm, disk)| unheld(vm, disk));
+        for (vm, machine) in facts.machines.iter().filter(|(_, machine)| machine.provisioning == "Failed") {
+            let listed = machine.listed.values().filter(|element| unheld(vm, &element.disk));
+            left_over.extend(listed.map(|element| (vm.clone(), element.disk.clone())));
+        }
     }
 
     fn compare(&mut self, old: &Facts, by: Who) {
@@ -495,18 +511,6 @@ impl Judge {
             || self.changes_of(disk, since).any(|change| !matches!(change.became, Became::Made | Became::Gone))
     }
 
-    /// Whether the model of a machine listed what the machine did not hold.
-    fn had_leftovers(&self, node: &str, since: u64) -> bool {
-        let machine = &self.facts.machines[node];
-        machine.listed.iter().any(|(lun, element)| machine.held.get(lun) != Some(&element.disk))
-            || self
-                .changes
-                .iter()
-                .rev()
-                .take_while(|change| change.at >= since)
-                .any(|change| matches!(&change.became, Became::Unlisted(vm) | Became::Held(vm, _) if vm == node))
-    }
-
     fn was_elsewhere(&self, disk: &str, node: &str, since: u64) -> bool {
         self.facts.holders(disk).iter().any(|(vm, _)| *vm != node)
             || self.facts.listing(disk).iter().any(|vm| *vm != node)
@@ -516,17 +520,17 @@ impl Judge {
             })
     }
 
-    fn was_listed(&self, disk: &str, since: u64) -> bool {
-        self.changes_of(disk, since).any(|change| matches!(change.became, Became::Listed(..) | Became::Held(..)))
-    }
-
-    fn went_within(&self, since: u64) -> bool {
-        self.changes.iter().rev().take_while(|change| change.at >= since).any(|change| change.became == Became::Gone)
+    /// Whether a disk went that comes before this one in a list.
+    fn another_before_it_went(&self, disk: &str, since: u64) -> bool {
+        let recent = self.changes.iter().rev().take_while(|change| change.at >= since);
+        recent.into_iter().any(|change| change.became == Became::Gone && change.disk.as_str() < disk)
     }
 
     /// Who attaches a disk that a machine lists.
     fn listed_by(&self, disk: &str) -> Option<Who> {
-        let listed = !self.facts.listing(disk).is_empty();
+        // What a failed attach has left in a model is no attachment, and whoever deletes the disk cannot see it.
+        let left_over = |vm: &&str| self.left_over.contains(&((*vm).to_owned(), disk.to_owned()));
+        let listed = !self.facts.listing(disk).iter().all(left_over);
         let mut changes = self.changes_of(disk, 0);
         changes.find(|change| listed && matches!(change.became, Became::Listed(..))).map(|change| change.by)
     }
@@ -581,9 +585,7 @@ impl Judge {
                 let says = self.facts.disks.get(&disk).and_then(|facts| facts.managed_by.as_deref()).is_some_and(on);
                 // An attach of nobody's knowledge may be in the model of a machine that is not asked about by name.
                 let stays = held || says || listed && node.is_some();
-                if stays && self.lag_ms > 0 && self.was_listed(&disk, since) {
-                    self.coverage.count("unpublish answered by a read that lags behind an attach");
-                } else if stays && !self.disturbed(&disk, since, call.replica) {
+                if stays && !self.disturbed(&disk, since, call.replica) {
                     self.violated(
                         "unpublished",
                         format!("{disk} from {node:?}: held {held}, listed {listed}, says {says}"),
@@ -625,24 +627,17 @@ impl Judge {
             (Rpc::Create { disk, gib }, Code::AlreadyExists) => {
                 self.facts.disks.get(disk).is_none_or(|facts| facts.gib != *gib)
             }
-            (Rpc::Publish { disk, node }, Code::NotFound) => {
-                self.was_absent(disk, since) || self.had_leftovers(node, since)
+            (Rpc::Publish { disk, .. } | Rpc::Expand { disk, .. } | Rpc::Get { disk }, Code::NotFound) => {
+                self.was_absent(disk, since)
             }
-            (Rpc::Expand { disk, .. } | Rpc::Get { disk }, Code::NotFound) => self.was_absent(disk, since),
             // Azure has one code for "on another machine" and "on this one already": where somebody else has just
             // attached it here, and reads lag, nothing tells the two apart.
             (Rpc::Publish { disk, node }, Code::FailedPrecondition) => {
-                self.was_elsewhere(disk, node, since)
-                    || self.disturbed(disk, since, call.replica)
-                    || self.had_leftovers(node, since)
+                self.was_elsewhere(disk, node, since) || self.disturbed(disk, since, call.replica)
             }
             (Rpc::Publish { node, .. }, Code::ResourceExhausted) => self.is_crowded(node, since),
             (Rpc::Delete { disk } | Rpc::Expand { disk, .. }, Code::FailedPrecondition) => {
                 self.was_attached_anywhere(disk, since)
-            }
-            // Azure tries again what an earlier write left in the model, whatever a write is about.
-            (Rpc::Unpublish { node: Some(node), .. }, Code::FailedPrecondition | Code::NotFound) => {
-                self.had_leftovers(node, since)
             }
             // A request that an incident calls wrong.
             (Rpc::Publish { .. } | Rpc::Unpublish { .. }, Code::InvalidArgument) => {
@@ -696,10 +691,7 @@ impl Judge {
         let since = self.window(&call);
         let mut found: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
         for (handle, nodes) in entries {
-            // Azure's pages overlap when a disk is made between two of them.
-            let twice = found.insert(super::facts::name_of(handle), (handle.clone(), nodes.clone())).is_some();
-            let moving = self.changes.iter().rev().take_while(|change| change.at >= since);
-            if twice && !moving.into_iter().any(|change| change.became == Became::Made) {
+            if found.insert(super::facts::name_of(handle), (handle.clone(), nodes.clone())).is_some() {
                 self.violated("listed", format!("{handle} comes twice"));
             }
         }
@@ -711,8 +703,9 @@ impl Judge {
             }
             let on: Vec<String> = self.facts.holders(disk).into_iter().map(|(vm, _)| vm.to_owned()).collect();
             match found.get(disk) {
-                // The emulator's pages are counted: when a disk goes between two of them, the next one begins too late.
-                None if self.went_within(since) => {}
+                // The emulator's pages are counted (whether Azure's are is not known): when a disk goes between two of
+                // them, the next one begins too late, and no client can tell.
+                None if self.another_before_it_went(disk, since) => {}
                 None => self.violated("listed", format!("{disk} is missing")),
                 Some((_, nodes)) if *nodes != on => {
                     self.violated("listed", format!("{disk} is on {on:?} and listed on {nodes:?}"));

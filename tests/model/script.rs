@@ -57,6 +57,8 @@ pub(super) enum Strike {
     LostBefore,
     LostAfter,
     Late(&'static str),
+    /// Azure says that all is done, and has done nothing.
+    Hollow,
     Delayed(u64),
 }
 
@@ -303,6 +305,7 @@ fn incident(dice: &mut Dice) -> Step {
         8 if target == Target::VmWrite => Strike::Status(412),
         9 if target == Target::VmWrite => Strike::Refused,
         8 | 9 => Strike::LostAfter,
+        10 if target == Target::VmWrite => Strike::Hollow,
         _ => Strike::Late(dice.one(&["InternalExecutionError", "RetryableError", "OperationPreempted", "Conflict"])),
     };
     // Now and then for longer than a client can sit out.
@@ -334,6 +337,7 @@ impl Step {
             Strike::Refused => json!({"status": 400, "code": "InvalidParameter"}),
             Strike::LostBefore => json!({"loseAnswer": "before"}),
             Strike::LostAfter => json!({"loseAnswer": "after"}),
+            Strike::Hollow => json!({"status": 200}),
             Strike::Late(code) => json!({"lateFailure": {"code": code}}),
             Strike::Delayed(ms) => json!({"delayMs": ms}),
         };

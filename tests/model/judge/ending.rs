@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Became, Change, JUST_BEFORE_MS, Judge, Rpc, Who, is_ours};
+use super::{Became, Judge, Who, is_ours};
 
 impl Judge {
     /// Attachments and disks that nobody wants, and whose doer has an excuse: a tool, or a replica whose write was on
@@ -22,22 +22,16 @@ impl Judge {
                     }
                     continue;
                 }
-                // A detach that failed has to be asked for again, and whoever wants the disk attached never does.
-                if element.leaving && machine.provisioning == "Failed" {
-                    attached.push((vm.clone(), element.disk.clone()));
-                    continue;
-                }
-                if self.attachments.contains_key(&(vm.clone(), element.disk.clone())) {
+                if let Some(recorded) = self.attachments.get(&(vm.clone(), element.disk.clone())) {
+                    // The detach of a disk that its node may be using has failed: that is for a person to judge.
+                    if element.leaving && machine.provisioning == "Failed" && recorded.is_some() {
+                        attached.push((vm.clone(), element.disk.clone()));
+                    }
                     continue;
                 }
                 let listed = doer(&element.disk, &|became| matches!(became, Became::Listed(on, _) if on == vm));
                 match listed {
-                    Some(change)
-                        if change.by == Who::Tool
-                            || change.by == Who::Azure
-                            || change.late
-                            || self.unseen(change, vm) =>
-                    {
+                    Some(change) if change.by == Who::Tool || change.by == Who::Azure || change.late => {
                         attached.push((vm.clone(), element.disk.clone()));
                     }
                     _ => leaks.push(format!("{} stays in {vm}: {element:?}", element.disk)),
@@ -54,18 +48,6 @@ impl Judge {
             self.violated("leak", what);
         }
         (attached, disks)
-    }
-
-    /// Whether a replica said OK to an unpublish when reads did not show the attach yet.
-    fn unseen(&self, listed: &Change, vm: &str) -> bool {
-        self.lag_ms > 0
-            && self.calls.iter().any(|call| {
-                let unpublishes = matches!(&call.rpc, Rpc::Unpublish { disk, node }
-                    if *disk == listed.disk && node.as_deref().is_none_or(|node| node == vm));
-                let soon = call.started >= listed.at.saturating_sub(JUST_BEFORE_MS)
-                    && call.ended.as_ref().is_some_and(|(at, _)| *at <= listed.at + self.lag_ms + JUST_BEFORE_MS);
-                unpublishes && soon && call.done()
-            })
     }
 
     /// What holds at rest: `published` are the attachments that are wanted, with the LUNs that were answered last.
