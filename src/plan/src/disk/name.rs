@@ -31,7 +31,8 @@ fn cut(name: &str) -> &str {
 
 /// The name of the disk: the parameter `diskName` with its templates filled in, else the name of the CSI request.
 ///
-/// A request's name that Azure refuses (CSI allows any text) becomes `pvc-disk-dynamic-` and a digest of it, in the
+/// A request's name that Azure refuses (CSI allows any text), and one that would have to be cut (two of them may differ
+/// behind the cut, and two volumes on one disk would lose what one of them holds), becomes `pvc-disk-dynamic-` and a digest of it, in the
 /// form of the names that the Go driver invents; a `diskName` that Azure refuses is the user's mistake.
 pub(super) fn disk_name(
     request_name: &str,
@@ -48,8 +49,7 @@ pub(super) fn disk_name(
         let name = cut(&filled);
         return if is_valid(name) { Ok(name.to_owned()) } else { Err(parameter.refuse(RULE)) };
     }
-    let name = cut(request_name);
-    Ok(if is_valid(name) { name.to_owned() } else { digest_name(request_name) })
+    Ok(if is_valid(request_name) { request_name.to_owned() } else { digest_name(request_name) })
 }
 
 /// FNV-1a, 128 bits (source: the FNV draft's parameters): a digest for names, not for secrets.
@@ -88,11 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_at_80_as_the_go_driver_does() {
-        assert_eq!(named(&"a".repeat(128), None).unwrap(), "a".repeat(80));
+    fn a_long_disk_name_is_cut_at_80_as_the_go_driver_does() {
         assert_eq!(named("n", Some(&"b".repeat(81))).unwrap(), "b".repeat(80));
         let dash_at_the_cut = format!("{}-{}", "a".repeat(79), "z".repeat(30));
-        assert_eq!(named(&dash_at_the_cut, None).unwrap(), "a".repeat(79));
+        assert_eq!(named("n", Some(&dash_at_the_cut)).unwrap(), "a".repeat(79));
+    }
+
+    #[test]
+    fn two_long_request_names_that_differ_at_their_ends_are_two_disks() {
+        let long = "a".repeat(80);
+        assert_eq!(named(&long, None).unwrap(), long);
+        let [one, other] = ["1", "2"].map(|end| named(&format!("{long}{end}"), None).unwrap());
+        assert_ne!(one, other);
+        assert!(one.starts_with("pvc-disk-dynamic-") && one != long, "{one}");
     }
 
     #[test]

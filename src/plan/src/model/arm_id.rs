@@ -122,6 +122,10 @@ impl FromStr for ArmId {
         if segments[1..].iter().any(|segment| segment.is_empty()) {
             return refuse("it has an empty segment");
         }
+        // A URL resolves them: the id would be that of something else.
+        if segments.iter().any(|segment| matches!(*segment, "." | "..")) {
+            return refuse("it has a segment of dots");
+        }
         for (index, keyword) in [(1, "subscriptions"), (3, "resourceGroups"), (5, "providers")] {
             if !segments[index].eq_ignore_ascii_case(keyword) {
                 return refuse("subscriptions, resourceGroups or providers is not where it belongs");
@@ -210,6 +214,8 @@ mod tests {
             "/subscriptions/s/groups/g/providers/Microsoft.Compute/disks/d",
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d?x=1",
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d e",
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/..",
+            "/subscriptions/s/resourceGroups/./providers/Microsoft.Compute/disks/d",
         ] {
             let error = text.parse::<ArmId>().unwrap_err();
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
