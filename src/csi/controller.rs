@@ -33,6 +33,7 @@ use super::{
     capability::{capability, ordered, segments},
     node::SOURCE_KEY,
     server::{RpcNote, failure, status},
+    usable,
 };
 use crate::disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
 
@@ -122,6 +123,7 @@ impl ControllerService {
                 "volume_content_source is set: volumes from snapshots and clones are not offered by this driver";
             return Err(status(Code::InvalidArgument, message));
         }
+        let usable = usable::on_a_node(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
         let request = plan::Request {
@@ -135,6 +137,7 @@ impl ControllerService {
             preferred: segments(&requirement.preferred),
         };
         let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
+        usable?;
         for warning in &plan.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod node;
 pub mod registration;
 pub mod server;
+mod usable;
 
 #[cfg(test)]
 mod scratch;

@@ -47,12 +47,24 @@ pub async fn set(host: &Host, device: &Device, setting: &str, value: &str) -> Re
     done.map_err(|_| TuningError::Stopping(setting.to_owned()))?
 }
 
-fn write(folder: PathBuf, setting: String, value: String) -> Result<(), TuningError> {
-    let plain = |part: &str| !matches!(part, "" | "." | "..");
-    let of_queue = setting.starts_with("queue/") && setting.split('/').all(plain);
-    if !of_queue && !OF_THE_SCSI_DEVICE.contains(&setting.as_str()) {
-        return Err(TuningError::Outside(setting));
+/// Whether a setting is one that may be written, on any machine.
+///
+/// # Errors
+/// [`TuningError::Outside`].
+pub fn check(setting: &str) -> Result<(), TuningError> {
+    match is_of_queue(setting) || OF_THE_SCSI_DEVICE.contains(&setting) {
+        true => Ok(()),
+        false => Err(TuningError::Outside(setting.to_owned())),
     }
+}
+
+fn is_of_queue(setting: &str) -> bool {
+    setting.starts_with("queue/") && setting.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+fn write(folder: PathBuf, setting: String, value: String) -> Result<(), TuningError> {
+    check(&setting)?;
+    let of_queue = is_of_queue(&setting);
     let path = folder.join(&setting);
     // No link on the way may lead elsewhere; `device` is one itself and is allowed by name.
     let queue = folder.join("queue");
