@@ -18,13 +18,13 @@ use crate::{
     cluster,
     csi::{
         controller::ControllerService,
-        identity::{DISK_DRIVER, IdentityService},
+        identity::{DISK_DRIVER, IdentityService, driver_name},
         server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
     },
     disk::{Settings, Volumes},
     telemetry::{
         BuildInfo, Readiness,
-        http::{Listen, Shown},
+        http::{self, Listen, Shown},
         register_process,
     },
 };
@@ -39,14 +39,14 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_HTTP_LISTEN")]
     http_listen: Option<Listen>,
     /// The name of the driver, as StorageClasses and PVs spell it.
-    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER)]
+    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
     /// How a VM's data disks are written. auto: by what changes, and the whole list where Azure or our role does not
     /// have that action.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
     /// How long requests in flight may finish after SIGTERM, in seconds.
-    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25)]
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
     #[command(flatten)]
     cloud: CloudOptions,
@@ -127,18 +127,20 @@ pub(super) async fn run(options: Options) -> Outcome {
 
     let routes = services(&azure, &options.driver_name, reservations, known_sizes, options.attach_method, &readiness);
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
+    let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
-    let http = http(options.http_listen, registry, readiness, stop.clone());
     let drain = Duration::from_secs(options.drain_seconds);
+    let drained = CancellationToken::new();
     let (served, told) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
             stop.cancel();
+            drained.cancel();
             served
         },
-        http
+        answer(health, &stop, &drained)
     );
     watching.await?;
     looking.await?;
@@ -149,19 +151,29 @@ pub(super) async fn run(options: Options) -> Outcome {
     Ok(())
 }
 
-/// Answers probes and scrapes, where that is wanted, until `stop`.
+/// Takes the port for probes and scrapes, where they are wanted: one that is taken ends the start, not the process a
+/// day later.
 pub(super) async fn http(
     listen: Option<Listen>,
     registry: Registry,
     readiness: Readiness,
-    stop: CancellationToken,
-) -> Result<(), crate::telemetry::http::ServeError> {
+) -> Result<Option<http::Server>, http::ServeError> {
     match listen {
-        Some(listen) => {
-            crate::telemetry::http::serve(listen, Shown { registry: Arc::new(registry), readiness }, stop).await
-        }
-        None => Ok(()),
+        Some(listen) => Ok(Some(http::Server::bind(listen, Shown { registry: Arc::new(registry), readiness }).await?)),
+        None => Ok(None),
     }
+}
+
+/// Answers probes and scrapes until `drained`. A server that fails before takes the process with it.
+pub(super) async fn answer(
+    server: Option<http::Server>,
+    stop: &CancellationToken,
+    drained: &CancellationToken,
+) -> Result<(), http::ServeError> {
+    let Some(server) = server else { return Ok(()) };
+    let ended = server.run(drained.clone()).await;
+    stop.cancel();
+    ended
 }
 
 /// What this binary was built from.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use csi_proto::csi::{identity_server::IdentityServer, node_server::NodeServer};
 use lazuli_azure::{
     imds::Imds,
@@ -10,20 +10,21 @@ use lazuli_azure::{
 };
 use lazuli_plan::size::SizeLimits;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, http},
+    csi_controller::{BUILD, answer, http},
     sizes, stop,
     wire::{RouteOptions, variables},
 };
 use crate::{
     cluster,
     csi::{
-        identity::{DISK_DRIVER, IdentityService},
+        identity::{DISK_DRIVER, IdentityService, driver_name},
         node::{NodeConfig, NodeService, ZoneSupport},
         registration::Registration,
         server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
@@ -39,10 +40,10 @@ pub(super) struct Options {
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
     /// The id of this node: its Kubernetes node name.
-    #[arg(long, env = "NODE_NAME")]
+    #[arg(long, env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
     node_id: String,
     /// The name of the driver, as StorageClasses and PVs spell it.
-    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER)]
+    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
     /// A folder that survives restarts: which volume is staged from which device.
     #[arg(long, env = "LAZULI_STATE_DIR", default_value = "/var/lib/kubelet/plugins/disk.csi.azure.com/lazuli")]
@@ -79,7 +80,7 @@ pub(super) struct Options {
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
-    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25)]
+    #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
     #[command(flatten)]
     routes: RouteOptions,
@@ -159,17 +160,32 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let routes = services(node.clone(), &options.driver_name, &readiness);
+    let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
-    let http = http(options.http_listen, registry, readiness, stop.clone());
     let drain = Duration::from_secs(options.drain_seconds);
-    let (served, told, ()) = tokio::join!(
+    // One allowance for the answers and for what goes on without them: kubelet counts from its signal, and kills.
+    let over = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            stop.cancelled().await;
+            Instant::now() + drain
+        }
+    });
+    let drained = CancellationToken::new();
+    let (finished, told, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             stop.cancel();
-            served
+            // A call whose caller has left goes on by itself; a repair of a filesystem had better not be cut.
+            let finished = match over.await {
+                Ok(over) => tokio::time::timeout_at(over, node.finish()).await.is_ok(),
+                Err(_) => false,
+            };
+            drained.cancel();
+            served.map(|served| finished && served == Drained::All)
         },
-        http,
+        answer(health, &stop, &drained),
         async {
             if let Some(registration) = registration {
                 registration.keep(stop.clone()).await;
@@ -178,9 +194,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     );
     told?;
     listening.await?;
-    let answered = served? == Drained::All;
-    // A call whose caller has left goes on by itself; a repair of a filesystem had better not be cut.
-    if tokio::time::timeout(drain, node.finish()).await.is_err() || !answered {
+    if !finished? {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
     }
     Ok(())

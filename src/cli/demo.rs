@@ -39,9 +39,9 @@ pub(super) struct Options {
     /// Leave out the mounts, as without root.
     #[arg(long)]
     no_mounts: bool,
-    /// The filesystem of the volume: ext4, ext3, xfs or btrfs. Default: ext4, or xfs where this process may not grow a
+    /// The filesystem of the volume. Default: ext4, or xfs where this process may not grow a
     /// mounted ext4.
-    #[arg(long)]
+    #[arg(long, value_parser = ["ext4", "ext3", "ext2", "xfs", "btrfs"])]
     fs_type: Option<String>,
 }
 
@@ -375,6 +375,9 @@ impl Story {
 
     /// Unmounts what a failed step left.
     async fn clean_up(&mut self) {
+        if self.volume.volume_id.is_empty() {
+            return;
+        }
         for node in 0..self.nodes.len() {
             if let Err(error) = self.unpublish_and_unstage(node).await {
                 eprintln!("{}: {error}", self.nodes[node].name);

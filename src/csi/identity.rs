@@ -13,6 +13,26 @@ use crate::telemetry::Readiness;
 /// The name of the managed disk driver, as CSIDriver objects, StorageClasses and PVs spell it.
 pub const DISK_DRIVER: &str = "disk.csi.azure.com";
 
+/// The longest name of a driver (source: the CSI specification, GetPluginInfoResponse).
+const NAME_LENGTH: usize = 63;
+
+/// A driver's name as the CSI specification wants it; it is also the name of a file in kubelet's folder.
+///
+/// # Errors
+/// What is allowed.
+pub fn driver_name(text: &str) -> Result<String, String> {
+    let ends_well = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let is_name = ends_well(text.bytes().next())
+        && ends_well(text.bytes().last())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    match is_name && text.len() <= NAME_LENGTH {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "a driver's name has 1 to {NAME_LENGTH} letters, digits, dots and dashes, a letter or digit first and last"
+        )),
+    }
+}
+
 /// The identity service of one driver.
 #[derive(Debug, Clone)]
 pub struct IdentityService {
@@ -78,6 +98,16 @@ impl Identity for IdentityService {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_s_name_is_what_csi_allows() {
+        for good in [DISK_DRIVER, "disk2.csi.azure.com", "a", &"a".repeat(63)] {
+            assert_eq!(driver_name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", ".", "a.", "-a", "a/b", "../x", "a b", "ä", &"a".repeat(64)] {
+            assert!(driver_name(bad).is_err(), "{bad}");
+        }
+    }
 
     #[tokio::test]
     async fn probe_says_what_readiness_says_at_that_moment() {

@@ -1,11 +1,17 @@
 //! How a node plugin stops and starts: in order, once, and on the socket of a predecessor that died.
 
-use std::{fs, os::unix::fs::MetadataExt as _};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::MetadataExt as _,
+    time::{Duration, Instant},
+};
 
 use nix::sys::signal::Signal;
 use tonic::Code;
 
 use super::{
+    azure::http,
     cloud::{Cloud, NODES, Step, node_call},
     frozen::stage_frozen,
     process::{able, mounted_at, until},
@@ -95,5 +101,81 @@ async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not(
     assert_eq!(refused.end().await.code(), Some(1));
     assert_eq!(fs::read_to_string(&socket).unwrap(), "a note");
     fs::remove_file(&socket).unwrap();
+    cloud.finish().await;
+}
+
+#[tokio::test]
+async fn a_node_answers_its_probes_until_it_has_drained() {
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    cloud.node(NODE).await;
+    cloud.nodes.remove(NODE).unwrap().stop().await;
+    // Free a moment ago, and so now as good as certainly.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let process = cloud.another_node(NODE, &["--http-listen", &address]);
+    cloud.nodes.insert(NODE, process);
+    let (volume, call, mkfs) = stage_frozen(&mut cloud, NODE).await;
+    cloud.nodes[NODE].signal(Signal::SIGTERM);
+    let socket = cloud.socket(NODE);
+    until("the end of the socket", || (!socket.exists()).then_some(())).await;
+    assert_eq!(http(&address, "GET", "/healthz", &[], "").await.0, 200);
+    assert!(http(&address, "GET", "/metrics", &[], "").await.1.contains("lazuli_build"));
+    mkfs.signal(Signal::SIGCONT);
+    call.await.unwrap().unwrap();
+    assert!(cloud.nodes.get_mut(NODE).unwrap().end().await.success());
+
+    cloud.start_node(NODE);
+    cloud.unstage(&volume, NODE).await;
+    cloud.detach(&volume, NODE).await;
+    cloud.delete(&volume).await;
+    cloud.finish().await;
+}
+
+/// kubelet kills 30 seconds after its signal: the drain time is one allowance, however many things use it.
+#[tokio::test]
+async fn what_does_not_end_is_waited_for_once_and_not_twice() {
+    const DRAIN: Duration = Duration::from_secs(4);
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    cloud.node(NODE).await;
+    cloud.nodes.remove(NODE).unwrap().stop().await;
+    let process = cloud.another_node(NODE, &["--drain-seconds", "4"]);
+    cloud.nodes.insert(NODE, process);
+    let (volume, call, mkfs) = stage_frozen(&mut cloud, NODE).await;
+    cloud.nodes[NODE].signal(Signal::SIGTERM);
+    let began = Instant::now();
+    assert!(cloud.nodes.get_mut(NODE).unwrap().end().await.success());
+    assert!((DRAIN..2 * DRAIN).contains(&began.elapsed()), "{:?}", began.elapsed());
+    let _ = call.await;
+    mkfs.signal(Signal::SIGKILL);
+    mkfs.gone().await;
+
+    cloud.start_node(NODE);
+    cloud.stage(&volume, NODE).await;
+    cloud.unstage(&volume, NODE).await;
+    cloud.detach(&volume, NODE).await;
+    cloud.delete(&volume).await;
+    cloud.finish().await;
+}
+
+#[tokio::test]
+async fn a_port_for_probes_that_is_taken_ends_the_start() {
+    if !able() {
+        return;
+    }
+    let mut cloud = Cloud::start().await;
+    cloud.node(NODE).await;
+    cloud.nodes.remove(NODE).unwrap().stop().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut process = cloud.another_node(NODE, &["--http-listen", &address]);
+    assert_eq!(process.end().await.code(), Some(1));
+    assert!(process.log().contains(&format!("cannot listen at {address}")), "{}", process.log());
+    assert!(!cloud.socket(NODE).exists());
+    cloud.start_node(NODE);
     cloud.finish().await;
 }

@@ -23,6 +23,9 @@ const PROBE: Duration = Duration::from_secs(1);
 /// How long to wait before asking a socket that answered again.
 const PROBE_PAUSE: Duration = Duration::from_millis(250);
 
+/// The longest path of a unix socket that a client can name, in bytes (source: unix(7), sun_path without its final NUL).
+const LONGEST_PATH: usize = 107;
+
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -32,6 +35,13 @@ pub enum BindError {
     /// Something that is no socket has the name.
     #[error("{} exists and is not a socket; remove it, or use another endpoint", .0.display())]
     NotASocket(PathBuf),
+    /// No client could connect to it.
+    #[error(
+        "the socket path {} has {} bytes; allowed are {LONGEST_PATH} at most",
+        .0.display(),
+        .0.as_os_str().len()
+    )]
+    TooLong(PathBuf),
     /// The kernel refused.
     #[error("cannot {doing} {}", path.display())]
     Unix {
@@ -139,6 +149,10 @@ async fn bind_unix(path: &Path) -> Result<Socket, BindError> {
         let path = path.to_owned();
         move |source| BindError::Unix { doing, path, source }
     };
+    // It could be made, under a shorter name, and would serve nobody.
+    if path.as_os_str().len() > LONGEST_PATH {
+        return Err(BindError::TooLong(path.to_owned()));
+    }
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -38,6 +38,19 @@ async fn a_socket_appears_with_its_final_mode_and_leaves_nothing_beside_it() {
 }
 
 #[tokio::test]
+async fn a_path_that_no_client_could_connect_to_is_refused() {
+    let scratch = Scratch::new();
+    let rest = 107 - scratch.path().as_os_str().len() - 1;
+    let longest = scratch.join("s".repeat(rest));
+    let _listener = Listener::bind(&unix(&longest)).await.unwrap();
+    UnixStream::connect(&longest).await.unwrap();
+    let longer = scratch.join("s".repeat(rest + 1));
+    let refused = Listener::bind(&unix(&longer)).await.unwrap_err().to_string();
+    assert!(refused.contains("108 bytes") && refused.contains("107 at most"), "{refused}");
+    assert!(refused.contains(longer.to_str().unwrap()) && !longer.exists(), "{refused}");
+}
+
+#[tokio::test]
 async fn an_existing_directory_keeps_its_mode() {
     let scratch = Scratch::new();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
