@@ -1,11 +1,13 @@
 //! Many volumes at once on one node.
 
+use std::time::Instant;
+
 use futures::future::join_all;
 
 use super::{
     cloud::{Cloud, NODES, Step, Volume, kind, node_call},
     content,
-    process::{able, mounted_at},
+    process::{PATIENCE, able, mounted_at},
 };
 
 const NODE: &str = NODES[1];
@@ -44,7 +46,9 @@ async fn sixteen_volumes_come_and_go_at_once_and_two_are_formatted_at_a_time() {
     let calls: Vec<_> =
         volumes.iter().map(|volume| tokio::spawn(node_call(client.clone(), Step::Stage, volume))).collect();
     let mut most = 0;
+    let began = Instant::now();
     while calls.iter().any(|call| !call.is_finished()) {
+        assert!(began.elapsed() < PATIENCE, "the stages do not end");
         most = most.max(cloud.nodes[NODE].children_named("mkfs").len());
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
