@@ -29,7 +29,8 @@
 //! still names the device to prove it of. Without a record (the volume was staged by the Go driver) the mount names
 //! it, and without a mount the metadata does.
 //!
-//! Publishing and unpublishing need no record: the mount table is all their state.
+//! Publishing and unpublishing need no record: the mount table is all their state. It also tells whether the disk is in
+//! use as the other kind of volume, which is refused: a file system and a raw device of one disk are never out together.
 //!
 //! # Who waits
 //!
@@ -41,6 +42,7 @@ mod device;
 mod doubt;
 mod error;
 mod info;
+mod kind;
 mod locks;
 mod measure;
 mod publish;

@@ -178,6 +178,9 @@ pub enum FormatError {
 /// Sees to it that the device holds the wanted file system; formats only a device that is provably
 /// blank or holds nothing but this volume's own unfinished format.
 ///
+/// `seen` is what a look at the device said a moment ago, where there was one; before anything is written it is looked
+/// at again in any case.
+///
 /// The caller makes sure that one volume is worked on by one task at a time. Dropping the future
 /// kills `mkfs`; the next call recovers.
 ///
@@ -187,9 +190,14 @@ pub async fn ensure_filesystem(
     host: &Host,
     device: &Device,
     request: Request<'_>,
+    seen: Option<Verdict>,
     deadline: Deadline,
 ) -> Result<Outcome, FormatError> {
-    match look(host, device, request.volume, deadline).await? {
+    let verdict = match seen {
+        Some(verdict) => verdict,
+        None => look(host, device, request.volume, deadline).await?,
+    };
+    match verdict {
         Verdict::Blank | Verdict::Ours(_) => format(host, device, request, deadline).await,
         other => settle(host, device, request, other, deadline).await,
     }

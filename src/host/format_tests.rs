@@ -20,6 +20,7 @@ const OTHER: &str = "/subscriptions/S/resourceGroups/G/providers/Microsoft.Compu
 
 fn tools(fs: FsType) -> Vec<&'static str> {
     let own: &[&str] = match fs {
+        FsType::Ext2 => &["mkfs.ext2", "e2fsck"],
         FsType::Ext3 => &["mkfs.ext3", "e2fsck"],
         FsType::Ext4 => &["mkfs.ext4", "e2fsck"],
         FsType::Xfs => &["mkfs.xfs", "xfs_repair"],
@@ -30,7 +31,7 @@ fn tools(fs: FsType) -> Vec<&'static str> {
 
 fn size_mib(fs: FsType) -> u64 {
     match fs {
-        FsType::Ext3 | FsType::Ext4 => 64,
+        FsType::Ext2 | FsType::Ext3 | FsType::Ext4 => 64,
         // mkfs.xfs refuses less than 300 MiB, mkfs.btrfs less than 109 MiB.
         FsType::Xfs => 320,
         FsType::Btrfs => 128,
@@ -46,7 +47,7 @@ async fn look(disk: &LoopDisk, volume: &str) -> Verdict {
 }
 
 async fn ensure(host: &Host, device: &Device, fs: FsType) -> Result<Outcome, FormatError> {
-    ensure_filesystem(host, device, request(fs), long()).await
+    ensure_filesystem(host, device, request(fs), None, long()).await
 }
 
 async fn assert_whole(disk: &LoopDisk, fs: FsType) {
@@ -60,7 +61,7 @@ async fn assert_whole(disk: &LoopDisk, fs: FsType) {
 
 #[tokio::test]
 async fn a_blank_disk_gets_each_file_system_once() {
-    for fs in [FsType::Ext3, FsType::Ext4, FsType::Xfs, FsType::Btrfs] {
+    for fs in [FsType::Ext2, FsType::Ext3, FsType::Ext4, FsType::Xfs, FsType::Btrfs] {
         if !able(&tools(fs)) {
             continue;
         }
@@ -134,7 +135,7 @@ fn count_calls(fs: FsType, syscall: &str) -> usize {
     let filter = format!("trace={syscall}");
     args.extend([filter.as_str(), program.as_str()]);
     let plain: &[&str] = match fs {
-        FsType::Ext3 | FsType::Ext4 => &["-q", "-F", "-m0", "-E", "nodiscard"],
+        FsType::Ext2 | FsType::Ext3 | FsType::Ext4 => &["-q", "-F", "-m0", "-E", "nodiscard"],
         FsType::Xfs | FsType::Btrfs => &["-q", "-f", "-K"],
     };
     args.extend(plain);
@@ -287,8 +288,9 @@ async fn a_blank_disk_that_must_hold_data_is_not_formatted() {
     }
     let disk = LoopDisk::new(64);
     let clone = Request { when_blank: WhenBlank::Refuse, ..request(FsType::Ext4) };
-    let error =
-        ensure_filesystem(&Host::new(), &disk.device(), clone, long()).await.expect_err("a clone is never formatted");
+    let error = ensure_filesystem(&Host::new(), &disk.device(), clone, None, long())
+        .await
+        .expect_err("a clone is never formatted");
     assert!(matches!(error, FormatError::Blank { .. }));
     assert_eq!(look(&disk, VOLUME).await, Verdict::Blank);
 }

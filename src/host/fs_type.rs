@@ -5,6 +5,8 @@ use std::fmt;
 /// A file system type that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FsType {
+    /// ext2, mounted by the ext4 driver: no journal.
+    Ext2,
     /// ext3, mounted by the ext4 driver.
     Ext3,
     /// ext4, the default of the Go driver on Linux.
@@ -20,6 +22,7 @@ impl FsType {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         match name {
+            "ext2" => Some(Self::Ext2),
             "ext3" => Some(Self::Ext3),
             "ext4" => Some(Self::Ext4),
             "xfs" => Some(Self::Xfs),
@@ -32,6 +35,7 @@ impl FsType {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ext2 => "ext2",
             Self::Ext3 => "ext3",
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
@@ -46,11 +50,12 @@ impl FsType {
             Self::Ext4 => 2,
             Self::Xfs => 3,
             Self::Btrfs => 4,
+            Self::Ext2 => 5,
         }
     }
 
     pub(super) fn from_code(code: u8) -> Option<Self> {
-        [Self::Ext3, Self::Ext4, Self::Xfs, Self::Btrfs].into_iter().find(|fs| fs.code() == code)
+        [Self::Ext2, Self::Ext3, Self::Ext4, Self::Xfs, Self::Btrfs].into_iter().find(|fs| fs.code() == code)
     }
 
     pub(super) fn program(self) -> String {
@@ -59,7 +64,7 @@ impl FsType {
 
     pub(super) fn arguments(self, uuid: &str, device: &str) -> Vec<String> {
         let fixed: &[&str] = match self {
-            Self::Ext3 | Self::Ext4 => &["-F", "-m0", "-E", "nodiscard", "-U"],
+            Self::Ext2 | Self::Ext3 | Self::Ext4 => &["-F", "-m0", "-E", "nodiscard", "-U"],
             Self::Xfs => &["-f", "-K", "-m"],
             Self::Btrfs => &["-f", "-K", "-U"],
         };

@@ -90,7 +90,7 @@ pub async fn repair(host: &Host, device: &Device, deadline: Deadline) -> Result<
 pub async fn verify(host: &Host, device: &Device, fs: FsType, deadline: Deadline) -> Result<(), CheckError> {
     let node = device.path.display().to_string();
     let (program, args): (&str, Vec<&str>) = match fs {
-        FsType::Ext3 | FsType::Ext4 => ("e2fsck", vec!["-f", "-n", &node]),
+        FsType::Ext2 | FsType::Ext3 | FsType::Ext4 => ("e2fsck", vec!["-f", "-n", &node]),
         FsType::Xfs => ("xfs_repair", vec!["-n", &node]),
         FsType::Btrfs => ("btrfs", vec!["check", "--readonly", &node]),
     };

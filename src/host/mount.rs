@@ -77,6 +77,23 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
+    /// The kernel does not take the file system with these options.
+    #[error(
+        "the kernel does not mount {fs_type} on {} with the options \"{options}\": one of them is wrong for {fs_type}, \
+         or the file system is damaged",
+        target.display()
+    )]
+    Rejected {
+        /// The target.
+        target: PathBuf,
+        /// The type.
+        fs_type: String,
+        /// What the file system was to read.
+        options: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
     /// The system call did not return, or could not be tried.
     #[error("no answer from the kernel")]
     Call(#[source] CallError),
@@ -107,6 +124,15 @@ pub enum TargetKind {
     Directory,
     /// A file, for a block device.
     File,
+}
+
+impl TargetKind {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Directory => "a folder",
+            Self::File => "a file",
+        }
+    }
 }
 
 /// What is at a target path.
@@ -186,6 +212,16 @@ fn canonical(target: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
+/// A path as the mount table names it: `/var/lib/kubelet` may be a link. Its last name is never looked at, so that a
+/// dead file system there does not hang the caller.
+#[must_use]
+pub fn as_mounted(path: &Path) -> PathBuf {
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 fn system(action: &'static str, target: &Path, source: io::Error) -> MountError {
     MountError::System { action, target: target.to_path_buf(), source }
 }
@@ -233,7 +269,7 @@ fn make_target(target: &Path, kind: TargetKind) -> Result<Done, MountError> {
             }
             Err(MountError::BadTarget {
                 target: target.to_path_buf(),
-                why: format!("it is a {:?}, not a {kind:?}", found.file_type()),
+                why: format!("it is {}, not {}", in_words(found.file_type()), kind.in_words()),
             })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -247,6 +283,16 @@ fn make_target(target: &Path, kind: TargetKind) -> Result<Done, MountError> {
         // A dead mount is there; mounting over it is refused later, unmounting works.
         Err(error) if is_corruption(&error) => Ok(Done::Already),
         Err(source) => Err(system("look at", target, source)),
+    }
+}
+
+fn in_words(kind: fs::FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_symlink() => "a symbolic link",
+        kind if kind.is_block_device() => "a block device",
+        kind if kind.is_file() => "a file",
+        _ => "a device, pipe or socket",
     }
 }
 
@@ -344,7 +390,15 @@ pub async fn mount_block(
         if !data.is_empty() {
             builder = builder.data(&data);
         }
-        builder.mount(&source, &place).map_err(|error| system("mount on", &place, error))?;
+        builder.mount(&source, &place).map_err(|error| match error.raw_os_error() {
+            Some(nix::libc::EINVAL) => MountError::Rejected {
+                target: place.clone(),
+                fs_type: fs_type.clone(),
+                options: data.clone(),
+                source: error,
+            },
+            _ => system("mount on", &place, error),
+        })?;
         Ok(Done::Now)
     })
     .await

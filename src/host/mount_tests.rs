@@ -37,7 +37,7 @@ impl Volume {
         }
         let volume = Self { folder: TempDir::new("mount"), disk: LoopDisk::new(mib), host: Host::new(), fs };
         let request = Request { volume: "v", fs, when_blank: WhenBlank::Format };
-        ensure_filesystem(&volume.host, &volume.device(), request, long()).await.expect("format");
+        ensure_filesystem(&volume.host, &volume.device(), request, None, long()).await.expect("format");
         Some(volume)
     }
 
@@ -67,7 +67,9 @@ fn can_write(folder: &Path) -> bool {
 
 #[tokio::test]
 async fn each_file_system_mounts_with_options_and_repeating_changes_nothing() {
-    for (fs, mib) in [(FsType::Ext3, 64), (FsType::Ext4, 64), (FsType::Xfs, 320), (FsType::Btrfs, 128)] {
+    for (fs, mib) in
+        [(FsType::Ext2, 64), (FsType::Ext3, 64), (FsType::Ext4, 64), (FsType::Xfs, 320), (FsType::Btrfs, 128)]
+    {
         let Some(volume) = Volume::new(fs, mib).await else {
             continue;
         };
@@ -157,7 +159,8 @@ async fn a_failed_mount_says_why_and_leaves_nothing() {
     };
     let target = volume.target("stage");
     let error = volume.mount(&target, &["no-such-option"]).await.expect_err("ext4 does not know it");
-    assert!(matches!(error, MountError::System { .. }), "{error}");
+    assert!(matches!(error, MountError::Rejected { .. }), "{error}");
+    assert!(error.to_string().contains("ext4") && error.to_string().contains("\"no-such-option\""), "{error}");
     let found = state(&volume.host, &target, long()).await.expect("state");
     assert_eq!(found, TargetState::Bare(TargetKind::Directory));
 }

@@ -36,7 +36,12 @@ pub enum Released {
 /// Something that uses a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
-    /// A mount, seen in the mount namespace of a process.
+    /// A mount where this process sees it itself.
+    Here {
+        /// Where.
+        target: PathBuf,
+    },
+    /// A mount, seen in the mount namespace of another process.
     Mount {
         /// One process of that namespace.
         pid: u32,
@@ -62,6 +67,7 @@ pub enum Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Here { target } => write!(f, "it is mounted on {}", target.display()),
             Self::Mount { pid, command, target } => write!(f, "{command} (pid {pid}) has it on {}", target.display()),
             Self::Format { pid, program } => write!(f, "{program} (pid {pid}) is formatting it"),
             Self::Device { name } => write!(f, "{name} is built on it"),
@@ -172,6 +178,7 @@ fn gather_holders(host: &Host, device: &Device) -> Vec<Holder> {
     let names = mount::source_names(host, device);
     let names: Vec<&OsStr> = names.iter().map(|name| name.as_os_str()).collect();
     let mut seen = BTreeSet::new();
+    let own = fs::read_link(host.proc.join("self/ns/mnt")).ok();
     let mut pids: Vec<u32> = fs::read_dir(&host.proc)
         .into_iter()
         .flatten()
@@ -185,6 +192,7 @@ fn gather_holders(host: &Host, device: &Device) -> Vec<Holder> {
         let Ok(namespace) = fs::read_link(folder.join("ns/mnt")) else {
             continue;
         };
+        let here = own.as_ref() == Some(&namespace);
         if !seen.insert(namespace) {
             continue;
         }
@@ -194,10 +202,9 @@ fn gather_holders(host: &Host, device: &Device) -> Vec<Holder> {
         let mut mounts = mountinfo::of_device(&table, device.number);
         mounts.extend(mountinfo::of_source(&table, &names));
         let command = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-        holders.extend(mounts.into_iter().map(|mount| Holder::Mount {
-            pid,
-            command: command.trim().to_owned(),
-            target: mount.target.clone(),
+        holders.extend(mounts.into_iter().map(|mount| match here {
+            true => Holder::Here { target: mount.target.clone() },
+            false => Holder::Mount { pid, command: command.trim().to_owned(), target: mount.target.clone() },
         }));
     }
     holders.into_iter().collect()

@@ -211,7 +211,7 @@ pub async fn grow(
     let node = device.path.as_os_str();
     let folder = mountpoint.as_os_str();
     let (program, args): (&'static str, Vec<&std::ffi::OsStr>) = match fs {
-        FsType::Ext3 | FsType::Ext4 => ("resize2fs", vec![node]),
+        FsType::Ext2 | FsType::Ext3 | FsType::Ext4 => ("resize2fs", vec![node]),
         FsType::Xfs => ("xfs_growfs", vec!["-d".as_ref(), folder]),
         FsType::Btrfs => ("btrfs", vec!["filesystem".as_ref(), "resize".as_ref(), "max".as_ref(), folder]),
     };

@@ -68,6 +68,9 @@ impl Doubts {
     }
 }
 
+/// Looks at a device for a volume that was here before, and gives what is on it; nothing for a volume that was not, or
+/// where the look failed.
+///
 /// Refuses a device that does not hold what the volume had here before: for a while where the metadata confirms it, or
 /// is not used on this node; and for as long as the metadata is silent, a blank one, which would be formatted.
 pub(super) async fn not_as_before(
@@ -75,20 +78,21 @@ pub(super) async fn not_as_before(
     volume: &str,
     device: &Device,
     identity: &Identity,
-) -> Result<(), NodeError> {
-    let Some(known) = node.past_uuid(volume).await else { return Ok(()) };
+) -> Result<Option<Verdict>, NodeError> {
+    let Some(known) = node.past_uuid(volume).await else { return Ok(None) };
     let deadline = Deadline::after(node.config.timeouts.format);
-    let (found, blank) = match probe::probe(&node.host, device, volume, deadline).await {
-        Ok(Verdict::Filesystem { found, .. }) => match found.uuid {
+    let Ok(verdict) = probe::probe(&node.host, device, volume, deadline).await else { return Ok(None) };
+    let (found, blank) = match &verdict {
+        Verdict::Filesystem { found, .. } => match &found.uuid {
             Some(uuid) if uuid.eq_ignore_ascii_case(&known) => {
                 node.doubts.forget(volume);
-                return Ok(());
+                return Ok(Some(verdict));
             }
-            uuid => (format!("{} {}", found.kind, uuid.unwrap_or_default()), false),
+            uuid => (format!("{} {}", found.kind, uuid.as_deref().unwrap_or_default()), false),
         },
-        Ok(Verdict::Blank) => ("nothing".to_owned(), true),
+        Verdict::Blank => ("nothing".to_owned(), true),
         // Our own unfinished work for this volume is no stranger's; whatever else is there is never formatted.
-        _ => return Ok(()),
+        _ => return Ok(Some(verdict)),
     };
     let silent = match identity {
         Identity::Unconfirmed(why) if node.imds.is_some() => Some(why),
@@ -111,5 +115,5 @@ pub(super) async fn not_as_before(
         "the volume is not as it was here before, and nothing speaks against the disk"
     );
     node.doubts.forget(volume);
-    Ok(())
+    Ok(Some(verdict))
 }

@@ -34,7 +34,7 @@ pub(super) enum NodeError {
     Parameter(#[source] ParameterError),
     #[error("the mount flags cannot be used")]
     Flags(#[source] OptionError),
-    #[error("{0} is not supported on this node; use ext4, ext3, xfs or btrfs")]
+    #[error("{0} is not supported on this node; use ext4, ext3, ext2, xfs or btrfs")]
     FsType(&'static str),
     #[error("an operation on {0} is in progress")]
     InProgress(String),
@@ -80,6 +80,10 @@ pub(super) enum NodeError {
     Mount(#[source] MountError),
     #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
     Incompatible { path: PathBuf, found: String, wanted: String },
+    #[error("{device} is {found} at {}, and {wanted} was asked for: a disk is one of the two at a time", place.display())]
+    OtherKind { device: String, found: &'static str, place: PathBuf, wanted: &'static str },
+    #[error("{} is the staging path of {other}, which is left as it is", path.display())]
+    StagingOfAnother { path: PathBuf, other: String },
     #[error("the volume is mounted, but not ready")]
     AfterMount(#[source] Box<Self>),
     #[error("the volume is not staged at {}", .0.display())]
@@ -98,6 +102,8 @@ pub(super) enum NodeError {
     NoVolume(PathBuf),
     #[error("what is mounted at {} does not answer: {error}", path.display())]
     Dead { path: PathBuf, error: String },
+    #[error("the disk {disk} of what is mounted at {} is gone from this machine", path.display())]
+    DiskGone { path: PathBuf, disk: String },
     #[error("the volume cannot be measured")]
     Stats(#[source] StatsError),
     #[error("cannot keep the node's record of the volume")]
@@ -137,9 +143,11 @@ impl NodeError {
             | Self::AfterMount(_)
             | Self::Instance(_)
             | Self::Silent(_) => Code::Unavailable,
-            Self::TwinBtrfs { .. } | Self::NotStaged(_) | Self::PublishedElsewhere(_) | Self::ReadOnly(_) => {
-                Code::FailedPrecondition
-            }
+            Self::TwinBtrfs { .. }
+            | Self::StagingOfAnother { .. }
+            | Self::NotStaged(_)
+            | Self::PublishedElsewhere(_)
+            | Self::ReadOnly(_) => Code::FailedPrecondition,
             Self::Format(error) => match **error {
                 // The user asked for something else than what is there: no retry cures that.
                 FormatError::WrongType { .. }
@@ -163,16 +171,20 @@ impl NodeError {
                 MountError::Call(_) => Code::Unavailable,
                 _ => Code::Internal,
             },
-            Self::Incompatible { .. } => Code::AlreadyExists,
+            Self::Incompatible { .. } | Self::OtherKind { .. } => Code::AlreadyExists,
             Self::Release(ReleaseError::InUse { .. }) => Code::FailedPrecondition,
             Self::Release(ReleaseError::Call(_)) => Code::Unavailable,
             Self::Grow(ResizeError::TooSmall { .. } | ResizeError::Call(_)) => Code::Unavailable,
             Self::Stats(StatsError::Call(_)) => Code::Unavailable,
             Self::Range { .. } => Code::OutOfRange,
             Self::NoVolume(_) => Code::NotFound,
-            Self::Release(_) | Self::Grow(_) | Self::Dead { .. } | Self::Stats(_) | Self::Journal(_) | Self::Task => {
-                Code::Internal
-            }
+            Self::Release(_)
+            | Self::Grow(_)
+            | Self::Dead { .. }
+            | Self::DiskGone { .. }
+            | Self::Stats(_)
+            | Self::Journal(_)
+            | Self::Task => Code::Internal,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::host::{
 
 /// What is at a path.
 enum Volume {
-    Filesystem { mount: Mount, device: Option<Device> },
+    Filesystem { mount: Mount, device: Device },
     Block(Device),
 }
 
@@ -51,13 +51,17 @@ async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -
         return if is_of(node, volume, &device).await { Ok(Volume::Block(device)) } else { Err(nothing()) };
     }
     let mount = mounts.into_iter().next_back().ok_or_else(nothing)?;
-    let device = with_number(&node.host, number_of(&mount)).await?;
-    if let Some(device) = &device
-        && !is_of(node, volume, device).await
-    {
+    let device = under(node, &mount).await?;
+    if !is_of(node, volume, &device).await {
         return Err(nothing());
     }
     Ok(Volume::Filesystem { mount, device })
+}
+
+/// The device under a mount. A file system answers from memory for a while when its disk is gone; this does not.
+pub(super) async fn under(node: &Node, mount: &Mount) -> Result<Device, NodeError> {
+    let gone = || NodeError::DiskGone { path: mount.target.clone(), disk: mount.source.display().to_string() };
+    with_number(&node.host, number_of(mount)).await?.ok_or_else(gone)
 }
 
 /// Bounds of a size in bytes.
@@ -88,11 +92,7 @@ impl Range {
 pub(super) async fn expand(node: &Node, volume: &str, path: &Path, range: Range) -> Result<u64, NodeError> {
     let deadline = Deadline::after(node.config.timeouts.grow);
     let found = volume_at(node, volume, path, deadline).await?;
-    let device = match &found {
-        Volume::Block(device) => device,
-        Volume::Filesystem { device: Some(device), .. } => device,
-        Volume::Filesystem { device: None, .. } => return Err(NodeError::NoVolume(path.to_owned())),
-    };
+    let (Volume::Block(device) | Volume::Filesystem { device, .. }) = &found;
     let size = Deadline::after(node.config.timeouts.size);
     let device = resize::rescan(&node.host, device, range.required, size).await.map_err(NodeError::Grow)?;
     if range.limit.is_some_and(|limit| device.size_bytes > limit) {

@@ -2,17 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    Node,
-    device::{number_of, with_number},
-    error::NodeError,
-    request::Publish,
-    stage::staged_block,
-    whose::is_of,
-};
+use super::{Node, error::NodeError, measure::under, request::Publish, stage::staged_block, whose::is_of};
 use crate::host::{
     Deadline,
-    mount::{self, Done, TargetKind, TargetState},
+    mount::{self, Done, TargetKind, TargetState, as_mounted},
     mountinfo::Mount,
     options::Options,
 };
@@ -33,9 +26,8 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeEr
             };
             let Some(top) = top else { return Err(NodeError::NotStaged(request.staging.clone())) };
             // The path may hold another volume, and a pod must not see that.
-            if let Some(device) = with_number(host, number_of(&top)).await?
-                && !is_of(node, &request.volume, &device).await
-            {
+            let device = under(node, &top).await?;
+            if !is_of(node, &request.volume, &device).await {
                 return Err(NodeError::NotStaged(request.staging.clone()));
             }
             (request.staging.clone(), TargetKind::Directory, Shown::Filesystem(top))
@@ -90,14 +82,6 @@ impl Shown {
                 matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root.file_name() == node.file_name()
             }
         }
-    }
-}
-
-/// A path as the mount table names it: `/var/lib/kubelet` may be a link.
-fn as_mounted(path: &Path) -> PathBuf {
-    match (path.parent().map(std::fs::canonicalize), path.file_name()) {
-        (Some(Ok(parent)), Some(name)) => parent.join(name),
-        _ => path.to_owned(),
     }
 }
 

@@ -10,12 +10,14 @@ use super::{
     device::{at, is_part_of, node_number, number_of, part, with_number},
     doubt,
     error::NodeError,
+    kind,
     request::{Access, Stage},
     tuning,
 };
 use crate::host::{
     Deadline,
     device::{self, Device, FindError},
+    device_number::DeviceNumber,
     format::{self, Outcome, WhenBlank},
     fs_type::FsType,
     fsck,
@@ -55,6 +57,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
     match &request.access {
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
+            kind::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
             node.remember(record(request, &device, None)).await
         }
@@ -112,6 +115,7 @@ async fn filesystem(
     identity: &Identity,
 ) -> Result<(), NodeError> {
     if !is_staged(node, request, device, wish).await? {
+        kind::not_raw(node, [device, wish.disk]).await?;
         // Two copies of one btrfs must not be looked at and mounted side by side.
         let _turn = match wish.fs {
             FsType::Btrfs => node.btrfs.acquire().await.ok(),
@@ -168,10 +172,10 @@ async fn prepare_and_mount(
     let times = &node.config.timeouts;
     let host = &node.host;
     let Wish { fs, options, read_only, disk } = *wish;
-    doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
+    let seen = doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
-    let outcome = format::ensure_filesystem(host, device, wanted, Deadline::after(times.format))
+    let outcome = format::ensure_filesystem(host, device, wanted, seen, Deadline::after(times.format))
         .await
         .map_err(|error| NodeError::Format(Box::new(error)))?;
     let found = outcome.filesystem();
@@ -265,7 +269,10 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
     let device = match &state {
         TargetState::Mounted(mounts) | TargetState::Corrupted { mounts, .. } => match mounts.last() {
             // Before the unmount, after which the mount table does not know any more.
-            Some(top) => with_number(host, number_of(top)).await?,
+            Some(top) => {
+                refuse_the_path_of_another(node, volume, staging, number_of(top)).await?;
+                with_number(host, number_of(top)).await?
+            }
             None => remembered(node, volume, deadline).await?,
         },
         TargetState::Absent | TargetState::Bare(_) => remembered(node, volume, deadline).await?,
@@ -286,6 +293,26 @@ pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result
         }
     }
     node.retire(volume).await
+}
+
+/// A call that pairs a volume with the staging path of another would unmount the other, and answer for a volume that is
+/// still in use that its disk may go.
+async fn refuse_the_path_of_another(
+    node: &Node,
+    volume: &str,
+    staging: &Path,
+    mounted: DeviceNumber,
+) -> Result<(), NodeError> {
+    let records = node.all_records().await;
+    let of_it = |record: &&Record| record.device == Some(mounted) && record.staging_path.as_deref() == Some(staging);
+    let is_own = |record: &Record| record.volume_id.eq_ignore_ascii_case(volume);
+    let owners: Vec<&Record> = records.values().filter(of_it).collect();
+    match owners.first() {
+        Some(other) if !owners.iter().any(|record| is_own(record)) => {
+            Err(NodeError::StagingOfAnother { path: staging.to_owned(), other: other.volume_id.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The device of a volume that is not mounted: by this node's record, else by the instance metadata (a raw block
@@ -328,6 +355,7 @@ pub(super) async fn staged_block(
     let identity = identify(node.imds.as_ref(), &id, parameters.lun, deadline).await?;
     let recorded = node.recall(volume).await.and_then(|record| record.device);
     let is_node = node_number(&device.path) == Some(device.number);
+    kind::not_mounted(node, volume, staging, [&device, &device]).await?;
     match identity {
         _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
         Identity::Confirmed(_) => Ok(device),

@@ -222,3 +222,28 @@ async fn unstaging_one_volume_asks_nothing_of_another() {
     drop(open);
     machine.unstage("b").await.unwrap();
 }
+
+/// An answer of OK would let Azure take the disk from under the pod.
+#[tokio::test]
+async fn a_volume_is_not_unstaged_by_the_staging_path_of_another() {
+    if !able() {
+        return;
+    }
+    let mut machine = two_volumes().await;
+    machine.publish(3, "a", "1", mounted_as("ext4")).await.unwrap();
+    let request = NodeUnstageVolumeRequest {
+        volume_id: volume("a"),
+        staging_target_path: machine.staging("b").display().to_string(),
+    };
+    let refusal = machine.client.node_unstage_volume(request).await.unwrap_err();
+    assert_eq!(refusal.code(), Grpc::FailedPrecondition);
+    assert!(refusal.message().contains(&volume("b")), "{refusal}");
+    for name in ["a", "b"] {
+        assert!(machine.mounted(&machine.staging(name)).is_some());
+        assert!(machine.record(name).await.is_some());
+    }
+    machine.unpublish("a", "1").await.unwrap();
+    for name in ["a", "b"] {
+        machine.unstage(name).await.unwrap();
+    }
+}
