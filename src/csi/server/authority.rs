@@ -1,12 +1,17 @@
-//! What gRPC's C core calls a unix socket.
+//! What gRPC clients call a unix socket.
 //!
-//! Clients on the C core (Python, C++, Ruby and PHP among them) send the percent-encoded path of the socket as
-//! `:authority`. The HTTP implementation below takes a percent sign there for malformed and resets the stream
-//! (hyperium/h2#487). No service looks at the authority, so each percent sign in one becomes an underscore on its way
-//! in. The length of the text stays, so the header tables of both ends stay alike, and nothing else is touched:
-//! neither the other headers, nor what is no HTTP/2, nor an authority in Huffman's code, which the C core does not send.
+//! A client that is given a path sends it as `:authority`: kubelet (Go) for every plugin, and everything on gRPC's C core
+//! (Python, C++, Ruby, PHP). It is percent-encoded, or by older clients not encoded at all. The HTTP implementation below
+//! takes a percent sign and a slash there for malformed and resets the stream (hyperium/h2#487). No service looks at the
+//! authority, so each percent sign in one becomes a dot and each slash a three on its way in. The length of the text
+//! stays, so the header tables of both ends stay alike, and nothing else is touched: neither the other headers, nor what
+//! is no HTTP/2.
 //!
-//! Sources: RFC 9113 sections 4.1, 6.2, 6.10 (frames) and RFC 7541 sections 5 and 6 (header fields).
+//! Go sends the text in Huffman's code. There, too, one bit makes a dot of a percent sign and a three of a slash, and it is
+//! the first one by which they are told from everything else that may stand in an authority, so what has arrived can be
+//! passed on at once.
+//!
+//! Sources: RFC 9113 sections 4.1, 6.2, 6.10 (frames) and RFC 7541 sections 5 and 6 (header fields), appendix B (the code).
 
 use std::{
     io::{self, IoSlice},
@@ -34,7 +39,22 @@ const NAME: &[u8] = b":authority";
 /// The place of [`NAME`] in the static table.
 const NAME_INDEX: usize = 1;
 
-/// A connection whose authorities have no percent signs any more when they are read.
+/// The lengths of the code's words up to 15 bits, with the first and the last word of each. What is longer stands for no
+/// character of an authority.
+const WORDS: [(u8, u16, u16); 10] = [
+    (5, 0b0_0000, 0b0_1001),
+    (6, 0b01_0100, 0b10_1101),
+    (7, 0b101_1100, 0b111_1011),
+    (8, 0b1111_1000, 0b1111_1101),
+    (10, 0b11_1111_1000, 0b11_1111_1100),
+    (11, 0b111_1111_1010, 0b111_1111_1100),
+    (12, 0b1111_1111_1010, 0b1111_1111_1011),
+    (13, 0b1_1111_1111_1000, 0b1_1111_1111_1101),
+    (14, 0b11_1111_1111_1100, 0b11_1111_1111_1101),
+    (15, 0b111_1111_1111_1100, 0b111_1111_1111_1110),
+];
+
+/// A connection whose authorities have neither percent signs nor slashes any more when they are read.
 #[derive(Debug)]
 pub(super) struct AnyAuthority {
     stream: UnixStream,
@@ -237,8 +257,37 @@ enum Text {
     Name(Option<usize>),
     /// The value that is looked for.
     Authority,
+    /// The same in Huffman's code.
+    CodedAuthority(Word),
     /// Any other value.
     Value,
+}
+
+/// The beginning of a word of Huffman's code: its bits and how many they are.
+#[derive(Debug, Default, Clone, Copy)]
+struct Word(u16, u8);
+
+impl Word {
+    /// Reads and mends a byte. `None` when it cannot be of an authority.
+    fn mend(mut self, byte: &mut u8) -> Option<Self> {
+        for bit in (0..8u8).rev().map(|shift| 1 << shift) {
+            let Self(bits, length) = &mut self;
+            *bits = *bits << 1 | u16::from(*byte & bit != 0);
+            *length += 1;
+            // A space, which no authority has, or a percent sign: a hyphen or a dot. A slash: a three.
+            if matches!((*bits, *length), (0b0_1010, 5) | (0b01_1000, 6)) {
+                *byte ^= bit;
+                *bits ^= 1;
+            }
+            let whole = |(of, first, last): &(u8, u16, u16)| of == length && (first..=last).contains(&&*bits);
+            if WORDS.iter().any(whole) {
+                self = Self::default();
+            } else if *length >= 15 {
+                return None;
+            }
+        }
+        Some(self)
+    }
 }
 
 impl Fields {
@@ -259,7 +308,7 @@ impl Fields {
                 let coded = *byte & 0x80 != 0;
                 let text = match text {
                     Text::Name(_) if coded => Text::Name(None),
-                    Text::Authority if coded => Text::Value,
+                    Text::Authority if coded => Text::CodedAuthority(Word::default()),
                     text => text,
                 };
                 Self::number(*byte, 7, Then::Text(text))
@@ -268,11 +317,14 @@ impl Fields {
                 let text = match text {
                     Text::Name(Some(known)) => Text::Name((NAME.get(known) == Some(byte)).then_some(known + 1)),
                     Text::Authority => {
-                        if *byte == b'%' {
-                            *byte = b'_';
-                        }
+                        *byte = match *byte {
+                            b'%' => b'.',
+                            b'/' => b'3',
+                            other => other,
+                        };
                         text
                     }
+                    Text::CodedAuthority(word) => word.mend(byte).map_or(Text::Value, Text::CodedAuthority),
                     text => text,
                 };
                 Self::after(left - 1, Then::Text(text))
@@ -372,7 +424,7 @@ mod tests {
 
     #[test]
     fn the_authority_of_the_c_core_loses_its_percent_signs_and_nothing_else_does() {
-        let (sent, wanted) = (of_the_c_core("tmp%2Flazuli%2Fcsi.sock"), of_the_c_core("tmp_2Flazuli_2Fcsi.sock"));
+        let (sent, wanted) = (of_the_c_core("tmp%2Flazuli%2Fcsi.sock"), of_the_c_core("tmp.2Flazuli.2Fcsi.sock"));
         assert_eq!(mended(&sent, &[]), wanted);
     }
 
@@ -380,13 +432,44 @@ mod tests {
     fn an_authority_by_its_place_in_the_table_with_padding_and_priority_and_in_two_frames_is_found() {
         let long = "%2F".repeat(100);
         let field = [vec![0x41], text(&long)].concat();
-        let wanted = [vec![0x41], text(&long.replace('%', "_"))].concat();
+        let wanted = [vec![0x41], text(&long.replace('%', "."))].concat();
         let framed = |field: &[u8]| {
             let (one, two) = field.split_at(70);
             let padded = [vec![7], vec![b'%'; PRIORITY_LENGTH], one.to_vec(), vec![b'%'; 7]].concat();
             connection(&[frame(HEADERS, PADDED | PRIORITY, &padded), frame(CONTINUATION, END_HEADERS, two)])
         };
         assert_eq!(mended(&framed(&field), &[]), framed(&wanted));
+    }
+
+    /// As Go's own encoder gives them (recorded): what is sent, and the same with other characters.
+    const CODED: [(&str, &str); 3] = [
+        ("5458534d6a8b0d03f76d06545848832e8393af", "5c58534d6b8b0d03f76d065c5848832e8393af"),
+        ("6134d6c503f76d06608832e8393aff", "6534d6cd03f76d06648832e8393aff"),
+        // Every character that an authority may have.
+        (
+            "54405978bffbfc7fe7e3fd7f5fdfcffbfafb82e7febff7ffc561bb7bf39feaa0089969b71d79f54719242cb34e6e9d68a6a3d7dac426defe3cfaf6aabf",
+            "5c405978bffbfc7fe7e3fd7f5fdfcffbfafb82e7febff7ffc5e1bb7bf39feae0089969b71d79f5c719242cb34e6e9d68a6a3d7dac426defe3cfaf6baff",
+        ),
+    ];
+
+    fn of_kubelet(coded: &str) -> Vec<u8> {
+        let bytes = (0..coded.len()).step_by(2).map(|at| u8::from_str_radix(&coded[at..at + 2], 16).unwrap());
+        let bytes: Vec<u8> = bytes.collect();
+        let authority = [vec![0x41], number(0x80, 7, bytes.len()), bytes].concat();
+        let first = [vec![0x83, 0x86], literal(0x40, ":path", "/a%/b"), authority, literal(0x40, "te", "%/")].concat();
+        connection(&[frame(HEADERS, END_HEADERS, &first), frame(0, 1, b"\0\0\0\0\x02%/")])
+    }
+
+    #[test]
+    fn an_authority_in_huffmans_code_loses_its_percent_signs_and_slashes() {
+        for (sent, wanted) in CODED {
+            assert_eq!(mended(&of_kubelet(sent), &[]), of_kubelet(wanted));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_encoded_loses_its_slashes() {
+        assert_eq!(mended(&of_the_c_core("/tmp/csi.sock"), &[]), of_the_c_core("3tmp3csi.sock"));
     }
 
     #[test]
@@ -399,15 +482,16 @@ mod tests {
         #[test]
         fn it_does_not_matter_how_the_bytes_arrive(pieces in proptest::collection::vec(0usize..40, 0..80)) {
             let sent = of_the_c_core("tmp%2Flazuli%2Fcsi.sock");
-            prop_assert_eq!(mended(&sent, &pieces), of_the_c_core("tmp_2Flazuli_2Fcsi.sock"));
+            prop_assert_eq!(mended(&sent, &pieces), of_the_c_core("tmp.2Flazuli.2Fcsi.sock"));
+            for (sent, wanted) in CODED {
+                prop_assert_eq!(mended(&of_kubelet(sent), &pieces), of_kubelet(wanted));
+            }
         }
 
         #[test]
-        fn whatever_arrives_only_percent_signs_change(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn whatever_arrives_is_passed_on_in_full(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let sent = [PREFACE, &bytes].concat();
-            for (was, is) in sent.iter().zip(mended(&sent, &[])) {
-                prop_assert!(*was == is || *was == b'%' && is == b'_');
-            }
+            prop_assert_eq!(mended(&sent, &[]).len(), sent.len());
         }
 
         #[test]
@@ -428,7 +512,7 @@ mod tests {
             prop_assume!(other);
             let block = |value: &str| [before.clone(), literal(0x10, ":authority", value)].concat();
             let sent = connection(&[frame(HEADERS, END_HEADERS, &block(&value))]);
-            prop_assert_eq!(mended(&sent, &[]), connection(&[frame(HEADERS, END_HEADERS, &block(&value.replace('%', "_")))]));
+            prop_assert_eq!(mended(&sent, &[]), connection(&[frame(HEADERS, END_HEADERS, &block(&value.replace('%', ".")))]));
         }
     }
 }
