@@ -4,7 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use lazuli_emulator::{
-    Emulator, HypervisorChoice, SWITCHES, Switches, latency::Profile, quota_names, scenario::Scenario,
+    Emulator, HypervisorChoice, SWITCHES, Switches, api_versions::ApiVersions, latency::Profile, quota_names,
+    scenario::Scenario,
 };
 use serde_json::{Value, json};
 
@@ -72,6 +73,10 @@ pub(super) struct Options {
     /// Add members that are newer than any published type, and refuse a write that drops one.
     #[arg(long, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
     future_fields: bool,
+    /// Which api-versions a type takes, beside the published ones: dated (any day since the type began, no future
+    /// one), published (none but newer ones), any.
+    #[arg(long, env = "LAZULI_EMULATOR_API_VERSIONS", value_enum, default_value_t = Versions::Dated)]
+    api_versions: Versions,
     /// Take any bearer token; without this, only those of the login and identity endpoints.
     #[arg(long, env = "LAZULI_EMULATOR_ACCEPT_ANY_TOKEN")]
     accept_any_token: bool,
@@ -94,6 +99,23 @@ pub(super) struct Options {
 enum Hypervisor {
     None,
     Loop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Versions {
+    Dated,
+    Published,
+    Any,
+}
+
+impl From<Versions> for ApiVersions {
+    fn from(given: Versions) -> Self {
+        match given {
+            Versions::Dated => Self::Dated,
+            Versions::Published => Self::Published,
+            Versions::Any => Self::Any,
+        }
+    }
 }
 
 fn time_scale(given: &str) -> Result<f64, String> {
@@ -181,6 +203,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         quotas: options.quota.iter().cloned().collect(),
         unverified: switches(&options.unverified)?,
         future_fields: options.future_fields,
+        api_versions: options.api_versions.into(),
         accept_any_token: options.accept_any_token,
         scenario: scenario.clone(),
         state_file: options.state,

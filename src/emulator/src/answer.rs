@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::definition;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
-use crate::operations::{Effect, Order, Style, Undo};
+use crate::operations::{Order, Style};
 use crate::path::ArmPath;
 use crate::schema::{self, Reading};
-use crate::state::{HypervisorStep, Pending, Shared, State};
+use crate::state::{Effect, HypervisorStep, Pending, Shared, State, Undo, Work};
 
 /// A request to the resource manager.
 pub(crate) struct Request {
@@ -226,7 +226,7 @@ impl Context<'_> {
         let signature = format!("api-version={version}&t=638&c=lazuli&s=emulator&h={}", &id[..8]);
         let query = match start.style {
             Style::Compute => {
-                let partition = crate::state::guid_of(&subscription);
+                let partition = crate::derived::guid_of(&subscription);
                 format!("p={partition}&{signature}")
             }
             Style::Network | Style::Group => signature,
@@ -253,8 +253,7 @@ impl Context<'_> {
             retry_after,
             late_failure: self.request.late_failure.clone(),
             held: self.shared.hypervisor.is_loop() && !start.steps.is_empty(),
-            effect: start.effect,
-            undo: start.undo,
+            work: Work { effect: start.effect, undo: start.undo },
         });
         self.state.pending.push(Pending { operation: id.clone(), started: self.now, due, steps: start.steps });
         Started { id, url, location, latency, retry_after }

@@ -23,6 +23,9 @@ use serde::Serialize;
 use crate::latency::OperationKind;
 use crate::throttle::{Door, UPDATE_VM};
 
+/// How many drawn latencies are kept, the newest. With fewer the bound is lower, and still one.
+pub(crate) const KEPT_MOST: usize = 100_000;
+
 /// One drawn latency.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {

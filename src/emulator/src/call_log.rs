@@ -1,8 +1,9 @@
 //! What was asked and answered: the call log and its counters.
 //!
+//! The log keeps the newest [`KEPT_MOST`] calls; the counters count all since the last reset.
 //! Entries carry emulated time only and no port, so two runs from one seed have the same log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -76,10 +77,14 @@ pub struct Counters {
     pub by_status: BTreeMap<u16, u64>,
 }
 
+/// How many calls are kept, the newest: what a run of any length keeps in memory. The counters count all.
+pub const KEPT_MOST: usize = 25_000;
+
 /// The log of a run.
 #[derive(Debug, Default)]
 pub(crate) struct CallLog {
-    calls: Vec<Call>,
+    calls: VecDeque<Call>,
+    counters: Counters,
     next: u64,
     /// When the log was last emptied.
     pub(crate) since: Duration,
@@ -89,38 +94,82 @@ impl CallLog {
     pub(crate) fn push(&mut self, mut call: Call) {
         self.next += 1;
         call.number = self.next;
-        self.calls.push(call);
+        self.counters.count(&call);
+        if self.calls.len() == KEPT_MOST {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
     }
 
-    pub(crate) fn calls(&self) -> &[Call] {
-        &self.calls
+    /// The newest calls, oldest first.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter()
     }
 
     pub(crate) fn reset(&mut self, now: Duration) {
         self.calls.clear();
+        self.counters = Counters::default();
         self.since = now;
     }
 
-    pub(crate) fn counters(&self) -> Counters {
-        let mut counters = Counters::default();
-        for call in &self.calls {
-            counters.calls += 1;
-            *counters.by_operation.entry(call.operation.clone()).or_default() += 1;
-            *counters.by_status.entry(call.status).or_default() += 1;
-            if call.plane == "arm" {
-                match call.method.as_str() {
-                    "GET" | "HEAD" if call.operation == "operations.get" => counters.polls += 1,
-                    "GET" | "HEAD" => counters.reads += 1,
-                    _ => counters.writes += 1,
-                }
-            }
-            match call.status {
-                429 => counters.throttled += 1,
-                409 => counters.conflicts += 1,
-                412 => counters.precondition_failed += 1,
-                _ => {}
+    /// Sums over all calls since the last reset, kept or not.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Counters {
+    fn count(&mut self, call: &Call) {
+        self.calls += 1;
+        *self.by_operation.entry(call.operation.clone()).or_default() += 1;
+        *self.by_status.entry(call.status).or_default() += 1;
+        if call.plane == "arm" {
+            match call.method.as_str() {
+                "GET" | "HEAD" if call.operation == "operations.get" => self.polls += 1,
+                "GET" | "HEAD" => self.reads += 1,
+                _ => self.writes += 1,
             }
         }
-        counters
+        match call.status {
+            429 => self.throttled += 1,
+            409 => self.conflicts += 1,
+            412 => self.precondition_failed += 1,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_too_many_calls_are_dropped_and_all_are_counted() {
+        let mut log = CallLog::default();
+        let call = Call {
+            number: 0,
+            at_ms: 0,
+            plane: "arm".to_owned(),
+            method: "GET".to_owned(),
+            path: String::new(),
+            api_version: None,
+            operation: "disks.get".to_owned(),
+            user_agent: None,
+            if_match: None,
+            body: None,
+            status: 200,
+            code: None,
+            started: None,
+            latency_ms: None,
+            incident: false,
+        };
+        for _ in 0..KEPT_MOST + 3 {
+            log.push(call.clone());
+        }
+        assert_eq!(log.calls().count(), KEPT_MOST);
+        assert_eq!(log.calls().next().map(|call| call.number), Some(4));
+        assert_eq!((log.counters().calls, log.counters().reads), (25_003, 25_003));
+        log.reset(Duration::ZERO);
+        assert_eq!(*log.counters(), Counters::default());
     }
 }

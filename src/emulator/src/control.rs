@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /_emulator/health` | 200 when it serves |
 //! | `GET /_emulator/state` | dump: all resource documents, LUN maps, operations in flight, violations |
-//! | `GET /_emulator/calls` | the call log |
+//! | `GET /_emulator/calls` | the call log: the newest 25,000 calls |
 //! | `DELETE /_emulator/calls` | empties call log, counters, drawn latencies; buckets are full again |
 //! | `GET /_emulator/counters` | sums over the call log |
 //! | `GET /_emulator/lower-bound` | how fast it could have been |
@@ -63,16 +63,16 @@ pub struct Dump {
 }
 
 impl Control {
-    /// The call log since the last reset.
+    /// The call log since the last reset: the newest [`crate::call_log::KEPT_MOST`] calls.
     #[must_use]
     pub fn call_log(&self) -> Vec<Call> {
-        self.shared.state().log.calls().to_vec()
+        self.shared.state().log.calls().cloned().collect()
     }
 
     /// Sums over the call log.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.shared.state().log.counters()
+        self.shared.state().log.counters().clone()
     }
 
     /// Empties the call log and the drawn latencies, and fills the buckets.
@@ -87,7 +87,7 @@ impl Control {
     /// How fast the run since the last reset could have been; see [`LowerBound`].
     #[must_use]
     pub fn lower_bound(&self) -> LowerBound {
-        bound::lower_bound(&self.shared.state().drawn, self.shared.options.throttling)
+        bound::lower_bound(self.shared.state().drawn.make_contiguous(), self.shared.options.throttling)
     }
 
     /// Everything that exists.
@@ -188,7 +188,7 @@ impl Control {
         let changed = state.store.change(id, now, |resource| {
             change(&mut resource.doc);
             if resource.machine.is_some() {
-                crate::arm::vms::bump(resource);
+                crate::arm::vm_work::bump(resource);
             }
         });
         drop(state);

@@ -124,25 +124,39 @@ pub(crate) fn missing_api_version() -> Fault {
     .by_gateway()
 }
 
-/// Documented.
-pub(crate) fn invalid_api_version(version: &str) -> Fault {
+/// Documented (azure-cli#28038): the newest first.
+pub(crate) fn invalid_api_version(version: &str, known: &[&str]) -> Fault {
+    let known: Vec<&str> = known.iter().rev().copied().collect();
     Fault::new(
         400,
         "InvalidApiVersionParameter",
+        format!("The api-version '{version}' is invalid. The supported versions are '{}'.", known.join(",")),
+    )
+    .by_gateway()
+}
+
+/// Documented (azure-cli#28496, migAz#246): the oldest first.
+pub(crate) fn no_registered_provider(kind: &str, location: &str, version: &str, known: &[&str]) -> Fault {
+    Fault::new(
+        400,
+        "NoRegisteredProviderFound",
         format!(
-            "The api-version '{version}' is invalid. The supported versions are dates of the form 'yyyy-mm-dd', optionally followed by '-preview'."
+            "No registered resource provider found for location '{location}' and API version '{version}' for type '{kind}'. The supported api-versions are '{}'. The supported locations are '{}'.",
+            known.join(", "),
+            crate::arm::regions::all().join(", ")
         ),
     )
     .by_gateway()
 }
 
-/// Documented.
-pub(crate) fn no_registered_provider(kind: &str, location: &str, version: &str, least: &str) -> Fault {
+/// Documented (azure-cli#2681): a list has no location.
+pub(crate) fn version_of_no_type(kind: &str, namespace: &str, version: &str, known: &[&str]) -> Fault {
     Fault::new(
         400,
-        "NoRegisteredProviderFound",
+        "InvalidResourceType",
         format!(
-            "No registered resource provider found for location '{location}' and API version '{version}' for type '{kind}'. The supported api-versions are '{least} and newer'."
+            "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are '{}'.",
+            known.join(",")
         ),
     )
     .by_gateway()
@@ -230,6 +244,18 @@ pub(crate) fn wrong_audience(audience: &str) -> Fault {
     .by_gateway()
 }
 
+/// Documented (azure-sdk-for-python#38382).
+pub(crate) fn wrong_tenant(issuer: &str, tenant: &str) -> Fault {
+    Fault::new(
+        401,
+        "InvalidAuthenticationTokenTenant",
+        format!(
+            "The access token is from the wrong issuer '{issuer}'. It must match the tenant 'https://sts.windows.net/{tenant}/' associated with this subscription. Please use the authority (URL) 'https://login.windows.net/{tenant}' to get the token. Note, if the subscription is transferred to another tenant there is no impact to the services, but information about new tenant could take time to propagate (up to an hour). If you just transferred your subscription and see this error message, please try back later."
+        ),
+    )
+    .by_gateway()
+}
+
 /// Documented.
 pub(crate) fn location_required() -> Fault {
     Fault::new(400, "LocationRequired", "The location property is required for this definition.").by_gateway()
@@ -289,7 +315,7 @@ pub(crate) fn group_deletion_blocked(group: &str, staying: &[String]) -> Fault {
         format!(
             "Deletion of resource group '{group}' failed as resources with identifiers '{}' could not be deleted. The provisioning state of the resource group will be rolled back. The tracking Id is '{}'. Please check audit logs for more details.",
             short.join(","),
-            crate::state::guid_of(&staying.join(","))
+            crate::derived::guid_of(&staying.join(","))
         ),
     )
     .by_gateway();
@@ -423,6 +449,11 @@ pub(crate) fn invalid_parameter(target: &str, message: impl Into<String>) -> Fau
     Fault::new(400, "InvalidParameter", message).at(target)
 }
 
+/// Documented (azure-rest-api-specs#9130): the compute provider does not know this `$expand`.
+pub(crate) fn unknown_expansion() -> Fault {
+    invalid_parameter("$expand", "The request URL is not valid.")
+}
+
 /// Documented (lisa#692).
 pub(crate) fn out_of_range(target: &str, value: &str, least: &str, most: &str) -> Fault {
     invalid_parameter(
@@ -456,6 +487,45 @@ pub(crate) fn concurrent_request() -> Fault {
 /// Documented: stands in the operation that was pushed aside (cloud-provider-azure PR#1356).
 pub(crate) fn preempted() -> Fault {
     Fault::new(409, "OperationPreempted", "Operation execution has been preempted by a more recent operation.")
+}
+
+/// Documented (common VM error codes; the link: terraform#28218).
+pub(crate) fn vm_deallocated(operation: &str, vm: &str) -> Fault {
+    not_allowed(format!(
+        "Operation '{operation}' is not allowed on VM '{vm}' since the VM is either deallocated or marked to be deallocated. Please refer to https://aka.ms/vmpowerstates to learn about different VM power states."
+    ))
+}
+
+/// Documented (common VM error codes).
+pub(crate) fn vm_must_run() -> Fault {
+    not_allowed("The operation requires the VM to be running (or set to run).")
+}
+
+/// Documented (common VM error codes); the names of the operations are unverified.
+pub(crate) fn marked_for_deletion(operation: &str, vm: &str) -> Fault {
+    not_allowed(format!(
+        "Operation '{operation}' is not allowed on VM '{vm}' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete)."
+    ))
+}
+
+/// Documented: a real body (azure-powershell#4565); that every exchange of interfaces needs it is unverified.
+pub(crate) fn interfaces_need_deallocation(vm: &str) -> Fault {
+    Fault::new(
+        400,
+        "AddingOrDeletingNetworkInterfacesOnARunningVirtualMachineNotSupported",
+        format!(
+            "Virtual machine {vm} with a single network interface must be stop-deallocated before it can be updated to have multiple network interfaces and vice-versa."
+        ),
+    )
+}
+
+/// Documented (public trackers).
+pub(crate) fn disk_exists(name: &str, group: &str) -> Fault {
+    Fault::new(
+        409,
+        "ConflictingUserInput",
+        format!("Disk {name} already exists in resource group {group}. Only CreateOption.Attach is supported."),
+    )
 }
 
 /// Recorded.
@@ -676,6 +746,61 @@ pub(crate) fn network_child_not_found(id: &str) -> Fault {
     let mut fault = Fault::new(404, "NotFound", format!("Resource {id} not found."));
     fault.empty_details = true;
     fault
+}
+
+/// Documented (Azure/bicep#5132); the status is unverified.
+pub(crate) fn another_operation(url: &str) -> Fault {
+    let mut fault = Fault::new(
+        409,
+        "AnotherOperationInProgress",
+        format!(
+            "Another operation on this or dependent resource is in progress. To retrieve status of the operation use uri: {url}."
+        ),
+    );
+    fault.empty_details = true;
+    fault
+}
+
+/// Documented text (azure-sdk-for-php#977), unverified code.
+pub(crate) fn invalid_expansion(property: &str) -> Fault {
+    network_fault(
+        "InvalidExpandQueryOptionValue",
+        format!(
+            "$expand query option value is invalid. The resource does not have property {property} or the property does not represent a reference to another resource."
+        ),
+    )
+}
+
+/// Documented: a real body (hashicorp/terraform#7986).
+pub(crate) fn not_provisioned(id: &str, by: &str, state: &str, operation: &str) -> Fault {
+    let mut fault = Fault::new(429, "RetryableError", "A retryable error occurred.");
+    fault.details = vec![json!({
+        "code": "ReferencedResourceNotProvisioned",
+        "message": format!(
+            "Cannot proceed with operation because resource {id} used by resource {by} is not in Succeeded state. Resource is in {state} state and the last operation that updated/is updating the resource is {operation}."
+        ),
+    })];
+    fault
+}
+
+/// Documented (terraform#10826, MicrosoftDocs/azure-docs PR#123869).
+pub(crate) fn subnet_outside(name: &str, network: &str) -> Fault {
+    network_fault(
+        "NetcfgSubnetRangeOutsideVnet",
+        format!(
+            "Subnet '{name}' is not valid because its IP address range is outside the IP address range of virtual network '{network}'."
+        ),
+    )
+}
+
+/// Documented (MicrosoftDocs/azure-docs PR#123869).
+pub(crate) fn subnets_overlap(name: &str, network: &str) -> Fault {
+    network_fault(
+        "NetcfgSubnetRangesOverlap",
+        format!(
+            "Subnet '{name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{network}'."
+        ),
+    )
 }
 
 /// Documented.

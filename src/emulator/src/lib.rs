@@ -19,8 +19,13 @@
 //! | request | answer | evidence |
 //! |---|---|---|
 //! | any, without `Authorization` / with a foreign token | 401 `AuthenticationFailed` / `InvalidAuthenticationToken`, `WWW-Authenticate` | D |
-//! | any, without or with a malformed `api-version` | 400 `MissingApiVersionParameter` / `InvalidApiVersionParameter` | D |
-//! | any well-formed api-version | accepted, and echoed in operation URLs | R |
+//! | any, without `api-version` | 400 `MissingApiVersionParameter` | D |
+//! | an api-version that the type does not have | 400 `InvalidApiVersionParameter` (the gateway's own types), `NoRegisteredProviderFound` (a resource), `InvalidResourceType` (a list), with the list of those it has | D |
+//! | which ones are refused | no dates, older than the type, in the future; unpublished ones by [`Options::api_versions`] | deviation: real Azure takes published ones only |
+//! | any other | accepted, and echoed in operation URLs | R |
+//! | a token of another tenant | 401 `InvalidAuthenticationTokenTenant` | D |
+//! | an unknown `$expand` on machines, networks and interfaces | 400 | D, the network provider's code U |
+//! | HEAD of what is no group | 405 | D |
 //! | unknown subscription, group, resource, type, namespace | 404 from the gateway with `x-ms-failure-cause: gateway` | R, D |
 //! | a token that has expired / is for another service | 401 `ExpiredAuthenticationToken` / `InvalidAuthenticationTokenAudience` | D |
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
@@ -51,6 +56,12 @@
 //! | `managedBy`, `diskState`, LUN map | change when the operation ends, never before | D |
 //! | failed attach / detach | element leaves the model / stays marked: `AttachDiskWhileBeingDetached` | U ([`Switches::failed_attach_stays_in_model`]) / D |
 //! | virtual network PUT / network interface PUT | 201 and `Azure-AsyncOperation` / synchronous | R |
+//! | a machine in deletion | 409 `OperationNotAllowed` for all but another DELETE, which ends with the first | D |
+//! | switch off, restart, redeploy a deallocated machine | 409 `OperationNotAllowed` | D |
+//! | a disk that several want at once | the first to end has it; the others fail late with `ConflictingUserInput` | D |
+//! | a disk's access signature | ends after its time | D; that the disk's state follows at once U |
+//! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
+//! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
 //! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
 //!
@@ -61,6 +72,7 @@
 //! from the seed, the resource's id and n, so the order in which different resources are written
 //! changes nothing. Same seed and paused time: same call log.
 
+pub mod api_versions;
 pub mod bound;
 pub mod call_log;
 pub mod control;
@@ -79,6 +91,7 @@ mod arm;
 mod casing;
 mod clock;
 mod definition;
+mod derived;
 mod endpoints;
 mod fault;
 mod future;
@@ -90,8 +103,10 @@ mod operations;
 mod path;
 mod recovery;
 mod router;
+mod saver;
 mod schema;
 mod seed;
+mod settling;
 mod spawn;
 mod state;
 mod throttle;
@@ -122,6 +137,8 @@ pub struct Emulator {
     tls_address: Option<SocketAddr>,
     router: Router,
     servers: Vec<JoinHandle<io::Result<()>>>,
+    /// The claim on the state file.
+    _state_lock: Option<std::fs::File>,
     /// Stops the servers and the tasks when the emulator goes without a shutdown.
     _stop_on_drop: DropGuard,
 }
@@ -168,6 +185,10 @@ impl Emulator {
         };
         let clock = Clock::new(options.start_time, options.time_scale);
         let mut state = State::new(&options);
+        let lock = match &options.state_file {
+            Some(path) => Some(persist::lock(path).map_err(StartError::State)?),
+            None => None,
+        };
         let kept = match &options.state_file {
             Some(path) => persist::load(path).map_err(StartError::State)?,
             None => None,
@@ -176,6 +197,7 @@ impl Emulator {
             Some(exported) => {
                 state.store.import(exported);
                 state.recover();
+                state.set_alarms(options.start_time);
             }
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
@@ -216,7 +238,15 @@ impl Emulator {
             });
         }
         let stop_on_drop = shared.stop.clone().drop_guard();
-        Ok(Self { _stop_on_drop: stop_on_drop, control: Control { shared }, address, tls_address, router, servers })
+        Ok(Self {
+            _state_lock: lock,
+            _stop_on_drop: stop_on_drop,
+            control: Control { shared },
+            address,
+            tls_address,
+            router,
+            servers,
+        })
     }
 
     /// Where it is reached, without a slash at the end: every plane is below this one URL.
@@ -285,7 +315,11 @@ fn attachments(state: &State) -> Vec<Attachment> {
         let id = vm["id"].as_str().unwrap_or("");
         for (lun, disk) in state.store.lun_map(id) {
             if let Some(doc) = state.store.disk(&disk) {
-                attachments.push(Attachment { vm: path::name_of(id).to_owned(), lun, disk: arm::disks::facts(&doc) });
+                attachments.push(Attachment {
+                    vm: path::name_of(id).to_owned(),
+                    lun,
+                    disk: arm::disk_work::facts(&doc),
+                });
             }
         }
     }

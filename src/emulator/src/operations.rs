@@ -1,11 +1,10 @@
-//! Long-running operations: accepted now, taking effect at a drawn moment.
+//! Long-running operations: accepted now, over at a drawn moment, kept for those who poll.
 //!
-//! An operation's effect takes place at its due time whether or not anybody polls: every request
-//! first settles what is due, and a spawned task settles at the due time for those who only watch
-//! the hypervisor. Effects of one moment take place in the order in which they were accepted, so a
-//! run is the same each time. This module knows nothing of resources: an effect is a function.
+//! This module knows nothing of resources: what an operation does when it ends is its `Work`, which is
+//! handed out once. Finished operations are kept for [`KEPT_FOR`], and no more than [`KEPT_MOST`] of them:
+//! a poll of one that is gone answers 404, as of one that never was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,28 +13,45 @@ use serde_json::{Map, Value, json};
 use crate::clock::Clock;
 use crate::fault::Fault;
 use crate::latency::OperationKind;
-use crate::state::State;
 
-/// What an operation does to the state when it ends.
-pub(crate) type Effect = Box<dyn FnOnce(&mut State, Duration) -> Result<Outcome, Fault> + Send>;
+/// How long a finished operation can be polled. Unverified: a day.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How many finished operations are kept at most, the newest; a limit of the emulator's own.
+pub(crate) const KEPT_MOST: usize = 50_000;
 
-/// What a failure leaves behind.
-pub(crate) type Undo = Box<dyn FnOnce(&mut State, Duration, &Fault) + Send>;
-
-/// What a finished operation hands out.
+/// What a finished operation hands out, as text: most of it is never read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// `properties.output` of the operation object.
-    pub(crate) output: Option<Arc<Value>>,
+    output: Option<Arc<str>>,
     /// The body at the `Location` URL; none means 200 with an empty body.
-    pub(crate) result: Option<Arc<Value>>,
+    result: Option<Arc<str>>,
+}
+
+fn text(value: &Value) -> Arc<str> {
+    Arc::from(value.to_string())
+}
+
+fn parsed(text: Option<&Arc<str>>) -> Option<Value> {
+    // It was a document when it was written.
+    serde_json::from_str(text?).ok()
 }
 
 impl Outcome {
     /// The same at both.
-    pub(crate) fn both(value: Value) -> Self {
-        let value = Arc::new(value);
+    pub(crate) fn both(value: &Value) -> Self {
+        let value = text(value);
         Self { output: Some(Arc::clone(&value)), result: Some(value) }
+    }
+
+    /// At the `Location` URL only.
+    pub(crate) fn at_location(value: &Value) -> Self {
+        Self { output: None, result: Some(text(value)) }
+    }
+
+    /// The body at the `Location` URL.
+    pub(crate) fn result(&self) -> Option<Value> {
+        parsed(self.result.as_ref())
     }
 }
 
@@ -59,7 +75,7 @@ pub(crate) enum Status {
 }
 
 /// One operation.
-pub(crate) struct Operation {
+pub(crate) struct Operation<W> {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
@@ -71,15 +87,15 @@ pub(crate) struct Operation {
     /// Seconds told to pollers.
     pub(crate) retry_after: Option<u64>,
     sequence: u64,
-    effect: Option<Effect>,
-    undo: Option<Undo>,
+    /// What is done when it ends.
+    work: Option<W>,
     /// The failure that an incident ordered.
     late_failure: Option<Fault>,
     /// The hypervisor has not finished its part.
     held: bool,
 }
 
-impl Operation {
+impl<W> Operation<W> {
     /// The object at the `Azure-AsyncOperation` URL.
     pub(crate) fn object(&self, clock: &Clock) -> Value {
         let (word, fault) = match &self.status {
@@ -96,8 +112,8 @@ impl Operation {
             }
         }
         object.insert("status".to_owned(), json!(word));
-        if let Some(output) = &self.outcome.output {
-            object.insert("properties".to_owned(), json!({ "output": **output }));
+        if let Some(output) = parsed(self.outcome.output.as_ref()) {
+            object.insert("properties".to_owned(), json!({ "output": output }));
         }
         if let Some(fault) = fault {
             object.insert("error".to_owned(), fault.object());
@@ -110,7 +126,7 @@ impl Operation {
 }
 
 /// What a new operation is made of.
-pub(crate) struct Order {
+pub(crate) struct Order<W> {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
@@ -119,22 +135,34 @@ pub(crate) struct Order {
     pub(crate) retry_after: Option<u64>,
     pub(crate) late_failure: Option<Fault>,
     pub(crate) held: bool,
-    pub(crate) effect: Effect,
-    pub(crate) undo: Option<Undo>,
+    pub(crate) work: W,
 }
 
 /// All operations of this run.
-#[derive(Default)]
-pub(crate) struct Operations {
-    all: BTreeMap<String, Operation>,
+pub(crate) struct Operations<W> {
+    all: BTreeMap<String, Operation<W>>,
     /// Due time and order of acceptance to id, of those that run.
     running: BTreeMap<(Duration, u64), String>,
     next: u64,
     /// Other names of operations: the tokens of group deletions.
     aliases: BTreeMap<String, String>,
+    /// Finished operations, in the order in which they ended.
+    finished: VecDeque<(Duration, String)>,
 }
 
-impl Operations {
+impl<W> Default for Operations<W> {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            running: BTreeMap::new(),
+            next: 0,
+            aliases: BTreeMap::new(),
+            finished: VecDeque::new(),
+        }
+    }
+}
+
+impl<W> Operations<W> {
     /// Gives an operation a second name; a later one of that name replaces it.
     pub(crate) fn alias(&mut self, token: &str, id: &str) {
         self.aliases.insert(token.to_owned(), id.to_owned());
@@ -145,7 +173,7 @@ impl Operations {
         self.aliases.get(token).cloned()
     }
 
-    pub(crate) fn accept(&mut self, order: Order) {
+    pub(crate) fn accept(&mut self, order: Order<W>) {
         self.next += 1;
         let sequence = self.next;
         self.running.insert((order.due, sequence), order.id.clone());
@@ -162,15 +190,14 @@ impl Operations {
                 outcome: Outcome::default(),
                 retry_after: order.retry_after,
                 sequence,
-                effect: Some(order.effect),
-                undo: order.undo,
+                work: Some(order.work),
                 late_failure: order.late_failure,
                 held: order.held,
             },
         );
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<&Operation> {
+    pub(crate) fn get(&self, id: &str) -> Option<&Operation<W>> {
         self.all.get(id)
     }
 
@@ -203,7 +230,7 @@ impl Operations {
     }
 
     /// Takes the first operation that is due and not held.
-    fn take_due(&mut self, now: Duration) -> Option<String> {
+    pub(crate) fn take_due(&mut self, now: Duration) -> Option<String> {
         let key = self
             .running
             .iter()
@@ -213,65 +240,122 @@ impl Operations {
         self.running.remove(&key)
     }
 
-    fn stop(&mut self, id: &str) {
+    /// Due time of the first operation that can end by `now`.
+    pub(crate) fn first_due(&self, now: Duration) -> Option<Duration> {
+        self.running
+            .iter()
+            .take_while(|((due, _), _)| *due <= now)
+            .find(|(_, id)| self.all.get(*id).is_some_and(|op| !op.held))
+            .map(|((due, _), _)| *due)
+    }
+
+    /// Those that run, in the order in which they would end.
+    pub(crate) fn all_running(&self) -> Vec<String> {
+        self.running.values().cloned().collect()
+    }
+
+    pub(crate) fn stop(&mut self, id: &str) {
         if let Some(operation) = self.all.get(id) {
             self.running.remove(&(operation.due, operation.sequence));
         }
     }
-}
 
-impl State {
-    /// Lets everything that is due at `now` take effect.
-    pub(crate) fn settle(&mut self, now: Duration) {
-        while let Some(id) = self.operations.take_due(now) {
-            self.finish(&id);
-        }
+    /// Hands out what an operation does at its end, its due time and the failure that was ordered.
+    pub(crate) fn take_work(&mut self, id: &str) -> Option<(W, Duration, Option<Fault>)> {
+        let operation = self.all.get_mut(id)?;
+        Some((operation.work.take()?, operation.due, operation.late_failure.take()))
     }
 
-    /// Lets everything that runs take effect, whatever its due time (for a state file).
-    pub(crate) fn settle_all(&mut self) {
-        let ids: Vec<String> = self.operations.running.values().cloned().collect();
-        for id in ids {
-            self.operations.stop(&id);
-            self.finish(&id);
-        }
-    }
-
-    fn finish(&mut self, id: &str) {
-        let Some(operation) = self.operations.all.get_mut(id) else {
+    /// Notes how an operation ended, and forgets the oldest.
+    pub(crate) fn end(&mut self, id: &str, at: Duration, result: Result<Outcome, Fault>) {
+        let Some(operation) = self.all.get_mut(id) else {
             return;
         };
-        let at = operation.due;
-        let effect = operation.effect.take();
-        let undo = operation.undo.take();
-        let result = match operation.late_failure.take() {
-            Some(fault) => Err(fault),
-            None => effect.map_or_else(|| Ok(Outcome::default()), |effect| effect(self, at)),
-        };
-        if let (Err(fault), Some(undo)) = (&result, undo) {
-            undo(self, at, fault);
-        }
-        if let Some(operation) = self.operations.all.get_mut(id) {
-            operation.ended = Some(at);
-            match result {
-                Ok(outcome) => {
-                    operation.status = Status::Succeeded;
-                    operation.outcome = outcome;
-                }
-                Err(fault) => operation.status = Status::Failed(fault),
+        operation.ended = Some(at);
+        match result {
+            Ok(outcome) => {
+                operation.status = Status::Succeeded;
+                operation.outcome = outcome;
             }
+            Err(fault) => operation.status = Status::Failed(fault),
+        }
+        self.keep(id, at);
+    }
+
+    /// A running operation is over because a newer one replaces it: its work is never done.
+    pub(crate) fn preempt(&mut self, id: &str, now: Duration, fault: Fault) {
+        self.stop(id);
+        let Some(operation) = self.all.get_mut(id) else {
+            return;
+        };
+        operation.ended = Some(now);
+        operation.work = None;
+        operation.status =
+            if operation.style == Style::Network { Status::Canceled(fault) } else { Status::Failed(fault) };
+        self.keep(id, now);
+    }
+
+    fn keep(&mut self, id: &str, now: Duration) {
+        self.finished.push_back((now, id.to_owned()));
+        let mut forgotten = false;
+        while let Some((ended, old)) = self.finished.front()
+            && (self.finished.len() > KEPT_MOST || *ended + KEPT_FOR < now)
+        {
+            self.all.remove(old);
+            self.finished.pop_front();
+            forgotten = true;
+        }
+        if forgotten && !self.aliases.is_empty() {
+            let all = &self.all;
+            self.aliases.retain(|_, id| all.contains_key(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(id: usize) -> Order<()> {
+        Order {
+            id: format!("{id}"),
+            style: Style::Compute,
+            kind: OperationKind::DiskCreate,
+            started: Duration::ZERO,
+            due: Duration::ZERO,
+            retry_after: None,
+            late_failure: None,
+            held: false,
+            work: (),
         }
     }
 
-    /// Ends a running operation because a newer one replaces it. Its effect never takes place.
-    pub(crate) fn preempt(&mut self, id: &str, now: Duration, fault: Fault) {
-        self.operations.stop(id);
-        if let Some(operation) = self.operations.all.get_mut(id) {
-            operation.ended = Some(now);
-            operation.effect = None;
-            operation.undo = None;
-            operation.status =
-                if operation.style == Style::Network { Status::Canceled(fault) } else { Status::Failed(fault) };
+    #[test]
+    fn the_oldest_of_too_many_finished_operations_are_forgotten_and_none_that_runs() {
+        let mut operations = Operations::default();
+        operations.accept(order(0));
+        for id in 1..=KEPT_MOST + 2 {
+            operations.accept(order(id));
+            operations.alias(&format!("alias-{id}"), &format!("{id}"));
+            operations.stop(&format!("{id}"));
+            operations.end(&format!("{id}"), Duration::ZERO, Ok(Outcome::default()));
         }
+        assert!(operations.is_running("0"));
+        assert!(operations.get("2").is_none());
+        assert!(operations.get("3").is_some());
+        assert_eq!(operations.resolve("alias-2"), None);
+        assert_eq!(operations.aliases.len(), KEPT_MOST);
+    }
+
+    #[test]
+    fn a_finished_operation_is_forgotten_after_its_time() {
+        let mut operations = Operations::default();
+        for (id, at) in [(1, Duration::ZERO), (2, KEPT_FOR), (3, KEPT_FOR + Duration::from_secs(1))] {
+            operations.accept(order(id));
+            operations.stop(&id.to_string());
+            operations.end(&id.to_string(), at, Err(crate::fault::preempted()));
+        }
+        assert!(operations.get("1").is_none());
+        assert!(operations.get("2").is_some());
     }
 }

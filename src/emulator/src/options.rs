@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
+use crate::api_versions::ApiVersions;
 use crate::latency::Profile;
 use crate::scenario::Scenario;
 
@@ -46,6 +47,8 @@ pub struct Options {
     pub future_fields: bool,
     /// Resources per page of a list. Default 1000; `$top` may ask for fewer.
     pub page_size: usize,
+    /// What becomes of an api-version that is in no list of published ones. Default [`ApiVersions::Dated`].
+    pub api_versions: ApiVersions,
     /// Any bearer token will do. Default off: tokens must come from the login or identity endpoints.
     pub accept_any_token: bool,
     /// What exists at the start.
@@ -79,6 +82,7 @@ impl Default for Options {
             imds_lag: Duration::ZERO,
             future_fields: false,
             page_size: 1000,
+            api_versions: ApiVersions::default(),
             accept_any_token: false,
             scenario: Scenario::default(),
             state_file: None,

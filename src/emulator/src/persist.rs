@@ -1,33 +1,25 @@
-//! The state file: resources only. Tokens, buckets, the call log and incidents are not kept.
+//! The state file: resources only, claimed by one process at a time. Tokens, buckets, the call log and incidents are not kept.
 //!
 //! It is written soon after every change (a burst becomes one write), also while
 //! operations run, and at shutdown. Operations in flight at a shutdown are taken to their end first.
 //! Those in flight when the process is killed are settled by the next start (`recovery.rs`); their
 //! operation URLs are gone.
 
+use std::fs::{File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::path;
 use crate::state::Shared;
 use crate::store::Exported;
 
 /// How long a change waits for others to be written with it, at least: what a kill can lose, besides the
 /// time that writing takes.
 const QUIET: Duration = Duration::from_millis(20);
-
-/// Wakes the task that writes the file.
-#[derive(Debug, Default)]
-pub(crate) struct Saver(Notify);
-
-impl Saver {
-    /// Something may have changed.
-    pub(crate) fn changed(&self) {
-        self.0.notify_one();
-    }
-}
 
 /// The state file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,31 +30,111 @@ pub enum StateFileError {
         /// What was tried, as a verb phrase.
         action: &'static str,
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
     },
-    /// It is no state file.
-    #[error("{} is no state file of this emulator", path.display())]
+    /// It is no state file, or a damaged one.
+    #[error("{} is no state file of this emulator; move it away to start anew", path.display())]
     Content {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// Why.
         #[source]
         source: serde_json::Error,
     },
+    /// It is JSON, and no state.
+    #[error("{} is no state file of this emulator: {why}; move it away to start anew", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A newer emulator wrote it.
+    #[error("{} has the format {format}, and this emulator knows formats up to {FORMAT}; use a newer one", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u64,
+    },
+    /// Another emulator works on it.
+    #[error("another emulator uses the state file {}; stop it or name another file", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The format that is written. Files of format 0 have no number, and are read as they are.
+const FORMAT: u64 = 1;
+
+/// The file beside a state file, by adding to its name.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Claims a state file for this process, until the lock is dropped or the process ends.
+///
+/// The lock is on a file beside it, which stays: the state file itself is replaced with every write.
+pub(crate) fn lock(path: &Path) -> Result<File, StateFileError> {
+    let lock = beside(path, ".lock");
+    let failed = |source| StateFileError::File { action: "lock", path: lock.clone(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&lock).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StateFileError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Whether a JSON document is a state of this emulator.
+fn check(path: &Path, document: &Value) -> Result<(), StateFileError> {
+    let foreign = |why: &str| Err(StateFileError::Foreign { path: path.to_owned(), why: why.to_owned() });
+    let format = document["format"].as_u64().unwrap_or(0);
+    if format > FORMAT {
+        return Err(StateFileError::Newer { path: path.to_owned(), format });
+    }
+    if !document["subscriptions"].is_array() {
+        return foreign("it has no list `subscriptions`");
+    }
+    let Some(resources) = document["resources"].as_object() else {
+        return foreign("it has no object `resources`");
+    };
+    for (key, resource) in resources {
+        let doc = &resource["doc"];
+        let own = doc["id"].as_str().is_some_and(|id| path::key(id) == *key);
+        if !own || !doc["type"].is_string() || !doc["properties"].is_object() {
+            return foreign(&format!("the resource {key} has no document of that id with type and properties"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a state file; none when there is no such file.
 pub(crate) fn load(path: &Path) -> Result<Option<Exported>, StateFileError> {
     match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|source| StateFileError::Content { path: path.to_owned(), source }),
+        Ok(bytes) => {
+            let damaged = |source| StateFileError::Content { path: path.to_owned(), source };
+            let document: Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+            check(path, &document)?;
+            serde_json::from_value(document).map(Some).map_err(damaged)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(StateFileError::File { action: "read", path: path.to_owned(), source }),
     }
+}
+
+/// The file's contents.
+#[derive(Serialize)]
+struct Written<'a> {
+    format: u64,
+    #[serde(flatten)]
+    exported: &'a Exported,
 }
 
 fn write(path: &Path, exported: &Exported) -> Result<(), StateFileError> {
@@ -70,10 +142,10 @@ fn write(path: &Path, exported: &Exported) -> Result<(), StateFileError> {
         let path = path.to_owned();
         move |source| StateFileError::File { action, path, source }
     };
-    let text = serde_json::to_vec_pretty(exported)
+    let text = serde_json::to_vec_pretty(&Written { format: FORMAT, exported })
         .map_err(|source| StateFileError::Content { path: path.to_owned(), source })?;
     // Written aside and renamed, so that a kill leaves the old file or the new one.
-    let aside = path.with_extension("new");
+    let aside = beside(path, ".new");
     std::fs::write(&aside, text).map_err(failed("write", &aside))?;
     std::fs::rename(&aside, path).map_err(failed("replace", path))
 }
@@ -94,7 +166,7 @@ pub(crate) async fn keep(shared: &Shared, path: &Path) {
             tracing::warn!(error = %error, "the state file was not written");
         }
         let took = begun.elapsed();
-        shared.saver.0.notified().await;
+        shared.saver.change().await;
         // A large state under constant change must not keep a thread busy with nothing but this.
         tokio::time::sleep(QUIET.max(took * 3)).await;
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::{disks, groups, vm_create, vms};
+use crate::arm::{disk_access, disks, groups, held, kinds, vm_create, vm_work, vms};
 use crate::path;
 use crate::state::State;
 
@@ -32,24 +32,33 @@ impl State {
         }
         // Disks before machines, which look at them.
         for (id, kind) in in_state(self, &["Updating", "Creating"]) {
-            if kind != vms::TYPE {
+            if kind != kinds::MACHINE {
                 self.recover_resource(&id, &kind);
             }
         }
         for (id, kind) in in_state(self, &["Updating", "Creating"]) {
-            if kind == vms::TYPE {
+            if kind == kinds::MACHINE {
                 self.recover_machine(&id);
             }
         }
     }
 
+    /// Access signatures of the file end at their time.
+    pub(crate) fn set_alarms(&mut self, start: time::OffsetDateTime) {
+        let out = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.signature_ends?)));
+        for (id, ends) in out.collect::<Vec<_>>() {
+            let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
+            disk_access::end_later(self, &id, Duration::from_secs(left), ends);
+        }
+    }
+
     fn recover_deletion(&mut self, id: &str, kind: &str) {
         match kind {
-            groups::TYPE => {
+            kinds::GROUP => {
                 let _ = groups::remove(self, id, START);
             }
-            vms::TYPE => vms::remove(self, id, START),
-            disks::TYPE if self.store.disk(id).is_some_and(|doc| !disks::owners(&doc).is_empty()) => {
+            kinds::MACHINE => vms::remove(self, id, START),
+            kinds::DISK if self.store.disk(id).is_some_and(|doc| !held::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
             _ => {
@@ -60,7 +69,7 @@ impl State {
 
     fn recover_resource(&mut self, id: &str, kind: &str) {
         let next = self.store.change(id, START, |resource| resource.next.take()).flatten();
-        if kind == disks::TYPE
+        if kind == kinds::DISK
             && let Some(next) = next
         {
             // The disk is there: only a missing one is refused.
@@ -80,7 +89,9 @@ impl State {
         // The key is in lower case; what others show is the id as it was spelt.
         let doc = self.store.vm(id).unwrap_or_default();
         let own_id = doc["id"].as_str().unwrap_or(id).to_owned();
-        vm_create::take_os_disk(self, &own_id, START);
+        if vm_create::system_disk_free(self, &own_id).is_ok() {
+            vm_create::take_os_disk(self, &own_id, START);
+        }
         let elements = doc["properties"]["storageProfile"]["dataDisks"].as_array().cloned().unwrap_or_default();
         let mut kept = Vec::new();
         for element in elements {
@@ -93,19 +104,19 @@ impl State {
             let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
             if element["toBeDetached"] == json!(true) {
                 if held {
-                    vms::release(self, &own_id, lun, disk, START);
+                    held::release(self, &own_id, lun, disk, START);
                 }
             } else if held {
                 kept.push(element);
-            } else if vms::still_free(self, &own_id, disk).is_ok() {
-                vms::take(self, &own_id, lun, disk, START);
+            } else if held::still_free(self, &own_id, disk).is_ok() {
+                held::take(self, &own_id, lun, disk, START);
                 kept.push(element);
             }
         }
         self.store.change(id, START, |resource| {
             resource.doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(kept);
             resource.set_provisioning("Succeeded");
-            vms::bump(resource);
+            vm_work::bump(resource);
         });
     }
 }

@@ -19,6 +19,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use crate::answer::{Answer, Context, Reply, Request};
+use crate::api_versions;
 use crate::arm;
 use crate::call_log::Call;
 use crate::casing;
@@ -30,7 +31,7 @@ use crate::imds::{self, Cloud, Imds};
 use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
 use crate::login::{self, Directory};
-use crate::path::ArmPath;
+use crate::path::{self, ArmPath};
 use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
@@ -168,7 +169,8 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
     if let Some(effect) = &effect {
         wait(&shared, effect).await;
     }
-    let raw = String::from_utf8_lossy(&bytes).into_owned();
+    // A byte order mark is none of the text.
+    let raw = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes)).into_owned();
     let json: Option<Value> = serde_json::from_str(&raw).ok();
     let base = endpoints::base(&parts, &shared.url);
     let request = Request {
@@ -237,9 +239,11 @@ fn answer(
     let reply = (|| -> Reply {
         check_version(request)?;
         if is_subscriptions(&request.raw_path) {
+            check_own_version(shared, request)?;
             return Ok(subscriptions(shared, &state));
         }
         if is_tenants(&request.raw_path) {
+            check_own_version(shared, request)?;
             return Ok(tenants(shared));
         }
         let Some(route) = route else {
@@ -253,7 +257,7 @@ fn answer(
             return Err(fault::subscription_not_found(subscription));
         }
         let route = route?;
-        gate(request, &route)?;
+        gate(shared, &state, request, &route)?;
         let resource = limited_resource(request);
         let visit = Visit {
             door: Door::of(&request.method),
@@ -296,12 +300,40 @@ fn limited_resource(request: &Request) -> String {
 }
 
 /// Documented: `attachDetachDataDisks` begins with 2024-03-01.
-fn gate(request: &Request, route: &arm::Route) -> Result<(), Fault> {
-    const FIRST: &str = "2024-03-01";
-    if route.name == "virtualMachines.attachDetachDataDisks" && request.api_version.as_str() < FIRST {
-        return Err(fault::no_registered_provider(route.kind, "", &request.api_version, FIRST));
+const ATTACH_DETACH_FROM: &str = "2024-03-01";
+
+/// The path after the provider without the names, as the caller spelt it.
+fn type_of(path: &ArmPath) -> String {
+    path.rest.iter().step_by(2).map(String::as_str).collect::<Vec<_>>().join("/")
+}
+
+/// Whether the type has the api-version. Documented answers; where there is no resource type the gateway itself
+/// speaks.
+fn gate(shared: &Shared, state: &crate::state::State, request: &Request, route: &arm::Route) -> Result<(), Fault> {
+    let (version, kind) = (request.api_version.as_str(), type_of(&request.path));
+    let provider = request.path.provider.as_deref().filter(|_| !kind.is_empty());
+    let mut known = api_versions::of(provider, &kind.to_ascii_lowercase());
+    let late = route.name == "virtualMachines.attachDetachDataDisks";
+    if late {
+        known.retain(|version| *version >= ATTACH_DETACH_FROM);
     }
-    Ok(())
+    if api_versions::known(&known, version, shared.options.api_versions, shared.clock.now())
+        && !(late && version < ATTACH_DETACH_FROM)
+    {
+        return Ok(());
+    }
+    let Some(namespace) = provider else {
+        return Err(fault::invalid_api_version(version, &known));
+    };
+    if request.path.group.is_none() || request.path.rest.len() < 2 {
+        return Err(fault::version_of_no_type(&kind, namespace, version, &known));
+    }
+    let resource =
+        format!("{}/providers/{namespace}/{}/{}", request.group_id(), request.segment(0), request.segment(1));
+    let there = state.store.get(&resource).or_else(|| state.store.get(&request.group_id()));
+    let asked = request.json.as_ref().and_then(|body| body["location"].as_str());
+    let location = asked.or_else(|| there?.doc["location"].as_str()).unwrap_or("");
+    Err(fault::no_registered_provider(&kind, &path::location(location), version, &known))
 }
 
 fn check_version(request: &Request) -> Result<(), Fault> {
@@ -315,7 +347,21 @@ fn check_version(request: &Request) -> Result<(), Fault> {
             4 | 7 => byte == b'-',
             _ => byte.is_ascii_digit(),
         });
-    if well_formed { Ok(()) } else { Err(fault::invalid_api_version(version)) }
+    if well_formed || version == "2014-04" {
+        return Ok(());
+    }
+    let kind = type_of(&request.path).to_ascii_lowercase();
+    let provider = request.path.provider.as_deref().filter(|_| !kind.is_empty());
+    Err(fault::invalid_api_version(version, &api_versions::of(provider, &kind)))
+}
+
+/// The same where there is no route: lists of subscriptions and tenants.
+fn check_own_version(shared: &Shared, request: &Request) -> Result<(), Fault> {
+    let known = api_versions::of(None, "");
+    match api_versions::known(&known, &request.api_version, shared.options.api_versions, shared.clock.now()) {
+        true => Ok(()),
+        false => Err(fault::invalid_api_version(&request.api_version, &known)),
+    }
 }
 
 /// Whose token it is. Documented answers.
@@ -338,9 +384,15 @@ fn sign_in(shared: &Shared, request: &Request) -> Result<String, Fault> {
         if !is_ours(&audience, &request.base, &shared.url) {
             return Err(fault::wrong_audience(&audience));
         }
+        // A token of another emulator, whose directory is another.
+        let tenant = &shared.options.scenario.tenant_id;
+        let issuer = login::issuer(token).unwrap_or_default();
+        if !issuer.to_ascii_lowercase().contains(&format!("/{}/", tenant.to_ascii_lowercase())) {
+            return Err(fault::wrong_tenant(&issuer, tenant));
+        }
     }
     // Buckets are per principal; a token that is no JWT of ours stands for itself.
-    Ok(login::object_id(token).unwrap_or_else(|| crate::state::guid_of(token)))
+    Ok(login::object_id(token).unwrap_or_else(|| crate::derived::guid_of(token)))
 }
 
 /// Whether a token is for the resource manager: by its public names (documented), or by an address of
@@ -457,14 +509,14 @@ fn finish(
         put(&mut headers, name, value);
     }
     if provider_answer && request.path.provider.is_some() && !remaining.is_empty() && writes_or_polls(asked) {
-        let (tenant, object) = (&shared.options.scenario.tenant_id, crate::state::guid_of("operation-identifier"));
+        let (tenant, object) = (&shared.options.scenario.tenant_id, crate::derived::guid_of("operation-identifier"));
         put(
             &mut headers,
             "x-ms-operation-identifier",
             &format!(
                 "tenantId={tenant},objectId={object}/{}/{}",
                 shared.options.scenario.location,
-                crate::state::guid_of(&asked.request.raw_path)
+                crate::derived::guid_of(&asked.request.raw_path)
             ),
         );
     }

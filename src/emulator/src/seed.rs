@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::{availability_sets, disks, groups, network, vms};
+use crate::arm::{availability_sets, groups, held, kinds, network};
+use crate::derived::guid_of;
 use crate::path;
 use crate::scenario::{Machine as Planned, Scenario};
-use crate::state::{State, guid_of};
+use crate::state::State;
 use crate::store::{Machine, Resource};
 use crate::tiers;
 
@@ -40,7 +41,7 @@ impl State {
         let location = path::location(&scenario.location);
         for planned in &scenario.virtual_networks {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
-            let id = within(scenario, group, network::NETWORK, &planned.name);
+            let id = within(scenario, group, kinds::NETWORK, &planned.name);
             let subnets: Vec<Value> = planned
                 .subnets
                 .iter()
@@ -59,7 +60,7 @@ impl State {
         }
         for planned in &scenario.availability_sets {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
-            let id = within(scenario, group, availability_sets::TYPE, &planned.name);
+            let id = within(scenario, group, kinds::SET, &planned.name);
             let body = json!({
                 "properties": {
                     "platformFaultDomainCount": planned.fault_domains,
@@ -75,7 +76,7 @@ impl State {
         }
         for planned in &scenario.disks {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
-            let id = within(scenario, group, disks::TYPE, &planned.name);
+            let id = within(scenario, group, kinds::DISK, &planned.name);
             let mut doc = disk(&id, &location, &planned.sku, planned.size_gib, planned.zone.as_deref(), stamp);
             if let Some(tags) = tags(&planned.tags) {
                 doc["tags"] = tags;
@@ -86,7 +87,7 @@ impl State {
                     .machines()
                     .into_iter()
                     .find(|machine| machine.name == attach.vm)
-                    .map(|machine| within(scenario, &machine.resource_group, vms::TYPE, &machine.name));
+                    .map(|machine| within(scenario, &machine.resource_group, kinds::MACHINE, &machine.name));
                 if let Some(vm) = vm {
                     self.seed_attachment(&vm, attach.lun, &id);
                 }
@@ -115,14 +116,14 @@ impl State {
                 elements.push(element);
             }
         });
-        vms::take(self, vm, lun, disk, START);
+        held::take(self, vm, lun, disk, START);
     }
 
     fn seed_machine(&mut self, scenario: &Scenario, planned: &Planned, location: &str, stamp: &str) {
         let group = &planned.resource_group;
         let name = &planned.name;
-        let id = within(scenario, group, vms::TYPE, name);
-        let nic_id = within(scenario, group, network::NIC, &format!("{name}-nic"));
+        let id = within(scenario, group, kinds::MACHINE, name);
+        let nic_id = within(scenario, group, kinds::NIC, &format!("{name}-nic"));
         if let Some((net, subnet)) = &planned.subnet {
             let home = scenario
                 .virtual_networks
@@ -130,7 +131,7 @@ impl State {
                 .find(|network| network.name == *net)
                 .and_then(|network| network.resource_group.as_deref())
                 .unwrap_or(scenario.resource_group());
-            let subnet_id = format!("{}/subnets/{subnet}", within(scenario, home, network::NETWORK, net));
+            let subnet_id = format!("{}/subnets/{subnet}", within(scenario, home, kinds::NETWORK, net));
             let body = json!({"properties": {"ipConfigurations": [{
                 "name": "ipconfig1",
                 "properties": {"subnet": {"id": subnet_id}, "primary": true},
@@ -154,7 +155,7 @@ impl State {
             }
         }
         let os_name = format!("{name}_OsDisk_1_{}", guid_of(&format!("{id}/os")).replace('-', ""));
-        let os_id = within(scenario, group, disks::TYPE, &os_name);
+        let os_id = within(scenario, group, kinds::DISK, &os_name);
         let os = &planned.os_disk;
         let mut os_doc = disk(&os_id, location, &os.sku, os.size_gib, planned.zone.as_deref(), stamp);
         os_doc["managedBy"] = json!(id);
@@ -162,7 +163,7 @@ impl State {
         os_doc["properties"]["creationData"] = json!({"createOption": "FromImage"});
         os_doc["properties"]["diskState"] = json!("Attached");
         self.store.insert(&os_id, Resource::new(os_doc), START);
-        let mut doc = json!({"name": name, "id": id, "type": vms::TYPE, "location": location});
+        let mut doc = json!({"name": name, "id": id, "type": kinds::MACHINE, "location": location});
         if let Some(tags) = tags(&planned.tags) {
             doc["tags"] = tags;
         }
@@ -217,8 +218,7 @@ impl State {
                 .find(|own| own.name == *set)
                 .and_then(|own| own.resource_group.as_deref())
                 .unwrap_or(scenario.resource_group());
-            doc["properties"]["availabilitySet"] =
-                json!({ "id": within(scenario, set_group, availability_sets::TYPE, set) });
+            doc["properties"]["availabilitySet"] = json!({ "id": within(scenario, set_group, kinds::SET, set) });
         }
         doc["etag"] = json!("\"2\"");
         let mut resource = Resource::new(doc);
@@ -263,7 +263,7 @@ fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
 fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
     let known = tiers::find(sku);
     let performance = known.map(|sku| sku.default_performance(gib));
-    let mut doc = json!({"name": path::name_of(id), "id": id, "type": disks::TYPE, "location": location});
+    let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
     if let Some(zone) = zone {
         doc["zones"] = json!([zone]);
     }

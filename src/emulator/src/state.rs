@@ -1,21 +1,23 @@
 //! The state of a running emulator and the sources of its randomness.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use uuid::Uuid;
 
 use crate::bound::Drawn;
 use crate::call_log::CallLog;
 use crate::clock::Clock;
+use crate::derived;
+use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, Hypervisor};
 use crate::incident::Incidents;
 use crate::latency::OperationKind;
 use crate::login::Tokens;
 use crate::lun_history::LunHistory;
-use crate::operations::Operations;
+use crate::operations::{Operations, Outcome};
 use crate::options::Options;
 use crate::path;
 use crate::store::Store;
@@ -30,7 +32,7 @@ pub(crate) struct Shared {
     /// Where this emulator is reached, without a slash at the end.
     pub(crate) url: String,
     /// Who writes the state file waits here for a change.
-    pub(crate) saver: crate::persist::Saver,
+    pub(crate) saver: crate::saver::Saver,
     /// The authority's certificate, with TLS.
     pub(crate) ca_pem: Option<String>,
     /// Cancelled at shutdown.
@@ -54,7 +56,7 @@ impl Shared {
             hypervisor,
             url,
             ca_pem,
-            saver: crate::persist::Saver::default(),
+            saver: crate::saver::Saver::default(),
             stop: tokio_util::sync::CancellationToken::new(),
             state: Mutex::new(state),
         })
@@ -86,6 +88,21 @@ pub(crate) enum HypervisorStep {
     DeleteMachine { vm: String },
 }
 
+/// What an operation does to the state when it ends.
+pub(crate) type Effect = Box<dyn FnOnce(&mut State, Duration) -> Result<Outcome, Fault> + Send>;
+
+/// What a failure leaves behind.
+pub(crate) type Undo = Box<dyn FnOnce(&mut State, Duration, &Fault) + Send>;
+
+/// What happens at a moment of its own, outside of all operations.
+pub(crate) type Alarm = Box<dyn FnOnce(&mut State, Duration) + Send>;
+
+/// What is done when an operation ends.
+pub(crate) struct Work {
+    pub(crate) effect: Effect,
+    pub(crate) undo: Option<Undo>,
+}
+
 /// Work that an accepted operation leaves for a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
@@ -98,14 +115,17 @@ pub(crate) struct Pending {
 /// Everything that changes.
 pub(crate) struct State {
     pub(crate) store: Store,
-    pub(crate) operations: Operations,
+    pub(crate) operations: Operations<Work>,
+    /// By moment, and by order of setting.
+    pub(crate) alarms: BTreeMap<(Duration, u64), Alarm>,
+    pub(crate) alarms_set: u64,
     pub(crate) throttle: Throttle,
     pub(crate) log: CallLog,
     pub(crate) incidents: Incidents,
     /// What machines held, for the metadata service, which lags.
     pub(crate) luns: LunHistory,
-    /// Latencies drawn since the log was reset.
-    pub(crate) drawn: Vec<Drawn>,
+    /// Latencies drawn since the log was reset: the newest.
+    pub(crate) drawn: VecDeque<Drawn>,
     /// Writes that dropped what they had been given (`--future-fields`).
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
@@ -119,11 +139,13 @@ impl State {
         Self {
             store: Store::new(options.read_lag),
             operations: Operations::default(),
+            alarms: BTreeMap::new(),
+            alarms_set: 0,
             throttle: Throttle::default(),
             log: CallLog::default(),
             incidents: Incidents::new(),
             luns: LunHistory::new(options.imds_lag),
-            drawn: Vec::new(),
+            drawn: VecDeque::new(),
             violations: Vec::new(),
             pending: Vec::new(),
             seed: options.seed,
@@ -148,27 +170,7 @@ impl State {
     /// that the order in which different resources are written changes nothing.
     pub(crate) fn draw(&mut self, options: &Options, kind: OperationKind, resource: &str, nth: u64) -> Duration {
         let name = format!("{}/{kind:?}/{nth}/{}", self.seed, path::key(resource));
-        let mut rng = StdRng::seed_from_u64(hash(&name));
+        let mut rng = StdRng::seed_from_u64(derived::hash(&name));
         options.latency.sample(kind, &mut rng)
     }
-}
-
-/// FNV-1a: stable over versions of the compiler and of this crate.
-pub(crate) fn hash(text: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text.as_bytes() {
-        hash ^= u64::from(*byte);
-        hash = hash.wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    // A final mix, since FNV leaves short texts similar.
-    hash ^= hash >> 32;
-    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ (hash >> 29)
-}
-
-/// A GUID that follows from a text alone.
-pub(crate) fn guid_of(text: &str) -> String {
-    let high = u128::from(hash(text)) << 64;
-    let low = u128::from(hash(&format!("{text}/low")));
-    Uuid::from_u128(high | low).to_string()
 }

@@ -48,6 +48,9 @@ pub(crate) struct Machine {
     /// The operation in flight.
     #[serde(skip)]
     pub(crate) busy: Option<String>,
+    /// The word after `PowerState/` while a power action is in flight.
+    #[serde(skip)]
+    pub(crate) turning: Option<&'static str>,
     /// Id and document of the OS disk that comes with the end of the creation in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) os_disk: Option<(String, Value)>,
@@ -70,6 +73,12 @@ pub(crate) struct Resource {
     /// The document at the end of the operation in flight, for those who find the state file only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<Value>,
+    /// When the access signature that is out ends, in seconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signature_ends: Option<i64>,
+    /// The alarm that is set for it.
+    #[serde(skip)]
+    pub(crate) alarm: Option<(Duration, u64)>,
     /// Writes counted, for the seed of drawn latencies.
     #[serde(default)]
     pub(crate) writes: u64,
@@ -77,7 +86,7 @@ pub(crate) struct Resource {
 
 impl Resource {
     pub(crate) fn new(doc: Value) -> Self {
-        Self { doc, etag: 1, busy: None, machine: None, next: None, writes: 0 }
+        Self { doc, etag: 1, busy: None, machine: None, next: None, signature_ends: None, alarm: None, writes: 0 }
     }
 
     /// The id as first spelt.
@@ -311,6 +320,10 @@ impl Store {
 
     fn remember(&mut self, key: String, doc: Option<Value>, now: Duration) {
         let until = now + self.lag;
+        // What is gone leaves no version behind for ever.
+        if self.history.len() > 1024 + 2 * self.resources.len() {
+            self.history.retain(|_, versions| versions.iter().any(|version| version.until > now));
+        }
         let versions = self.history.entry(key).or_default();
         versions.retain(|version| version.until > now);
         versions.push(Version { until, doc });

@@ -10,8 +10,11 @@ mod gateway;
 mod machines;
 mod network;
 mod operations;
+mod races;
 mod recorded;
 mod recovery;
+mod state_file;
+mod strangers;
 mod switches;
 
 use std::time::Duration;

@@ -138,7 +138,12 @@ pub(crate) type Remaining = Vec<(&'static str, String)>;
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     buckets: BTreeMap<String, Bucket>,
+    /// How many there may be before the full ones are thrown away.
+    limit: usize,
 }
+
+/// Full buckets are like none at all: so many are kept before they go.
+const KEPT_FULL: usize = 10_000;
 
 /// Who asks for what.
 pub(crate) struct Visit<'a> {
@@ -229,6 +234,13 @@ impl Throttle {
     }
 
     fn bucket(&mut self, name: &str, capacity: f64, per_second: f64, now: Duration) {
+        if self.buckets.len() > self.limit.max(KEPT_FULL) {
+            self.buckets.retain(|_, bucket| {
+                bucket.refill(now);
+                bucket.tokens < bucket.capacity
+            });
+            self.limit = 2 * self.buckets.len();
+        }
         self.buckets.entry(name.to_owned()).or_insert_with(|| Bucket::new(capacity, per_second, now)).refill(now);
     }
 }

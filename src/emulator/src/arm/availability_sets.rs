@@ -2,29 +2,27 @@
 
 use serde_json::{Value, json};
 
-use super::{lists, regions, tags};
+use super::kinds::{self, SET};
+use super::{lists, regions, tags, writes};
 use crate::answer::{Answer, Context, Reply};
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
 use crate::store::Resource;
 
-/// The resource type as Azure prints it.
-pub(crate) const TYPE: &str = "Microsoft.Compute/availabilitySets";
-
 fn id_of(context: &Context<'_>) -> String {
-    format!("{}/providers/{TYPE}/{}", context.request.group_id(), context.request.segment(1))
+    format!("{}/providers/{SET}/{}", context.request.group_id(), context.request.segment(1))
 }
 
 fn not_found(context: &Context<'_>) -> Fault {
-    fault::resource_not_found(TYPE, context.request.segment(1), context.request.group())
+    fault::resource_not_found(SET, context.request.segment(1), context.request.group())
 }
 
 /// Ids of the machines in a set, in order.
 pub(crate) fn members(state: &State, set: &str) -> Vec<String> {
     state
         .store
-        .of_kind(super::vms::TYPE)
+        .of_kind(kinds::MACHINE)
         .filter(|vm| vm["properties"]["availabilitySet"]["id"].as_str().is_some_and(|id| path::same(id, set)))
         .filter_map(|vm| vm["id"].as_str().map(str::to_owned))
         .collect()
@@ -55,7 +53,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
 
 /// Lists. Recorded.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let found = lists::documents(context, TYPE)?;
+    let found = lists::documents(context, SET)?;
     let found = found.into_iter().map(|doc| with_members(context.state, doc)).collect();
     lists::page(context, found)
 }
@@ -65,10 +63,10 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     let group = context.require_group()?;
     let body = context.read("AvailabilitySet", "availabilitySet", false)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    regions::check(&location, TYPE)?;
+    regions::check(&location, SET)?;
     let name = context.request.segment(1).to_owned();
-    super::check_name(TYPE, &name)?;
-    let id = format!("{}/providers/{TYPE}/{name}", group["id"].as_str().unwrap_or(""));
+    writes::check_name(SET, &name)?;
+    let id = format!("{}/providers/{SET}/{name}", group["id"].as_str().unwrap_or(""));
     let doc = document(&id, &name, &location, &body);
     let now = context.now;
     match context.state.store.get(&id).map(|r| r.doc["location"].clone()) {
@@ -91,7 +89,7 @@ pub(crate) fn document(id: &str, name: &str, location: &str, body: &Value) -> Va
     let mut doc = json!({
         "name": name,
         "id": id,
-        "type": TYPE,
+        "type": SET,
         "location": location,
     });
     if let Some(tags) = body.get("tags") {
@@ -132,7 +130,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     }
     if !members(context.state, &id).is_empty() {
         return Err(fault::not_allowed(format!(
-            "Availability Set '{}' cannot be deleted. Before deleting an Availability Set please ensure that it does not contain any VM.",
+            "Availability Set {} cannot be deleted. Before deleting an Availability Set please ensure that it does not contain any VM.",
             context.request.segment(1)
         )));
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::regions;
+use super::{regions, vm_work};
 use crate::answer::{Answer, Context, Reply};
 use crate::{fault, path};
 use crate::{sizes, tiers};
@@ -109,8 +109,8 @@ fn entry(
 pub(crate) fn vm_sizes(context: &mut Context<'_>) -> Reply {
     if context.request.path.group.is_some() {
         context.require_group()?;
-        if !context.state.store.contains(&super::vms::id_of(context)) {
-            return Err(super::vms::not_found(context));
+        if !context.state.store.contains(&vm_work::id_of(context)) {
+            return Err(vm_work::not_found(context));
         }
     } else {
         regions::check(&path::location(context.request.segment(1)), "locations/vmSizes")?;

@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::disk_access;
-use super::disks::owners;
+use super::disk_plan::{Detach, NewDisk, Plan};
+use super::held::{disk_of, owners};
+use super::kinds;
 use crate::answer::Context;
 use crate::fault::{self, Fault};
 use crate::options::{Already, LeftOut};
@@ -29,38 +31,6 @@ use crate::tiers;
 const LAST_LUN: i64 = 63;
 /// Host caching ends below this size (documented).
 const CACHING_LIMIT_GIB: u64 = 4096;
-
-/// What a write does to a machine's data disks.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
-    /// `dataDisks` of the model from the moment of acceptance.
-    pub(crate) model: Vec<Value>,
-    pub(crate) attach: Vec<(u8, String)>,
-    pub(crate) detach: Vec<Detach>,
-    /// Disks to be made because an element said `Empty` or `Copy`.
-    pub(crate) create: Vec<NewDisk>,
-    /// Members of an element changed without an attach or detach.
-    pub(crate) changed: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Detach {
-    pub(crate) lun: u8,
-    pub(crate) disk: String,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct NewDisk {
-    pub(crate) id: String,
-    pub(crate) body: Value,
-}
-
-impl Plan {
-    /// Whether anything happens at all.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.attach.is_empty() && self.detach.is_empty() && !self.changed
-    }
-}
 
 /// The machine as the checks see it.
 pub(crate) struct Target<'a> {
@@ -86,10 +56,6 @@ impl Target<'_> {
 
 fn lun_of(element: &Value) -> Option<u8> {
     element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok())
-}
-
-pub(crate) fn disk_of(element: &Value) -> Option<&str> {
-    element["managedDisk"]["id"].as_str()
 }
 
 fn leaves(element: &Value) -> bool {
@@ -295,23 +261,20 @@ fn fresh(
                 || {
                     // Unverified form of the name that the service gives.
                     let stem = format!("{}_disk{}_", target.name, lun + 2);
-                    format!("{stem}{}", crate::state::guid_of(&format!("{}{lun}", target.id)).replace('-', ""))
+                    format!("{stem}{}", crate::derived::guid_of(&format!("{}{lun}", target.id)).replace('-', ""))
                 },
                 str::to_owned,
             );
-            let id = format!(
-                "{}/providers/{}/{name}",
-                target.id.split("/providers/").next().unwrap_or(""),
-                super::disks::TYPE
-            );
+            let id =
+                format!("{}/providers/{}/{name}", target.id.split("/providers/").next().unwrap_or(""), kinds::DISK);
             if context.state.store.contains(&id) {
-                return Err(Fault::new(
-                    409,
-                    "ConflictingUserInput",
-                    format!(
-                        "Disk {name} already exists in resource group {}. Only CreateOption.Attach is supported.",
-                        path::group_of(&id)
-                    ),
+                return Err(fault::disk_exists(&name, path::group_of(&id)));
+            }
+            // Documented (common VM error codes).
+            if plan.create.iter().any(|new| path::same(&new.id, &id)) {
+                return Err(fault::invalid_parameter(
+                    "dataDisk.name",
+                    format!("A disk named '{name}' already exists."),
                 ));
             }
             let mut new = element.clone();
@@ -415,11 +378,14 @@ fn attachable(context: &Context<'_>, target: &Target<'_>, id: &str) -> Result<Va
             ),
         ));
     }
-    // Documented: no disk of another subscription (AKS#1760). Code and text are unverified.
-    if !path::subscription_of(id).eq_ignore_ascii_case(path::subscription_of(target.id)) {
+    // Documented: no disk of another subscription (AKS#1760); code and text: common VM error codes.
+    let (own, other) = (path::subscription_of(target.id), path::subscription_of(id));
+    if !other.eq_ignore_ascii_case(own) {
         return Err(fault::invalid_parameter(
             "dataDisk.managedDisk.id",
-            format!("Disk {id} cannot be attached to the VM because it is not in the same subscription as the VM."),
+            format!(
+                "Subscription {own} of the request must match the subscription {other} contained in the managed disk id."
+            ),
         ));
     }
     let Some(resource) = context.state.store.get(id) else {

@@ -6,12 +6,16 @@
 //! ```
 //!
 //! Documented: the states; the final result at `Location`, the URL also in `properties.output`; a disk
-//! with a signature is neither attached nor deleted. Unverified: the form of the URL, which nothing here
-//! serves; that a signature outlives its time until it is revoked.
+//! with a signature is neither attached nor deleted; a signature ends after its time. Unverified: the form of
+//! the URL, which nothing here serves; that the disk's state follows the end of its signature at once.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::disks::{self, HEADERS, Named, Work, owners};
+use super::disk_work::{self, HEADERS, Named, Work};
+use super::held::{self, owners};
+use super::writes;
 use crate::answer::{Answer, Context, Reply};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -78,7 +82,7 @@ pub(crate) fn begin(context: &mut Context<'_>) -> Reply {
         ));
     }
     let seconds = body["durationInSeconds"].as_i64().unwrap_or(0);
-    if seconds <= 0 {
+    if !(1..=4_294_967_295).contains(&seconds) {
         return Err(fault::out_of_range("grantAccess.durationInSeconds", &seconds.to_string(), "1", "4294967295"));
     }
     let uploads = matches!(state_of(&doc), "ReadyToUpload" | "ActiveUpload");
@@ -89,28 +93,77 @@ pub(crate) fn begin(context: &mut Context<'_>) -> Reply {
             disk.name
         )));
     }
-    let sas = format!("{}/md-{}/abcd?sv=2018-03-28&sr=b&sig=emulator", context.request.base, path::key(&disk.name));
-    change(context, &disk, Some(json!({ "accessSAS": sas })), move |_, _| {
+    let sas = |ends: time::OffsetDateTime| {
+        let ends = format!("{}T{:02}:{:02}:{:02}Z", ends.date(), ends.hour(), ends.minute(), ends.second());
+        let right = if body["access"] == "Write" { "w" } else { "r" };
+        format!(
+            "{}/md-{}/abcd?sv=2018-03-28&sr=b&se={ends}&sp={right}&sig=emulator",
+            context.request.base,
+            path::key(&disk.name)
+        )
+    };
+    let lifetime = Duration::from_secs(seconds.unsigned_abs());
+    let start = context.shared.clock.at(Duration::ZERO);
+    let url = sas(start + context.now + lifetime);
+    change(context, &disk, Some(json!({ "accessSAS": url })), move |state, doc, at| {
+        let id = doc["id"].as_str().unwrap_or("");
+        end_later(state, id, at + lifetime, (start + at + lifetime).unix_timestamp());
         Some(if uploads { "ActiveUpload" } else { "ActiveSAS" })
     })
+}
+
+/// Ends the signature of a disk at `due`; `ends` is the same moment in seconds of Unix time.
+pub(crate) fn end_later(state: &mut State, disk: &str, due: Duration, ends: i64) {
+    let id = disk.to_owned();
+    let alarm = state.set_alarm(due, Box::new(move |state, at| expire(state, &id, at)));
+    let before = state.store.change(disk, due, |resource| {
+        resource.signature_ends = Some(ends);
+        resource.alarm.replace(alarm)
+    });
+    if let Some(before) = before.flatten() {
+        state.alarms.remove(&before);
+    }
+}
+
+/// The signature's time is over: the disk is as it was before.
+fn expire(state: &mut State, disk: &str, at: Duration) {
+    let Some(doc) = state.store.disk(disk) else {
+        return;
+    };
+    let word = match state_of(&doc) {
+        "ActiveUpload" => "ReadyToUpload",
+        "ActiveSAS" => held::state_word(state, &owners(&doc)),
+        _ => return,
+    };
+    state.store.change(disk, at, |resource| {
+        resource.signature_ends = None;
+        resource.alarm = None;
+        resource.doc["properties"]["diskState"] = json!(word);
+    });
 }
 
 /// `endGetAccess`: without a signature it changes nothing.
 pub(crate) fn end(context: &mut Context<'_>) -> Reply {
     let doc = find(context)?;
-    change(context, &Named::of(&doc), None, |state, doc| match state_of(doc) {
-        "ActiveUpload" => Some("Unattached"),
-        "ActiveSAS" => Some(match owners(doc).first() {
-            Some(vm) => super::vms::state_word(state.store.power(vm).unwrap_or_default()),
-            None => "Unattached",
-        }),
-        _ => None,
+    change(context, &Named::of(&doc), None, |state, doc, at| {
+        let alarm = state.store.change(doc["id"].as_str().unwrap_or(""), at, |resource| {
+            resource.signature_ends = None;
+            resource.alarm.take()
+        });
+        if let Some(alarm) = alarm.flatten() {
+            state.alarms.remove(&alarm);
+        }
+        match state_of(doc) {
+            "ActiveUpload" => Some("Unattached"),
+            "ActiveSAS" => Some(held::state_word(state, &owners(doc))),
+            _ => None,
+        }
     })
 }
 
 fn find(context: &Context<'_>) -> Result<Value, Fault> {
     context.require_group()?;
-    context.state.store.document(&disks::id_of(context)).ok_or_else(|| disks::not_found(context))
+    context.state.store.document(&disk_work::id_of(context)).ok_or_else(|| disk_work::not_found(context))
 }
 
 /// Accepts a change of the disk's state, which `to` names when the operation ends.
@@ -118,27 +171,27 @@ fn change(
     context: &mut Context<'_>,
     disk: &Named,
     result: Option<Value>,
-    to: impl FnOnce(&State, &Value) -> Option<&'static str> + Send + 'static,
+    to: impl FnOnce(&mut State, &Value, Duration) -> Option<&'static str> + Send + 'static,
 ) -> Reply {
-    super::refuse_if_busy(context, &disk.id)?;
+    writes::refuse_if_busy(context, &disk.id)?;
     let (effect_id, undo_id) = (disk.id.clone(), disk.id.clone());
     let work = Work {
         kind: OperationKind::DiskGrantAccess,
         steps: Vec::new(),
         effect: Box::new(move |state, at| {
-            let word = state.store.disk(&effect_id).and_then(|doc| to(state, &doc));
+            let word = state.store.disk(&effect_id).and_then(|doc| to(state, &doc, at));
             state.store.change(&effect_id, at, |resource| {
                 resource.busy = None;
                 if let Some(word) = word {
                     resource.doc["properties"]["diskState"] = json!(word);
                 }
             });
-            Ok(result.map(Outcome::both).unwrap_or_default())
+            Ok(result.as_ref().map(Outcome::both).unwrap_or_default())
         }),
         undo: Box::new(move |state, at, _| {
             state.store.change(&undo_id, at, |resource| resource.busy = None);
         }),
     };
-    let started = disks::accept(context, disk, work);
+    let started = disk_work::accept(context, disk, work);
     Ok(Answer::empty(202).started(started, HEADERS))
 }

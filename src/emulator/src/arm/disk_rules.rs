@@ -7,7 +7,8 @@
 use serde_json::{Value, json};
 
 use super::disk_access;
-use super::disks::{self, owners};
+use super::held::owners;
+use super::kinds;
 use super::regions;
 use crate::answer::Context;
 use crate::fault::{self, Fault};
@@ -72,7 +73,7 @@ pub(crate) fn complete(
     let gib = creation(context, &mut properties, asked)?;
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
-    regions::check_zones(location, &zones, disks::TYPE, name)?;
+    regions::check_zones(location, &zones, kinds::DISK, name)?;
     if !zones.is_empty() || regions::has_zones(location) {
         sku.check_zones(&zones).map_err(|e| refused(&e))?;
     }
@@ -103,7 +104,7 @@ pub(crate) fn complete(
     let mut doc = json!({
         "name": name,
         "id": id,
-        "type": disks::TYPE,
+        "type": kinds::DISK,
         "location": location,
     });
     for member in ["tags", "zones", "extendedLocation"] {
@@ -152,7 +153,7 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
                     path::group_of(source_id),
                 ));
             };
-            if source.doc["type"] != disks::TYPE {
+            if source.doc["type"] != kinds::DISK {
                 return Err(fault::invalid_parameter(
                     "disk.creationData.sourceResourceId",
                     format!("Resource {source_id} cannot be the source of a disk."),

@@ -8,51 +8,17 @@
 
 use serde_json::{Value, json};
 
-use super::{disk_access, disk_rules, lists, regions};
-use crate::answer::{Answer, Context, OperationHeaders, Reply, Start, Started};
+use super::disk_work::{HEADERS, Named, Work, accept, creation_step, facts, id_of, not_found, start};
+use super::held::owners;
+use super::kinds::DISK;
+use super::{disk_access, disk_rules, lists, regions, writes};
+use crate::answer::{Answer, Context, Reply};
 use crate::fault::{self, Fault};
-use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;
-use crate::operations::{Effect, Outcome, Style, Undo};
+use crate::operations::Outcome;
 use crate::path;
-use crate::state::{HypervisorStep, State};
+use crate::state::{Effect, HypervisorStep, State};
 use crate::store::Resource;
-
-/// The resource type as Azure prints it.
-pub(crate) const TYPE: &str = "Microsoft.Compute/disks";
-
-pub(crate) const HEADERS: OperationHeaders =
-    OperationHeaders { asynchronous: true, location: true, notification: false };
-
-pub(crate) fn id_of(context: &Context<'_>) -> String {
-    format!("{}/providers/{TYPE}/{}", context.request.group_id(), context.request.segment(1))
-}
-
-pub(crate) fn not_found(context: &Context<'_>) -> Fault {
-    fault::resource_not_found(TYPE, context.request.segment(1), context.request.group())
-}
-
-pub(crate) fn collection(location: &str) -> String {
-    format!("providers/Microsoft.Compute/locations/{location}/DiskOperations")
-}
-
-/// What the hypervisor must know of a disk.
-pub(crate) fn facts(doc: &Value) -> DiskFacts {
-    DiskFacts {
-        id: doc["id"].as_str().unwrap_or("").to_owned(),
-        unique_id: doc["properties"]["uniqueId"].as_str().unwrap_or("").to_owned(),
-        size_bytes: doc["properties"]["diskSizeBytes"].as_u64().unwrap_or(0),
-    }
-}
-
-/// How the hypervisor makes a disk: from another, or blank.
-pub(crate) fn creation_step(doc: &Value) -> HypervisorStep {
-    let disk = facts(doc);
-    match doc["properties"]["creationData"]["sourceResourceId"].as_str() {
-        Some(from) => HypervisorStep::Copy { from: from.to_owned(), disk },
-        None => HypervisorStep::Create { disk },
-    }
-}
 
 /// GET. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
@@ -63,7 +29,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
 
 /// Lists in a group or a subscription. Recorded.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    lists::answer(context, TYPE)
+    lists::answer(context, DISK)
 }
 
 /// PUT. Recorded.
@@ -72,7 +38,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     let body = context.read("Disk", "disk", false)?;
     let id = id_of(context);
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    regions::check(&location, TYPE)?;
+    regions::check(&location, DISK)?;
     let name = context.request.segment(1).to_owned();
     disk_rules::check_name(&name)?;
     match context.state.store.get(&id).map(|r| (r.doc.clone(), r.busy.clone())) {
@@ -108,66 +74,12 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     change(context, &old, &body, false)
 }
 
-/// Which disk an operation is about.
-pub(crate) struct Named {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) location: String,
-}
-
-impl Named {
-    pub(crate) fn of(doc: &Value) -> Self {
-        let text = |member: &str| doc[member].as_str().unwrap_or("").to_owned();
-        Self { id: text("id"), name: text("name"), location: text("location") }
-    }
-}
-
-/// What an operation on a disk does.
-pub(crate) struct Work {
-    pub(crate) kind: OperationKind,
-    pub(crate) steps: Vec<HypervisorStep>,
-    pub(crate) effect: Effect,
-    pub(crate) undo: Undo,
-}
-
-/// Accepts an operation and makes the disk busy with it.
-pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Started {
-    let started = start(context, disk, work.kind, work.steps, work.effect, Some(work.undo), None);
-    context.state.store.change(&disk.id, context.now, |resource| {
-        resource.busy = Some(started.id.clone());
-    });
-    super::record(context, work.kind, &disk.id, started.latency, Vec::new());
-    started
-}
-
-fn start(
-    context: &mut Context<'_>,
-    disk: &Named,
-    kind: OperationKind,
-    steps: Vec<HypervisorStep>,
-    effect: Effect,
-    undo: Option<Undo>,
-    together_with: Option<&str>,
-) -> Started {
-    context.start(Start {
-        style: Style::Compute,
-        kind,
-        resource: &disk.id,
-        collection: collection(&disk.location),
-        retry_after: context.shared.options.unverified.disk_retry_after,
-        steps,
-        effect,
-        undo,
-        together_with,
-    })
-}
-
 fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body: &Value) -> Reply {
     let group = context.require_group()?;
-    let own_id = format!("{}/providers/{TYPE}/{name}", group["id"].as_str().unwrap_or_default());
+    let own_id = format!("{}/providers/{DISK}/{name}", group["id"].as_str().unwrap_or_default());
     let now = context.now;
     let created = context.shared.clock.stamp(now);
-    let unique = crate::state::guid_of(&format!("{}/{}", path::key(id), context.state.guid()));
+    let unique = crate::derived::guid_of(&format!("{}/{}", path::key(id), context.state.guid()));
     let full = disk_rules::complete(context, &own_id, name, location, body, &created, &unique)?;
     super::quotas::check_disk(context, &full, None)?;
     let mut waiting = full.clone();
@@ -197,7 +109,7 @@ fn join(context: &mut Context<'_>, old: &Value, busy: Option<&str>) -> Reply {
     let disk = Named::of(old);
     let effect_id = disk.id.clone();
     let effect: Effect = Box::new(move |state, _| match state.store.document(&effect_id) {
-        Some(doc) => Ok(Outcome::both(doc)),
+        Some(doc) => Ok(Outcome::both(&doc)),
         // The creation that it joined has failed.
         None => Err(fault::disk_not_found(path::name_of(&effect_id))),
     });
@@ -228,8 +140,8 @@ fn same_request(old: &Value, body: &Value) -> bool {
 fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -> Reply {
     let disk = Named::of(old);
     let now = context.now;
-    super::refuse_if_dropped(context, old)?;
-    super::refuse_if_busy(context, &disk.id)?;
+    writes::refuse_if_dropped(context, old)?;
+    writes::refuse_if_busy(context, &disk.id)?;
     let new = disk_rules::changed(context, old, body, replace)?;
     super::quotas::check_disk(context, &new, Some(old))?;
     let grown = new["properties"]["diskSizeBytes"] != old["properties"]["diskSizeBytes"];
@@ -264,7 +176,7 @@ fn accepted(id: &str, name: &str, location: &str, asked: &Value, old: Option<&Va
     let mut doc = json!({
         "name": name,
         "id": id,
-        "type": TYPE,
+        "type": DISK,
         "location": location,
     });
     for member in ["tags", "zones", "extendedLocation"] {
@@ -332,7 +244,7 @@ pub(crate) fn finish(state: &mut State, id: &str, at: std::time::Duration, mut n
         show_in_machines(state, doc, at);
     }
     match done {
-        Some(doc) => Ok(Outcome::both(doc)),
+        Some(doc) => Ok(Outcome::both(&doc)),
         None => Err(fault::disk_not_found(path::name_of(id))),
     }
 }
@@ -377,7 +289,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         return Err(fault::disk_is_attached(&disk.name, vm));
     }
     disk_access::refuse_delete(&doc)?;
-    super::refuse_if_busy(context, &id)?;
+    writes::refuse_if_busy(context, &id)?;
     context.state.store.change(&id, now, |resource| {
         resource.set_provisioning("Deleting");
     });
@@ -402,18 +314,4 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     };
     let started = accept(context, &disk, work);
     Ok(Answer::empty(202).started(started, HEADERS))
-}
-
-/// The machines that hold a disk.
-pub(crate) fn owners(doc: &Value) -> Vec<String> {
-    let mut owners: Vec<String> = doc["managedByExtended"]
-        .as_array()
-        .map(|ids| ids.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect())
-        .unwrap_or_default();
-    if let Some(id) = doc["managedBy"].as_str()
-        && !owners.iter().any(|owner| path::same(owner, id))
-    {
-        owners.insert(0, id.to_owned());
-    }
-    owners
 }

@@ -3,7 +3,8 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::{lists, regions, tags};
+use super::kinds::{self, GROUP};
+use super::{disk_work, held, lists, regions, tags, writes};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::fault;
 use crate::latency::OperationKind;
@@ -11,9 +12,6 @@ use crate::operations::{Outcome, Style};
 use crate::path;
 use crate::state::{HypervisorStep, State};
 use crate::store::Resource;
-
-/// The resource type as Azure prints it.
-pub(crate) const TYPE: &str = "Microsoft.Resources/resourceGroups";
 
 /// Seconds told to those who wait for a deletion: documented in examples (15).
 const RETRY_AFTER: u64 = 15;
@@ -65,7 +63,7 @@ pub(crate) fn document(id: &str, name: &str, location: &str, body: &Value) -> Va
     let mut doc = json!({
         "id": id,
         "name": name,
-        "type": TYPE,
+        "type": GROUP,
         "location": location,
     });
     for member in ["managedBy", "tags"] {
@@ -146,7 +144,7 @@ pub(crate) fn head(context: &mut Context<'_>) -> Reply {
 /// List. Recorded shape; `$filter` by tag is documented.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let conditions = lists::conditions(context, &["tagname", "tagvalue"])?;
-    let mut found = lists::documents(context, TYPE)?;
+    let mut found = lists::documents(context, GROUP)?;
     found.retain(|doc| lists::tagged(doc, &conditions));
     lists::page(context, found)
 }
@@ -176,8 +174,8 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         }
     }
     for id in inside.iter().filter(|id| !used_outside(context.state, &effect_id, id)) {
-        if let Some(doc) = context.state.store.disk(id).filter(|doc| doc["type"] == super::disks::TYPE) {
-            steps.push(HypervisorStep::Delete { disk: super::disks::facts(&doc) });
+        if let Some(doc) = context.state.store.disk(id).filter(|doc| doc["type"] == kinds::DISK) {
+            steps.push(HypervisorStep::Delete { disk: disk_work::facts(&doc) });
         }
     }
     let started = context.start(Start {
@@ -195,7 +193,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         together_with: None,
     });
     context.state.operations.alias(&token, &started.id);
-    super::record(context, OperationKind::ResourceGroupDelete, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::ResourceGroupDelete, &id, started.latency, Vec::new());
     Ok(Answer::empty(202)
         .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
 }
@@ -208,9 +206,9 @@ fn used_outside(state: &State, group: &str, id: &str) -> bool {
         return false;
     };
     match doc["type"].as_str().unwrap_or("") {
-        super::disks::TYPE => super::disks::owners(&doc).iter().any(|vm| outside(vm)),
-        super::network::NIC => doc["properties"]["virtualMachine"]["id"].as_str().is_some_and(outside),
-        super::network::NETWORK => super::network::users(state, &doc).iter().any(|nic| outside(nic)),
+        kinds::DISK => held::owners(&doc).iter().any(|vm| outside(vm)),
+        kinds::NIC => doc["properties"]["virtualMachine"]["id"].as_str().is_some_and(outside),
+        kinds::NETWORK => super::network::users(state, &doc).iter().any(|nic| outside(nic)),
         _ => false,
     }
 }
@@ -234,8 +232,7 @@ pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) ->
         .iter()
         .filter(|id| {
             let doc = state.store.document(id).unwrap_or_default();
-            let users =
-                if doc["type"] == super::network::NETWORK { super::network::users(state, &doc) } else { Vec::new() };
+            let users = if doc["type"] == kinds::NETWORK { super::network::users(state, &doc) } else { Vec::new() };
             !staying.contains(id) && users.iter().any(|nic| staying.iter().any(|s| path::same(s, nic)))
         })
         .cloned()

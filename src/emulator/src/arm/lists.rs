@@ -131,7 +131,7 @@ pub(crate) fn part(context: &Context<'_>, total: usize, take: impl FnOnce(usize,
     // Recorded: lists of the compute provider that are not empty name the requests behind them.
     let provider = context.request.path.provider.as_deref().unwrap_or("");
     if some && provider.eq_ignore_ascii_case("Microsoft.Compute") {
-        answer = answer.with("x-ms-original-request-ids", crate::state::guid_of(&context.request.raw_path));
+        answer = answer.with("x-ms-original-request-ids", crate::derived::guid_of(&context.request.raw_path));
     }
     Ok(answer)
 }

@@ -4,9 +4,14 @@ pub(crate) mod availability_sets;
 pub(crate) mod catalogue;
 pub(crate) mod data_disks;
 pub(crate) mod disk_access;
+pub(crate) mod disk_plan;
 pub(crate) mod disk_rules;
+pub(crate) mod disk_work;
 pub(crate) mod disks;
 pub(crate) mod groups;
+pub(crate) mod held;
+pub(crate) mod instance_view;
+pub(crate) mod kinds;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod polling;
@@ -17,15 +22,13 @@ pub(crate) mod resources;
 pub(crate) mod tags;
 pub(crate) mod vm_create;
 pub(crate) mod vm_power;
+pub(crate) mod vm_work;
 pub(crate) mod vms;
-
-use std::time::Duration;
+pub(crate) mod writes;
 
 use crate::answer::{Context, Reply};
-use crate::bound::Drawn;
 use crate::fault::{self, Fault};
-use crate::latency::OperationKind;
-use crate::path::{self, ArmPath};
+use crate::path::ArmPath;
 use crate::throttle::{self, Policy};
 
 /// Where a request goes.
@@ -237,50 +240,4 @@ fn network_routes(method: &str, grouped: bool, rest: &[&str]) -> Found {
     };
     let policy = if method == "GET" { READ_NETWORK } else { WRITE_NETWORK };
     Some(Ok(found.limited(policy)))
-}
-
-/// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
-/// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
-pub(crate) fn check_name(kind: &str, name: &str) -> Result<(), Fault> {
-    let fits = (1..=80).contains(&name.chars().count())
-        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
-        && name.starts_with(char::is_alphanumeric)
-        && name.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-    if fits { Ok(()) } else { Err(fault::invalid_name(kind, name)) }
-}
-
-/// Refuses a write while another operation runs on the same resource. Documented.
-pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Fault> {
-    let running = context
-        .state
-        .store
-        .get(id)
-        .and_then(|resource| resource.busy.as_deref())
-        .is_some_and(|busy| context.state.operations.is_running(busy));
-    if running { Err(fault::concurrent_request()) } else { Ok(()) }
-}
-
-/// With `--future-fields`: refuses and records a write that drops what the client had been given.
-pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &serde_json::Value) -> Result<(), Fault> {
-    let dropped = match &context.request.json {
-        Some(body) if context.shared.options.future_fields => crate::future::dropped(old, body),
-        _ => None,
-    };
-    let Some(dropped) = dropped else {
-        return Ok(());
-    };
-    let id = old["id"].as_str().unwrap_or("");
-    context.state.violations.push(format!("{} {id}: {dropped}", context.request.method));
-    Err(fault::bad_request(dropped))
-}
-
-/// Notes a drawn latency for the lower bound.
-pub(crate) fn record(
-    context: &mut Context<'_>,
-    kind: OperationKind,
-    resource: &str,
-    latency: Duration,
-    disks: Vec<String>,
-) {
-    context.state.drawn.push(Drawn { resource: path::key(resource), kind, latency, disks });
 }

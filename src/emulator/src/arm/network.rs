@@ -10,7 +10,8 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use super::{lists, regions, tags};
+use super::kinds::{NETWORK, NIC, SUBNET};
+use super::{lists, regions, tags, writes};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -18,11 +19,6 @@ use crate::operations::{Outcome, Style};
 use crate::path;
 use crate::state::State;
 use crate::store::Resource;
-
-/// The types as Azure prints them.
-pub(crate) const NETWORK: &str = "Microsoft.Network/virtualNetworks";
-pub(crate) const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
-pub(crate) const NIC: &str = "Microsoft.Network/networkInterfaces";
 
 /// Seconds told to pollers: unverified for these types.
 const RETRY_AFTER: u64 = 10;
@@ -62,8 +58,28 @@ fn preconditions(context: &Context<'_>, doc: Option<&Value>) -> Result<(), Fault
 fn shown(context: &Context<'_>, kind: &str) -> Reply {
     context.require_group()?;
     let doc = context.state.store.shown(&id_of(context, kind), context.now).ok_or_else(|| not_found(context, kind))?;
+    check_expansion(context, kind)?;
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(Answer::json(200, doc).with("etag", tag))
+}
+
+/// Documented: `$expand` names a property that leads to other resources; an empty one names none. What it leads
+/// to is not shown here in full.
+fn check_expansion(context: &Context<'_>, kind: &str) -> Result<(), Fault> {
+    let Some(asked) = context.request.query.get("$expand") else {
+        return Ok(());
+    };
+    let known: &[&str] = match kind {
+        NETWORK => &["subnets", "virtualNetworkPeerings", "ipAllocations", "flowLogs"],
+        _ => &["ipConfigurations", "networkSecurityGroup", "virtualMachine", "privateEndpoint", "tapConfigurations"],
+    };
+    for path in asked.split(',') {
+        let property = path.trim().split('/').next().unwrap_or("");
+        if !known.iter().any(|known| known.eq_ignore_ascii_case(property)) {
+            return Err(fault::invalid_expansion(property));
+        }
+    }
+    Ok(())
 }
 
 /// GET. Recorded.
@@ -90,7 +106,7 @@ pub(crate) fn list_nics(context: &mut Context<'_>) -> Reply {
 fn subnet(network: &str, asked: &Value, tag: &str, state: &str) -> Result<Value, Fault> {
     let name = asked["name"].as_str().ok_or_else(|| missing("subnets.name"))?;
     let mut properties = json!({ "provisioningState": state });
-    for (member, value) in super::vms::object(&asked["properties"]) {
+    for (member, value) in writes::object(&asked["properties"]) {
         properties[member] = value;
     }
     for (member, value) in [
@@ -159,7 +175,7 @@ pub(crate) fn network_document(
         "virtualNetworkPeerings": [],
         "enableDdosProtection": false,
     });
-    for (member, value) in super::vms::object(asked) {
+    for (member, value) in writes::object(asked) {
         if properties.get(&member).is_none() || member == "enableDdosProtection" {
             properties[member] = value;
         }
@@ -175,10 +191,13 @@ pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, NETWORK)?;
     let name = context.request.segment(1).to_owned();
-    super::check_name(NETWORK, &name)?;
+    writes::check_name(NETWORK, &name)?;
     let id = format!("{}/providers/{NETWORK}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
     preconditions(context, old.as_ref())?;
+    if let Some(old) = &old {
+        not_going(context, old)?;
+    }
     if let Some(old) = &old
         && old["location"] != location
     {
@@ -206,6 +225,7 @@ pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
             }
         }
     }
+    check_subnets(&doc)?;
     let unchanged = old.as_ref().is_some_and(|old| same_network(old, &doc));
     let mut answer_doc = doc.clone();
     if unchanged {
@@ -285,6 +305,7 @@ pub(crate) fn patch_tags(context: &mut Context<'_>) -> Reply {
         return Err(not_found(context, kind));
     };
     preconditions(context, Some(&old))?;
+    not_going(context, &old)?;
     let tag = weak(&context.state.guid());
     tags::patch(context, &id, "TagsObject", "parameters", |resource| retag(&mut resource.doc, &tag))
 }
@@ -297,9 +318,7 @@ pub(crate) fn delete_network(context: &mut Context<'_>) -> Reply {
         return Ok(Answer::empty(204));
     };
     preconditions(context, Some(&doc))?;
-    for subnet in doc["properties"]["subnets"].as_array().into_iter().flatten() {
-        subnet_free(context.state, subnet["id"].as_str().unwrap_or(""))?;
-    }
+    unused(context.state, &doc)?;
     delete_later(context, &doc)
 }
 
@@ -308,7 +327,7 @@ fn delete_later(context: &mut Context<'_>, doc: &Value) -> Reply {
     let location = doc["location"].as_str().unwrap_or("").to_owned();
     let now = context.now;
     context.state.store.change(&id, now, |resource| resource.set_provisioning("Deleting"));
-    let effect_id = id.clone();
+    let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = context.start(Start {
         style: Style::Network,
         kind: OperationKind::Network,
@@ -317,13 +336,92 @@ fn delete_later(context: &mut Context<'_>, doc: &Value) -> Reply {
         retry_after: RETRY_AFTER,
         steps: Vec::new(),
         effect: Box::new(move |state, at| {
+            // Somebody may have come to use it meanwhile.
+            if let Some(doc) = state.store.document(&effect_id) {
+                unused(state, &doc)?;
+            }
             state.store.remove(&effect_id, at);
             Ok(Outcome::default())
         }),
-        undo: None,
+        undo: Some(Box::new(move |state, at, _| {
+            state.store.change(&undo_id, at, |resource| {
+                resource.busy = None;
+                resource.set_provisioning("Succeeded");
+            });
+        })),
         together_with: None,
     });
+    context.state.store.change(&id, now, |resource| resource.busy = Some(started.id.clone()));
     Ok(Answer::empty(202).started(started, BOTH))
+}
+
+/// Refuses while something uses a network or a network interface. Documented.
+fn unused(state: &State, doc: &Value) -> Result<(), Fault> {
+    if let Some(vm) = doc["properties"]["virtualMachine"]["id"].as_str() {
+        return Err(fault::nic_in_use(doc["id"].as_str().unwrap_or(""), vm));
+    }
+    for subnet in doc["properties"]["subnets"].as_array().into_iter().flatten() {
+        subnet_free(state, subnet["id"].as_str().unwrap_or(""))?;
+    }
+    Ok(())
+}
+
+/// Refuses a write of what is being deleted. Documented.
+fn not_going(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
+    if doc["properties"]["provisioningState"] != "Deleting" {
+        return Ok(());
+    }
+    let busy = context.state.store.get(doc["id"].as_str().unwrap_or("")).and_then(|resource| resource.busy.clone());
+    let request = context.request;
+    Err(fault::another_operation(&format!(
+        "{}{}/{}/{}?api-version={}",
+        request.base,
+        request.subscription_id(),
+        collection(doc["location"].as_str().unwrap_or("")),
+        busy.unwrap_or_default(),
+        request.api_version
+    )))
+}
+
+/// Addresses of a prefix of IPv4, first and last. Others are not looked at.
+fn range(prefix: &str) -> Option<(u32, u32)> {
+    let (base, length) = prefix.split_once('/')?;
+    let base = u32::from(base.parse::<Ipv4Addr>().ok()?);
+    let hosts = u32::MAX.checked_shr(length.parse().ok()?).unwrap_or(0);
+    Some((base & !hosts, base | hosts))
+}
+
+fn prefixes(subnet: &Value) -> impl Iterator<Item = (u32, u32)> {
+    let properties = &subnet["properties"];
+    let many = properties["addressPrefixes"].as_array().into_iter().flatten();
+    many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str).filter_map(range)
+}
+
+/// Whether the subnets of a network lie in it, and apart. Documented.
+fn check_subnets(network: &Value) -> Result<(), Fault> {
+    let name = network["name"].as_str().unwrap_or("");
+    let space: Vec<(u32, u32)> = network["properties"]["addressSpace"]["addressPrefixes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter_map(range)
+        .collect();
+    let mut seen: Vec<(u32, u32)> = Vec::new();
+    for subnet in network["properties"]["subnets"].as_array().into_iter().flatten() {
+        let own = subnet["name"].as_str().unwrap_or("");
+        let ranges: Vec<(u32, u32)> = prefixes(subnet).collect();
+        for (first, last) in &ranges {
+            if !space.iter().any(|(low, high)| low <= first && last <= high) {
+                return Err(fault::subnet_outside(own, name));
+            }
+            if seen.iter().any(|(low, high)| low <= last && first <= high) {
+                return Err(fault::subnets_overlap(own, name));
+            }
+        }
+        seen.extend(ranges.into_iter().collect::<std::collections::BTreeSet<_>>());
+    }
+    Ok(())
 }
 
 fn nics(state: &State) -> impl Iterator<Item = &Value> {
@@ -397,14 +495,21 @@ pub(crate) fn list_subnets(context: &mut Context<'_>) -> Reply {
 pub(crate) fn put_subnet(context: &mut Context<'_>) -> Reply {
     let (network, found) = subnet_of(context)?;
     preconditions(context, found.as_ref())?;
+    not_going(context, &network)?;
     let mut body = context.read("NSubnetResource", "subnet", false)?;
-    super::check_name(SUBNET, context.request.segment(3))?;
-    body["name"] = json!(context.request.segment(3));
+    writes::check_name(SUBNET, context.request.segment(3))?;
+    body["name"] = found.as_ref().map_or_else(|| json!(context.request.segment(3)), |found| found["name"].clone());
     let tag = weak(&context.state.guid());
     let id = network["id"].as_str().unwrap_or("").to_owned();
     let location = network["location"].as_str().unwrap_or("").to_owned();
     let doc = subnet(&id, &body, &tag, "Updating")?;
     references(context.state, &doc["properties"], doc["id"].as_str().unwrap_or(&id))?;
+    let mut whole = network;
+    if let Some(subnets) = whole.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
+        subnets.retain(|subnet| subnet["name"] != doc["name"]);
+        subnets.push(doc.clone());
+    }
+    check_subnets(&whole)?;
     let now = context.now;
     let fresh = found.is_none();
     let new = doc.clone();
@@ -447,10 +552,13 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, NIC)?;
     let name = context.request.segment(1).to_owned();
-    super::check_name(NIC, &name)?;
+    writes::check_name(NIC, &name)?;
     let id = format!("{}/providers/{NIC}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
     preconditions(context, old.as_ref())?;
+    if let Some(old) = &old {
+        not_going(context, old)?;
+    }
     if let Some(there) = old.as_ref().and_then(|old| old["location"].as_str()).filter(|there| *there != location) {
         return Err(fault::location_conflict(&name, there, context.request.group(), &location));
     }
@@ -645,8 +753,6 @@ pub(crate) fn delete_nic(context: &mut Context<'_>) -> Reply {
         return Ok(Answer::empty(204));
     };
     preconditions(context, Some(&doc))?;
-    if let Some(vm) = doc["properties"]["virtualMachine"]["id"].as_str() {
-        return Err(fault::nic_in_use(&id, vm));
-    }
+    unused(context.state, &doc)?;
     delete_later(context, &doc)
 }

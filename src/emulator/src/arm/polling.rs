@@ -2,8 +2,6 @@
 //! `Location` answers 202 without a body until it is over (documented), then the result. Documented:
 //! a failed operation's `Location` answers with the error and its status.
 
-use serde_json::Value;
-
 use crate::answer::{Answer, Context, Reply};
 use crate::fault::Fault;
 use crate::operations::Status;
@@ -63,8 +61,8 @@ fn result(context: &Context<'_>, id: &str) -> Reply {
             }
             Ok(answer)
         }
-        Status::Succeeded => Ok(match &operation.outcome.result {
-            Some(body) if !body.is_null() => Answer::json(200, Value::clone(body)),
+        Status::Succeeded => Ok(match operation.outcome.result() {
+            Some(body) if !body.is_null() => Answer::json(200, body),
             _ => Answer::empty(200),
         }),
         Status::Failed(fault) | Status::Canceled(fault) => Err(fault.clone()),

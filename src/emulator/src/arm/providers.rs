@@ -3,20 +3,20 @@
 
 use serde_json::{Value, json};
 
-use super::{availability_sets, disks, groups, lists, network, regions, vms};
+use super::{kinds, lists, regions};
 use crate::answer::{Answer, Context, Reply};
 use crate::fault;
 
 /// Resource types with an api-version of each that is known to work. Any well-formed one does.
 const TYPES: [(&str, &[&str]); 8] = [
-    (availability_sets::TYPE, &["2025-04-01", "2024-07-01"]),
-    (disks::TYPE, &["2025-01-02", "2024-03-02"]),
-    (vms::TYPE, &["2025-04-01", "2024-07-01"]),
+    (kinds::SET, &["2025-04-01", "2024-07-01"]),
+    (kinds::DISK, &["2025-01-02", "2024-03-02"]),
+    (kinds::MACHINE, &["2025-04-01", "2024-07-01"]),
     ("Microsoft.Compute/locations/usages", &["2025-04-01", "2024-07-01"]),
     ("Microsoft.Compute/locations/vmSizes", &["2025-04-01", "2024-07-01"]),
-    (network::NIC, &["2025-05-01", "2024-03-01"]),
-    (network::NETWORK, &["2025-05-01", "2024-03-01"]),
-    (groups::TYPE, &["2021-04-01"]),
+    (kinds::NIC, &["2025-05-01", "2024-03-01"]),
+    (kinds::NETWORK, &["2025-05-01", "2024-03-01"]),
+    (kinds::GROUP, &["2021-04-01"]),
 ];
 
 fn document(context: &Context<'_>, namespace: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{availability_sets, disks, regions, vms};
+use super::{kinds, regions};
 use crate::answer::{Answer, Context, Reply};
 use crate::fault::{self, Fault};
 use crate::path;
@@ -66,11 +66,11 @@ fn used(context: &Context<'_>, name: &str, location: &str) -> u64 {
     };
     let store = &context.state.store;
     match name {
-        "cores" => store.of_kind(vms::TYPE).filter(here).map(cores).sum(),
-        "virtualMachines" => store.of_kind(vms::TYPE).filter(here).count() as u64,
-        "availabilitySets" => store.of_kind(availability_sets::TYPE).filter(here).count() as u64,
+        "cores" => store.of_kind(kinds::MACHINE).filter(here).map(cores).sum(),
+        "virtualMachines" => store.of_kind(kinds::MACHINE).filter(here).count() as u64,
+        "availabilitySets" => store.of_kind(kinds::SET).filter(here).count() as u64,
         _ => store
-            .of_kind(disks::TYPE)
+            .of_kind(kinds::DISK)
             .filter(here)
             .flat_map(weights)
             .filter(|(own, _)| *own == name)
@@ -103,7 +103,7 @@ pub(crate) fn check_machine(context: &Context<'_>, doc: &Value) -> Result<(), Fa
 fn check(context: &Context<'_>, name: &str, location: &str, more: u64) -> Result<(), Fault> {
     let limit = limit(context, name);
     // There are no more disks of one kind than disks: nothing to count while all of them would fit.
-    let all = context.state.store.count(disks::TYPE) as u64;
+    let all = context.state.store.count(kinds::DISK) as u64;
     if name.ends_with("DiskCount") && all.saturating_add(more) <= limit {
         return Ok(());
     }

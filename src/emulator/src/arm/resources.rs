@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{groups, lists};
+use super::{kinds, lists};
 use crate::answer::{Context, Reply};
 use crate::path;
 
@@ -37,7 +37,7 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
             "resourcegroup" => path::group_of(text("id")).eq_ignore_ascii_case(value),
             _ => true,
         };
-        text("type") != groups::TYPE && conditions.iter().all(meets) && lists::tagged(doc, &conditions)
+        text("type") != kinds::GROUP && conditions.iter().all(meets) && lists::tagged(doc, &conditions)
     });
     let by_tag = conditions.iter().any(|(name, _)| name.starts_with("tag"));
     let shown = |doc: &&Value| {

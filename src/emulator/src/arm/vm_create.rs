@@ -3,11 +3,14 @@
 //! Recorded: the members of the 201 body and of the finished document. Documented: what is required,
 //! that references must exist, that the network interface must be free.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::data_disks::{self, Plan, Target};
-use super::vms::{self, TYPE};
-use super::{disk_rules, disks, regions};
+use super::data_disks::{self, Target};
+use super::disk_plan::{self, Plan};
+use super::kinds::{self, MACHINE};
+use super::{disk_access, disk_rules, held, regions, vm_work, writes};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -23,11 +26,11 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     let group = context.require_group()?;
     let name = context.request.segment(1).to_owned();
     check_name(&name)?;
-    let id = format!("{}/providers/{TYPE}/{name}", group["id"].as_str().unwrap_or(""));
+    let id = format!("{}/providers/{MACHINE}/{name}", group["id"].as_str().unwrap_or(""));
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    regions::check(&location, TYPE)?;
+    regions::check(&location, MACHINE)?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
-    regions::check_zones(&location, &zones, TYPE, &name)?;
+    regions::check_zones(&location, &zones, MACHINE, &name)?;
     let now = context.now;
     let vm_guid = context.state.guid();
     let mut doc = document(context, body, &id, &name, &location, &vm_guid)?;
@@ -42,7 +45,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     super::quotas::check_machine(context, &doc)?;
     let nics = claim_nics(context, &doc, &id)?;
-    let made = vms::make_disks(context, &plan)?;
+    let made = disk_plan::make_disks(context, &plan)?;
     for (disk_id, disk) in made {
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
@@ -55,39 +58,56 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     resource.etag = 1;
     resource.doc["etag"] = json!("\"1\"");
     resource.machine = Some(Machine { os_disk: os_disk.clone(), ..Machine::default() });
-    let shown = resource.doc.clone();
+    let mut shown = resource.doc.clone();
+    vm_work::hide_user_data(&mut shown);
     context.state.store.insert(&id, resource, now);
     let mut steps = vec![HypervisorStep::CreateMachine { vm: id.clone() }];
-    steps.extend(vms::steps(context.state, &id, &plan));
+    steps.extend(disk_plan::steps(context.state, &id, &plan));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let Plan { attach, create, .. } = plan;
+    let stays = context.shared.options.unverified.failed_attach_stays_in_model;
     let started = context.start(Start {
         style: Style::Compute,
         kind: OperationKind::VmCreate,
         resource: &id,
-        collection: vms::collection(&location),
-        retry_after: vms::RETRY_AFTER,
+        collection: vm_work::collection(&location),
+        retry_after: vm_work::RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
+            if !state.store.contains(&effect_id) {
+                return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
+            }
+            // What was free when the creation was accepted may have gone or been taken meanwhile.
+            for (_, disk) in &attach {
+                held::still_free(state, &effect_id, disk)?;
+            }
+            system_disk_free(state, &effect_id)?;
             for (lun, disk) in attach {
-                vms::take(state, &effect_id, lun, &disk, at);
+                held::take(state, &effect_id, lun, &disk, at);
             }
             take_os_disk(state, &effect_id, at);
             state.store.change(&effect_id, at, |resource| {
                 resource.set_provisioning("Succeeded");
-                vms::bump(resource);
-                vms::free(resource);
+                vm_work::bump(resource);
+                vm_work::free(resource);
             });
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
-            for new in create {
-                state.store.remove(&new.id, at);
+            let made: Vec<String> = create.into_iter().map(|new| new.id).collect();
+            if !stays {
+                disk_plan::remove_unheld(state, &made, at);
             }
             state.store.change(&undo_id, at, |resource| {
                 resource.set_provisioning("Failed");
-                vms::bump(resource);
-                vms::free(resource);
+                if !stays {
+                    resource.doc["properties"]["storageProfile"]["dataDisks"] = json!([]);
+                }
+                if let Some(machine) = &mut resource.machine {
+                    machine.os_disk = None;
+                }
+                vm_work::bump(resource);
+                vm_work::free(resource);
             });
         })),
         together_with: None,
@@ -97,8 +117,25 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    super::record(context, OperationKind::VmCreate, &id, started.latency, Vec::new());
-    Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vms::ASYNC))
+    writes::record(context, OperationKind::VmCreate, &id, started.latency, Vec::new());
+    Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vm_work::ASYNC))
+}
+
+/// Whether the OS disk of a creation can still be made, or taken.
+pub(crate) fn system_disk_free(state: &State, vm: &str) -> Result<(), Fault> {
+    let Some(resource) = state.store.get(vm) else {
+        return Ok(());
+    };
+    let Some((disk, _)) = resource.machine.as_ref().and_then(|machine| machine.os_disk.as_ref()) else {
+        return Ok(());
+    };
+    if resource.doc["properties"]["storageProfile"]["osDisk"]["createOption"] == "Attach" {
+        return held::still_free(state, vm, disk);
+    }
+    match state.store.contains(disk) {
+        true => Err(fault::disk_exists(path::name_of(disk), path::group_of(disk))),
+        false => Ok(()),
+    }
 }
 
 /// The OS disk that the creation made comes into being, or the given one is taken.
@@ -129,7 +166,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
         && !name.starts_with(['_', '-', '.'])
         && !name.ends_with(['-', '.']);
-    if fits { Ok(()) } else { Err(fault::invalid_name(TYPE, name)) }
+    if fits { Ok(()) } else { Err(fault::invalid_name(MACHINE, name)) }
 }
 
 /// The document of the 201. Recorded members and defaults.
@@ -170,11 +207,11 @@ fn document(
             "Virtual Machine {name} cannot be in an Availability Set and in an Availability Zone at once."
         )));
     }
-    let mut properties = vms::object(asked);
+    let mut properties = writes::object(asked);
     properties.insert("hardwareProfile".to_owned(), asked["hardwareProfile"].clone());
     properties.insert("provisioningState".to_owned(), json!("Creating"));
     properties.insert("vmId".to_owned(), json!(vm_guid));
-    let mut storage = vms::object(&asked["storageProfile"]);
+    let mut storage = writes::object(&asked["storageProfile"]);
     if let Some(image) = storage.get_mut("imageReference").filter(|image| image["publisher"].is_string()) {
         let version = image["version"].as_str().unwrap_or("latest").to_owned();
         // Recorded that an exact version is shown; its number is of no meaning here.
@@ -218,7 +255,7 @@ fn document(
     let mut doc = json!({
         "name": name,
         "id": id,
-        "type": TYPE,
+        "type": MACHINE,
         "location": location,
     });
     for member in ["tags", "zones", "plan", "extendedLocation"] {
@@ -250,7 +287,7 @@ fn identity(context: &Context<'_>, asked: &Value, vm_guid: &str) -> Option<Value
     }
     let mut identity = json!({ "type": kind });
     if kind.contains("SystemAssigned") {
-        identity["principalId"] = json!(crate::state::guid_of(&format!("{vm_guid}/principal")));
+        identity["principalId"] = json!(crate::derived::guid_of(&format!("{vm_guid}/principal")));
         identity["tenantId"] = json!(context.shared.options.scenario.tenant_id);
     }
     if let Some(users) = asked["userAssignedIdentities"].as_object() {
@@ -259,7 +296,7 @@ fn identity(context: &Context<'_>, asked: &Value, vm_guid: &str) -> Option<Value
                 known.resource_id.as_deref().is_some_and(|r| path::same(r, id)) || path::name_of(id) == known.name
             });
             let guid = |given: Option<String>, what: &str| {
-                given.unwrap_or_else(|| crate::state::guid_of(&format!("{}/{what}", path::key(id))))
+                given.unwrap_or_else(|| crate::derived::guid_of(&format!("{}/{what}", path::key(id))))
             };
             identity["userAssignedIdentities"][id] = json!({
                 "principalId": guid(known.and_then(|k| k.object_id.clone()), "principal"),
@@ -298,8 +335,12 @@ fn references(context: &Context<'_>, asked: &Value) -> Result<(), Fault> {
         let Some(id) = nic["id"].as_str() else {
             return Err(fault::missing_parameter("networkInterface.id"));
         };
-        if !context.state.store.contains(id) {
-            return Err(missing_reference(id));
+        match context.state.store.get(id) {
+            None => return Err(missing_reference(id)),
+            Some(nic) if nic.provisioning() == "Deleting" => {
+                return Err(fault::not_provisioned(id, &vm_work::id_of(context), "Deleting", "DeleteNicOperation"));
+            }
+            Some(_) => {}
         }
     }
     Ok(())
@@ -351,9 +392,13 @@ fn os_disk(
             let Some(found) = context.state.store.disk(disk_id) else {
                 return Err(fault::disk_not_found(path::name_of(disk_id)));
             };
-            if let Some(holder) = disks::owners(&found).first() {
+            if let Some(holder) = held::owners(&found).first() {
                 return Err(fault::attached_elsewhere(path::name_of(disk_id), disk_id, id, holder));
             }
+            if found["properties"]["provisioningState"] == "Deleting" {
+                return Err(fault::disk_not_found(path::name_of(disk_id)));
+            }
+            disk_access::refuse_attach(&found)?;
             Ok(Some((disk_id.to_owned(), found)))
         }
         "FromImage" => {
@@ -368,16 +413,9 @@ fn os_disk(
             let gib = disk["diskSizeGB"].as_u64().unwrap_or(if windows { 127 } else { 30 });
             let sku = disk["managedDisk"]["storageAccountType"].as_str().unwrap_or("Standard_LRS").to_owned();
             let disk_id =
-                format!("{}/providers/{}/{disk_name}", id.split("/providers/").next().unwrap_or(""), disks::TYPE);
+                format!("{}/providers/{}/{disk_name}", id.split("/providers/").next().unwrap_or(""), kinds::DISK);
             if context.state.store.contains(&disk_id) {
-                return Err(Fault::new(
-                    409,
-                    "ConflictingUserInput",
-                    format!(
-                        "Disk {disk_name} already exists in resource group {}. Only CreateOption.Attach is supported.",
-                        path::group_of(&disk_id).to_uppercase()
-                    ),
-                ));
+                return Err(fault::disk_exists(&disk_name, path::group_of(&disk_id)));
             }
             let mut body = json!({
                 "location": location,
@@ -435,7 +473,7 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
             }
         }
     }
-    let asked = vms::object(&body["properties"]);
+    let asked = writes::object(&body["properties"]);
     for (member, value) in asked {
         match member.as_str() {
             "storageProfile" => storage(doc, &value)?,
@@ -456,7 +494,7 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
                         return Err(fault::too_many_data_disks(most));
                     }
                 }
-                for (name, value) in vms::object(&value) {
+                for (name, value) in writes::object(&value) {
                     doc["properties"]["hardwareProfile"][name] = value;
                 }
                 if doc["properties"]["hardwareProfile"] != before["properties"]["hardwareProfile"] {
@@ -467,8 +505,7 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
                 capabilities(context, doc, value)?;
             }
             "networkProfile" => {
-                references(context, &body["properties"])?;
-                doc["properties"]["networkProfile"] = value;
+                network(context, doc, value, &body["properties"])?;
             }
             _ => doc["properties"][member] = value,
         }
@@ -490,20 +527,75 @@ fn capabilities(context: &Context<'_>, doc: &mut Value, asked: Value) -> Result<
     data_disks::size_fits(context, doc)
 }
 
+/// Network interfaces may be exchanged while the machine is deallocated, for free ones.
+fn network(context: &Context<'_>, doc: &mut Value, asked: Value, properties: &Value) -> Result<(), Fault> {
+    if asked.get("networkInterfaces").is_none() {
+        for (member, value) in writes::object(&asked) {
+            doc["properties"]["networkProfile"][member] = value;
+        }
+        return Ok(());
+    }
+    if asked["networkInterfaces"].as_array().is_none_or(Vec::is_empty) {
+        return Err(fault::missing_parameter("networkProfile"));
+    }
+    references(context, properties)?;
+    let keys = |doc: &Value| -> BTreeSet<String> { interfaces(doc).iter().map(|id| path::key(id)).collect() };
+    let before = keys(doc);
+    doc["properties"]["networkProfile"] = asked;
+    if keys(doc) == before {
+        return Ok(());
+    }
+    let id = doc["id"].as_str().unwrap_or("").to_owned();
+    claim_nics(context, doc, &id)?;
+    if context.state.store.power(&id) != Some(Power::Deallocated) {
+        return Err(fault::interfaces_need_deallocation(&id));
+    }
+    Ok(())
+}
+
+/// The network interfaces that a machine's document names.
+pub(crate) fn interfaces(doc: &Value) -> Vec<String> {
+    let list = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().into_iter().flatten();
+    list.filter_map(|nic| nic["id"].as_str().map(str::to_owned)).collect()
+}
+
+/// Lets the interfaces go that a machine no longer names, and takes those that it names now.
+pub(crate) fn exchange_interfaces(
+    state: &mut State,
+    vm: &str,
+    before: &[String],
+    after: &[String],
+    at: std::time::Duration,
+) {
+    let in_list = |list: &[String], id: &str| list.iter().any(|own| path::same(own, id));
+    for gone in before.iter().filter(|id| !in_list(after, id)) {
+        state.store.change(gone, at, |resource| {
+            if let Some(properties) = resource.doc["properties"].as_object_mut() {
+                properties.shift_remove("virtualMachine");
+            }
+        });
+    }
+    for new in after.iter().filter(|id| !in_list(before, id)) {
+        state.store.change(new, at, |resource| {
+            resource.doc["properties"]["virtualMachine"] = json!({ "id": vm });
+        });
+    }
+}
+
 fn storage(doc: &mut Value, asked: &Value) -> Result<(), Fault> {
-    for (member, value) in vms::object(asked) {
+    for (member, value) in writes::object(asked) {
         match member.as_str() {
             "dataDisks" => {}
             "imageReference" => {
                 let have = &doc["properties"]["storageProfile"]["imageReference"];
-                for (name, value) in vms::object(&value) {
+                for (name, value) in writes::object(&value) {
                     if name != "exactVersion" && have.get(&name).is_some_and(|have| *have != value) {
                         return Err(fault::property_change("imageReference"));
                     }
                 }
             }
             "osDisk" => {
-                for (name, value) in vms::object(&value) {
+                for (name, value) in writes::object(&value) {
                     let have = doc["properties"]["storageProfile"]["osDisk"][&name].clone();
                     match name.as_str() {
                         "createOption" | "name" | "osType" if !have.is_null() && have != value => {
@@ -527,7 +619,7 @@ fn storage(doc: &mut Value, asked: &Value) -> Result<(), Fault> {
 }
 
 fn os_profile(doc: &mut Value, asked: &Value) -> Result<(), Fault> {
-    for (member, value) in vms::object(asked) {
+    for (member, value) in writes::object(asked) {
         match member.as_str() {
             // Unverified: sent again they are ignored, as recorded for adminPassword.
             "adminPassword" | "customData" => {}

@@ -7,64 +7,61 @@
 //! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
 //! ends raises the etag a second time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::data_disks::{self, Plan, Target};
+use super::data_disks::{self, Target};
+use super::disk_plan::{self, Plan};
+use super::held::{release, still_free, take};
+use super::kinds::MACHINE;
 use super::vm_create;
-use super::{disk_rules, disks, lists};
-use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use super::vm_work::{
+    ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
+    not_found, preconditions,
+};
+use super::{disk_work, held, instance_view, lists, writes};
+use crate::answer::{Answer, Context, Reply, Start};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
-use crate::operations::{Effect, Outcome, Style, Undo};
-use crate::options::{Concurrent, LeftOut};
+use crate::operations::{Outcome, Style};
+use crate::options::LeftOut;
 use crate::path;
-use crate::state::{HypervisorStep, State};
-use crate::store::{Power, Resource};
-
-/// The resource type as Azure prints it.
-pub(crate) const TYPE: &str = "Microsoft.Compute/virtualMachines";
-
-/// Seconds told to those who poll a machine's operation: recorded (10).
-pub(crate) const RETRY_AFTER: u64 = 10;
-
-pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
-pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
-
-pub(crate) fn id_of(context: &Context<'_>) -> String {
-    format!("{}/providers/{TYPE}/{}", context.request.group_id(), context.request.segment(1))
-}
-
-pub(crate) fn not_found(context: &Context<'_>) -> Fault {
-    fault::resource_not_found(TYPE, context.request.segment(1), context.request.group())
-}
-
-pub(crate) fn collection(location: &str) -> String {
-    format!("providers/Microsoft.Compute/locations/{location}/operations")
-}
-
-pub(crate) fn etag(resource: &Resource) -> String {
-    format!("\"{}\"", resource.etag)
-}
+use crate::state::{Effect, HypervisorStep, State, Undo};
+use crate::store::Resource;
 
 /// GET. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = id_of(context);
     let mut doc = context.state.store.shown(&id, context.now).ok_or_else(|| not_found(context))?;
-    let expand = context.request.query.get("$expand").cloned().unwrap_or_default();
-    if expand.eq_ignore_ascii_case("instanceView") {
-        doc["properties"]["instanceView"] = super::vm_power::instance_view(context, &doc);
+    match expansion(context, &["instanceView", "userData", "resiliencyView"])? {
+        Some("instanceView") => {
+            doc["properties"]["instanceView"] = instance_view::instance_view(context, &doc);
+            hide_user_data(&mut doc);
+        }
+        Some("userData") => {}
+        _ => hide_user_data(&mut doc),
     }
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(Answer::json(200, doc).with("etag", tag))
 }
 
+/// What `$expand` asks for, in the spelling of `known`. Documented: another value is refused.
+fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a str>, Fault> {
+    match context.request.query.get("$expand").map(|asked| asked.trim()).filter(|asked| !asked.is_empty()) {
+        None => Ok(None),
+        Some(asked) => known
+            .iter()
+            .find(|known| known.eq_ignore_ascii_case(asked))
+            .map(|known| Some(*known))
+            .ok_or_else(fault::unknown_expansion),
+    }
+}
+
 /// Lists, also of a location (documented). Recorded: `$filter` on a scale set that does not exist gives an empty list.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let mut found = lists::documents(context, TYPE)?;
+    let mut found = lists::documents(context, MACHINE)?;
     if context.request.segment(0).eq_ignore_ascii_case("locations") {
         let location = path::location(context.request.segment(1));
         found.retain(|doc| doc["location"] == location);
@@ -80,35 +77,15 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
             doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, &wanted))
         });
     }
-    let expand = context.request.query.get("$expand").cloned().unwrap_or_default();
-    let status_only = context.request.query.get("statusOnly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
-    if expand.eq_ignore_ascii_case("instanceView") || status_only {
-        for doc in &mut found {
-            doc["properties"]["instanceView"] = super::vm_power::instance_view(context, doc);
+    let expanded = expansion(context, &["instanceView"])?.is_some();
+    let status_only = context.request.query.get("statusonly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    for doc in &mut found {
+        hide_user_data(doc);
+        if expanded || status_only {
+            doc["properties"]["instanceView"] = instance_view::instance_view(context, doc);
         }
     }
     lists::page(context, found)
-}
-
-/// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
-pub(crate) fn preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
-    if let Some(wanted) = context.request.header("if-match") {
-        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
-        let matches = match have {
-            Some(have) => wanted.trim() == "*" || quoted == have,
-            None => false,
-        };
-        if !matches {
-            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
-        }
-    }
-    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
-        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
-        if unwanted.trim() == "*" || quoted == have {
-            return Err(fault::already_exists(unwanted.trim(), have));
-        }
-    }
-    Ok(())
 }
 
 /// PUT.
@@ -156,31 +133,11 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     update(context, &old, &body, left_out)
 }
 
-/// Lets a write go ahead beside one in flight, or refuses it, as the switch says.
-pub(crate) fn make_way(context: &mut Context<'_>, id: &str, deletes: bool) -> Result<Vec<String>, Fault> {
-    let busy = context
-        .state
-        .store
-        .get(id)
-        .and_then(|resource| resource.machine.as_ref())
-        .and_then(|machine| machine.busy.clone())
-        .filter(|busy| context.state.operations.is_running(busy));
-    let Some(busy) = busy else {
-        return Ok(Vec::new());
-    };
-    let kind = context.state.operations.get(&busy).map(|op| op.kind);
-    let is_write = matches!(kind, Some(OperationKind::VmUpdate | OperationKind::VmAttach | OperationKind::VmDetach));
-    if context.shared.options.unverified.concurrent_vm_write == Concurrent::Preempt && (is_write || deletes) {
-        return Ok(vec![busy]);
-    }
-    Err(fault::concurrent_request())
-}
-
 /// A change of a machine that exists.
 fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
     let id = old["id"].as_str().unwrap_or("").to_owned();
     let name = old["name"].as_str().unwrap_or("").to_owned();
-    super::refuse_if_dropped(context, old)?;
+    writes::refuse_if_dropped(context, old)?;
     let mut doc = old.clone();
     let changed = vm_create::merge(context, &mut doc, body)?;
     let target = Target { id: &id, name: &name, doc: &doc };
@@ -188,16 +145,19 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
         Some(given) => Some(data_disks::plan_array(context, &target, given, left_out, false)?),
         None => None,
     };
-    let preempted = make_way(context, &id, false)?;
+    let preempted = make_way(context, &id, Doing::Change("Update VM"))?;
     if let Some(plan) = &plan {
         doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     }
     let mut plan = plan.unwrap_or_default();
     take_over(context, &id, &doc, &mut plan, &preempted);
     let touches = !plan.is_empty() || changed || !preempted.is_empty();
+    let interfaces = (vm_create::interfaces(old), vm_create::interfaces(&doc));
     let started = write(context, &id, doc, plan, &preempted)?;
+    vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
     let resource = context.state.store.get(&id);
-    let (shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
+    let (mut shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
+    hide_user_data(&mut shown);
     let answer = Answer::json(200, shown).with("etag", tag);
     if touches {
         Ok(answer.started(started, ASYNC))
@@ -224,7 +184,7 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let name = doc["name"].as_str().unwrap_or("").to_owned();
     let target = Target { id: &id, name: &name, doc: &doc };
     let mut plan = data_disks::plan_request(context, &target, &body)?;
-    let preempted = make_way(context, &id, false)?;
+    let preempted = make_way(context, &id, Doing::Change("AttachDetachDataDisks"))?;
     let mut new = doc.clone();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     take_over(context, &id, &new, &mut plan, &preempted);
@@ -242,7 +202,7 @@ fn write(
 ) -> Result<crate::answer::Started, Fault> {
     let now = context.now;
     let location = doc["location"].as_str().unwrap_or("").to_owned();
-    let new_disks = make_disks(context, &plan)?;
+    let new_disks = disk_plan::make_disks(context, &plan)?;
     for old in preempted {
         context.state.preempt(old, now, fault::preempted());
     }
@@ -261,7 +221,7 @@ fn write(
         resource.doc = doc;
         bump(resource);
     });
-    let steps = steps(context.state, id, &plan);
+    let steps = disk_plan::steps(context.state, id, &plan);
     let attached: Vec<String> = plan.attach.iter().map(|(_, disk)| path::key(disk)).collect();
     let keep = context.shared.options.unverified.failed_attach_stays_in_model;
     let (effect, undo) = effects(id, &plan, keep);
@@ -281,28 +241,13 @@ fn write(
             machine.busy = Some(started.id.clone());
         }
     });
-    super::record(context, kind, id, started.latency, attached);
+    writes::record(context, kind, id, started.latency, attached);
     Ok(started)
-}
-
-/// The documents of disks that elements with `Empty` or `Copy` ask for.
-pub(crate) fn make_disks(context: &mut Context<'_>, plan: &Plan) -> Result<Vec<(String, Value)>, Fault> {
-    let mut made = Vec::new();
-    for new in &plan.create {
-        let location = new.body["location"].as_str().unwrap_or("").to_owned();
-        let created = context.shared.clock.stamp(context.now);
-        let unique = crate::state::guid_of(&format!("{}/{}", path::key(&new.id), context.state.guid()));
-        let doc =
-            disk_rules::complete(context, &new.id, path::name_of(&new.id), &location, &new.body, &created, &unique)?;
-        super::quotas::check_disk(context, &doc, None)?;
-        made.push((new.id.clone(), doc));
-    }
-    Ok(made)
 }
 
 enum Left {
     Attach(u8, String),
-    Detach(data_disks::Detach),
+    Detach(disk_plan::Detach),
 }
 
 /// What an earlier write left to do is the next one's to do, whatever that says itself: the model
@@ -330,40 +275,19 @@ fn pending_changes(state: &State, id: &str, doc: &Value, plan: &Plan) -> Vec<Lef
         let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
             continue;
         };
-        let Some(disk) = data_disks::disk_of(element) else {
+        let Some(disk) = held::disk_of(element) else {
             continue;
         };
         let leaving = element["toBeDetached"] == json!(true);
         if leaving {
             if !plan.detach.iter().any(|d| d.lun == lun) {
-                left.push(Left::Detach(data_disks::Detach { lun, disk: disk.to_owned() }));
+                left.push(Left::Detach(disk_plan::Detach { lun, disk: disk.to_owned() }));
             }
         } else if !held.contains_key(&lun) && !plan.attach.iter().any(|(l, _)| *l == lun) {
             left.push(Left::Attach(lun, disk.to_owned()));
         }
     }
     left
-}
-
-/// What the hypervisor does for a plan.
-pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep> {
-    let mut steps: Vec<HypervisorStep> = plan
-        .detach
-        .iter()
-        .filter(|detach| state.store.lun_map(vm).contains_key(&detach.lun))
-        .map(|detach| HypervisorStep::Detach { vm: vm.to_owned(), lun: detach.lun })
-        .collect();
-    for (lun, disk) in &plan.attach {
-        let Some(doc) = state.store.disk(disk) else {
-            continue;
-        };
-        let facts = disks::facts(&doc);
-        if plan.create.iter().any(|new| path::same(&new.id, disk)) {
-            steps.push(disks::creation_step(&doc));
-        }
-        steps.push(HypervisorStep::Attach { vm: vm.to_owned(), lun: *lun, disk: facts });
-    }
-    steps
 }
 
 /// What happens at the end of a write, and after its failure.
@@ -374,7 +298,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let effect: Effect = Box::new(move |state, at| {
         // Deleted with its group meanwhile: its disks are nobody's.
         if !state.store.contains(&vm) {
-            return Err(fault::resource_not_found(TYPE, path::name_of(&vm), path::group_of(&vm)));
+            return Err(fault::resource_not_found(MACHINE, path::name_of(&vm), path::group_of(&vm)));
         }
         for (_, disk) in &attach {
             still_free(state, &vm, disk)?;
@@ -406,7 +330,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
             resource.doc["properties"]["storageProfile"].clone()
         });
-        Ok(Outcome { output: None, result: profile.map(Arc::new) })
+        Ok(profile.as_ref().map(Outcome::at_location).unwrap_or_default())
     });
     let vm = id.to_owned();
     let attach = plan.attach.clone();
@@ -430,109 +354,10 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
         });
         if !failed_attach_stays {
-            for id in created {
-                state.store.remove(&id, at);
-            }
+            disk_plan::remove_unheld(state, &created, at);
         }
     });
     (effect, undo)
-}
-
-/// At the end of an attach: the disk may have gone or been taken meanwhile. Documented: the late form
-/// of the error.
-pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
-    let Some(doc) = state.store.disk(disk) else {
-        return Err(fault::disk_not_found(path::name_of(disk)));
-    };
-    let holders = disks::owners(&doc);
-    let most = doc["properties"]["maxShares"].as_u64().unwrap_or(1);
-    let other = holders.iter().find(|holder| !path::same(holder, vm));
-    match other {
-        Some(other) if holders.len() as u64 >= most => Err(fault::owned_by(disk, other)),
-        _ => Ok(()),
-    }
-}
-
-/// The machine's hypervisor now holds the disk.
-pub(crate) fn take(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
-    let power = state.store.power(vm).unwrap_or_default();
-    let id = state.store.get(disk).map_or(disk.to_owned(), |r| r.id().to_owned());
-    state.store.change(vm, at, |resource| {
-        if let Some(machine) = &mut resource.machine {
-            machine.attached.insert(lun, id);
-        }
-    });
-    state.remember_luns(vm, at);
-    state.store.change(disk, at, |resource| {
-        let doc = &mut resource.doc;
-        let shared = doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1;
-        if shared {
-            let mut holders = disks::owners(doc);
-            holders.push(vm.to_owned());
-            set_holders(doc, &holders);
-        } else {
-            doc["managedBy"] = json!(vm);
-        }
-        doc["properties"]["diskState"] = json!(state_word(power));
-    });
-}
-
-/// The machine's hypervisor has let the disk go.
-pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
-    state.store.change(vm, at, |resource| {
-        if let Some(machine) = &mut resource.machine {
-            machine.attached.remove(&lun);
-        }
-    });
-    state.remember_luns(vm, at);
-    state.store.change(disk, at, |resource| {
-        let doc = &mut resource.doc;
-        let (own, holders): (Vec<String>, Vec<String>) =
-            disks::owners(doc).into_iter().partition(|holder| path::same(holder, vm));
-        // An attach that was pushed aside or failed never held it; whoever does keeps it.
-        if own.is_empty() && !holders.is_empty() {
-            return;
-        }
-        if doc["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 && !holders.is_empty() {
-            set_holders(doc, &holders);
-        } else if let Some(object) = doc.as_object_mut() {
-            object.shift_remove("managedBy");
-            object.shift_remove("managedByExtended");
-            if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
-                properties.shift_remove("shareInfo");
-                properties.insert("diskState".to_owned(), json!("Unattached"));
-            }
-        }
-    });
-}
-
-/// Documented: a shared disk names its machines in `managedByExtended` and `shareInfo`.
-fn set_holders(doc: &mut Value, holders: &[String]) {
-    if let Some(first) = holders.first() {
-        doc["managedBy"] = json!(first);
-    }
-    doc["managedByExtended"] = json!(holders);
-    doc["properties"]["shareInfo"] = holders.iter().map(|vm| json!({ "vmUri": vm })).collect::<Vec<_>>().into();
-}
-
-/// Documented: `Reserved` while the machine is deallocated.
-pub(crate) fn state_word(power: Power) -> &'static str {
-    match power {
-        Power::Deallocated => "Reserved",
-        Power::Running | Power::Stopped => "Attached",
-    }
-}
-
-/// The next etag, in the header's form also in the body. Recorded.
-pub(crate) fn bump(resource: &mut Resource) {
-    resource.etag += 1;
-    resource.doc["etag"] = json!(format!("\"{}\"", resource.etag));
-}
-
-pub(crate) fn free(resource: &mut Resource) {
-    if let Some(machine) = &mut resource.machine {
-        machine.busy = None;
-    }
 }
 
 /// DELETE. Recorded: 202 with both headers. Documented: 204 for a missing machine; disks and NICs
@@ -546,7 +371,26 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     let id = resource.id().to_owned();
     let location = resource.doc["location"].as_str().unwrap_or("").to_owned();
     let now = context.now;
-    for old in make_way(context, &id, true)? {
+    // Documented: a delete may be tried again while one runs. The new operation ends with the first.
+    let running = in_flight(context, &id).map(str::to_owned);
+    let again = running.filter(|busy| {
+        context.state.operations.get(busy).is_some_and(|operation| operation.kind == OperationKind::VmDelete)
+    });
+    if let Some(first) = again {
+        let started = context.start(Start {
+            style: Style::Compute,
+            kind: OperationKind::VmDelete,
+            resource: &id,
+            collection: collection(&location),
+            retry_after: RETRY_AFTER,
+            steps: Vec::new(),
+            effect: Box::new(|_, _| Ok(Outcome::default())),
+            undo: None,
+            together_with: Some(&first),
+        });
+        return Ok(Answer::empty(202).started(started, BOTH));
+    }
+    for old in make_way(context, &id, Doing::Deletion)? {
         context.state.preempt(&old, now, fault::preempted());
     }
     context.state.store.change(&id, now, |resource| {
@@ -555,7 +399,8 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
     let doc = context.state.store.vm(&id).unwrap_or_default();
     let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
-    steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disks::facts(&disk) }));
+    let going = going.filter(|disk| held::only_by(disk, &id));
+    steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disk_work::facts(&disk) }));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = context.start(Start {
         style: Style::Compute,
@@ -581,7 +426,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    super::record(context, OperationKind::VmDelete, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::VmDelete, &id, started.latency, Vec::new());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 
@@ -594,7 +439,7 @@ fn going_disks(doc: &Value) -> Vec<String> {
         .flatten()
         .chain(std::iter::once(&profile["osDisk"]))
         .filter(|element| element["deleteOption"] == "Delete")
-        .filter_map(|element| data_disks::disk_of(element).map(str::to_owned))
+        .filter_map(|element| held::disk_of(element).map(str::to_owned))
         .collect()
 }
 
@@ -604,7 +449,9 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
         return;
     };
     let held = state.store.lun_map(id);
-    let mut delete = going_disks(&doc);
+    // What others hold as well, or what an attach never got, is not this machine's to delete.
+    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| held::only_by(&disk, id));
+    let mut delete: Vec<String> = going_disks(&doc).into_iter().filter(own).collect();
     for (lun, disk) in held {
         release(state, id, lun, &disk, at);
     }
@@ -612,7 +459,7 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
     elements.push(&profile["osDisk"]);
     for element in elements {
-        let Some(disk) = data_disks::disk_of(element) else {
+        let Some(disk) = held::disk_of(element) else {
             continue;
         };
         if element["lun"].is_null() {
@@ -638,9 +485,4 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     for id in delete {
         state.store.remove(&id, at);
     }
-}
-
-/// An object without nothing in it.
-pub(crate) fn object(value: &Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap_or_default()
 }

@@ -138,6 +138,11 @@ pub(crate) fn claims(jwt: &str) -> Option<Value> {
     decode(claims).filter(Value::is_object)
 }
 
+/// Who issued a token; the signature is not looked at.
+pub(crate) fn issuer(jwt: &str) -> Option<String> {
+    claims(jwt)?["iss"].as_str().map(str::to_owned)
+}
+
 /// The object id of the principal that a token is for; the signature is not looked at.
 pub(crate) fn object_id(jwt: &str) -> Option<String> {
     claims(jwt)?["oid"].as_str().map(str::to_owned)

@@ -1,0 +1,99 @@
+//! Operations on one disk: how the disk is named, and how they are accepted and pointed at.
+
+use serde_json::Value;
+
+use super::kinds::DISK;
+use super::writes;
+use crate::answer::{Context, OperationHeaders, Start, Started};
+use crate::fault::{self, Fault};
+use crate::hypervisor::DiskFacts;
+use crate::latency::OperationKind;
+use crate::operations::Style;
+use crate::state::{Effect, HypervisorStep, Undo};
+
+pub(crate) const HEADERS: OperationHeaders =
+    OperationHeaders { asynchronous: true, location: true, notification: false };
+
+pub(crate) fn id_of(context: &Context<'_>) -> String {
+    format!("{}/providers/{DISK}/{}", context.request.group_id(), context.request.segment(1))
+}
+
+pub(crate) fn not_found(context: &Context<'_>) -> Fault {
+    fault::resource_not_found(DISK, context.request.segment(1), context.request.group())
+}
+
+pub(crate) fn collection(location: &str) -> String {
+    format!("providers/Microsoft.Compute/locations/{location}/DiskOperations")
+}
+
+/// What the hypervisor must know of a disk.
+pub(crate) fn facts(doc: &Value) -> DiskFacts {
+    DiskFacts {
+        id: doc["id"].as_str().unwrap_or("").to_owned(),
+        unique_id: doc["properties"]["uniqueId"].as_str().unwrap_or("").to_owned(),
+        size_bytes: doc["properties"]["diskSizeBytes"].as_u64().unwrap_or(0),
+    }
+}
+
+/// How the hypervisor makes a disk: from another, or blank.
+pub(crate) fn creation_step(doc: &Value) -> HypervisorStep {
+    let disk = facts(doc);
+    match doc["properties"]["creationData"]["sourceResourceId"].as_str() {
+        Some(from) => HypervisorStep::Copy { from: from.to_owned(), disk },
+        None => HypervisorStep::Create { disk },
+    }
+}
+
+/// Which disk an operation is about.
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) location: String,
+}
+
+impl Named {
+    pub(crate) fn of(doc: &Value) -> Self {
+        let text = |member: &str| doc[member].as_str().unwrap_or("").to_owned();
+        Self { id: text("id"), name: text("name"), location: text("location") }
+    }
+}
+
+/// What an operation on a disk does.
+pub(crate) struct Work {
+    pub(crate) kind: OperationKind,
+    pub(crate) steps: Vec<HypervisorStep>,
+    pub(crate) effect: Effect,
+    pub(crate) undo: Undo,
+}
+
+/// Accepts an operation and makes the disk busy with it.
+pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Started {
+    let started = start(context, disk, work.kind, work.steps, work.effect, Some(work.undo), None);
+    context.state.store.change(&disk.id, context.now, |resource| {
+        resource.busy = Some(started.id.clone());
+    });
+    writes::record(context, work.kind, &disk.id, started.latency, Vec::new());
+    started
+}
+
+pub(crate) fn start(
+    context: &mut Context<'_>,
+    disk: &Named,
+    kind: OperationKind,
+    steps: Vec<HypervisorStep>,
+    effect: Effect,
+    undo: Option<Undo>,
+    together_with: Option<&str>,
+) -> Started {
+    context.start(Start {
+        style: Style::Compute,
+        kind,
+        resource: &disk.id,
+        collection: collection(&disk.location),
+        retry_after: context.shared.options.unverified.disk_retry_after,
+        steps,
+        effect,
+        undo,
+        together_with,
+    })
+}

@@ -1,0 +1,66 @@
+//! What every write goes through, whatever it writes: names, other writers, and the note for the lower bound.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::answer::Context;
+use crate::bound::{self, Drawn};
+use crate::fault::{self, Fault};
+use crate::latency::OperationKind;
+use crate::path;
+
+/// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
+/// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
+pub(crate) fn check_name(kind: &str, name: &str) -> Result<(), Fault> {
+    let fits = (1..=80).contains(&name.chars().count())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        && name.starts_with(char::is_alphanumeric)
+        && name.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    if fits { Ok(()) } else { Err(fault::invalid_name(kind, name)) }
+}
+
+/// Refuses a write while another operation runs on the same resource. Documented.
+pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Fault> {
+    let running = context
+        .state
+        .store
+        .get(id)
+        .and_then(|resource| resource.busy.as_deref())
+        .is_some_and(|busy| context.state.operations.is_running(busy));
+    if running { Err(fault::concurrent_request()) } else { Ok(()) }
+}
+
+/// With `--future-fields`: refuses and records a write that drops what the client had been given.
+pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &Value) -> Result<(), Fault> {
+    let dropped = match &context.request.json {
+        Some(body) if context.shared.options.future_fields => crate::future::dropped(old, body),
+        _ => None,
+    };
+    let Some(dropped) = dropped else {
+        return Ok(());
+    };
+    let id = old["id"].as_str().unwrap_or("");
+    context.state.violations.push(format!("{} {id}: {dropped}", context.request.method));
+    Err(fault::bad_request(dropped))
+}
+
+/// Notes a drawn latency for the lower bound.
+pub(crate) fn record(
+    context: &mut Context<'_>,
+    kind: OperationKind,
+    resource: &str,
+    latency: Duration,
+    disks: Vec<String>,
+) {
+    let drawn = &mut context.state.drawn;
+    if drawn.len() == bound::KEPT_MOST {
+        drawn.pop_front();
+    }
+    drawn.push_back(Drawn { resource: path::key(resource), kind, latency, disks });
+}
+
+/// An object without nothing in it.
+pub(crate) fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
