@@ -5,17 +5,17 @@
 //! Those in flight when the process is killed are settled by the next start (`recovery.rs`); their
 //! operation URLs are gone.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::path;
 use crate::state::Shared;
-use crate::store::Exported;
+use crate::store::{Exported, Store};
 
 /// How long a change waits for others to be written with it, at least: what a kill can lose, besides the
 /// time that writing takes.
@@ -129,40 +129,66 @@ pub(crate) fn load(path: &Path) -> Result<Option<Exported>, StateFileError> {
     }
 }
 
-/// The file's contents.
-#[derive(Serialize)]
-struct Written<'a> {
-    format: u64,
-    #[serde(flatten)]
-    exported: &'a Exported,
+/// The file's contents, resource by resource as they were written last: of thousands only those that changed
+/// since are written out anew, and only for these the emulator is stopped.
+#[derive(Default)]
+struct Written {
+    subscriptions: Vec<String>,
+    /// Revision and text by key.
+    resources: BTreeMap<String, (u64, String)>,
 }
 
-fn write(path: &Path, exported: &Exported) -> Result<(), StateFileError> {
+impl Written {
+    fn follow(&mut self, store: &Store) {
+        self.subscriptions = store.subscriptions().cloned().collect();
+        for (key, resource) in store.iter() {
+            if self.resources.get(key).is_none_or(|(revision, _)| *revision != resource.revision) {
+                // Documents and counters: nothing in a resource has no JSON.
+                let text = serde_json::to_string(resource).unwrap_or_default();
+                self.resources.insert(key.clone(), (resource.revision, text));
+            }
+        }
+        self.resources.retain(|key, _| store.contains(key));
+    }
+
+    /// One resource a line.
+    fn text(&self) -> String {
+        let lines: Vec<String> =
+            self.resources.iter().map(|(key, (_, text))| format!("{}: {text}", Value::from(key.as_str()))).collect();
+        format!(
+            "{{\"format\": {FORMAT}, \"subscriptions\": {}, \"resources\": {{\n{}\n}}}}\n",
+            Value::from(self.subscriptions.clone()),
+            lines.join(",\n")
+        )
+    }
+}
+
+fn write(path: &Path, written: &Written) -> Result<(), StateFileError> {
     let failed = |action, path: &Path| {
         let path = path.to_owned();
         move |source| StateFileError::File { action, path, source }
     };
-    let text = serde_json::to_vec_pretty(&Written { format: FORMAT, exported })
-        .map_err(|source| StateFileError::Content { path: path.to_owned(), source })?;
     // Written aside and renamed, so that a kill leaves the old file or the new one.
     let aside = beside(path, ".new");
-    std::fs::write(&aside, text).map_err(failed("write", &aside))?;
+    std::fs::write(&aside, written.text()).map_err(failed("write", &aside))?;
     std::fs::rename(&aside, path).map_err(failed("replace", path))
 }
 
 /// Writes the file whenever something changed, until the end. Failures are logged: the emulator goes on.
 pub(crate) async fn keep(shared: &Shared, path: &Path) {
-    let mut written = None;
+    let (mut last, mut written) = (None, Written::default());
     loop {
-        let exported = {
+        let begun = tokio::time::Instant::now();
+        let changed = {
             let state = shared.state();
             let revision = state.store.revision();
-            (written.replace(revision) != Some(revision)).then(|| state.store.export())
+            let changed = last.replace(revision) != Some(revision);
+            if changed {
+                written.follow(&state.store);
+            }
+            changed
         };
-        let begun = tokio::time::Instant::now();
-        if let Some(exported) = exported
-            && let Err(error) = write(path, &exported)
-        {
+        if changed && let Err(error) = write(path, &written) {
             tracing::warn!(error = %error, "the state file was not written");
         }
         let took = begun.elapsed();
@@ -177,10 +203,11 @@ pub(crate) fn save_last(shared: &Shared) -> Result<(), StateFileError> {
     let Some(path) = &shared.options.state_file else {
         return Ok(());
     };
-    let exported = {
+    let mut written = Written::default();
+    {
         let mut state = shared.state();
         state.settle_all();
-        state.store.export()
-    };
-    write(path, &exported)
+        written.follow(&state.store);
+    }
+    write(path, &written)
 }

@@ -333,7 +333,7 @@ fn gate(shared: &Shared, state: &crate::state::State, request: &Request, route: 
     let there = state.store.get(&resource).or_else(|| state.store.get(&request.group_id()));
     let asked = request.json.as_ref().and_then(|body| body["location"].as_str());
     let location = asked.or_else(|| there?.doc["location"].as_str()).unwrap_or("");
-    Err(fault::no_registered_provider(&kind, &path::location(location), version, &known))
+    Err(fault::no_registered_provider(&kind, &path::location(location), version, &known, &arm::regions::all()))
 }
 
 fn check_version(request: &Request) -> Result<(), Fault> {
@@ -531,7 +531,7 @@ fn finish(
     let bytes = match body {
         Some(body) if request.method != "HEAD" => {
             put(&mut headers, "content-type", "application/json; charset=utf-8");
-            Bytes::from(body.to_string())
+            Bytes::from(serde_json::to_vec(&body).unwrap_or_default())
         }
         _ => Bytes::new(),
     };

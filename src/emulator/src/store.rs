@@ -79,6 +79,9 @@ pub(crate) struct Resource {
     /// The alarm that is set for it.
     #[serde(skip)]
     pub(crate) alarm: Option<(Duration, u64)>,
+    /// The store's revision when this last changed.
+    #[serde(skip)]
+    pub(crate) revision: u64,
     /// Writes counted, for the seed of drawn latencies.
     #[serde(default)]
     pub(crate) writes: u64,
@@ -86,7 +89,17 @@ pub(crate) struct Resource {
 
 impl Resource {
     pub(crate) fn new(doc: Value) -> Self {
-        Self { doc, etag: 1, busy: None, machine: None, next: None, signature_ends: None, alarm: None, writes: 0 }
+        Self {
+            doc,
+            etag: 1,
+            busy: None,
+            machine: None,
+            next: None,
+            signature_ends: None,
+            alarm: None,
+            revision: 0,
+            writes: 0,
+        }
     }
 
     /// The id as first spelt.
@@ -226,17 +239,19 @@ impl Store {
         let resource = self.resources.get_mut(&key)?;
         let result = change(resource);
         self.revision += 1;
+        resource.revision = self.revision;
         if let Some(before) = before {
             self.remember(key, before, now);
         }
         Some(result)
     }
 
-    pub(crate) fn insert(&mut self, id: &str, resource: Resource, now: Duration) {
+    pub(crate) fn insert(&mut self, id: &str, mut resource: Resource, now: Duration) {
         let key = path::key(id);
         self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
-        let before = self.resources.insert(key.clone(), resource);
         self.revision += 1;
+        resource.revision = self.revision;
+        let before = self.resources.insert(key.clone(), resource);
         if self.keeps_history() {
             self.remember(key, before.map(|r| r.doc), now);
         }
@@ -333,16 +348,13 @@ impl Store {
         self.history.get(key)?.iter().find(|version| version.until > now)
     }
 
-    /// Everything, for a state file or a dump.
-    pub(crate) fn export(&self) -> Exported {
-        Exported { subscriptions: self.subscriptions.clone(), resources: self.resources.clone() }
-    }
-
     pub(crate) fn import(&mut self, exported: Exported) {
         self.subscriptions.extend(exported.subscriptions);
         self.resources = exported.resources;
         self.kinds.clear();
-        for (key, resource) in &self.resources {
+        for (key, resource) in &mut self.resources {
+            self.revision += 1;
+            resource.revision = self.revision;
             self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
         }
         self.history.clear();
@@ -359,8 +371,8 @@ fn from<'a>(keys: &'a BTreeSet<String>, prefix: &str) -> Vec<&'a String> {
     keys.range::<str, _>(range).take_while(|key| key.starts_with(prefix)).collect()
 }
 
-/// The store's contents in a file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// The store's contents as a file holds them.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Exported {
     #[serde(default)]

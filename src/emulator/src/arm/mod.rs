@@ -8,6 +8,7 @@ pub(crate) mod disk_plan;
 pub(crate) mod disk_rules;
 pub(crate) mod disk_work;
 pub(crate) mod disks;
+pub(crate) mod filter;
 pub(crate) mod groups;
 pub(crate) mod held;
 pub(crate) mod instance_view;

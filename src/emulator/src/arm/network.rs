@@ -6,6 +6,7 @@
 //! each write; the `ETag` header comes on GET only. The first address of a subnet that is given out
 //! ends in 4 (recorded).
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
@@ -419,7 +420,7 @@ fn check_subnets(network: &Value) -> Result<(), Fault> {
                 return Err(fault::subnets_overlap(own, name));
             }
         }
-        seen.extend(ranges.into_iter().collect::<std::collections::BTreeSet<_>>());
+        seen.extend(ranges.into_iter().collect::<BTreeSet<_>>());
     }
     Ok(())
 }
@@ -738,10 +739,14 @@ fn free_address(state: &State, subnet: &str, prefix: &str, also: &[Value]) -> Re
         .iter()
         .filter(|c| c["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet)))
         .filter_map(|c| c["properties"]["privateIPAddress"].as_str());
-    let used: std::collections::BTreeSet<&str> = taken(state, subnet).map(|(address, _)| address).chain(new).collect();
+    let used: BTreeSet<u32> = taken(state, subnet)
+        .map(|(address, _)| address)
+        .chain(new)
+        .filter_map(|address| Some(u32::from(address.parse::<Ipv4Addr>().ok()?)))
+        .collect();
     (first..=last)
+        .find(|address| !used.contains(address))
         .map(|address| Ipv4Addr::from(address).to_string())
-        .find(|address| !used.contains(address.as_str()))
         .ok_or_else(|| fault::subnet_full(path::name_of(subnet), prefix))
 }
 
