@@ -89,6 +89,7 @@ pub mod tiers;
 mod answer;
 mod arm;
 mod casing;
+mod cidr;
 mod clock;
 mod definition;
 mod derived;

@@ -345,6 +345,15 @@ pub enum ScenarioError {
         #[source]
         source: std::io::Error,
     },
+    /// Something is wrong in a file.
+    #[error("scenario {}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What.
+        #[source]
+        source: Box<Self>,
+    },
     /// Not YAML, or not a scenario.
     #[error("the scenario is not valid YAML for a scenario")]
     Yaml(#[source] Box<serde_saphyr::Error>),
@@ -442,7 +451,7 @@ impl Scenario {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ScenarioError::Unreadable { path: path.to_owned(), source })?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|error| ScenarioError::InFile { path: path.to_owned(), source: Box::new(error) })
     }
 
     /// Reads a scenario from text: JSON when it begins with a brace, else YAML.

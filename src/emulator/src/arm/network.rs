@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::kinds::{NETWORK, NIC, SUBNET};
 use super::{lists, regions, tags, writes};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use crate::cidr;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -384,18 +385,10 @@ fn not_going(context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
     )))
 }
 
-/// Addresses of a prefix of IPv4, first and last. Others are not looked at.
-fn range(prefix: &str) -> Option<(u32, u32)> {
-    let (base, length) = prefix.split_once('/')?;
-    let base = u32::from(base.parse::<Ipv4Addr>().ok()?);
-    let hosts = u32::MAX.checked_shr(length.parse().ok()?).unwrap_or(0);
-    Some((base & !hosts, base | hosts))
-}
-
 fn prefixes(subnet: &Value) -> impl Iterator<Item = (u32, u32)> {
     let properties = &subnet["properties"];
     let many = properties["addressPrefixes"].as_array().into_iter().flatten();
-    many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str).filter_map(range)
+    many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str).filter_map(cidr::range)
 }
 
 /// Whether the subnets of a network lie in it, and apart. Documented.
@@ -406,7 +399,7 @@ fn check_subnets(network: &Value) -> Result<(), Fault> {
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
-        .filter_map(range)
+        .filter_map(cidr::range)
         .collect();
     let mut seen: Vec<(u32, u32)> = Vec::new();
     for subnet in network["properties"]["subnets"].as_array().into_iter().flatten() {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{Machine, Scenario, ScenarioError, VirtualMachine};
-use crate::{sizes, tiers};
+use crate::arm::regions;
+use crate::{cidr, path, sizes, tiers};
 
 impl Scenario {
     /// Checks that names are there once and that what is referred to exists.
@@ -38,10 +39,14 @@ impl Scenario {
     }
 
     fn check_groups(&self) -> Result<(), ScenarioError> {
+        location("location", &self.location)?;
         if self.resource_groups.is_empty() {
             return Err(wrong("resourceGroups", "at least one is needed"));
         }
         for (at, group) in self.resource_groups.iter().enumerate() {
+            if let Some(own) = &group.location {
+                location(format!("resourceGroups[{at}].location"), own)?;
+            }
             if let Some(subscription) = &group.subscription
                 && !self.subscriptions.contains(subscription)
             {
@@ -74,10 +79,19 @@ impl Scenario {
                 return Err(wrong(format!("{key}.prefixes"), "at least one is needed"));
             }
             for prefix in &network.prefixes {
-                cidr(&format!("{key}.prefixes"), prefix)?;
+                prefix_of(&format!("{key}.prefixes"), prefix)?;
             }
             for (at, subnet) in network.subnets.iter().enumerate() {
-                cidr(&format!("{key}.subnets[{at}].prefix"), &subnet.prefix)?;
+                let own = format!("{key}.subnets[{at}].prefix");
+                prefix_of(&own, &subnet.prefix)?;
+                let inside = |(first, last): (u32, u32)| {
+                    let space = network.prefixes.iter().filter_map(|prefix| cidr::range(prefix));
+                    space.into_iter().any(|(low, high)| low <= first && last <= high)
+                };
+                if cidr::range(&subnet.prefix).is_some_and(|range| !inside(range)) {
+                    let space = network.prefixes.join(", ");
+                    return Err(wrong(own, format!("{:?} is not in {key}.prefixes: {space}", subnet.prefix)));
+                }
             }
             let names = network.subnets.iter().map(|subnet| &subnet.name);
             unique(&format!("{key}.subnets"), ".name", names)?;
@@ -97,7 +111,14 @@ impl Scenario {
                 return Err(wrong(key("name"), "needs {} where the number goes"));
             }
             let Some(size) = sizes::find(&vm.size) else {
-                return Err(wrong(key("size"), format!("{:?} is no known virtual machine size", vm.size)));
+                return Err(wrong(
+                    key("size"),
+                    format!(
+                        "{:?} is no known virtual machine size; there are such as {}",
+                        vm.size,
+                        SOME_SIZES.join(", ")
+                    ),
+                ));
             };
             for zone in vm.zone.iter().chain(&vm.zones) {
                 if !size.zones().contains(&zone.as_str()) {
@@ -173,6 +194,18 @@ impl Scenario {
     }
 }
 
+/// Common sizes, of the more than two thousand that are known.
+const SOME_SIZES: [&str; 4] = ["Standard_B2s", "Standard_D2s_v3", "Standard_D8s_v3", "Standard_E16s_v5"];
+
+/// Refuses a location that no region has.
+fn location(key: impl Into<String>, value: &str) -> Result<(), ScenarioError> {
+    let regions = regions::all();
+    if regions.contains(&path::location(value).as_str()) {
+        return Ok(());
+    }
+    Err(wrong(key, format!("{value:?} is no location; there are: {}", regions.join(", "))))
+}
+
 fn wrong(key: impl Into<String>, what: impl Into<String>) -> ScenarioError {
     ScenarioError::Wrong { key: key.into(), what: what.into() }
 }
@@ -181,7 +214,7 @@ fn guid(key: &str, value: &str) -> Result<(), ScenarioError> {
     Uuid::try_parse(value).map(|_| ()).map_err(|_| wrong(key, format!("{value:?} is not a GUID")))
 }
 
-fn cidr(key: &str, value: &str) -> Result<(), ScenarioError> {
+fn prefix_of(key: &str, value: &str) -> Result<(), ScenarioError> {
     let valid = value.split_once('/').is_some_and(|(address, length)| {
         let longest = match address.parse() {
             Ok(std::net::IpAddr::V4(_)) => 32,
@@ -195,7 +228,10 @@ fn cidr(key: &str, value: &str) -> Result<(), ScenarioError> {
 
 fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static tiers::Sku, ScenarioError> {
     let Some(found) = tiers::find(sku) else {
-        return Err(wrong(format!("{key}.sku"), format!("{sku:?} is no disk SKU")));
+        return Err(wrong(
+            format!("{key}.sku"),
+            format!("{sku:?} is no disk SKU; there are: {}", tiers::SKUS.map(|sku| sku.name).join(", ")),
+        ));
     };
     found.check_size(gib).map_err(|error| wrong(format!("{key}.sizeGib"), error.to_string()))?;
     Ok(found)

@@ -92,3 +92,30 @@ fn derived_ids_do_not_change_between_starts() {
     assert_eq!(derived_id("vm", "Node-0"), derived_id("vm", "node-0"));
     assert_ne!(derived_id("vm", "node-0"), derived_id("disk", "node-0"));
 }
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_would() {
+    for (text, told) in [
+        ("location: mars\n", "location: \"mars\" is no location; there are: australiacentral"),
+        ("resourceGroups: [{name: a, location: mars}]\n", "resourceGroups[0].location"),
+        ("disks: [{name: d, sizeGib: 8, sku: Gold}]\n", "is no disk SKU; there are: Standard_LRS"),
+        ("virtualMachines: [{name: a, size: Huge}]\n", "there are such as Standard_B2s"),
+        (
+            "virtualNetworks: [{name: n, prefixes: [10.0.0.0/16], subnets: [{name: s, prefix: 10.1.0.0/24}]}]\n",
+            "virtualNetworks[0].subnets[0].prefix: \"10.1.0.0/24\" is not in virtualNetworks[0].prefixes: 10.0.0.0/16",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.contains(told), "{error}");
+    }
+    assert!(Scenario::parse("location: West Europe\n").is_ok());
+}
+
+#[test]
+fn an_error_in_a_file_names_the_file() {
+    let file = std::env::temp_dir().join(format!("lazuli-scenario-{}.yaml", std::process::id()));
+    std::fs::write(&file, "location: mars\n").unwrap();
+    let error = Scenario::load(&file).unwrap_err();
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(&error, ScenarioError::InFile { path, .. } if *path == file), "{error}");
+}
