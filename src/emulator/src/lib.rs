@@ -90,6 +90,7 @@ mod answer;
 mod arm;
 mod casing;
 mod cidr;
+mod claim;
 mod clock;
 mod definition;
 mod derived;
@@ -139,7 +140,7 @@ pub struct Emulator {
     router: Router,
     servers: Vec<JoinHandle<io::Result<()>>>,
     /// The claim on the state file.
-    _state_lock: Option<std::fs::File>,
+    _state_claim: Option<claim::Claim>,
     /// Stops the servers and the tasks when the emulator goes without a shutdown.
     _stop_on_drop: DropGuard,
 }
@@ -186,8 +187,8 @@ impl Emulator {
         };
         let clock = Clock::new(options.start_time, options.time_scale);
         let mut state = State::new(&options);
-        let lock = match &options.state_file {
-            Some(path) => Some(persist::lock(path).map_err(StartError::State)?),
+        let claimed = match &options.state_file {
+            Some(path) => Some(persist::claim(path).map_err(StartError::State)?),
             None => None,
         };
         let kept = match &options.state_file {
@@ -240,7 +241,7 @@ impl Emulator {
         }
         let stop_on_drop = shared.stop.clone().drop_guard();
         Ok(Self {
-            _state_lock: lock,
+            _state_claim: claimed,
             _stop_on_drop: stop_on_drop,
             control: Control { shared },
             address,

@@ -6,13 +6,13 @@
 //! operation URLs are gone.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::claim::Claim;
 use crate::path;
 use crate::state::Shared;
 use crate::store::{Exported, Store};
@@ -78,17 +78,15 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Claims a state file for this process, until the lock is dropped or the process ends.
+/// Claims a state file for this process, until the claim is dropped or the process ends.
 ///
 /// The lock is on a file beside it, which stays: the state file itself is replaced with every write.
-pub(crate) fn lock(path: &Path) -> Result<File, StateFileError> {
+pub(crate) fn claim(path: &Path) -> Result<Claim, StateFileError> {
     let lock = beside(path, ".lock");
-    let failed = |source| StateFileError::File { action: "lock", path: lock.clone(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&lock).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StateFileError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    match Claim::take(&lock) {
+        Ok(Some(claim)) => Ok(claim),
+        Ok(None) => Err(StateFileError::InUse { path: path.to_owned() }),
+        Err(source) => Err(StateFileError::File { action: "lock", path: lock, source }),
     }
 }
 

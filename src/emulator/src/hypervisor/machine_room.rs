@@ -3,20 +3,21 @@
 //! Nothing is remembered that the files and the kernel do not say, so a killed process loses nothing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
 use super::contract::{self, MachineFolder};
 use super::{Attachment, DiskFacts, HypervisorError, loop_device};
+use crate::claim::Claim;
 
 /// Everything below one root folder.
 #[derive(Debug)]
 pub(super) struct MachineRoom {
     root: PathBuf,
     /// Held open: the lock on it ends with this process, however it ends.
-    _lock: File,
+    _lock: Claim,
 }
 
 impl MachineRoom {
@@ -241,14 +242,12 @@ pub(super) fn machine(root: &Path, vm: &str) -> Result<MachineFolder, Hypervisor
 }
 
 /// Takes the lock of a root folder.
-fn lock(root: &Path) -> Result<File, HypervisorError> {
+fn lock(root: &Path) -> Result<Claim, HypervisorError> {
     let path = root.join("lock");
-    let failed = |source| HypervisorError::File { action: "cannot lock", path: path.clone(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(HypervisorError::InUse { root: root.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    match Claim::take(&path) {
+        Ok(Some(claim)) => Ok(claim),
+        Ok(None) => Err(HypervisorError::InUse { root: root.to_owned() }),
+        Err(source) => Err(HypervisorError::File { action: "cannot lock", path, source }),
     }
 }
 
