@@ -205,7 +205,7 @@ impl ControllerService {
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
         if let Some(source) = source {
             // The Go driver's node ignores it; ours never formats a disk that was made from something.
-            publish_context.insert(SOURCE_KEY.to_owned(), source.to_string());
+            publish_context.insert(SOURCE_KEY.to_owned(), source);
         }
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lazuli_azure::{
     Until,
     budget::Priority,
-    compute::{self, Compute, Snapshot, decode_disk},
+    compute::{self, Compute, Disks, Snapshot, decode_disk},
     error::ArmError,
 };
 use lazuli_plan::{
@@ -36,9 +36,8 @@ impl Client {
         self.0.get_disk(disk, &Until::within(READ)).await
     }
 
-    pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Vec<Disk>, ArmError> {
-        let disks = self.0.list_disks(subscription, None, &Until::within(READ)).await?;
-        Ok(disks.into_iter().map(|disk| disk.model).collect())
+    pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Disks, ArmError> {
+        self.0.list_disks(subscription, None, &Until::within(READ)).await
     }
 
     /// Makes a disk and gives it as Azure then describes it.

@@ -108,7 +108,7 @@ pub struct Published {
     /// Its slot.
     pub lun: Lun,
     /// What it was made from, where that is known without a further read.
-    pub source: Option<ArmId>,
+    pub source: Option<String>,
 }
 
 /// A disk that was made, or found made.
@@ -344,13 +344,16 @@ impl Volumes {
     /// another subscription that is closed to us is left out.
     pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
         self.spellings_known().await?;
-        let made = |disk: &Disk| {
-            disk.tags.iter().any(|(key, value)| key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1)
-        };
         let spellings = self.all_spellings();
-        let mut disks = self.disks_of(&self.subscription).await?;
+        let is_volume = |id: &str, tags: &BTreeMap<String, String>| {
+            let made = |(key, value): (&String, &String)| {
+                key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1
+            };
+            tags.iter().any(made) || spellings.contains_key(&id.to_ascii_lowercase())
+        };
+        let mut disks = self.disks_of(&self.subscription, is_volume).await?;
         for subscription in self.other_subscriptions(&spellings) {
-            match self.disks_of(&subscription).await {
+            match self.disks_of(&subscription, is_volume).await {
                 Ok(more) => disks.extend(more),
                 // Our own was listed, so it is that one which is closed to us. Whoever names a disk there learns of it
                 // at each call; the other volumes have nothing to do with it.
@@ -367,7 +370,6 @@ impl Volumes {
         }
         let mut found: Vec<Found> = disks
             .into_iter()
-            .filter(|disk| made(disk) || spellings.contains_key(disk.id.folded()))
             .map(|disk| {
                 let spelling = spellings.get(disk.id.folded()).cloned();
                 self.found(disk, spelling)
@@ -391,10 +393,24 @@ impl Volumes {
         }
     }
 
-    async fn disks_of(&self, subscription: &str) -> Result<Vec<Disk>, VolumeError> {
-        self.client.list_disks(subscription).await.map_err(|error| {
-            VolumeError::azure(format!("the disks of subscription {subscription} cannot be listed"), error)
-        })
+    /// The disks of a subscription that are volumes, by id and tags. Among the others one that cannot be read is left
+    /// out; among these it fails the list.
+    async fn disks_of(
+        &self,
+        subscription: &str,
+        is_volume: impl Fn(&str, &BTreeMap<String, String>) -> bool,
+    ) -> Result<Vec<Disk>, VolumeError> {
+        let failed =
+            |error| VolumeError::azure(format!("the disks of subscription {subscription} cannot be listed"), error);
+        let list = self.client.list_disks(subscription).await.map_err(failed)?;
+        for unreadable in list.unreadable {
+            if unreadable.id.as_deref().is_none_or(|id| is_volume(id, &unreadable.tags)) {
+                return Err(failed(unreadable.error));
+            }
+            warn!(error = %unreadable.error, "a disk that is no volume cannot be read; the list goes without it");
+        }
+        let disks = list.disks.into_iter().map(|disk| disk.model);
+        Ok(disks.filter(|disk| is_volume(disk.id.as_str(), &disk.tags)).collect())
     }
 
     /// The subscriptions of known volumes, but for the cluster's own.

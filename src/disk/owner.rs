@@ -88,7 +88,7 @@ struct Shared {
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What disks were made from, as far as a disk that was made from something has been read here.
-    sources: Mutex<BTreeMap<ArmId, ArmId>>,
+    sources: Mutex<BTreeMap<ArmId, String>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
     /// From then on no read is older than the last write of the process before this one.
     read_since: Instant,
@@ -118,7 +118,7 @@ impl Owners {
     }
 
     /// What a disk was made from, if it was read before it was attached: a node never formats such a disk.
-    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<ArmId> {
+    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<String> {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 

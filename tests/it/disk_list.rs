@@ -7,8 +7,8 @@ use serde_json::json;
 use tonic::Code;
 
 use super::disk_rig::{
-    Rig, create, create_all, create_with, delete, list, list_page, name_of, named, numbered, publish, publish_as,
-    refused, typical,
+    Rig, create, create_all, create_with, delete, disk_id, list, list_page, name_of, named, numbered, publish,
+    publish_as, refused, typical, vm_id,
 };
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +49,7 @@ async fn disk_a_list_tells_the_nodes_of_each_volume_and_leaves_out_what_is_nobod
     let volumes = create_all(&client, &numbered(3)).await;
     publish(&client, &volumes[0], "node-0").await.unwrap();
     publish(&client, &volumes[2], "node-1").await.unwrap();
-    let fixed = super::disk_rig::disk_id("static");
+    let fixed = disk_id("static");
     publish_as(&client, &fixed, &Default::default(), "node-1").await.unwrap();
     let node = |name: &str| vec![name.to_owned()];
     let expected: BTreeMap<String, Vec<String>> = [
@@ -115,5 +115,68 @@ async fn disk_volumes_of_another_subscription_are_listed_and_one_that_is_closed_
     // What may be there tomorrow makes the list incomplete.
     rig.incident(refuse(400, "Strange"));
     list(&client).await.unwrap_err();
+    rig.stop().await;
+}
+
+/// The system disk of a machine that was made from an image names the image by an id without a resource group.
+#[tokio::test(start_paused = true)]
+async fn disk_volumes_are_listed_in_a_subscription_with_a_machine_made_from_an_image() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-1").await.unwrap();
+    let network = vm_id("").replace("Microsoft.Compute/virtualMachines/", "Microsoft.Network");
+    let card = format!("{network}/networkInterfaces/card");
+    let subnet = format!("{network}/virtualNetworks/lazuli-vnet/subnets/nodes");
+    let place = json!({"subnet": {"id": subnet}});
+    let body =
+        json!({"location": "westeurope", "properties": {"ipConfigurations": [{"name": "one", "properties": place}]}});
+    let other = rig.other_tool();
+    let (status, answer) = other.call("PUT", &card, Some(body)).await;
+    assert_eq!(status, 201, "{answer}");
+    let body = json!({"location": "westeurope", "properties": {
+        "hardwareProfile": {"vmSize": "Standard_D2s_v3"},
+        "storageProfile": {
+            "imageReference": {"publisher": "p", "offer": "o", "sku": "s", "version": "latest"},
+            "osDisk": {"createOption": "FromImage", "name": "system"},
+        },
+        "osProfile": {"computerName": "new", "adminUsername": "u", "adminPassword": "secret"},
+        "networkProfile": {"networkInterfaces": [{"id": card}]},
+    }});
+    let (status, answer) = other.call("PUT", &vm_id("new"), Some(body)).await;
+    assert_eq!(status, 201, "{answer}");
+    rig.at_rest().await;
+    let image = &rig.disk("system").unwrap()["properties"]["creationData"]["imageReference"]["id"];
+    assert!(!image.as_str().unwrap().to_lowercase().contains("resourcegroups"), "{image}");
+    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), [volume.volume_id]);
+
+    // Such a disk can be a volume as well, once its machine has let go of it.
+    let made = json!({"createOption": "FromImage", "imageReference": {"id": image}});
+    let fixed = disk_id("fixed");
+    other.make_disk("fixed").await;
+    rig.control.tamper(&fixed, |disk| disk["properties"]["creationData"] = made).unwrap();
+    publish_as(&client, &fixed, &Default::default(), "node-0").await.unwrap();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_unreadable_disk_fails_the_list_only_when_it_may_be_a_volume() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-1").await.unwrap();
+    let other = rig.other_tool();
+    for name in ["theirs", "static"] {
+        other.make_disk(name).await;
+    }
+    let spoil = |id: &str| rig.control.tamper(id, |disk| disk["managedBy"] = json!("who knows")).unwrap();
+    spoil(&disk_id("theirs"));
+    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), [volume.volume_id.clone()]);
+    // Kubernetes has named this one.
+    publish_as(&client, &disk_id("static"), &Default::default(), "node-0").await.unwrap();
+    assert_eq!(list(&client).await.unwrap().len(), 2);
+    spoil(&disk_id("static"));
+    refused(list(&client).await, Code::Unavailable);
+    rig.control.tamper(&disk_id("static"), |disk| disk["managedBy"] = json!(vm_id("node-0"))).unwrap();
+    assert_eq!(list(&client).await.unwrap().len(), 2);
+    // A driver made this one.
+    spoil(&volume.volume_id);
+    refused(list(&client).await, Code::Unavailable);
     rig.stop().await;
 }

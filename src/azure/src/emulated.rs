@@ -132,7 +132,7 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     grown.wait(&an_hour()).await.unwrap();
     let listed = rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap();
     let ours = |id: &ArmId| *id == disk_id("a") || *id == disk_id("b");
-    assert_eq!(listed.iter().filter(|disk| ours(&disk.model.id)).count(), 2);
+    assert_eq!(listed.disks.iter().filter(|disk| ours(&disk.model.id)).count(), 2);
     for name in ["a", "b", "a"] {
         let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
         deleted.settle(&an_hour()).await.unwrap();

@@ -8,6 +8,8 @@ mod body;
 mod tests;
 mod wire;
 
+use std::collections::BTreeMap;
+
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::{ArmId, Disk, Gib, Vm},
@@ -63,15 +65,24 @@ pub struct Snapshot<T> {
     pub raw: Value,
 }
 
-/// What the platform says of a VM, as opposed to what its model says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct InstanceView {
-    /// The power state, such as `running`, `stopped`, `deallocated`; `None` when Azure does not tell.
-    pub power: Option<String>,
-    /// The provisioning state, such as `succeeded`, `failed`, `updating`.
-    pub provisioning: Option<String>,
-    /// All that Azure said.
-    pub raw: Value,
+/// The disks of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Disks {
+    /// Those that can be read.
+    pub disks: Vec<Snapshot<Disk>>,
+    /// The others. Whoever needs every disk of a kind must look whether one of these may be such a disk.
+    pub unreadable: Vec<UnreadableDisk>,
+}
+
+/// A disk of a list that cannot be read, and as much of it as may tell whose it is.
+#[derive(Debug, Clone)]
+pub struct UnreadableDisk {
+    /// Its id as Azure spells it, where there is one.
+    pub id: Option<String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Why it cannot be read.
+    pub error: ArmError,
 }
 
 /// The client of the compute provider; clones share everything.
@@ -148,7 +159,8 @@ impl Compute {
         }
     }
 
-    /// Lists the disks of a resource group, or of the whole subscription: all of them, or an error.
+    /// Lists the disks of a resource group, or of the whole subscription: all of them, or an error. A subscription
+    /// holds disks of all the world; one of them that cannot be read spoils nothing here and is told apart.
     ///
     /// # Errors
     /// Any [`Fault`].
@@ -157,10 +169,18 @@ impl Compute {
         subscription: &str,
         resource_group: Option<&str>,
         until: &Until,
-    ) -> Result<Vec<Snapshot<Disk>>, ArmError> {
+    ) -> Result<Disks, ArmError> {
         let path = list_path(subscription, resource_group, "disks");
-        let items = self.arm.list(&path, self.versions.disks, &[], until).await?;
-        snapshots(items, &path, decode_disk)
+        let mut list = Disks::default();
+        for raw in self.arm.list(&path, self.versions.disks, &[], until).await? {
+            let id = raw.get("id").and_then(Value::as_str).map(str::to_owned);
+            let tags = wire::tags(&raw);
+            match item(raw, &path, decode_disk) {
+                Ok(disk) => list.disks.push(disk),
+                Err(error) => list.unreadable.push(UnreadableDisk { id, tags, error }),
+            }
+        }
+        Ok(list)
     }
 
     /// Reads a virtual machine, or an instance of a scale set.
@@ -182,48 +202,9 @@ impl Compute {
         resource_group: &str,
         until: &Until,
     ) -> Result<Vec<Snapshot<Vm>>, ArmError> {
-        self.vms(list_path(subscription, Some(resource_group), "virtualMachines"), until).await
-    }
-
-    /// Lists the virtual machines of a subscription; instances of uniform scale sets are not among them.
-    ///
-    /// # Errors
-    /// Any [`Fault`].
-    pub async fn list_vms_all(&self, subscription: &str, until: &Until) -> Result<Vec<Snapshot<Vm>>, ArmError> {
-        self.vms(list_path(subscription, None, "virtualMachines"), until).await
-    }
-
-    /// Lists the instances of a uniform scale set.
-    ///
-    /// # Errors
-    /// Any [`Fault`].
-    pub async fn list_scale_set_vms(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Snapshot<Vm>>, ArmError> {
-        let path = format!("{scale_set}/virtualMachines");
-        let items = self.arm.list(&path, self.versions.scale_sets, &[], until).await?;
-        snapshots(items, &path, decode_vm)
-    }
-
-    async fn vms(&self, path: String, until: &Until) -> Result<Vec<Snapshot<Vm>>, ArmError> {
+        let path = list_path(subscription, Some(resource_group), "virtualMachines");
         let items = self.arm.list(&path, self.versions.virtual_machines, &[], until).await?;
         snapshots(items, &path, decode_vm)
-    }
-
-    /// Reads what the platform says of a VM.
-    ///
-    /// # Errors
-    /// Any [`Fault`].
-    pub async fn instance_view(&self, vm: &ArmId, until: &Until) -> Result<InstanceView, ArmError> {
-        let path = format!("{vm}/instanceView");
-        let read = self.arm.get(&path, self.vm_version(vm), &[], Priority::Read, until).await?;
-        let word = |prefix: &str| {
-            let codes = read.value.get("statuses").and_then(Value::as_array);
-            codes.into_iter().flatten().find_map(|status| {
-                let code = status.get("code")?.as_str()?.to_ascii_lowercase();
-                Some(code.strip_prefix(prefix)?.split('/').next()?.to_owned())
-            })
-        };
-        let (power, provisioning) = (word("powerstate/"), word("provisioningstate/"));
-        Ok(InstanceView { power, provisioning, raw: read.value })
     }
 
     /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.
@@ -326,12 +307,12 @@ fn snapshots<T>(
     path: &str,
     decode: fn(&Value) -> Result<T, DecodeError>,
 ) -> Result<Vec<Snapshot<T>>, ArmError> {
-    items
-        .into_iter()
-        .map(|raw| {
-            let etag = raw.get("etag").and_then(Value::as_str).map(str::to_owned);
-            let name = raw.get("id").and_then(Value::as_str).unwrap_or(path).to_owned();
-            snapshot(Read { value: raw, etag }, &name, decode)
-        })
-        .collect()
+    items.into_iter().map(|raw| item(raw, path, decode)).collect()
+}
+
+/// One of a list.
+fn item<T>(raw: Value, path: &str, decode: fn(&Value) -> Result<T, DecodeError>) -> Result<Snapshot<T>, ArmError> {
+    let etag = raw.get("etag").and_then(Value::as_str).map(str::to_owned);
+    let name = raw.get("id").and_then(Value::as_str).unwrap_or(path).to_owned();
+    snapshot(Read { value: raw, etag }, &name, decode)
 }

@@ -75,6 +75,50 @@ fn a_disk_is_read_whatever_the_case_of_azures_words() {
 }
 
 #[test]
+fn what_a_disk_was_made_from_is_told_in_azures_words_and_never_makes_it_unreadable() {
+    let source = |data: Value| {
+        let mut raw = raw_disk();
+        raw["properties"]["creationData"] = data;
+        decode_disk(&raw).unwrap().source
+    };
+    // What nearly every system disk of a VM says.
+    let image = "/Subscriptions/s/Providers/Microsoft.Compute/Locations/eastus2/Publishers/Canonical/ArtifactTypes/\
+                 VMImage/Offers/ubuntu-24_04-lts/Skus/server/Versions/24.04.202601010";
+    let from_image = json!({"createOption": "FromImage", "imageReference": {"id": image}});
+    assert_eq!(source(from_image).as_deref(), Some(image));
+    // Azure keeps what the request said, and takes it without the first slash.
+    let snapshot = "subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/snapshots/one";
+    let copy = json!({"createOption": "Copy", "sourceResourceId": snapshot});
+    assert_eq!(source(copy).as_deref(), Some(snapshot));
+    let gallery = json!({"createOption": "FromImage", "galleryImageReference": {"communityGalleryImageId": "/c/g"}});
+    assert_eq!(source(gallery).as_deref(), Some("/c/g"));
+    let blob = json!({"createOption": "Import", "sourceUri": "https://a.blob.core.windows.net/v/d.vhd?sig=secret"});
+    assert_eq!(source(blob).as_deref(), Some("https://a.blob.core.windows.net/v/d.vhd"));
+    assert_eq!(source(json!({"createOption": "Upload", "sourceResourceId": 7})).as_deref(), Some("Upload"));
+    for empty in
+        [json!({"createOption": "empty"}), json!({"createOption": "Attach", "sourceResourceId": ""}), json!(null)]
+    {
+        assert_eq!(source(empty), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_of_a_list_that_cannot_be_read_is_told_apart_and_spoils_no_other() {
+    let mut strange = raw_disk();
+    strange["id"] = json!("not an id");
+    let mut nameless = raw_disk();
+    nameless.as_object_mut().unwrap().remove("id");
+    let fake = Fake::new([Reply::json(200, json!({"value": [strange, raw_disk(), nameless]}))]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let list = compute.list_disks("s", None, &a_minute()).await.unwrap();
+    assert_eq!(list.disks[0].model.id.name(), "d1");
+    let told: Vec<_> = list.unreadable.iter().map(|disk| (disk.id.as_deref(), disk.tags["a"].as_str())).collect();
+    assert_eq!(told, [(Some("not an id"), "b"), (None, "b")]);
+    let error = &list.unreadable[0].error;
+    assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
+}
+
+#[test]
 fn a_disk_without_what_decisions_rest_on_names_the_field() {
     for (pointer, field) in
         [("/id", "id"), ("/location", "location"), ("/properties/provisioningState", "properties.provisioningState")]
@@ -229,49 +273,34 @@ async fn a_disk_that_is_gone_is_deleted_but_a_group_that_is_gone_is_not_known() 
 #[tokio::test(start_paused = true)]
 async fn the_reads_ask_where_azure_keeps_things() {
     let page = |items: Value| Reply::json(200, json!({"value": items}));
-    let view = json!({"statuses": [{"code": "ProvisioningState/succeeded"}, {"code": "PowerState/deallocated"}]});
     let fake = Fake::new([
         page(json!([raw_disk()])),
         page(json!([])),
         page(json!([raw_vm(json!([]))])),
-        page(json!([])),
-        page(json!([])),
-        Reply::json(200, view),
         page(json!([
             {"resourceType": "virtualMachines", "name": "Standard_D2s_v3", "capabilities": [
                 {"name": "vCPUs", "value": "2"}, {"name": "MaxDataDiskCount", "value": "4"}]},
             {"resourceType": "virtualMachines", "name": "Standard_Silent", "capabilities": null},
             {"resourceType": "disks", "name": "Premium_LRS", "capabilities": [{"name": "MaxDataDiskCount"}]},
         ])),
-        page(json!([{"id": "not an id"}])),
     ]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     let until = Until::within(Duration::from_secs(60));
-    assert_eq!(compute.list_disks("s", None, &until).await.unwrap().len(), 1);
+    assert_eq!(compute.list_disks("s", None, &until).await.unwrap().disks.len(), 1);
     compute.list_disks("s", Some("g"), &until).await.unwrap();
     let vms = compute.list_vms("s", "g", &until).await.unwrap();
     assert_eq!(vms[0].etag.as_deref(), Some("\"7\""));
-    compute.list_vms_all("s", &until).await.unwrap();
-    let set = ArmId::resource("s", "g", "Microsoft.Compute/virtualMachineScaleSets", "a").unwrap();
-    compute.list_scale_set_vms(&set, &until).await.unwrap();
-    let view = compute.instance_view(&VM.parse().unwrap(), &until).await.unwrap();
-    assert_eq!((view.power.as_deref(), view.provisioning.as_deref()), (Some("deallocated"), Some("succeeded")));
     let sizes = compute.vm_sizes("s", "eastus2", &until).await.unwrap();
     assert_eq!(sizes, [("Standard_D2s_v3".to_owned(), 4)]);
-    let error = compute.list_disks("s", None, &until).await.unwrap_err();
-    assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
     let lines: Vec<String> =
         fake.calls().iter().map(|seen| seen.line.replace("GET management.azure.com/subscriptions/s", "")).collect();
     let compute = "/providers/Microsoft.Compute";
     assert_eq!(
-        lines[..7],
+        lines,
         [
             format!("{compute}/disks?api-version=2025-01-02"),
             format!("/resourceGroups/g{compute}/disks?api-version=2025-01-02"),
             format!("/resourceGroups/g{compute}/virtualMachines?api-version=2025-04-01"),
-            format!("{compute}/virtualMachines?api-version=2025-04-01"),
-            format!("/resourceGroups/g{compute}/virtualMachineScaleSets/a/virtualMachines?api-version=2025-04-01"),
-            format!("/resourceGroups/G{compute}/virtualMachines/v/instanceView?api-version=2025-04-01"),
             format!("{compute}/skus?api-version=2021-07-01&%24filter=location%20eq%20%27eastus2%27"),
         ]
     );

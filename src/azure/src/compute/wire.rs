@@ -3,6 +3,8 @@
 //! Tolerant where Azure varies (letter case of words, unknown fields, absent defaults) and strict where a decision
 //! rests on a field: what is needed and not there is an error that names the field, never a guess.
 
+use std::collections::BTreeMap;
+
 use lazuli_plan::{
     model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
@@ -99,19 +101,9 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
             parse_id(id, "managedByExtended")
         })
         .collect::<Result<_, _>>()?;
-    let tags = match at(raw, "tags") {
-        None => Default::default(),
-        Some(Value::Object(tags)) => {
-            tags.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
-        }
-        Some(_) => return Err(wrong("tags", "is no object")),
-    };
-    let source = [
-        "properties.creationData.sourceResourceId",
-        "properties.creationData.imageReference.id",
-        "properties.creationData.galleryImageReference.id",
-    ];
-    let mut source = source.iter().map(|path| optional_id(raw, path));
+    if at(raw, "tags").is_some_and(|tags| !tags.is_object()) {
+        return Err(wrong("tags", "is no object"));
+    }
     let number32 = |path: &str| -> Result<Option<u32>, DecodeError> {
         optional_number(raw, path)?.map(|n| u32::try_from(n).map_err(|_| wrong(path, "is too large"))).transpose()
     };
@@ -127,13 +119,45 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         managed_by_extended: holders,
         max_shares: number32("properties.maxShares")?.unwrap_or(1),
         disk_encryption_set: optional_id(raw, "properties.encryption.diskEncryptionSetId")?,
-        tags,
+        tags: tags(raw),
         iops: optional_number(raw, "properties.diskIOPSReadWrite")?,
         mbps: optional_number(raw, "properties.diskMBpsReadWrite")?,
         logical_sector_size: number32("properties.creationData.logicalSectorSize")?,
         network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
-        source: source.find_map(Result::transpose).transpose()?,
+        source: source(raw),
     })
+}
+
+/// The tags that are texts.
+pub(super) fn tags(raw: &Value) -> BTreeMap<String, String> {
+    let tags = at(raw, "tags").and_then(Value::as_object).into_iter().flatten();
+    tags.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// What a disk was made from, in Azure's words. These are as many as there are ways to make a disk: the id of a
+/// platform image names no resource group, that of a source may lack its first slash, and a blob is no resource at
+/// all. Nothing but "made from something" rests on them, so nothing here is an error.
+fn source(raw: &Value) -> Option<String> {
+    const NAMES: [&str; 8] = [
+        "sourceResourceId",
+        "imageReference.id",
+        "imageReference.sharedGalleryImageId",
+        "imageReference.communityGalleryImageId",
+        "galleryImageReference.id",
+        "galleryImageReference.sharedGalleryImageId",
+        "galleryImageReference.communityGalleryImageId",
+        "elasticSanResourceId",
+    ];
+    let data = at(raw, "properties.creationData")?;
+    let word = |path: &str| at(data, path).and_then(Value::as_str).filter(|word| !word.is_empty());
+    if let Some(name) = NAMES.iter().find_map(|path| word(path)) {
+        return Some(name.to_owned());
+    }
+    // A shared access signature stands in the query.
+    let uri = word("sourceUri").and_then(|uri| uri.split('?').next());
+    let way =
+        word("createOption").filter(|way| !["Empty", "Attach"].iter().any(|empty| empty.eq_ignore_ascii_case(way)));
+    uri.or(way).map(str::to_owned)
 }
 
 /// Reads a virtual machine, or an instance of a scale set.

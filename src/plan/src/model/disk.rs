@@ -171,8 +171,9 @@ pub struct Disk {
     pub logical_sector_size: Option<u32>,
     /// The network access policy, in Azure's words.
     pub network_access_policy: Option<String>,
-    /// What it was made from, when it was not made empty.
-    pub source: Option<ArmId>,
+    /// What it was made from, in Azure's words, when it was not made empty: the id of a disk, snapshot or image, the
+    /// address of a blob, or only the way it was made. For the reader; nothing but "made from something" rests on it.
+    pub source: Option<String>,
 }
 
 impl Disk {
