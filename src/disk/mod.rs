@@ -358,10 +358,7 @@ impl Volumes {
                 // Our own was listed, so it is that one which is closed to us. Whoever names a disk there learns of it
                 // at each call; the other volumes have nothing to do with it.
                 Err(error)
-                    if matches!(
-                        error.fault,
-                        Fault::Forbidden | Fault::Unauthenticated | Fault::NotFound | Fault::ScopeNotFound
-                    ) =>
+                    if matches!(error.fault, Fault::Forbidden | Fault::Unauthenticated | Fault::ScopeNotFound) =>
                 {
                     warn!(error = %error, "the volumes of a subscription are left out of the list");
                 }

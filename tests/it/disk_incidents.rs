@@ -110,7 +110,7 @@ async fn disk_each_refusal_of_a_write_becomes_the_code_of_its_rpc() {
         Unauthenticated, Unavailable,
     };
     // Status, code, and what becomes of Create, Delete, Publish, Unpublish, Expand when Azure always says so.
-    let table: [(u16, &str, [Code; 5]); 19] = [
+    let table: [(u16, &str, [Code; 5]); 20] = [
         (400, "InvalidParameter", [InvalidArgument; 5]),
         // The action is given up for the whole list.
         (400, "NoRegisteredProviderFound", [InvalidArgument, InvalidArgument, Ok, Ok, InvalidArgument]),
@@ -139,6 +139,8 @@ async fn disk_each_refusal_of_a_write_becomes_the_code_of_its_rpc() {
         (504, "GatewayTimeout", [Unavailable; 5]),
         // Where the machine was read a moment ago it is the action that is not there.
         (404, "ResourceNotFound", [NotFound, Ok, Ok, Ok, NotFound]),
+        // Not of the disk is this said, nor of the machine.
+        (404, "EndpointNotFound", [Unavailable, Unavailable, Ok, Ok, Unavailable]),
         (501, "NotImplemented", [InvalidArgument, InvalidArgument, Ok, Ok, InvalidArgument]),
     ];
     for (status, code, expected) in table {

@@ -126,13 +126,6 @@ enum BucketKey {
     Provider(String, (Verb, ResourceType), String),
 }
 
-/// How long to wait before sending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Delay {
-    pub(crate) law: Duration,
-    pub(crate) courtesy: Duration,
-}
-
 /// The quotas of all subscriptions, as far as answers have told.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(Mutex<State>);
@@ -162,17 +155,18 @@ impl Budget {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one request out of the estimate, and says how long to wait before it is sent.
-    pub(crate) fn take(&self, scope: &Scope, priority: Priority, now: Instant) -> Delay {
+    /// How long nothing of this scope may be sent.
+    pub(crate) fn law(&self, scope: &Scope, now: Instant) -> Duration {
         let mut state = self.lock();
         state.stopped.retain(|_, until| *until > now);
-        let law = scope
-            .stopped_by()
-            .iter()
-            .filter_map(|stopped| state.stopped.get(stopped))
-            .map(|until| until.saturating_duration_since(now))
-            .max()
-            .unwrap_or_default();
+        let stopped = scope.stopped_by();
+        let ends = stopped.iter().filter_map(|stopped| state.stopped.get(stopped));
+        ends.map(|until| until.saturating_duration_since(now)).max().unwrap_or_default()
+    }
+
+    /// Takes one request out of the estimate, and says how long it should let others go first.
+    pub(crate) fn take(&self, scope: &Scope, priority: Priority, now: Instant) -> Duration {
+        let mut state = self.lock();
         let mut courtesy = 0.0_f64;
         for (key, bucket) in &mut state.buckets {
             if !key.counts(scope) || bucket.size < SMALLEST_SHARED_BUCKET {
@@ -184,8 +178,7 @@ impl Budget {
             bucket.remaining = there - 1.0;
             bucket.at = now;
         }
-        let courtesy = Duration::from_secs_f64(courtesy.max(0.0).min(LONGEST_COURTESY.as_secs_f64()));
-        Delay { law, courtesy }
+        Duration::from_secs_f64(courtesy.max(0.0).min(LONGEST_COURTESY.as_secs_f64()))
     }
 
     /// Reads what remains from an answer.
@@ -295,16 +288,15 @@ mod tests {
     async fn while_there_is_plenty_nobody_waits() {
         let budget = with(WRITES, "200", "199");
         for priority in [Priority::DetachDeadNode, Priority::Create, Priority::List] {
-            assert_eq!(budget.take(&scope(Verb::Put, VM), priority, Instant::now()), Delay::default());
+            assert_eq!(budget.take(&scope(Verb::Put, VM), priority, Instant::now()), Duration::ZERO);
         }
         assert!(Scope::of(Verb::Get, "/metadata/endpoints").is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn when_little_is_left_a_dead_nodes_disks_go_first_and_lists_last() {
-        let delay = |left: &str, priority| {
-            with(WRITES, "200", left).take(&scope(Verb::Put, VM), priority, Instant::now()).courtesy
-        };
+        let delay =
+            |left: &str, priority| with(WRITES, "200", left).take(&scope(Verb::Put, VM), priority, Instant::now());
         for priority in [Priority::DetachDeadNode, Priority::Detach, Priority::Attach] {
             assert_eq!(delay("10", priority), Duration::ZERO, "{priority:?}");
         }
@@ -320,20 +312,19 @@ mod tests {
         let budget = with(WRITES, "200", "1");
         let now = Instant::now();
         let delays: Vec<Duration> =
-            (0..300).map(|_| budget.take(&scope(Verb::Put, VM), Priority::Create, now).courtesy).collect();
+            (0..300).map(|_| budget.take(&scope(Verb::Put, VM), Priority::Create, now)).collect();
         assert!(delays.windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(delays[1] - delays[0] == Duration::from_millis(100));
         assert_eq!(*delays.last().unwrap(), LONGEST_COURTESY);
         // What was taken comes back with time.
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(budget.take(&scope(Verb::Put, VM), Priority::List, Instant::now()), Delay::default());
+        assert_eq!(budget.take(&scope(Verb::Put, VM), Priority::List, Instant::now()), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn reads_and_writes_and_subscriptions_have_buckets_of_their_own() {
         let budget = with(READS, "250", "0");
-        let waits =
-            |verb, path| budget.take(&scope(verb, path), Priority::List, Instant::now()).courtesy > Duration::ZERO;
+        let waits = |verb, path| budget.take(&scope(verb, path), Priority::List, Instant::now()) > Duration::ZERO;
         assert!(waits(Verb::Get, DISK));
         assert!(waits(Verb::Get, VM));
         assert!(!waits(Verb::Put, DISK));
@@ -351,10 +342,10 @@ mod tests {
         see("Microsoft.Compute/PutVMResource;11,Microsoft.Compute/PutVM3Min;239");
         see("Microsoft.Compute/PutVMResource;0");
         let other = scope(Verb::Put, OTHER_VM);
-        assert_eq!(budget.take(&other, Priority::List, Instant::now()), Delay::default());
+        assert_eq!(budget.take(&other, Priority::List, Instant::now()), Duration::ZERO);
         see("Microsoft.Compute/PutVM3Min;3, nonsense, a;b");
-        assert!(budget.take(&other, Priority::Create, Instant::now()).courtesy > Duration::ZERO);
-        assert_eq!(budget.take(&scope(Verb::Get, VM), Priority::List, Instant::now()), Delay::default());
+        assert!(budget.take(&other, Priority::Create, Instant::now()) > Duration::ZERO);
+        assert_eq!(budget.take(&scope(Verb::Get, VM), Priority::List, Instant::now()), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
@@ -368,13 +359,13 @@ mod tests {
             let budget = Budget::default();
             let now = Instant::now();
             budget.throttled(&scope(Verb::Put, VM), gateway, &details, pause, now);
-            let law = |verb, path| budget.take(&scope(verb, path), Priority::DetachDeadNode, now).law;
+            let law = |verb, path| budget.law(&scope(verb, path), now);
             assert_eq!(law(Verb::Put, VM), pause);
             assert_eq!(law(Verb::Put, OTHER_VM) == pause, other_vm);
             assert_eq!(law(Verb::Post, DISK) == pause, other_verb);
             assert_eq!(law(Verb::Get, VM), Duration::ZERO);
             let later = now + pause;
-            assert_eq!(budget.take(&scope(Verb::Put, VM), Priority::List, later).law, Duration::ZERO);
+            assert_eq!(budget.law(&scope(Verb::Put, VM), later), Duration::ZERO);
         }
     }
 }

@@ -82,6 +82,7 @@ mod tests {
         let log = fake.log();
         assert_eq!(log[0].line, "GET management.azure.com/metadata/endpoints?api-version=2022-09-01");
         assert_eq!(log[0].authorization, None);
+        assert!(log[0].client_request_id.is_some());
         assert!(matches!(ask().await, Err(EndpointsError::Refused { status: 500, .. })));
         assert!(matches!(ask().await, Err(EndpointsError::Malformed { .. })));
         assert!(matches!(ask().await, Err(EndpointsError::Unreachable { .. })));

@@ -155,11 +155,6 @@ impl AzureError {
         Self { message: clip(text.trim()).to_owned(), ..Self::default() }
     }
 
-    /// Whether Azure's own word for it is missing.
-    pub(crate) fn is_unnamed(&self) -> bool {
-        self.code.is_empty()
-    }
-
     /// A failure of which only a word is known.
     pub(crate) fn code(code: String) -> Self {
         Self { code, ..Self::default() }
@@ -256,30 +251,6 @@ fn vm_named(error: &AzureError) -> Option<ArmId> {
             id.is_type("Microsoft.Compute/virtualMachines")
                 || id.is_type("Microsoft.Compute/virtualMachineScaleSets/virtualMachines")
         })
-}
-
-impl ArmError {
-    /// The same failure, with another fault: for a caller that looked at the state and knows more.
-    #[must_use]
-    pub fn with_fault(&self, fault: Fault) -> Self {
-        let failure = &*self.0;
-        Self(Arc::new(Failure {
-            fault,
-            effect: failure.effect,
-            verb: failure.verb,
-            resource: failure.resource.clone(),
-            status: failure.status,
-            code: failure.code.clone(),
-            message: failure.message.clone(),
-            target: failure.target.clone(),
-            details: failure.details.clone(),
-            inner_code: failure.inner_code.clone(),
-            request_id: failure.request_id.clone(),
-            correlation_id: failure.correlation_id.clone(),
-            client_request_id: failure.client_request_id.clone(),
-            source: failure.source.clone(),
-        }))
-    }
 }
 
 impl From<Failure> for ArmError {

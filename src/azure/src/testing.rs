@@ -34,6 +34,7 @@ pub(crate) struct Seen {
     pub(crate) authorization: Option<String>,
     pub(crate) if_match: Option<String>,
     pub(crate) client_request_id: Option<String>,
+    pub(crate) user_agent: Option<String>,
     pub(crate) body: String,
 }
 
@@ -161,6 +162,7 @@ impl Fake {
             authorization: header("authorization"),
             if_match: header("if-match"),
             client_request_id: header("x-ms-client-request-id"),
+            user_agent: header("user-agent"),
             body: String::from_utf8(request.body().to_vec()).unwrap(),
         });
         let reply = if line.contains("/token") {

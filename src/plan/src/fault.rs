@@ -182,6 +182,11 @@ const GROWS_ONLY_DETACHED: [&str; 6] = [
     "LiveResizeSharedDiskNotAllowed",
 ];
 
+/// The codes that say that exactly the resource of the request is gone: the front door's, which is recorded; and the
+/// compute provider's own, which are documented: for a disk, and for an instance of a scale set or a disk that a write
+/// of a VM names. Any other code of a 404 says that something else is missing.
+const GONE: [&str; 3] = ["ResourceNotFound", "NotFound", "DiskNotFound"];
+
 /// Sorts Azure's answer (source of the codes: the error catalogue of the compute and network providers, as quoted in
 /// public threads; each row has its test).
 pub fn classify(answer: &Answer<'_>) -> Fault {
@@ -208,7 +213,7 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
     if any(&["ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound", "InvalidSubscriptionId"]) {
         return Fault::ScopeNotFound;
     }
-    if any(&["ResourceNotFound", "NotFound", "DiskNotFound"]) && matches!(answer.status, 404 | 200) {
+    if any(&GONE) && matches!(answer.status, 404 | 200) {
         return Fault::NotFound;
     }
     if any(&["AttachDiskWhileBeingDetached"]) {
@@ -264,7 +269,9 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         405 | 501 => Fault::Unsupported,
         400 | 411 | 413 | 415 | 422 => Fault::Invalid,
         403 => Fault::Forbidden,
-        404 => Fault::NotFound,
+        // Something on the way was not found (`EndpointNotFound`, a proxy's page). It says nothing of the resource, and
+        // "gone" would end a volume that exists.
+        404 => Fault::Malformed,
         409 => Fault::Conflict,
         408 | 500..=599 => Fault::Unavailable,
         // A late failure with a code this list does not know: Azure undid it or not, we cannot tell.
@@ -360,6 +367,11 @@ mod tests {
         for (status, code, fault) in [
             (404, "ResourceNotFound", Fault::NotFound),
             (404, "ResourceGroupNotFound", Fault::ScopeNotFound),
+            (404, "NotFound", Fault::NotFound),
+            (404, "DiskNotFound", Fault::NotFound),
+            (404, "EndpointNotFound", Fault::Malformed),
+            (404, "InvalidResourceNamespace", Fault::Malformed),
+            (404, "", Fault::Malformed),
             (404, "SubscriptionNotFound", Fault::ScopeNotFound),
             (404, "ParentResourceNotFound", Fault::ScopeNotFound),
             (409, "AttachDiskWhileBeingDetached", Fault::BeingDetached),

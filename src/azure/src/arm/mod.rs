@@ -8,15 +8,28 @@
 //! | 429, or 503 with `Retry-After` | waits as told and repeats, any verb: Azure did not act. A wait beyond [`Retry::longest_wait`] or the caller's deadline is [`Fault::Throttled`] at once |
 //! | 408, 500, 502, 503, 504, answer lost | backs off and repeats what may be repeated ([`Repeat`]); else [`Fault::OutcomeUnknown`] for a write |
 //! | no connection | backs off and repeats, any verb: nothing was sent |
-//! | 401 | once: a new token, and again |
+//! | 401 | once: a new token, and again; see below for writes that may not wait |
 //! | anything else | the caller's |
+//!
+//! After every wait, be it for Azure, for others or for a token, the law of the [`budget`](crate::budget) is asked
+//! again: another call may have been told to stop meanwhile.
+//!
+//! # Writes that may not wait
+//!
+//! What a write under [`Patience::None`] says was decided on what was just read, and no condition guards it: a minute
+//! later it could undo what another replica has done meanwhile. So it goes out at once or not at all. A pause that
+//! Azure asks for, the courtesy of letting others go first, a token that is not at hand, a token that Azure refuses:
+//! each gives the write back as [`Fault::Throttled`] with nothing done, and whoever decided waits for as long as it
+//! says, reads and decides anew. That read waits for a token, so the next write finds one at hand. A courtesy and a
+//! refused token give a write of one resource back once: what comes again soon goes out, or gets the refusal as it is.
+//! Only the time that a connection takes remains between decision and write.
 
 mod operation;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -59,7 +72,18 @@ struct Inner {
     random: Random,
     retry: Retry,
     durations: Mutex<BTreeMap<Kind, Durations>>,
+    given_back: Mutex<BTreeMap<(String, GivenBack), Instant>>,
 }
+
+/// Why a write that may not wait was given back, where that is done once only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum GivenBack {
+    Courtesy,
+    RefusedToken,
+}
+
+/// How long a write that was given back is known to have been. Whoever decided waits a courtesy and reads.
+const GIVEN_BACK_FOR: Duration = Duration::from_secs(120);
 
 /// How often and how long a call is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,9 +123,7 @@ pub enum Repeat {
 pub enum Patience {
     /// For as long as Azure asks, within [`Retry::longest_wait`].
     AsAzureSays,
-    /// Not at all: what the request says was decided on what was just read, and no condition guards it. A minute later
-    /// it could undo what another replica has done meanwhile. A pause that Azure asks for is told as
-    /// [`Fault::Throttled`]; whoever decided waits, reads and decides anew.
+    /// Not at all: see [the module's words on it](self#writes-that-may-not-wait).
     None,
 }
 
@@ -266,6 +288,7 @@ impl Arm {
             random: Random::seeded(seed),
             retry,
             durations: Mutex::default(),
+            given_back: Mutex::default(),
         }))
     }
 
@@ -423,30 +446,52 @@ impl Arm {
             return Err(call.failed(Fault::Malformed, &history, message).into());
         }
         let scope = Scope::of(call.verb, call.url.path());
+        let mut fresh = None;
         loop {
             until.check().map_err(|why| call.interrupted(why, &history))?;
             if let Some(scope) = &scope {
-                let delay = inner.budget.take(scope, call.priority, Instant::now());
-                if !history.may_wait(delay.law, call.patience, &inner.retry, until) {
-                    let fault = Fault::Throttled { retry_after: Some(delay.law) };
-                    return Err(call.failed(fault, &history, "Azure asked for a pause that is not over").into());
+                let law = inner.budget.law(scope, Instant::now());
+                if !history.may_wait(law, call.patience, &inner.retry, until) {
+                    return Err(call.put_off(law, &history, "Azure asked for a pause that is not over").into());
                 }
-                if !delay.law.is_zero() {
+                if !law.is_zero() {
                     // Meanwhile another call may be told to wait longer.
-                    history.waited += delay.law;
-                    until.sleep(delay.law).await.map_err(|why| call.interrupted(why, &history))?;
+                    history.waited += law;
+                    until.sleep(law).await.map_err(|why| call.interrupted(why, &history))?;
                     continue;
                 }
-                if !delay.courtesy.is_zero() {
-                    tracing::debug!(resource = call.url.path(), delay = ?delay.courtesy, "lets others go first");
-                    until.sleep(delay.courtesy).await.map_err(|why| call.interrupted(why, &history))?;
+                if !history.counted {
+                    history.counted = true;
+                    let courtesy = inner.budget.take(scope, call.priority, Instant::now());
+                    if !courtesy.is_zero() && call.patience == Patience::AsAzureSays {
+                        tracing::debug!(resource = call.url.path(), delay = ?courtesy, "lets others go first");
+                        until.sleep(courtesy).await.map_err(|why| call.interrupted(why, &history))?;
+                        continue;
+                    }
+                    if !courtesy.is_zero() && self.give_back(call, GivenBack::Courtesy) {
+                        return Err(call
+                            .put_off(courtesy, &history, "few requests are left, and others go first")
+                            .into());
+                    }
                 }
             }
-            let bearer = until
-                .run(inner.tokens.bearer())
-                .await
-                .map_err(|why| call.interrupted(why, &history))?
-                .map_err(|error| call.failed(error.fault(), &history, "there is no token").caused_by(error))?;
+            let bearer = match (fresh.take().or_else(|| inner.tokens.at_hand()), call.patience) {
+                (Some(bearer), _) => bearer,
+                (None, Patience::None) => {
+                    let message = "there is no token at hand, and this write may not wait for one";
+                    return Err(call.put_off(Duration::ZERO, &history, message).into());
+                }
+                (None, Patience::AsAzureSays) => {
+                    let bearer = until.run(inner.tokens.bearer()).await;
+                    let bearer = bearer
+                        .map_err(|why| call.interrupted(why, &history))?
+                        .map_err(|error| call.failed(error.fault(), &history, "there is no token").caused_by(error))?;
+                    // That may have taken long.
+                    fresh = Some(bearer);
+                    continue;
+                }
+            };
+            history.counted = false;
             let client_request_id = inner.random.uuid().to_string();
             let headers = call.headers(&bearer.header, &client_request_id);
             history.tries += 1;
@@ -479,15 +524,25 @@ impl Arm {
             if let Some(scope) = &scope {
                 inner.budget.answered(scope, &head.headers, Instant::now());
             }
+            if call.patience == Patience::None && status != 401 {
+                self.sent(call);
+            }
             if head.status.is_success() {
                 return Ok(Answer { status, headers: head.headers, body, client_request_id });
             }
             if status == 401 && !history.renewed {
                 // Refused at the door: nothing was done, and a token can lapse or be revoked early.
-                history.renewed = true;
-                history.tries -= 1;
                 inner.tokens.refused(&bearer);
-                continue;
+                if call.patience == Patience::AsAzureSays {
+                    history.renewed = true;
+                    history.tries -= 1;
+                    continue;
+                }
+                if self.give_back(call, GivenBack::RefusedToken) {
+                    let message = "Azure refuses the token, and this write may not wait for another";
+                    let failure = call.put_off(Duration::ZERO, &history, message).with_ids(&head.headers);
+                    return Err(failure.with_client_request_id(&client_request_id).into());
+                }
             }
             let retry_after = retry_after(&head.headers);
             let mut failure = call
@@ -523,6 +578,29 @@ impl Arm {
             };
             self.back_off(call, may_repeat, &history, until, failure).await?;
         }
+    }
+
+    /// Whether a write that may not wait is to be given back for this reason: not twice within a while.
+    fn give_back(&self, call: &Call<'_>, why: GivenBack) -> bool {
+        let now = Instant::now();
+        let mut given_back = self.0.given_back.lock().unwrap_or_else(PoisonError::into_inner);
+        given_back.retain(|_, when| now.duration_since(*when) < GIVEN_BACK_FOR);
+        match given_back.entry((call.url.path().to_owned(), why)) {
+            Entry::Vacant(entry) => {
+                entry.insert(now);
+                true
+            }
+            Entry::Occupied(entry) => {
+                entry.remove();
+                false
+            }
+        }
+    }
+
+    /// A write that may not wait was answered: the next one is another.
+    fn sent(&self, call: &Call<'_>) {
+        let mut given_back = self.0.given_back.lock().unwrap_or_else(PoisonError::into_inner);
+        given_back.retain(|(path, _), _| path != call.url.path());
     }
 
     /// Sleeps before the next try, or gives the failure back when there is to be none.
@@ -561,6 +639,8 @@ struct History {
     /// A write may have reached Azure without our knowing what came of it.
     lost: bool,
     renewed: bool,
+    /// The next request is in the budget's estimate.
+    counted: bool,
 }
 
 impl History {
@@ -603,6 +683,10 @@ impl<'a> Call<'a> {
         Failure::ours(fault, history.effect(), self.verb, self.url.path(), message)
     }
 
+    fn put_off(&self, pause: Duration, history: &History, message: &str) -> Failure {
+        self.failed(Fault::Throttled { retry_after: Some(pause) }, history, message)
+    }
+
     fn interrupted(&self, why: Interrupted, history: &History) -> Failure {
         self.failed(Fault::Deadline, history, why.as_str())
     }
@@ -612,13 +696,7 @@ impl<'a> Call<'a> {
             Ok(value) => AzureError::read(&value),
             Err(_) => AzureError::text(&String::from_utf8_lossy(body)),
         };
-        let unnamed = error.is_unnamed();
-        let mut failure = Failure::answered(self.verb, self.url.path(), status, error, retry_after, history.effect());
-        // "Gone" lets a volume be deleted and a node be forgotten: a page that some proxy made is not enough.
-        if unnamed && failure.fault == Fault::NotFound {
-            failure.fault = Fault::Malformed;
-        }
-        failure
+        Failure::answered(self.verb, self.url.path(), status, error, retry_after, history.effect())
     }
 }
 

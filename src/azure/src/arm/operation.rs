@@ -42,7 +42,6 @@ pub struct Operation {
     priority: Priority,
     /// What was written to, as a URL.
     subject: Url,
-    accepted: Option<Value>,
     state: State,
     /// Where the result is when the status does not hold it.
     location: Option<Url>,
@@ -80,7 +79,6 @@ impl Operation {
             kind: write.kind,
             priority: write.priority,
             subject: url.clone(),
-            accepted: None,
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
@@ -109,11 +107,10 @@ impl Operation {
                     State::Done(Err(operation.failed(body.as_ref(), answer).into()))
                 }
                 None if answer.status == 202 => State::Resource(resource),
-                Some(ProvisioningState::Succeeded) | None => State::Done(Ok(body.clone())),
+                Some(ProvisioningState::Succeeded) | None => State::Done(Ok(body)),
             },
         };
         operation.location = location;
-        operation.accepted = body;
         Ok(operation)
     }
 
@@ -127,7 +124,6 @@ impl Operation {
             kind,
             priority: Priority::Create,
             subject,
-            accepted: None,
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
@@ -136,16 +132,6 @@ impl Operation {
             failures: 0,
             not_before: None,
         }
-    }
-
-    /// The body of the first answer: the resource as it was when the operation began.
-    pub fn accepted(&self) -> Option<&Value> {
-        self.accepted.as_ref()
-    }
-
-    /// Whether nothing is left to wait for.
-    pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done(_))
     }
 
     /// Waits for the end and for the result: the resource after PUT and PATCH, what the action gives after POST,

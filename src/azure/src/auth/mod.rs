@@ -1,7 +1,8 @@
 //! Tokens for the resource manager.
 //!
-//! One token is kept for all callers, renewed before it ends, asked for once however many callers wait, and thrown
-//! away when the resource manager refuses it. Never prints a secret, never writes one anywhere.
+//! One token is kept for all callers, asked for once however many callers wait, and thrown away when the resource
+//! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good nobody
+//! waits for the authority, which may take minutes or hang. Never prints a secret, never writes one anywhere.
 
 mod source;
 #[cfg(test)]
@@ -191,32 +192,47 @@ impl Tokens {
         }))
     }
 
-    /// A token that is good for a while: the one at hand, or a new one.
+    /// A token that is good: the one at hand, or a new one. Only who finds none at hand waits for the authority.
     pub(crate) async fn bearer(&self) -> Result<Bearer, AuthError> {
-        let now = Instant::now();
         let flight = {
             let mut state = self.0.lock();
-            if let Some(held) = &state.held
-                && now < held.renew
-            {
-                return Ok(held.bearer.clone());
-            }
-            match &state.flight {
-                // One that is over and still here ended in a panic.
-                Some(flight) if flight.peek().is_none() => flight.clone(),
-                _ => {
-                    // A task of its own: a caller that gives up must not stop it for the others.
-                    let task = tokio::spawn(self.0.clone().renew());
-                    let flight = task
-                        .map(|joined| joined.unwrap_or_else(|panic| Err(AuthError::malformed(Arc::new(panic)))))
-                        .boxed()
-                        .shared();
-                    state.flight = Some(flight.clone());
-                    flight
-                }
+            match self.usable(&mut state) {
+                Some(bearer) => return Ok(bearer),
+                None => self.renewal(&mut state),
             }
         };
         flight.await
+    }
+
+    /// The token at hand, without waiting for anybody.
+    pub(crate) fn at_hand(&self) -> Option<Bearer> {
+        self.usable(&mut self.0.lock())
+    }
+
+    /// The token at hand, if it is still good. Towards its end it is renewed meanwhile.
+    fn usable(&self, state: &mut State) -> Option<Bearer> {
+        let now = Instant::now();
+        let held = state.held.clone().filter(|held| now < held.expires)?;
+        if now >= held.renew {
+            drop(self.renewal(state));
+        }
+        Some(held.bearer)
+    }
+
+    /// The renewal that is under way, or a new one.
+    fn renewal(&self, state: &mut State) -> Flight {
+        // One that is over and still here ended in a panic. Nobody may have waited for it, so it is looked at here.
+        if let Some(flight) = state.flight.clone().filter(|flight| flight.clone().now_or_never().is_none()) {
+            return flight;
+        }
+        // A task of its own: a caller that gives up must not stop it for the others.
+        let task = tokio::spawn(self.0.clone().renew());
+        let flight = task
+            .map(|joined| joined.unwrap_or_else(|panic| Err(AuthError::malformed(Arc::new(panic)))))
+            .boxed()
+            .shared();
+        state.flight = Some(flight.clone());
+        flight
     }
 
     /// Throws a token away that the resource manager has refused, unless a newer one has come already.

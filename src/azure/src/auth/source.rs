@@ -48,7 +48,17 @@ pub(super) async fn issue(transport: &Transport, credential: &Credential, audien
     {
         return adfs(transport, client_id, secret, authority, audience).await;
     }
-    let source = sdk_credential(&observer, credential).map_err(|error| observer.explain(error, AuthError::unusable))?;
+    // The SDK's own workload identity reads the file in a thread and keeps it for ten minutes; this reads it for each
+    // exchange, for kubelet replaces it.
+    let assertion = match credential {
+        Credential::FederatedToken { token_file, .. } => {
+            let text = tokio::fs::read_to_string(token_file).await;
+            Secret::new(text.map_err(|error| AuthError::TokenFile(Arc::new(error)))?.trim())
+        }
+        Credential::ManagedIdentity(_) | Credential::ClientSecret { .. } => Secret::new(""),
+    };
+    let source = sdk_credential(&observer, credential, assertion)
+        .map_err(|error| observer.explain(error, AuthError::unusable))?;
     // An audience that ends in a slash gets a second one: the authority takes what stands before the last as the
     // audience, and the resource manager compares it to the letter (source: the documentation of MSAL).
     let scope = format!("{audience}/.default");
@@ -61,7 +71,11 @@ pub(super) async fn issue(transport: &Transport, credential: &Credential, audien
     Ok(Issued { token: Secret::new(token.token.secret()), lifetime: lifetime.unwrap_or(UNSTATED_LIFETIME) })
 }
 
-fn sdk_credential(observer: &Arc<Observer>, credential: &Credential) -> azure_core::Result<Arc<dyn TokenCredential>> {
+fn sdk_credential(
+    observer: &Arc<Observer>,
+    credential: &Credential,
+    assertion: Secret,
+) -> azure_core::Result<Arc<dyn TokenCredential>> {
     let options = |authority: Option<&Url>| ClientOptions {
         retry: RetryOptions::none(),
         transport: Some(azure_core::http::Transport::new(observer.clone())),
@@ -73,17 +87,11 @@ fn sdk_credential(observer: &Arc<Observer>, credential: &Credential) -> azure_co
         ..ClientOptions::default()
     };
     Ok(match credential {
-        Credential::FederatedToken { tenant_id, client_id, token_file, authority } => {
-            // The SDK's own workload identity reads the file in a thread and keeps it for ten minutes; this reads it
-            // for each exchange, for kubelet replaces it.
-            let text = std::fs::read_to_string(token_file).map_err(|error| {
-                observer.note(Seen::TokenFile(error));
-                azure_core::Error::with_message(ErrorKind::Credential, "no token file")
-            })?;
+        Credential::FederatedToken { tenant_id, client_id, token_file: _, authority } => {
             ClientAssertionCredential::new(
                 tenant_id.clone(),
                 client_id.clone(),
-                Assertion(Secret::new(text.trim())),
+                Assertion(assertion),
                 Some(ClientAssertionCredentialOptions { client_options: options(Some(authority)) }),
             )?
         }
@@ -181,7 +189,6 @@ enum Seen {
     Token { expires_in: Option<Duration> },
     Refused(AuthError),
     Transport(TransportError),
-    TokenFile(std::io::Error),
 }
 
 /// The SDK's way to the network: looks at what passes, and ends a failed exchange at once.
@@ -209,7 +216,6 @@ impl Observer {
         match self.take() {
             Some(Seen::Refused(error)) => error,
             Some(Seen::Transport(error)) => error.into(),
-            Some(Seen::TokenFile(error)) => AuthError::TokenFile(Arc::new(error)),
             Some(Seen::Token { .. }) | None => otherwise(Arc::new(error)),
         }
     }

@@ -11,6 +11,14 @@ async fn text(tokens: &Tokens) -> String {
     tokens.bearer().await.unwrap().header.to_str().unwrap().to_owned()
 }
 
+/// Waits for the renewal that is under way, if one is.
+async fn over(tokens: &Tokens) {
+    let flight = tokens.0.lock().flight.clone();
+    if let Some(flight) = flight {
+        let _ = flight.await;
+    }
+}
+
 fn only(fake: &Fake) -> Seen {
     let log = fake.log();
     assert_eq!(log.len(), 1, "{log:?}");
@@ -35,6 +43,29 @@ async fn a_token_is_renewed_five_minutes_before_its_end() {
     let tokens = tokens(&fake, client_secret());
     assert_eq!(text(&tokens).await, "Bearer token-1");
     tokio::time::advance(Duration::from_secs(3_599 - 300)).await;
+    // Who asks first does not wait for it.
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    over(&tokens).await;
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+    assert_eq!(fake.log().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authority_that_hangs_is_waited_for_by_nobody_who_has_a_good_token() {
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    let _ = fake.clone().tokens([Reply::Silence, Reply::Silence]);
+    tokio::time::advance(Duration::from_secs(3_599 - 300)).await;
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(text(&tokens).await, "Bearer token-1");
+        assert!(tokens.at_hand().is_some());
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    // It hangs beyond the old one's end; then there is nothing to do but wait.
+    tokio::time::advance(Duration::from_secs(300)).await;
+    assert!(tokens.at_hand().is_none());
     assert_eq!(text(&tokens).await, "Bearer token-2");
 }
 
@@ -47,8 +78,10 @@ async fn while_renewal_fails_a_valid_token_is_still_used() {
     let _ = fake.clone().tokens([no(), no()]);
     tokio::time::advance(Duration::from_secs(3_400)).await;
     assert_eq!(text(&tokens).await, "Bearer token-1");
+    over(&tokens).await;
     // Not asked again at once.
     assert_eq!(text(&tokens).await, "Bearer token-1");
+    over(&tokens).await;
     assert_eq!(fake.log().len(), 2);
     tokio::time::advance(Duration::from_secs(300)).await;
     assert!(matches!(tokens.bearer().await, Err(AuthError::Refused { .. })));

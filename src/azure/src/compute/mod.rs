@@ -223,7 +223,8 @@ impl Compute {
         Ok(skus.into_iter().filter_map(Sku::vm_size).collect())
     }
 
-    /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it.
+    /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it but that a
+    /// token is at hand: it goes out at once or not at all.
     ///
     /// # Errors
     /// Any [`Fault`]. [`Fault::Forbidden`] and [`Fault::Unsupported`] mean that another method may do.

@@ -170,14 +170,15 @@ fn a_vm_is_read_with_every_element_of_its_data_disks() {
 
 #[tokio::test(start_paused = true)]
 async fn the_action_says_only_what_changes() {
-    let fake = Fake::new([Reply::empty(200)]);
+    let fake = Fake::new([Reply::json(200, raw_vm(json!([]))), Reply::empty(200)]);
     let mut coming = attachment(1, 4);
     coming.disk_encryption_set = Some(disk_id(9));
     coming.write_accelerator = true;
     let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)], reapply: vec![] };
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    compute.get_vm(&write.vm, &a_minute()).await.unwrap();
     compute.attach_detach(&write, Priority::Attach, &a_minute()).await.unwrap();
-    let seen = &fake.calls()[0];
+    let seen = &fake.calls()[1];
     assert_eq!(seen.line, format!("POST management.azure.com{VM}/attachDetachDataDisks?api-version=2025-04-01"));
     assert_eq!(
         serde_json::from_str::<Value>(&seen.body).unwrap(),

@@ -1,8 +1,8 @@
 //! The one seam to the world: requests go to logical origins, bytes come back.
 //!
 //! One concrete HTTP client with a connection pool, HTTP/2 where the server offers it, time-outs, no redirects, and a
-//! table of [`Routes`]. A second constructor hands requests to an in-process service, for simulations. The transport
-//! repeats nothing and knows no tokens; what it does know is whether a request that failed can have reached the
+//! table of [`Routes`]. A second constructor hands requests to an in-process service, for simulations. Each request
+//! carries an id of its own, which Azure's support asks for, and the product's name. The transport repeats nothing and knows no tokens; what it does know is whether a request that failed can have reached the
 //! server ([`TransportError::was_sent`]), and everything above rests on that.
 //!
 //! Proxy variables (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) are honoured for real origins and never for
@@ -45,6 +45,9 @@ pub struct Tls {
     pub extra_roots_pem: Vec<u8>,
 }
 
+/// The header with a request's own id (source: the resource manager's common headers; the other services ignore it).
+const REQUEST_ID: &str = "x-ms-client-request-id";
+
 /// A client of HTTP; clones share the pool.
 #[derive(Clone)]
 pub struct Transport(Arc<Inner>);
@@ -52,8 +55,10 @@ pub struct Transport(Arc<Inner>);
 struct Inner {
     routes: Routes,
     wire: Wire,
+    user_agent: HeaderValue,
 }
 
+#[derive(Clone)]
 enum Wire {
     Http {
         /// For loopback, routed and metadata targets.
@@ -122,8 +127,7 @@ impl Transport {
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .http2_keep_alive_timeout(CONNECT_TIMEOUT)
                 .tcp_keepalive(KEEP_ALIVE)
-                .redirect(reqwest::redirect::Policy::none())
-                .user_agent(USER_AGENT);
+                .redirect(reqwest::redirect::Policy::none());
             if !tls.extra_roots_pem.is_empty() {
                 builder = builder.tls_certs_merge(reqwest::Certificate::from_pem_bundle(&tls.extra_roots_pem)?);
             }
@@ -136,7 +140,7 @@ impl Transport {
         let direct = make(false).map_err(SetupError)?;
         // Reading the root certificates is slow; a second pool is only needed when there is a proxy to use.
         let outward = if proxy_is_configured() { make(true).map_err(SetupError)? } else { direct.clone() };
-        Ok(Self(Arc::new(Inner { routes, wire: Wire::Http { direct, outward } })))
+        Ok(Self::named(routes, Wire::Http { direct, outward }))
     }
 
     /// A client of a service in this process, which sees requests as an HTTP/1 server does: the path and query of
@@ -159,7 +163,21 @@ impl Transport {
                 Ok(Response::from_parts(head, body))
             }
         });
-        Self(Arc::new(Inner { routes, wire: Wire::InProcess(BoxCloneSyncService::new(service)) }))
+        Self::named(routes, Wire::InProcess(BoxCloneSyncService::new(service)))
+    }
+
+    fn named(routes: Routes, wire: Wire) -> Self {
+        Self(Arc::new(Inner { routes, wire, user_agent: HeaderValue::from_static(USER_AGENT) }))
+    }
+
+    /// The same client, whose requests name somebody else too: this text behind the product's own name. What cannot
+    /// stand in a header is left out.
+    #[must_use]
+    pub fn with_user_agent_suffix(&self, suffix: &str) -> Self {
+        let suffix: String = suffix.chars().filter(|c| matches!(c, ' '..='~')).collect();
+        let user_agent = HeaderValue::try_from(format!("{USER_AGENT} {}", suffix.trim()).trim_end())
+            .unwrap_or(HeaderValue::from_static(USER_AGENT));
+        Self(Arc::new(Inner { routes: self.0.routes.clone(), wire: self.0.wire.clone(), user_agent }))
     }
 
     /// The routes.
@@ -175,9 +193,15 @@ impl Transport {
         &self,
         method: Method,
         url: &Url,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Bytes>, TransportError> {
+        headers.entry(header::USER_AGENT).or_insert_with(|| self.0.user_agent.clone());
+        if !headers.contains_key(REQUEST_ID)
+            && let Ok(id) = HeaderValue::try_from(uuid::Uuid::new_v4().to_string())
+        {
+            headers.insert(REQUEST_ID, id);
+        }
         let routed = self.0.routes.physical(url);
         let target = routed.as_ref().unwrap_or(url);
         let answer: BoxFuture<'_, _> = match &self.0.wire {
@@ -265,7 +289,6 @@ async fn in_process(
     };
     let host = target.as_str().split('/').nth(2).unwrap_or_default();
     headers.insert(header::HOST, HeaderValue::from_str(host).map_err(|e| not_sent(e.into()))?);
-    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     if !body.is_empty() || matches!(method, Method::POST | Method::PUT | Method::PATCH) {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     }

@@ -234,3 +234,20 @@ fn the_ca_in_ssl_cert_file_is_trusted() {
     run_again("transport::tests::the_ca_in_ssl_cert_file_is_trusted", &environment);
     std::fs::remove_file(&path).unwrap();
 }
+
+#[tokio::test]
+async fn every_request_has_an_id_of_its_own_and_the_products_name() {
+    let fake = Fake::new([Reply::empty(200), Reply::empty(200), Reply::empty(200)]);
+    for transport in [fake.in_process(), fake.over_tcp().await] {
+        get(&transport, "https://management.azure.com/x").await.unwrap();
+    }
+    let named = fake.in_process().with_user_agent_suffix(" team/1 \u{7}\u{e4} ");
+    get(&named, "https://management.azure.com/x").await.unwrap();
+    let log = fake.log();
+    let names: Vec<&str> = log.iter().map(|seen| seen.user_agent.as_deref().unwrap()).collect();
+    assert_eq!(names, [USER_AGENT, USER_AGENT, &format!("{USER_AGENT} team/1")]);
+    let mut ids: Vec<&str> = log.iter().map(|seen| seen.client_request_id.as_deref().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}

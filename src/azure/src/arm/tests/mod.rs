@@ -154,9 +154,9 @@ async fn gone_is_only_what_azure_calls_gone() {
         after: Duration::ZERO,
     };
     let named = |code: &str| Reply::json(404, json!({"error": {"code": code, "message": "m"}}));
-    let fake = Fake::new([page, named("ResourceNotFound"), named("ResourceGroupNotFound")]);
+    let fake = Fake::new([page, named("ResourceNotFound"), named("ResourceGroupNotFound"), named("EndpointNotFound")]);
     let arm = fake.arm(fake.in_process());
-    for expected in [Fault::Malformed, Fault::NotFound, Fault::ScopeNotFound] {
+    for expected in [Fault::Malformed, Fault::NotFound, Fault::ScopeNotFound, Fault::Malformed] {
         assert_eq!(read(&arm).await.unwrap_err().fault, expected);
     }
 }

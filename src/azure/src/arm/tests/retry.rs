@@ -134,6 +134,136 @@ async fn a_token_that_azure_refuses_is_replaced_once() {
     assert_eq!(fake.calls().len(), 4);
 }
 
+/// A write that may not wait.
+fn at_once() -> Write {
+    post().patience(Patience::None)
+}
+
+fn put_off(error: &ArmError) -> Option<Duration> {
+    assert_eq!(error.effect, Effect::None, "{error}");
+    match error.fault {
+        Fault::Throttled { retry_after } => retry_after,
+        _ => panic!("{error}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_not_wait_is_given_back_while_there_is_no_token_and_sends_nothing() {
+    let fake = Fake::new([Reply::json(200, disk()), Reply::empty(200)]);
+    let arm = fake.arm(fake.in_process());
+    let error = arm.write(&at_once(), &an_hour()).await.unwrap_err();
+    assert_eq!((put_off(&error), fake.log().len()), (Some(Duration::ZERO), 0));
+    // The read on which the next decision rests waits for a token in its stead.
+    read(&arm).await.unwrap();
+    arm.write(&at_once(), &an_hour()).await.unwrap();
+    // A token that ended while its renewal hangs is none.
+    let _ = fake.clone().tokens([Reply::Silence, Reply::Silence, Reply::Silence, Reply::Silence]);
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    let began = Instant::now();
+    let error = arm.write(&at_once(), &an_hour()).await.unwrap_err();
+    assert_eq!((put_off(&error), began.elapsed()), (Some(Duration::ZERO), Duration::ZERO));
+    assert_eq!(fake.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_not_wait_is_given_back_when_its_token_is_refused_but_not_for_ever() {
+    let unauthorized = || Reply::json(401, json!({"error": {"code": "InvalidAuthenticationToken"}}));
+    let fake = Fake::new([
+        Reply::json(200, disk()),
+        unauthorized(),
+        Reply::json(200, disk()),
+        Reply::empty(200),
+        unauthorized(),
+        Reply::json(200, disk()),
+        unauthorized(),
+    ]);
+    let arm = fake.arm(fake.in_process());
+    read(&arm).await.unwrap();
+    // A new token may take long to come.
+    let _ = fake.clone().tokens([Reply::Silence]);
+    let began = Instant::now();
+    assert_eq!(put_off(&arm.write(&at_once(), &an_hour()).await.unwrap_err()), Some(Duration::ZERO));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    read(&arm).await.unwrap_err();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    read(&arm).await.unwrap();
+    arm.write(&at_once(), &an_hour()).await.unwrap();
+    // One that is refused though it is new is no matter of renewal.
+    put_off(&arm.write(&at_once(), &an_hour()).await.unwrap_err());
+    read(&arm).await.unwrap();
+    let error = arm.write(&at_once(), &an_hour()).await.unwrap_err();
+    assert_eq!((&error.fault, error.effect), (&Fault::Unauthenticated, Effect::None));
+    assert!(fake.script_is_used_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_not_wait_is_given_back_for_others_once_and_then_goes_out() {
+    const LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+    let fake = Fake::new([
+        Reply::json(200, disk()).header(LEFT, "200"),
+        Reply::empty(200).header(LEFT, "200"),
+        Reply::empty(200).header(LEFT, "2"),
+        Reply::empty(200).header(LEFT, "2"),
+    ]);
+    let arm = fake.arm(fake.in_process());
+    read(&arm).await.unwrap();
+    arm.write(&at_once(), &an_hour()).await.unwrap();
+    arm.write(&at_once(), &an_hour()).await.unwrap();
+    let began = Instant::now();
+    let pause = put_off(&arm.write(&at_once(), &an_hour()).await.unwrap_err()).unwrap();
+    assert!(pause > Duration::from_secs(1) && began.elapsed().is_zero(), "{pause:?}");
+    // Others may still be many; courtesy has its end.
+    arm.write(&at_once(), &an_hour()).await.unwrap();
+    assert_eq!((began.elapsed(), fake.calls().len()), (Duration::ZERO, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_others_or_for_a_token_asks_again_whether_a_stop_was_called_meanwhile() {
+    const LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+    let stop = || throttled("20").header("x-ms-failure-cause", "gateway");
+    let put = |name: &str| Write::put(&format!("{DISK}{name}"), "1", json!({}), Kind::DiskCreate);
+    // While one lets others go first, one of the others is told to stop.
+    let fake = Fake::new([
+        Reply::empty(200).header(LEFT, "200"),
+        Reply::empty(200).header(LEFT, "1"),
+        stop(),
+        Reply::empty(200),
+        Reply::empty(200),
+    ]);
+    let arm = fake.arm(fake.in_process());
+    for _ in 0..2 {
+        arm.write(&put("a"), &an_hour()).await.unwrap();
+    }
+    let first = put("b").priority(Priority::DetachDeadNode);
+    let (polite, urgent) = (put("c"), an_hour());
+    let (polite, urgent) = tokio::join!(arm.write(&polite, &urgent), arm.write(&first, &urgent));
+    polite.unwrap();
+    urgent.unwrap();
+    let at: Vec<u64> = fake.calls().iter().map(|seen| seen.at.as_secs()).collect();
+    assert_eq!(at, [0, 0, 0, 20, 20]);
+
+    // While one waits for a token, another of the same scope is told to stop.
+    let fake = Fake::new([Reply::empty(200), stop(), Reply::empty(200), Reply::empty(200)]);
+    let arm = fake.arm(fake.in_process());
+    arm.write(&put("a"), &an_hour()).await.unwrap();
+    let slow = Reply::json(200, json!({"token_type": "Bearer", "expires_in": 3599, "access_token": "slow"}));
+    let _ = fake.clone().tokens([slow.after(Duration::from_secs(5))]);
+    let other = put("b");
+    let stopped = async {
+        // Sent with the old token, and answered after that has ended.
+        arm.write(&other, &an_hour()).await
+    };
+    let waits = async {
+        arm.0.tokens.refused(&arm.0.tokens.bearer().await.unwrap());
+        arm.write(&put("c"), &an_hour()).await
+    };
+    let (stopped, waits) = tokio::join!(stopped, waits);
+    stopped.unwrap();
+    waits.unwrap();
+    let at: Vec<u64> = fake.calls().iter().map(|seen| seen.at.as_secs()).collect();
+    assert_eq!(at, [0, 0, 20, 20]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_leaves_at_once_and_is_told_what_may_have_happened() {
     let cancel = tokio_util::sync::CancellationToken::new();
