@@ -1,13 +1,29 @@
 //! The way to the API server.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kube::Client;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+
+/// How long one call may take. The client library sets no end to reading an answer, for a watch has none.
+const CALL: Duration = Duration::from_secs(30);
+
+/// The API server took a call and did not answer it in time.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", CALL.as_secs())]
+struct NoAnswer;
+
+/// One call, with an end.
+pub(super) async fn answered<T>(call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    let late = |_| Err(kube::Error::Service(Box::new(NoAnswer)));
+    tokio::time::timeout(CALL, call).await.unwrap_or_else(late)
+}
 
 /// Why the client could not be made although a cluster was named.
 #[derive(Debug, thiserror::Error)]

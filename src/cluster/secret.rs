@@ -8,6 +8,8 @@ use kube::Client;
 use kube::api::GetParams;
 use kube::core::Request;
 
+use super::client::answered;
+
 /// The values of a secret. `Debug` shows the names of its keys only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretValues(BTreeMap<String, Vec<u8>>);
@@ -86,7 +88,7 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
         .get(&name, &GetParams::default())
         .map_err(|source| failed(kube::Error::BuildRequest(source)))?;
     // As text: the typed request of the client library logs the whole answer when it cannot decode it.
-    let text = match client.request_text(request).await {
+    let text = match answered(client.request_text(request)).await {
         Ok(text) => text,
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => return Err(failed(error)),

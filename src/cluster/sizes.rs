@@ -13,7 +13,7 @@ use kube::{
 use lazuli_plan::size::SizeLimits;
 use serde_json::json;
 
-use super::follow::PAGE;
+use super::{client::answered, follow::PAGE};
 
 /// The ConfigMap.
 const NAME: &str = "lazuli-vm-sizes";
@@ -45,7 +45,7 @@ pub async fn node_sizes(client: &Client) -> Result<BTreeSet<String>, SizesError>
     let mut sizes = BTreeSet::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let answer = nodes.list_metadata(&page).await.map_err(failed("list the nodes", "list on nodes"))?;
+        let answer = answered(nodes.list_metadata(&page)).await.map_err(failed("list the nodes", "list on nodes"))?;
         let labels = answer.items.iter().filter_map(|node| node.metadata.labels.as_ref()?.get(INSTANCE_TYPE));
         sizes.extend(labels.cloned());
         match answer.metadata.continue_.filter(|next| !next.is_empty()) {
@@ -63,7 +63,7 @@ pub async fn publish_sizes(client: &Client, sizes: &SizeLimits) -> Result<(), Si
     let data: BTreeMap<&str, String> = sizes.iter().map(|(name, count)| (name, count.to_string())).collect();
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data});
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let told = maps.patch(NAME, &PatchParams::apply(MANAGER).force(), &Patch::Apply(map)).await;
+    let told = answered(maps.patch(NAME, &PatchParams::apply(MANAGER).force(), &Patch::Apply(map))).await;
     told.map(|_| ()).map_err(failed("publish VM sizes", "create and patch on the configmap lazuli-vm-sizes"))
 }
 
@@ -73,7 +73,7 @@ pub async fn publish_sizes(client: &Client, sizes: &SizeLimits) -> Result<(), Si
 /// When the API server refuses or does not answer.
 pub async fn published_sizes(client: &Client) -> Result<SizeLimits, SizesError> {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let map = maps.get_opt(NAME).await;
+    let map = answered(maps.get_opt(NAME)).await;
     let map = map.map_err(failed("read published VM sizes", "get on the configmap lazuli-vm-sizes"))?;
     let data = map.and_then(|map| map.data).unwrap_or_default();
     // What somebody else wrote there in another way says nothing.

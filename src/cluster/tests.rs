@@ -415,3 +415,21 @@ async fn the_sizes_of_all_nodes_are_found_over_pages_and_those_without_a_label_a
     assert_eq!(sizes.into_iter().collect::<Vec<_>>(), ["Standard_D2s_v99", "Standard_D8s_v3"]);
     assert_eq!(server.count(&[NODES]), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_takes_a_call_and_never_answers_is_waited_for_half_a_minute() {
+    let server = FakeApiServer::default();
+    let client = server.client();
+    for path in ["/api/v1/namespaces/d/secrets/s", "/api/v1/namespaces/default/configmaps/lazuli-vm-sizes", NODES] {
+        server.mood(path, Mood::Hangs);
+    }
+    let began = tokio::time::Instant::now();
+    let error = read_secret(&client, "d", "s").await.expect_err("no answer");
+    assert!(matches!(error, SecretError::Failed { .. }), "{error:?}");
+    let error = published_sizes(&client).await.expect_err("no answer");
+    let cause = std::error::Error::source(&error).expect("has a cause").to_string();
+    assert!(cause.contains("no answer within 30 s"), "{cause}");
+    publish_sizes(&client, &SizeLimits::default()).await.expect_err("no answer");
+    node_sizes(&client).await.expect_err("no answer");
+    assert_eq!(began.elapsed().as_secs(), 4 * 30);
+}
