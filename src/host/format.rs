@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::child::{self, ChildError};
 use super::device::Device;
-use super::fs_type::FsType;
+use super::fs_type::{FsType, Make as _};
 use super::fsck::{self, CheckError};
 use super::intent::{self, IntentBlock};
 use super::orphan;
@@ -214,7 +214,7 @@ async fn settle(
     let name = || device.path.display().to_string();
     let refused = |found| FormatError::Refused { device: name(), found };
     match verdict {
-        Verdict::Filesystem { found, .. } if found.kind != request.fs.name() => {
+        Verdict::Filesystem { found, .. } if found.kind != request.fs.as_str() => {
             Err(FormatError::WrongType { device: name(), found: found.kind, wanted: request.fs })
         }
         Verdict::Filesystem { found, unfinished: None } => Ok(Outcome::Existing(found)),
@@ -297,7 +297,7 @@ async fn format(
     })
     .await?;
     match look(host, device, request.volume, deadline).await? {
-        Verdict::Filesystem { found, unfinished: None } if found.kind == request.fs.name() => {
+        Verdict::Filesystem { found, unfinished: None } if found.kind == request.fs.as_str() => {
             Ok(Outcome::Created(found))
         }
         other => Err(FormatError::Refused { device: name(), found: format!("after mkfs: {other:?}") }),

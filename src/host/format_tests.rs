@@ -53,7 +53,7 @@ async fn ensure(host: &Host, device: &Device, fs: FsType) -> Result<Outcome, For
 async fn assert_whole(disk: &LoopDisk, fs: FsType) {
     let verdict = look(disk, VOLUME).await;
     assert!(
-        matches!(&verdict, Verdict::Filesystem { found, unfinished: None } if found.kind == fs.name()),
+        matches!(&verdict, Verdict::Filesystem { found, unfinished: None } if found.kind == fs.as_str()),
         "{verdict:?}"
     );
     fsck::verify(&Host::new(), &disk.device(), fs, long()).await.expect("a healthy file system");
@@ -104,7 +104,7 @@ async fn go_and_lazuli_make_the_same_ext4() {
 
 /// A folder whose `mkfs.FS` runs the real one and kills it at its nth call of `syscall`.
 fn killer(folder: &TempDir, fs: FsType, syscall: &str, nth: usize) -> Host {
-    let program = format!("mkfs.{}", fs.name());
+    let program = format!("mkfs.{}", fs.as_str());
     let script = folder.path().join(&program);
     let real = Host::new()
         .search
@@ -130,7 +130,7 @@ fn count_calls(fs: FsType, syscall: &str) -> usize {
     let disk = LoopDisk::new(size_mib(fs));
     let folder = TempDir::new("trace");
     let trace = folder.path().join("trace");
-    let program = format!("mkfs.{}", fs.name());
+    let program = format!("mkfs.{}", fs.as_str());
     let mut args = vec!["-f", "-o", trace.to_str().expect("utf-8"), "-e"];
     let filter = format!("trace={syscall}");
     args.extend([filter.as_str(), program.as_str()]);

@@ -1,50 +1,24 @@
-//! The file systems a node can make, mount and grow.
+//! How the file systems of volumes are made, and how the journal of unfinished work spells them.
 
-use std::fmt;
+pub use lazuli_plan::disk::FsType;
 
-/// A file system type that can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FsType {
-    /// ext2, mounted by the ext4 driver: no journal.
-    Ext2,
-    /// ext3, mounted by the ext4 driver.
-    Ext3,
-    /// ext4, the default of the Go driver on Linux.
-    Ext4,
-    /// xfs.
-    Xfs,
-    /// btrfs.
-    Btrfs,
+/// What making a file system needs.
+pub(super) trait Make: Sized {
+    /// Stored in intent blocks; never renumbered.
+    fn code(self) -> u8;
+
+    /// The file system of a stored code.
+    fn from_code(code: u8) -> Option<Self>;
+
+    /// The program that makes it.
+    fn program(self) -> String;
+
+    /// Its arguments.
+    fn arguments(self, uuid: &str, device: &str) -> Vec<String>;
 }
 
-impl FsType {
-    /// Parses the name that storage classes use; `None` for any other.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "ext2" => Some(Self::Ext2),
-            "ext3" => Some(Self::Ext3),
-            "ext4" => Some(Self::Ext4),
-            "xfs" => Some(Self::Xfs),
-            "btrfs" => Some(Self::Btrfs),
-            _ => None,
-        }
-    }
-
-    /// The kernel's and `blkid`'s name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ext2 => "ext2",
-            Self::Ext3 => "ext3",
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    /// Stored in intent blocks; never renumbered.
-    pub(super) fn code(self) -> u8 {
+impl Make for FsType {
+    fn code(self) -> u8 {
         match self {
             Self::Ext3 => 1,
             Self::Ext4 => 2,
@@ -54,15 +28,15 @@ impl FsType {
         }
     }
 
-    pub(super) fn from_code(code: u8) -> Option<Self> {
-        [Self::Ext2, Self::Ext3, Self::Ext4, Self::Xfs, Self::Btrfs].into_iter().find(|fs| fs.code() == code)
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|fs| fs.code() == code)
     }
 
-    pub(super) fn program(self) -> String {
-        format!("mkfs.{}", self.name())
+    fn program(self) -> String {
+        format!("mkfs.{self}")
     }
 
-    pub(super) fn arguments(self, uuid: &str, device: &str) -> Vec<String> {
+    fn arguments(self, uuid: &str, device: &str) -> Vec<String> {
         let fixed: &[&str] = match self {
             Self::Ext2 | Self::Ext3 | Self::Ext4 => &["-F", "-m0", "-E", "nodiscard", "-U"],
             Self::Xfs => &["-f", "-K", "-m"],
@@ -75,11 +49,5 @@ impl FsType {
         let mut all: Vec<String> = fixed.iter().map(|arg| (*arg).to_owned()).collect();
         all.extend([uuid, device.to_owned()]);
         all
-    }
-}
-
-impl fmt::Display for FsType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

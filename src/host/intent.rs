@@ -20,7 +20,7 @@
 
 use uuid::Uuid;
 
-use super::fs_type::FsType;
+use super::fs_type::{FsType, Make as _};
 use super::raw::{BLOCK, MIB, RawDisk, RawError, align_down};
 
 /// The smallest device that gets an intent block, in bytes.

@@ -31,7 +31,7 @@ struct Volume {
 
 impl Volume {
     async fn new(fs: FsType, mib: u64) -> Option<Self> {
-        let program = format!("mkfs.{}", fs.name());
+        let program = format!("mkfs.{}", fs.as_str());
         if !able(&[&program, "losetup", "blkid", "wipefs"]) {
             return None;
         }
@@ -51,7 +51,7 @@ impl Volume {
 
     async fn mount(&self, target: &Path, options: &[&str]) -> Result<Done, MountError> {
         let options = Options::parse(options).expect("options");
-        let name = self.fs.name();
+        let name = self.fs.as_str();
         mount_block(&self.host, &self.device(), target, name, &options, long()).await
     }
 
@@ -80,8 +80,8 @@ async fn each_file_system_mounts_with_options_and_repeating_changes_nothing() {
         let again = volume.mount(&target, &options).await.expect("repeat");
         assert_eq!(again, Done::Already);
         let mounts = table(&volume.host).await.expect("table");
-        assert!(is_mounted_exactly(&mounts, &target, &volume.device(), fs.name(), false));
-        assert!(!is_mounted_exactly(&mounts, &target, &volume.device(), fs.name(), true));
+        assert!(is_mounted_exactly(&mounts, &target, &volume.device(), fs.as_str(), false));
+        assert!(!is_mounted_exactly(&mounts, &target, &volume.device(), fs.as_str(), true));
         let here = mountinfo::at(&mounts, &target);
         assert_eq!(here.len(), 1);
         for flag in ["noatime", "nosuid"] {

@@ -2,10 +2,11 @@
 //!
 //! Which file and what goes into it is the caller's business; that it changes how fast this disk is, and neither what
 //! becomes of it nor anything of another, is this module's. The folder is full of links to other devices and of files
-//! that take a device away, so what may be written is said here: all below `queue`, and the depths and time-outs of
-//! SCSI.
+//! that take a device away; what may be written is on the one list of [`DeviceSetting`], and no link is followed.
 
 use std::{fs, io, io::Write as _, path::PathBuf};
+
+use lazuli_plan::disk::DeviceSetting;
 
 use super::{Host, device::Device};
 
@@ -13,7 +14,7 @@ use super::{Host, device::Device};
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
     /// It is none of the settings that may be written.
-    #[error("{0:?} is no setting of a disk's speed: allowed are the files below queue/, and {allowed}", allowed = OF_THE_SCSI_DEVICE.join(", "))]
+    #[error("{0:?} is no setting of a disk's speed: allowed are {allowed}", allowed = DeviceSetting::allowed())]
     Outside(String),
     /// The kernel has no such file, or refused the value.
     #[error("cannot write {value:?} into {}", path.display())]
@@ -31,10 +32,6 @@ pub enum TuningError {
     Stopping(String),
 }
 
-/// The settings outside of `queue` (source: the attributes of a SCSI device that set its speed and patience).
-const OF_THE_SCSI_DEVICE: [&str; 5] =
-    ["device/queue_depth", "device/queue_ramp_up_period", "device/queue_type", "device/timeout", "device/eh_timeout"];
-
 /// Writes `value` into the file at `setting` below `/sys/class/block/<device>/`.
 ///
 /// # Errors
@@ -47,24 +44,11 @@ pub async fn set(host: &Host, device: &Device, setting: &str, value: &str) -> Re
     done.map_err(|_| TuningError::Stopping(setting.to_owned()))?
 }
 
-/// Whether a setting is one that may be written, on any machine.
-///
-/// # Errors
-/// [`TuningError::Outside`].
-pub fn check(setting: &str) -> Result<(), TuningError> {
-    match is_of_queue(setting) || OF_THE_SCSI_DEVICE.contains(&setting) {
-        true => Ok(()),
-        false => Err(TuningError::Outside(setting.to_owned())),
-    }
-}
-
-fn is_of_queue(setting: &str) -> bool {
-    setting.starts_with("queue/") && setting.split('/').all(|part| !matches!(part, "" | "." | ".."))
-}
-
 fn write(folder: PathBuf, setting: String, value: String) -> Result<(), TuningError> {
-    check(&setting)?;
-    let of_queue = is_of_queue(&setting);
+    if !DeviceSetting::is_allowed(&setting) {
+        return Err(TuningError::Outside(setting));
+    }
+    let of_queue = setting.starts_with("queue/");
     let path = folder.join(&setting);
     // No link on the way may lead elsewhere; `device` is one itself and is allowed by name.
     let queue = folder.join("queue");

@@ -1,7 +1,7 @@
 //! What the Go driver is known to get wrong between a request and Azure, as sentences: user errors told as internal
 //! ones, handles of blob disks, sizes left out, one volume's settings becoming everybody's.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use csi_proto::csi::{
     CapacityRange, CreateVolumeRequest, VolumeCapability,
@@ -44,7 +44,9 @@ async fn audit_a_users_mistake_is_invalid_and_costs_azure_nothing() {
         (&[("storageAccount", "azuretestx")], "storageAccount"),
         (&[("perfProfile", "advanced")], "perfProfile"),
         (&[("device-setting/../../x", "1"), ("perfProfile", "advanced")], "device-setting"),
+        (&[("device-setting/device/delete", "1"), ("perfProfile", "advanced")], "device-setting"),
         (&[("fsType", "ntfs")], "fsType"),
+        (&[("fsType", "ext2")], "fsType"),
         (&[("attachDiskInitialDelay", "soon")], "attachDiskInitialDelay"),
         (&[("tags", "a")], "tags"),
         (&[("skuname", "Premium_LRS"), ("SKUNAME", "Standard_LRS")], "sku"),
@@ -401,5 +403,29 @@ async fn audit_what_azure_cannot_answer_is_not_claimed() {
     assert!(claimed.contains(&Rpc::ListVolumesPublishedNodes), "{claimed:?}");
     let refusal = client.clone().get_capacity(GetCapacityRequest::default()).await.unwrap_err();
     assert_eq!(refusal.code(), Code::Unimplemented);
+    rig.stop().await;
+}
+
+/// A write of a VM under no condition is decided on what was just read; a token that takes long to renew makes that old.
+#[tokio::test(start_paused = true)]
+async fn audit_a_write_whose_token_had_to_be_renewed_is_decided_anew() {
+    let (rig, client) = Rig::typical().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    let other = rig.other_tool();
+    other.make_disk("theirs").await;
+    rig.at_rest().await;
+    rig.incident(json!({"match": {"path": "*/attachDetachDataDisks"}, "then": {"status": 401}}));
+    rig.incident(json!({"match": {"path": "*/oauth2/*"}, "then": {"delayMs": 30_000}}));
+    let overtaken = async {
+        while rig.vm_writes("node-0").is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(other.attach("node-0", &[("theirs", 0)]).await, 202);
+    };
+    let (lun, ()) = tokio::join!(publish(&client, &volume, "node-0"), overtaken);
+    assert_eq!(lun.unwrap(), 1);
+    let statuses: Vec<u16> = rig.vm_writes("node-0").iter().map(|call| call.status).collect();
+    assert_eq!(statuses, [401, 202, 202]);
+    rig.check();
     rig.stop().await;
 }

@@ -167,7 +167,7 @@ async fn disk_an_unreadable_disk_fails_the_list_only_when_it_may_be_a_volume() {
     }
     let spoil = |id: &str| rig.control.tamper(id, |disk| disk["managedBy"] = json!("who knows")).unwrap();
     spoil(&disk_id("theirs"));
-    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), [volume.volume_id.clone()]);
+    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&volume.volume_id));
     // Kubernetes has named this one.
     publish_as(&client, &disk_id("static"), &Default::default(), "node-0").await.unwrap();
     assert_eq!(list(&client).await.unwrap().len(), 2);

@@ -34,8 +34,6 @@ pub(super) enum NodeError {
     Parameter(#[source] ParameterError),
     #[error("the mount flags cannot be used")]
     Flags(#[source] OptionError),
-    #[error("{0} is not supported on this node; use ext4, ext3, ext2, xfs or btrfs")]
-    FsType(&'static str),
     #[error("an operation on {0} is in progress")]
     InProgress(String),
     #[error("the disk is not visible on this node yet")]
@@ -124,8 +122,7 @@ impl NodeError {
             | Self::Relative { .. }
             | Self::VolumeId(_)
             | Self::Capability(CapabilityError::NoCapability | CapabilityError::NoAccessType)
-            | Self::Flags(_)
-            | Self::FsType(_) => Code::InvalidArgument,
+            | Self::Flags(_) => Code::InvalidArgument,
             // CSI's own code for a capability that the volume does not have.
             Self::Capability(_) => Code::FailedPrecondition,
             Self::Parameter(error) => error.code(),

@@ -79,10 +79,12 @@ impl Stage {
         let volume: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;
         let (context, publish) = (ordered(wire.volume_context), ordered(wire.publish_context));
         let parameters = stage_parameters(&context, &capability, &publish).map_err(NodeError::Parameter)?;
+        for warning in &parameters.warnings {
+            tracing::warn!(volume = volume.as_str(), "{warning}");
+        }
         let access = match parameters.fs_type {
             None => Access::Block,
-            Some(fs_type) => {
-                let fs = FsType::parse(fs_type.as_str()).ok_or(NodeError::FsType(fs_type.as_str()))?;
+            Some(fs) => {
                 let mut options = Options::parse(&parameters.mount_flags).map_err(NodeError::Flags)?;
                 if capability.access_mode.is_read_only() {
                     options = options.read_only();

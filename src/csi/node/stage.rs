@@ -152,7 +152,7 @@ async fn is_staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_
     };
     let Some(top) = top else { return Ok(false) };
     let written = |read_only| if read_only { "read-only" } else { "writable" };
-    if mount::is_of(&top, device) && top.fs_type == fs.name() && top.read_only() == read_only {
+    if mount::is_of(&top, device) && top.fs_type == fs.as_str() && top.read_only() == read_only {
         return Ok(true);
     }
     Err(NodeError::Incompatible {
@@ -194,7 +194,7 @@ async fn prepare_and_mount(
     let deadline = Deadline::after(times.mount);
     let mounted = async {
         mount::ensure_target(host, &request.staging, TargetKind::Directory, deadline).await?;
-        mount::mount_block(host, device, &request.staging, fs.name(), options, deadline).await
+        mount::mount_block(host, device, &request.staging, fs.as_str(), options, deadline).await
     };
     match mounted.await {
         Ok(_) => Ok(()),
@@ -221,7 +221,7 @@ async fn refuse_a_stranger(
     let volume = request.volume.as_str();
     let name = || device.path.display().to_string();
     let others = node.others_with_uuid(volume, uuid).await?;
-    if found.kind == FsType::Btrfs.name() {
+    if found.kind == FsType::Btrfs.as_str() {
         refuse_a_twin(node, device, uuid, &others).await?;
     }
     let Identity::Unconfirmed(why) = identity else { return Ok(()) };

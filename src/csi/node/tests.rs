@@ -585,8 +585,9 @@ async fn device_settings_are_written_below_the_device() {
     machine.stage(request.clone()).await.unwrap();
     let setting = format!("/sys/class/block/{}/queue/read_ahead_kb", machine.disk(place).name());
     assert_eq!(fs::read_to_string(setting).unwrap().trim(), "64");
+    // What the Go driver took and nobody may write is left out.
     request.volume_context.insert("device-setting/../../x".to_owned(), "1".to_owned());
-    assert_eq!(code(machine.stage(request).await).0, Grpc::InvalidArgument);
+    machine.stage(request).await.unwrap();
 }
 
 #[tokio::test]

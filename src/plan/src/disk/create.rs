@@ -184,14 +184,24 @@ pub fn plan_create(request: &Request, defaults: &Defaults) -> Result<CreatePlan,
     validate_capabilities(&request.capabilities, max_shares)?;
     let caching = caching(&parameters, sku_name, size, max_shares, &mut warnings)?;
     if let Some(parameter) = parameters.get("fstype") {
-        FsType::parse(parameter)?;
+        FsType::of(parameter)?;
     }
-    let settings = perf::device_settings(parameters.iter().map(|(_, parameter)| parameter))?;
+    let (settings, refused) = perf::device_settings(parameters.iter().map(|(_, parameter)| parameter));
+    if let Some(error) = refused.into_iter().next() {
+        return Err(error);
+    }
     perf::check_profile(parameters.get("perfprofile"), &settings)?;
     if let Some(parameter) = parameters.get("attachdiskinitialdelay") {
         parameter.number::<i64>("allowed is a whole number of milliseconds")?;
     }
     note_kind(&parameters, &mut warnings);
+    if let Some(parameter) = parameters.get("useragent") {
+        warnings.push(format!(
+            "parameter {} is {:?}: it is kept with the volume and sent with no request; the cloud configuration's \
+             userAgent is",
+            parameter.key, parameter.value
+        ));
+    }
 
     let (iops, mbps) = performance(&parameters, sku_name, size)?;
     let logical_sector_size = logical_sector_size(&parameters, sku_name)?;

@@ -40,6 +40,26 @@ pub struct DeviceSetting {
     pub value: String,
 }
 
+/// The settings outside of `queue` (source: the attributes of a SCSI device that set its speed and patience).
+const OF_THE_SCSI_DEVICE: [&str; 5] =
+    ["device/queue_depth", "device/queue_ramp_up_period", "device/queue_type", "device/timeout", "device/eh_timeout"];
+
+impl DeviceSetting {
+    /// Whether a path below `/sys/block/<device>/` is that of a setting of the disk's own speed. The folder is full of
+    /// links to other devices and of files that take a device away; this is the one list of what may be written, for
+    /// the controller that takes a setting and for the node that writes it.
+    pub fn is_allowed(path: &str) -> bool {
+        let plain = |part: &str| !matches!(part, "" | "." | "..");
+        path.split_once('/').is_some_and(|(head, rest)| head == "queue" && rest.split('/').all(plain))
+            || OF_THE_SCSI_DEVICE.contains(&path)
+    }
+
+    /// What is allowed, for the reader.
+    pub fn allowed() -> String {
+        format!("the files below queue/, such as queue/scheduler, and {}", OF_THE_SCSI_DEVICE.join(", "))
+    }
+}
+
 /// The prefix of parameters that are device settings.
 const PREFIX: &str = "device-setting/";
 
@@ -49,30 +69,30 @@ pub(super) fn setting_path(key: &str) -> Option<&str> {
     head.eq_ignore_ascii_case(PREFIX).then(|| &key[PREFIX.len()..])
 }
 
-/// The settings among the parameters, by path.
-///
-/// # Errors
-/// When a path leaves `/sys/block/<device>/`, is empty or is given twice, or a value holds a control character.
+/// The settings among the parameters, by path, and what is wrong with the others.
 pub(super) fn device_settings<'a>(
     parameters: impl Iterator<Item = Parameter<'a>>,
-) -> Result<Vec<DeviceSetting>, ParameterError> {
-    let mut settings: Vec<DeviceSetting> = Vec::new();
+) -> (Vec<DeviceSetting>, Vec<ParameterError>) {
+    let (mut settings, mut refused) = (Vec::<DeviceSetting>::new(), Vec::new());
     for parameter in parameters {
         let Some(path) = setting_path(parameter.key) else { continue };
-        let path = below_the_device(path).ok_or_else(|| {
-            parameter
-                .refuse("allowed is the path of a file that stays under /sys/block/<device>/, such as queue/scheduler")
-        })?;
+        let Some(path) = below_the_device(path).filter(|path| DeviceSetting::is_allowed(path)) else {
+            refused.push(parameter.refuse(format!(
+                "it is no setting of a disk's speed; allowed under /sys/block/<device>/ are {}",
+                DeviceSetting::allowed()
+            )));
+            continue;
+        };
         if parameter.value.chars().any(char::is_control) {
-            return Err(parameter.refuse("allowed is one line without control characters"));
+            refused.push(parameter.refuse("allowed is one line without control characters"));
+        } else if settings.iter().any(|setting| setting.path == path) {
+            refused.push(parameter.refuse(format!("the setting {path} is given twice; allowed is once")));
+        } else {
+            settings.push(DeviceSetting { path, value: parameter.value.to_owned() });
         }
-        if settings.iter().any(|setting| setting.path == path) {
-            return Err(parameter.refuse(format!("the setting {path} is given twice; allowed is once")));
-        }
-        settings.push(DeviceSetting { path, value: parameter.value.to_owned() });
     }
     settings.sort();
-    Ok(settings)
+    (settings, refused)
 }
 
 /// The path with `.` and `..` resolved, unless they lead out of the device's directory.
@@ -91,16 +111,19 @@ fn below_the_device(path: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
+/// The profile of a volume.
+pub(super) fn profile(parameter: Option<Parameter<'_>>) -> Result<PerfProfile, ParameterError> {
+    let Some(parameter) = parameter else { return Ok(PerfProfile::None) };
+    parameter.value.parse().map_err(|unknown: UnknownName| parameter.refuse(format!("allowed are {}", unknown.allowed)))
+}
+
 /// `advanced` is its settings; without any it asks for nothing and is a mistake.
 pub(super) fn check_profile(
-    profile: Option<Parameter<'_>>,
+    parameter: Option<Parameter<'_>>,
     settings: &[DeviceSetting],
 ) -> Result<PerfProfile, ParameterError> {
-    let Some(parameter) = profile else { return Ok(PerfProfile::None) };
-    let profile = parameter
-        .value
-        .parse::<PerfProfile>()
-        .map_err(|unknown| parameter.refuse(format!("allowed are {}", unknown.allowed)))?;
+    let profile = profile(parameter)?;
+    let Some(parameter) = parameter else { return Ok(profile) };
     if profile == PerfProfile::Advanced && settings.is_empty() {
         return Err(
             parameter.refuse("it needs at least one parameter device-setting/<path under /sys/block/<device>/>")
@@ -114,7 +137,8 @@ mod tests {
     use super::*;
 
     fn setting(key: &str) -> Result<Vec<DeviceSetting>, ParameterError> {
-        device_settings([Parameter { key, value: "x" }].into_iter())
+        let (settings, refused) = device_settings([Parameter { key, value: "x" }].into_iter());
+        refused.into_iter().next().map_or(Ok(settings), Err)
     }
 
     #[test]
@@ -134,16 +158,26 @@ mod tests {
             "device-setting/queue/../../x",
             "device-setting/queue/..",
             "device-setting/a\nb",
+            // Files that take a device away, and another device's.
+            "device-setting/device/delete",
+            "device-setting/device/state",
+            "device-setting/subsystem/sda/device/delete",
+            "device-setting/queue",
+            "device-setting/scheduler",
+            "device-setting/Queue/scheduler",
         ] {
             let error = setting(key).unwrap_err();
-            assert_eq!(error.parameter, key);
+            assert_eq!((error.parameter.as_str(), error.value.as_str()), (key, "x"));
+            assert!(error.to_string().contains("queue/scheduler, and device/queue_depth"), "{error}");
         }
     }
 
     #[test]
     fn a_setting_given_under_two_paths_is_refused() {
         let parameters = ["device-setting/queue/x", "device-setting/queue//x"].map(|key| Parameter { key, value: "1" });
-        assert!(device_settings(parameters.into_iter()).unwrap_err().to_string().contains("given twice"));
+        let (settings, refused) = device_settings(parameters.into_iter());
+        assert_eq!(settings.len(), 1);
+        assert!(refused[0].to_string().contains("given twice"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a node needs to know to stage a disk.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use super::{
     AccessType, Capability, ParameterError,
@@ -12,7 +12,8 @@ use crate::model::{Gib, Lun, SkuName};
 
 const FS_TYPES: &str = "allowed are ext4, ext3, ext2, xfs, btrfs";
 
-/// A filesystem that a Linux node can make and mount.
+/// A filesystem that a Linux node makes, mounts and grows: one list for the controller and the node, so that no disk is
+/// made that can never be staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum FsType {
     /// The default.
@@ -32,7 +33,12 @@ impl FsType {
     /// Every filesystem.
     pub const ALL: [Self; 5] = [Self::Ext4, Self::Ext3, Self::Ext2, Self::Xfs, Self::Btrfs];
 
-    /// The name that `mount` and `mkfs` use.
+    /// The filesystem of a name that the kernel, `blkid` or a volume uses.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fs_type| fs_type.as_str() == name)
+    }
+
+    /// The name that `mount`, `mkfs` and `blkid` use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -43,21 +49,25 @@ impl FsType {
         }
     }
 
-    /// In any case of letters, as in the Go driver. `ntfs` is refused here, before a disk is made: Windows nodes are
-    /// not served, and on a Linux node mkfs would fail for ever.
-    pub(super) fn parse(parameter: Parameter<'_>) -> Result<Self, ParameterError> {
-        Self::ALL
-            .into_iter()
-            .find(|fs_type| fs_type.as_str().eq_ignore_ascii_case(parameter.value))
-            .ok_or_else(|| parameter.refuse(FS_TYPES))
+    /// In any case of letters, as in the Go driver. What this driver's nodes cannot serve is refused here, before a disk
+    /// is made: `ntfs` among them, for Windows nodes are not served.
+    pub(super) fn of(parameter: Parameter<'_>) -> Result<Self, ParameterError> {
+        let is_it = |fs_type: &Self| fs_type.as_str().eq_ignore_ascii_case(parameter.value);
+        Self::ALL.into_iter().find(is_it).ok_or_else(|| parameter.refuse(FS_TYPES))
     }
 
     /// The filesystem of a capability; `None` when it names none.
     pub(super) fn from_capability(fs_type: &str) -> Result<Option<Self>, ParameterError> {
         match fs_type {
             "" => Ok(None),
-            value => Self::parse(Parameter { key: "fsType", value }).map(Some),
+            value => Self::of(Parameter { key: "fsType", value }).map(Some),
         }
+    }
+}
+
+impl fmt::Display for FsType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -80,6 +90,8 @@ pub struct StageParameters {
     pub perf_profile: PerfProfile,
     /// The settings of the profile `advanced`, by path.
     pub device_settings: Vec<DeviceSetting>,
+    /// What a human should know of, a sentence each: a setting that is left out.
+    pub warnings: Vec<String>,
     /// The disk's type, for the profile `basic`, where it is known.
     pub sku: Option<SkuName>,
     /// The disk's operations per second, for the profile `basic`, where they are known.
@@ -106,14 +118,20 @@ pub fn stage_parameters(
         Some(AccessType::Block) => (None, Vec::new()),
         Some(AccessType::Mount { fs_type, flags }) => {
             let fs_type = match volume.get("fstype")? {
-                Some(parameter) => FsType::parse(parameter)?,
+                Some(parameter) => FsType::of(parameter)?,
                 None => FsType::from_capability(fs_type)?.unwrap_or_default(),
             };
             (Some(fs_type), flags.clone())
         }
     };
-    let device_settings = perf::device_settings(volume.iter())?;
-    let perf_profile = perf::check_profile(volume.get("perfprofile")?, &device_settings)?;
+    // No new volume has a setting that is refused. A PersistentVolume cannot be changed, and its data count more.
+    let (device_settings, refused) = perf::device_settings(volume.iter());
+    let warnings = refused.iter().map(|error| format!("the setting is left out: {error}")).collect();
+    let parameter = volume.get("perfprofile")?;
+    let perf_profile = match refused.is_empty() {
+        true => perf::check_profile(parameter, &device_settings)?,
+        false => perf::profile(parameter)?,
+    };
     Ok(StageParameters {
         lun: lun(&publish)?,
         fs_type,
@@ -124,6 +142,7 @@ pub fn stage_parameters(
         resize_required: volume.get("resizerequired")?.is_some_and(|parameter| parameter.is_true()),
         perf_profile,
         device_settings,
+        warnings,
         sku: known("skuname", &volume, &publish)?
             .or(known("storageaccounttype", &volume, &publish)?)
             .and_then(|parameter| SkuName::from_azure(parameter.value)),

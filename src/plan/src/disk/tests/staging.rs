@@ -67,11 +67,33 @@ fn what_a_node_cannot_use_is_refused_by_name() {
         ("partition", "one"),
         ("requestedsizegib", "big"),
         ("perfProfile", "advanced"),
-        ("device-setting/../x", "1"),
+        ("perfProfile", "fast"),
+        ("fsType", "ext2"),
     ] {
         let error = stage(&[(key, value)], &[("LUN", "1")]).unwrap_err();
         assert_eq!((error.parameter.as_str(), error.value.as_str()), (key, value));
     }
     let neither = Capability { access_type: None, ..Capability::mounted() };
     assert!(stage_parameters(&BTreeMap::new(), &neither, &map(&[("LUN", "1")])).is_err());
+}
+
+/// The Go driver took settings that this one does not write; a PersistentVolume made by it must be staged.
+#[test]
+fn a_setting_outside_of_the_list_is_left_out_of_an_old_volume_with_a_warning() {
+    let context = [
+        ("perfProfile", "advanced"),
+        ("device-setting/device/state", "offline"),
+        ("device-setting/../x", "1"),
+        ("device-setting/queue/scheduler", "none"),
+        ("device-setting/queue//scheduler", "bfq"),
+    ];
+    let staged = stage(&context, &[("LUN", "1")]).unwrap();
+    assert_eq!(staged.perf_profile, PerfProfile::Advanced);
+    // The first by the order of the keys.
+    let setting = DeviceSetting { path: "queue/scheduler".to_owned(), value: "bfq".to_owned() };
+    assert_eq!(staged.device_settings, [setting]);
+    assert_eq!(staged.warnings.len(), 3);
+    assert!(staged.warnings[1].contains("device-setting/device/state is \"offline\""), "{:?}", staged.warnings);
+    let alone = stage(&context[..2], &[("LUN", "1")]).unwrap();
+    assert_eq!((alone.device_settings.len(), alone.warnings.len()), (0, 1));
 }
