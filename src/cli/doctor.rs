@@ -9,15 +9,19 @@ use std::time::Duration;
 use super::{
     Outcome, csi_controller,
     output::Format,
-    wire::{self, CloudOptions},
+    wire::{self, CloudOptions, WireError},
 };
-use crate::csi::server::chain;
+use crate::{config::Config, csi::server::chain};
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Other tools share the file: a key that means nothing here may mean something to them.
 const UNKNOWN_KEYS: &str = "unknown keys";
+/// Keys for what other versions and other programs do.
+const WITHOUT_EFFECT: &str = "unused keys";
+/// The file, the Secret and the environment together.
+const CONFIGURATION: &str = "configuration";
 
 /// Options of the check.
 #[derive(Debug, Args)]
@@ -40,47 +44,70 @@ struct Finding {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
+    let (findings, config) = match configuration(&options).await {
+        Ok(config) => {
+            let mut findings = of_configuration(&config);
+            if !options.offline {
+                findings.push(ask_azure(&options, &config).await);
+            }
+            (findings, Some(config))
+        }
+        Err(error) => (vec![Finding { check: CONFIGURATION, ok: false, text: chain(&error) }], None),
+    };
+    print!("{}", report(&findings, config.as_ref(), options.output));
+    if findings.iter().all(|finding| finding.ok) { Ok(()) } else { Err("something is wrong; see above".into()) }
+}
+
+async fn configuration(options: &Options) -> Result<Config, WireError> {
     let client = wire::cluster(&options.cloud).await?;
-    let config = wire::configuration(&options.cloud, client.as_ref()).await?;
-    let mut findings = vec![Finding {
-        check: "configuration",
-        ok: true,
-        text: format!(
-            "subscription {}, resource group {}, location {}",
-            config.cluster.subscription_id,
-            config.cluster.resource_group.as_str(),
-            config.cluster.location
-        ),
-    }];
+    wire::configuration(&options.cloud, client.as_ref()).await
+}
+
+/// What there is to say of a configuration that can be used.
+fn of_configuration(config: &Config) -> Vec<Finding> {
+    let cluster = &config.cluster;
+    let text = format!(
+        "subscription {}, resource group {}, location {}",
+        cluster.subscription_id,
+        cluster.resource_group.as_str(),
+        cluster.location
+    );
+    let mut findings = vec![Finding { check: CONFIGURATION, ok: true, text }];
     for warning in config.warnings() {
-        findings.push(Finding { check: "configuration", ok: true, text: format!("note: {warning}") });
+        findings.push(Finding { check: CONFIGURATION, ok: true, text: format!("note: {warning}") });
     }
     if !config.unknown_keys().is_empty() {
         let text = format!("keys that mean nothing here: {}", config.unknown_keys().join(", "));
         findings.push(Finding { check: UNKNOWN_KEYS, ok: true, text });
     }
-    if !options.offline {
-        findings.push(ask_azure(&options, &config).await);
+    if !config.keys_without_effect().is_empty() {
+        let text = format!("read, no effect in this version: {}", config.keys_without_effect().join(", "));
+        findings.push(Finding { check: WITHOUT_EFFECT, ok: true, text });
     }
+    findings
+}
+
+/// What is printed: whole and of one form, whatever was found.
+fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> String {
     let ok = findings.iter().all(|finding| finding.ok);
-    match options.output {
-        Format::Json => println!("{}", json!({ "ok": ok, "findings": findings, "configuration": config })),
+    match output {
+        Format::Json => format!("{}\n", json!({ "ok": ok, "findings": findings, "configuration": config })),
         Format::Text => {
-            for Finding { check, ok, text } in &findings {
+            let line = |Finding { check, ok, text }: &Finding| {
                 let mark = match (*ok, *check) {
                     (false, _) => "FAIL",
-                    (true, UNKNOWN_KEYS) => "note",
+                    (true, UNKNOWN_KEYS | WITHOUT_EFFECT) => "note",
                     (true, _) => "ok  ",
                 };
-                println!("{mark} {check}: {text}");
-            }
+                format!("{mark} {check}: {text}\n")
+            };
+            findings.iter().map(line).collect()
         }
     }
-    if ok { Ok(()) } else { Err("something is wrong; see above".into()) }
 }
 
 /// Gets a token and lists the VMs of the cluster's resource group, as the controller would.
-async fn ask_azure(options: &Options, config: &crate::config::Config) -> Finding {
+async fn ask_azure(options: &Options, config: &Config) -> Finding {
     let asked = async {
         let routes = options.cloud.routes.table()?;
         let azure = wire::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
@@ -95,5 +122,42 @@ async fn ask_azure(options: &Options, config: &crate::config::Config) -> Finding
             text: format!("{endpoint} lets us in; {vms} virtual machines in the resource group"),
         },
         Err(error) => Finding { check: "Azure", ok: false, text: chain(error.as_ref()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::{ConfigError, Document, Environment};
+
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        let file = Document::parse("azure.json", text.as_bytes())?;
+        Config::from_documents(Some(&file), None, &Environment::new(&BTreeMap::new()))
+    }
+
+    #[test]
+    fn keys_that_do_nothing_are_named_and_no_fault() {
+        let config = load(
+            r#"{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "useManagedIdentityExtension": true,
+                "cloudProviderBackoff": true, "vmType": "vmss", "nonsense": 1}"#,
+        )
+        .unwrap();
+        let text = report(&of_configuration(&config), Some(&config), Format::Text);
+        assert!(
+            text.contains("note unused keys: read, no effect in this version: cloudProviderBackoff, vmType\n"),
+            "{text}"
+        );
+        assert!(text.contains("note unknown keys: keys that mean nothing here: nonsense\n"), "{text}");
+    }
+
+    #[test]
+    fn json_is_json_also_when_the_configuration_is_wrong() {
+        let error = WireError::Config(load(r#"{"subscriptionId": 7, "location": []}"#).unwrap_err());
+        let findings = [Finding { check: CONFIGURATION, ok: false, text: chain(&error) }];
+        let printed: serde_json::Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
+        assert_eq!((&printed["ok"], &printed["configuration"]), (&json!(false), &json!(null)));
+        assert!(printed["findings"][0]["text"].as_str().unwrap().contains("resourceGroup"), "{printed}");
     }
 }

@@ -18,8 +18,8 @@ use url::Url;
 use crate::{
     cluster::{self, ConnectError, SecretError},
     config::{
-        self, Cloud, CloudError, CloudSource, Config, ConfigError, Document, Environment, IdentitySystem, SECRET_KEY,
-        SECRET_NAME, SECRET_NAMESPACE,
+        self, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment, IdentitySystem,
+        SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
     },
 };
 
@@ -126,11 +126,27 @@ pub(super) async fn cluster(options: &CloudOptions) -> Result<Option<kube::Clien
 
 /// Reads the configuration from file, Secret and environment.
 pub(super) async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
-    let variables = variables();
-    let path = config::path(options.cloud_config.clone(), &variables);
-    // The file may be absent only where a Secret can stand for it and nobody named the file.
+    configuration_in(options, client, &variables()).await
+}
+
+/// The file comes first: it says whether the Secret counts at all, and one that does not count is not asked for.
+async fn configuration_in(
+    options: &CloudOptions,
+    client: Option<&kube::Client>,
+    variables: &BTreeMap<String, String>,
+) -> Result<Config, WireError> {
+    let path = config::path(options.cloud_config.clone(), variables);
+    // It may be absent only where a Secret can stand for it and nobody named it.
+    let (file, absent) = match Document::read(&path) {
+        Ok(file) => (Some(file), None),
+        Err(absent @ ConfigError::Read { .. }) if options.cloud_config.is_none() && !path.exists() => {
+            (None, Some(absent))
+        }
+        Err(error) => return Err(WireError::Config(error)),
+    };
+    let config_type = file.as_ref().map(Config::config_type).transpose().map_err(WireError::Config)?;
     let secret = match client {
-        Some(client) if !options.cloud_config_secret_name.is_empty() => {
+        Some(client) if !options.cloud_config_secret_name.is_empty() && config_type != Some(ConfigType::File) => {
             let (namespace, name) = (&options.cloud_config_secret_namespace, &options.cloud_config_secret_name);
             let values = cluster::read_secret(client, namespace, name).await.map_err(WireError::Secret)?;
             let document = |bytes| Document::parse(format!("secret {namespace}/{name}"), bytes);
@@ -143,10 +159,11 @@ pub(super) async fn configuration(options: &CloudOptions, client: Option<&kube::
         }
         _ => None,
     };
-    let optional = secret.is_some() && options.cloud_config.is_none() && !path.exists();
-    let file = if optional { None } else { Some(Document::read(&path).map_err(WireError::Config)?) };
-    let mut environment = Environment::new(&variables);
-    let endpoints = config::read_endpoint_file(&variables).map_err(WireError::Config)?;
+    if let (Some(absent), None) = (absent, &secret) {
+        return Err(WireError::Config(absent));
+    }
+    let mut environment = Environment::new(variables);
+    let endpoints = config::read_endpoint_file(variables).map_err(WireError::Config)?;
     if let Some((path, text)) = &endpoints {
         environment = environment.with_endpoint_file(path, text);
     }
@@ -177,7 +194,7 @@ pub(super) async fn connect(
         CloudSource::Known(cloud) => cloud.clone(),
         CloudSource::Discover(discovery) => {
             let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
-            let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+            let transport = transport(config, routes)?;
             let answer = read_endpoints(&transport, &endpoint, "1.0")
                 .await
                 .map_err(|error| WireError::Endpoints(Box::new(error)))?;
@@ -186,7 +203,7 @@ pub(super) async fn connect(
     };
     let (resource_manager, routes) = logical(&cloud.resource_manager, routes)?;
     let (login, routes) = logical(&cloud.login, routes)?;
-    let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+    let transport = transport(config, routes)?;
     let credential = credential(config, &login)?;
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
@@ -202,6 +219,15 @@ pub(super) async fn connect(
         },
         cloud,
         stack: config.is_stack_cloud,
+    })
+}
+
+/// The HTTP client, which names itself as the configuration wants.
+fn transport(config: &Config, routes: Routes) -> Result<Transport, WireError> {
+    let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+    Ok(match &config.user_agent {
+        Some(user_agent) => transport.with_user_agent_suffix(user_agent),
+        None => transport,
     })
 }
 
@@ -241,4 +267,69 @@ fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError>
         },
         config::Credential::Absent => return Err(WireError::NoCredential),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+    };
+
+    use super::*;
+    use crate::cli::lab::Folder;
+
+    /// An API server that refuses everything, and how often it was asked.
+    fn refusing() -> (kube::Client, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let answer = http::Response::builder().status(403).body(axum::body::Body::empty());
+            async { Ok::<_, Infallible>(answer.expect("is a response")) }
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
+
+    fn options(file: Option<PathBuf>) -> CloudOptions {
+        CloudOptions {
+            cloud_config: file,
+            cloud_config_secret_name: SECRET_NAME.to_owned(),
+            cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
+            kubeconfig: None,
+            routes: RouteOptions::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_counts_alone_is_enough_where_the_secret_cannot_be_read() {
+        let folder = Folder::make("wire").unwrap();
+        let file = folder.path().join("azure.json");
+        let (client, asked) = refusing();
+        let load = async |config_type: &str| {
+            let text = serde_json::json!({
+                "cloudConfigType": config_type, "subscriptionId": "s", "resourceGroup": "g", "location": "l",
+                "useManagedIdentityExtension": true, "userAgent": "team/1",
+            });
+            std::fs::write(&file, text.to_string()).unwrap();
+            configuration_in(&options(Some(file.clone())), Some(&client), &BTreeMap::new()).await
+        };
+        assert_eq!(load("file").await.unwrap().user_agent.as_deref(), Some("team/1"));
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        // Where it counts too, going on without it might be going on with the wrong identity.
+        assert!(matches!(load("merge").await, Err(WireError::Secret(SecretError::Forbidden { .. }))));
+        assert!(matches!(load("File alone").await, Err(WireError::Config(ConfigError::Invalid(_)))));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_absent_and_no_secret_in_its_stead_is_told_by_its_path() {
+        let named = BTreeMap::from([(config::PATH_VARIABLE.to_owned(), "/no/such/azure.json".to_owned())]);
+        let error = configuration_in(&options(None), None, &named).await.unwrap_err();
+        let WireError::Config(error) = error else { panic!("{error}") };
+        assert!(error.to_string().contains("/no/such/azure.json"), "{error}");
+    }
 }

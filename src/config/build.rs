@@ -87,6 +87,7 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
         tenant_id,
         cluster,
         unknown_keys: Vec::new(),
+        keys_without_effect: Vec::new(),
         warnings: Vec::new(),
     };
     keys.finish();

@@ -213,15 +213,6 @@ impl Discovery {
         Self { resource_manager, name, identity_system, overrides }
     }
 
-    /// Where to GET the endpoints, without credentials.
-    pub fn url(&self) -> Url {
-        let mut url = self.resource_manager.clone();
-        let path = format!("{}/metadata/endpoints", self.resource_manager.path().trim_end_matches('/'));
-        url.set_path(&path);
-        url.set_query(Some("api-version=1.0"));
-        url
-    }
-
     /// The cloud, from the body of the answer.
     ///
     /// # Errors

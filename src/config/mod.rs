@@ -115,6 +115,31 @@ impl std::fmt::Debug for Environment<'_> {
     }
 }
 
+/// The keys that this version does something with. The others are those of load balancers, routes, nodes and of the
+/// Go peers' own way of asking Azure: they are read and checked, so that a mistake in a shared file shows, and no more.
+const WITH_EFFECT: &[&str] = &[
+    "aadClientCertPassword",
+    "aadClientCertPath",
+    "aadClientId",
+    "aadClientSecret",
+    "aadFederatedTokenFile",
+    "aadMSIDataPlaneIdentityPath",
+    "cloud",
+    "cloudConfigType",
+    "disableAzureStackCloud",
+    "identitySystem",
+    "location",
+    "resourceGroup",
+    "resourceManagerEndpoint",
+    "subscriptionId",
+    "tenantId",
+    "useFederatedWorkloadIdentityExtension",
+    "useInstanceMetadata",
+    "useManagedIdentityExtension",
+    "userAgent",
+    "userAssignedIdentityID",
+];
+
 /// The configuration. Serialise it to show the effective one: secrets come out redacted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Config {
@@ -123,7 +148,7 @@ pub struct Config {
     /// Whether requests must use the old API versions of Azure Stack Hub: `cloud` is AZURESTACKCLOUD and
     /// `disableAzureStackCloud` is not set.
     pub is_stack_cloud: bool,
-    /// `userAgent`, instead of our own.
+    /// `userAgent`, which requests name behind our own.
     pub user_agent: Option<String>,
     /// `identitySystem`.
     pub identity_system: IdentitySystem,
@@ -148,6 +173,7 @@ pub struct Config {
     /// Ages of answers.
     pub caches: Caches,
     unknown_keys: Vec<String>,
+    keys_without_effect: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -191,13 +217,17 @@ impl Config {
         };
         let report = RefCell::new(Report::default());
         let mut config = build::config(reader(layers, &report), environment);
-        let Report { problems, mut unknown, mut warnings } = report.into_inner();
+        let Report { problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
         if !problems.is_empty() {
             return Err(ConfigError::Invalid(Problems(problems)));
         }
         unknown.sort();
         unknown.dedup();
         warnings.dedup();
+        without_effect.retain(|key| !WITH_EFFECT.contains(&key.as_str()));
+        without_effect.sort();
+        without_effect.dedup();
+        config.keys_without_effect = without_effect;
         config.unknown_keys = unknown;
         config.warnings = warnings;
         Ok(config)
@@ -206,6 +236,12 @@ impl Config {
     /// Keys that mean nothing to this program, with their paths, sorted.
     pub fn unknown_keys(&self) -> &[String] {
         &self.unknown_keys
+    }
+
+    /// Keys that are given, known and read, and that change nothing in this version, as the documentation spells them,
+    /// sorted.
+    pub fn keys_without_effect(&self) -> &[String] {
+        &self.keys_without_effect
     }
 
     /// What an operator should know although it is no error: keys without effect, tags that were

@@ -20,6 +20,8 @@ use super::error::{Problem, ProblemKind};
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,
     pub(super) unknown: Vec<String>,
+    /// The keys of the document itself that are given and known, as the documentation spells them.
+    pub(super) given: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -76,6 +78,9 @@ impl<'r> Reader<'r> {
             ));
         }
         taken.retain(|item| !item.value.is_null());
+        if self.path.is_empty() && !taken.is_empty() {
+            self.report.borrow_mut().given.push(key.to_owned());
+        }
         taken
     }
 

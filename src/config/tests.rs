@@ -565,10 +565,7 @@ fn a_resource_manager_endpoint_asks_for_discovery() {
     let CloudSource::Discover(discovery) = config.cloud else {
         panic!("is to be discovered");
     };
-    assert_eq!(
-        discovery.url().as_str(),
-        "https://management.local.azurestack.external/metadata/endpoints?api-version=1.0"
-    );
+    assert_eq!(discovery.resource_manager.as_str(), "https://management.local.azurestack.external/");
     let cloud = discovery
         .finish(
             r#"{"galleryEndpoint": "https://g/", "graphEndpoint": "https://graph/",
@@ -718,4 +715,21 @@ proptest! {
             let _ = Config::from_documents(Some(&document), None, &Environment::new(&variables));
         }
     }
+}
+
+#[test]
+fn keys_that_are_read_and_change_nothing_are_told_apart_from_those_that_nobody_knows() {
+    let value = with(json!({
+        "cloudProviderBackoff": true, "CloudProviderRateLimitQPS": 3, "vmCacheTTLInSeconds": 60,
+        "auxiliaryTokenProvider": {"vaultName": "v"}, "userAgent": "team/1", "nonsense": 1, "routeTableName": null,
+    }));
+    let config = load(&value).expect("loads");
+    let told = config.keys_without_effect();
+    for key in ["cloudProviderBackoff", "cloudProviderRateLimitQPS", "vmCacheTTLInSeconds", "auxiliaryTokenProvider"] {
+        assert!(told.contains(&key.to_owned()), "{key}: {told:?}");
+    }
+    for key in ["userAgent", "nonsense", "routeTableName", "subscriptionId"] {
+        assert!(!told.contains(&key.to_owned()), "{key}: {told:?}");
+    }
+    assert_eq!(config.unknown_keys(), ["nonsense"]);
 }
