@@ -19,7 +19,7 @@ use crate::{
     csi::{
         controller::ControllerService,
         identity::{DISK_DRIVER, IdentityService, driver_name},
-        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
+        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
     },
     disk::{Settings, Volumes},
     telemetry::{
@@ -132,7 +132,8 @@ pub(super) async fn run(options: Options) -> Outcome {
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
     let drained = CancellationToken::new();
-    let (served, told) = tokio::join!(
+    let file = listener.file();
+    let (served, told, kept) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -140,15 +141,25 @@ pub(super) async fn run(options: Options) -> Outcome {
             drained.cancel();
             served
         },
-        answer(health, &stop, &drained)
+        answer(health, &stop, &drained),
+        keep(file, &stop)
     );
     watching.await?;
     looking.await?;
     told?;
+    kept?;
     if served? == Drained::TimedOut {
         tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
     }
     Ok(())
+}
+
+/// Watches over the socket's file, where the endpoint has one.
+pub(super) async fn keep(file: Option<SocketFile>, stop: &CancellationToken) -> Result<(), SocketLost> {
+    match file {
+        Some(file) => file.keep(stop).await,
+        None => Ok(()),
+    }
 }
 
 /// Takes the port for probes and scrapes, where they are wanted: one that is taken ends the start, not the process a

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, answer, http},
+    csi_controller::{BUILD, answer, http, keep},
     sizes, stop,
     wire::{RouteOptions, variables},
 };
@@ -113,6 +113,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
+    if !nix::unistd::geteuid().is_root() {
+        tracing::warn!("this process is not root: it can neither format nor mount a disk");
+    }
 
     let imds = match options.imds {
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
@@ -173,7 +176,8 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     });
     let drained = CancellationToken::new();
-    let (finished, told, ()) = tokio::join!(
+    let file = listener.file();
+    let (finished, told, kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             stop.cancel();
@@ -186,6 +190,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             served.map(|served| finished && served == Drained::All)
         },
         answer(health, &stop, &drained),
+        keep(file, &stop),
         async {
             if let Some(registration) = registration {
                 registration.keep(stop.clone()).await;
@@ -193,6 +198,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     );
     told?;
+    kept?;
     listening.await?;
     if !finished? {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");

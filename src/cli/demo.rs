@@ -24,6 +24,7 @@ use tonic::transport::Channel;
 use super::{
     Outcome,
     lab::{self, Folder, Lab},
+    stop,
 };
 
 const GIB: i64 = 1 << 30;
@@ -92,7 +93,11 @@ async fn show(lab: &mut Lab, folder: &Path, mounts: bool, fs_type: &str) -> Outc
         lun: BTreeMap::new(),
         step: 0,
     };
-    let told = story.tell(mounts).await;
+    let stop = stop::on_signal()?;
+    let told = tokio::select! {
+        told = story.tell(mounts) => told,
+        () = stop.cancelled() => Err("stopped before its end".into()),
+    };
     if told.is_err() && mounts {
         // Nothing may stay mounted below a folder that is about to be removed.
         story.clean_up().await;

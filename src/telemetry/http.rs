@@ -150,14 +150,6 @@ impl Server {
     }
 }
 
-/// Binds and runs.
-///
-/// # Errors
-/// [`ServeError`].
-pub async fn serve(listen: Listen, shown: Shown, stop: CancellationToken) -> Result<(), ServeError> {
-    Server::bind(listen, shown).await?.run(stop).await
-}
-
 fn no_ipv6(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
         || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)

@@ -46,7 +46,6 @@ async fn audit_a_users_mistake_is_invalid_and_costs_azure_nothing() {
         (&[("device-setting/../../x", "1"), ("perfProfile", "advanced")], "device-setting"),
         (&[("device-setting/device/delete", "1"), ("perfProfile", "advanced")], "device-setting"),
         (&[("fsType", "ntfs")], "fsType"),
-        (&[("fsType", "ext2")], "fsType"),
         (&[("attachDiskInitialDelay", "soon")], "attachDiskInitialDelay"),
         (&[("tags", "a")], "tags"),
         (&[("skuname", "Premium_LRS"), ("SKUNAME", "Standard_LRS")], "sku"),

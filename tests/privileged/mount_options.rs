@@ -31,9 +31,14 @@ async fn mount_flags_reach_the_mount_and_its_publications() {
         assert_eq!(Some(mounted_at(&volume.staging).unwrap().source), cloud.device(NODE, volume.lun()));
         cloud.tear_down(&volume, NODE).await;
     }
-    let mut volume = cloud.create("pvc-bad", filesystem("ext4", &["remount"])).await;
+    let bad = filesystem("ext4", &["remount"]);
+    let request = Cloud::create_request("pvc-bad", &bad, 1);
+    refused(cloud.controller().await.create_volume(request).await, Code::InvalidArgument);
+    assert!(cloud.azure.disks().await.is_empty());
+    // A PersistentVolume that somebody wrote may have them all the same.
+    let mut volume = cloud.create("pvc-bad", kind("ext4")).await;
     cloud.attach(&mut volume, NODE).await;
-    refused(cloud.call(Step::Stage, &volume, NODE).await, Code::InvalidArgument);
+    refused(cloud.call(Step::Stage, &volume.wanted_as(bad), NODE).await, Code::InvalidArgument);
     assert!(super::content::is_blank(&cloud.disk_file(&volume.disk)));
     cloud.detach(&volume, NODE).await;
     cloud.delete(&volume).await;

@@ -14,7 +14,7 @@ use super::{
     azure::http,
     cloud::{Cloud, NODES, Step, node_call},
     frozen::stage_frozen,
-    process::{able, mounted_at, until},
+    process::{Folder, Process, able, mount_lines, mounted_at, until},
 };
 
 const NODE: &str = NODES[0];
@@ -178,4 +178,23 @@ async fn a_port_for_probes_that_is_taken_ends_the_start() {
     assert!(!cloud.socket(NODE).exists());
     cloud.start_node(NODE);
     cloud.finish().await;
+}
+
+#[tokio::test]
+async fn a_demonstration_that_is_stopped_half_way_leaves_nothing_mounted() {
+    if !able() {
+        return;
+    }
+    let folder = Folder::make();
+    let mut demo = Process::start("demo", &folder.path().join("log"), &["demo".to_owned()]);
+    let shown = |log: &str| {
+        let place = log.split("mounted at ").nth(1)?.split(": ").next()?;
+        Some(place.split("/kubelet/").next()?.to_owned())
+    };
+    let place = until("a mounted volume", || shown(&demo.log())).await;
+    demo.signal(Signal::SIGTERM);
+    assert_eq!(demo.end().await.code(), Some(1));
+    assert!(demo.log().contains("stopped before its end"), "{}", demo.log());
+    assert!(mount_lines().iter().all(|line| !line.target.starts_with(&place)));
+    assert!(!fs::exists(&place).unwrap());
 }

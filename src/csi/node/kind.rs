@@ -40,8 +40,9 @@ pub(super) async fn not_mounted(
     let places = [Some(as_mounted(staging)), recorded.as_deref().map(as_mounted)];
     let table = mount::table(&node.host).await.map_err(NodeError::Mount)?;
     let is_staged = |mount: &&Mount| {
-        let is_of_it = devices.iter().any(|device| mount::is_of(mount, device));
-        is_of_it && (mount.target.ends_with("globalmount") || places.contains(&Some(mount.target.clone())))
+        // The place first: to tell a device may look at what the mounter named, and others' mounts are none of ours.
+        let is_place = mount.target.ends_with("globalmount") || places.contains(&Some(mount.target.clone()));
+        is_place && devices.iter().any(|device| mount::is_of(mount, device))
     };
     match table.iter().find(is_staged) {
         Some(mounted) => Err(NodeError::OtherKind {

@@ -292,7 +292,9 @@ async fn a_volume_that_is_still_published_is_not_released() {
     machine.attach(3, "a");
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
     machine.publish(3, "a", "1", mounted_as("ext4")).await.unwrap();
-    assert_eq!(code(machine.unstage("a").await).0, Grpc::FailedPrecondition);
+    let (refusal, message) = code(machine.unstage("a").await);
+    assert_eq!(refusal, Grpc::FailedPrecondition);
+    assert!(message.contains(&format!("it is mounted on {}", machine.target("1").display())), "{message}");
     // The mount is gone, but the record remembers what is to be released, also over a restart.
     machine.restart().await;
     assert_eq!(code(machine.unstage("a").await).0, Grpc::FailedPrecondition);

@@ -14,11 +14,15 @@ use std::{
 };
 
 use tokio::net::{TcpListener, UnixListener, UnixStream, lookup_host};
+use tokio_util::sync::CancellationToken;
 
 use super::Endpoint;
 
 /// How long to wait for an answer from a socket that is already there. A listener whose queue is full is alive.
 const PROBE: Duration = Duration::from_secs(1);
+
+/// How often to look whether the socket file is still there. kubelet and the sidecars try again for longer than that.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// How long to wait before asking a socket that answered again.
 const PROBE_PAUSE: Duration = Duration::from_millis(250);
@@ -114,6 +118,11 @@ impl Listener {
     }
 }
 
+/// The socket file was removed, or replaced by another process's: nobody reaches this one any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the socket file {} is gone or another's, and nobody reaches this process by it", .0.display())]
+pub struct SocketLost(PathBuf);
+
 /// The name of a bound unix socket and the inode it had when it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketFile {
@@ -131,6 +140,25 @@ impl SocketFile {
     /// Whether the path still leads to this very socket: not removed, not replaced by another process.
     pub fn is_ours(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode)
+    }
+
+    /// Watches over the file until `stop`. When it is lost, cancels `stop`: a process that ends is started again and
+    /// makes a new socket, and one that goes on would be healthy and deaf.
+    ///
+    /// # Errors
+    /// [`SocketLost`].
+    pub async fn keep(self, stop: &CancellationToken) -> Result<(), SocketLost> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            // The server takes its file away itself, after the stop.
+            if !self.is_ours() && !stop.is_cancelled() {
+                stop.cancel();
+                return Err(SocketLost(self.path));
+            }
+        }
     }
 
     /// Removes the file unless another process has put its own there.

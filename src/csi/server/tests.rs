@@ -50,6 +50,35 @@ async fn a_path_that_no_client_could_connect_to_is_refused() {
     assert!(refused.contains(longer.to_str().unwrap()) && !longer.exists(), "{refused}");
 }
 
+/// A process that went on would be healthy and deaf; its successor makes the socket anew.
+#[tokio::test(start_paused = true)]
+async fn a_socket_file_that_is_removed_or_replaced_ends_the_process_and_an_ordered_end_is_none() {
+    let scratch = Scratch::new();
+    let path = scratch.join("csi.sock");
+    for replaced in [false, true] {
+        let listener = Listener::bind(&unix(&path)).await.unwrap();
+        let (file, stop) = (listener.file().unwrap(), CancellationToken::new());
+        fs::remove_file(&path).unwrap();
+        if replaced {
+            fs::write(&path, "").unwrap();
+        }
+        let lost = file.keep(&stop).await.unwrap_err().to_string();
+        assert!(stop.is_cancelled() && lost.contains(path.to_str().unwrap()), "{lost}");
+        let _ = fs::remove_file(&path);
+    }
+    let listener = Listener::bind(&unix(&path)).await.unwrap();
+    let (file, stop) = (listener.file().unwrap(), CancellationToken::new());
+    let kept = tokio::spawn({
+        let (file, stop) = (file.clone(), stop.clone());
+        async move { file.keep(&stop).await }
+    });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!kept.is_finished());
+    stop.cancel();
+    file.remove_if_ours();
+    kept.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn an_existing_directory_keeps_its_mode() {
     let scratch = Scratch::new();

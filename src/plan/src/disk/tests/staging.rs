@@ -68,7 +68,6 @@ fn what_a_node_cannot_use_is_refused_by_name() {
         ("requestedsizegib", "big"),
         ("perfProfile", "advanced"),
         ("perfProfile", "fast"),
-        ("fsType", "ext2"),
     ] {
         let error = stage(&[(key, value)], &[("LUN", "1")]).unwrap_err();
         assert_eq!((error.parameter.as_str(), error.value.as_str()), (key, value));
