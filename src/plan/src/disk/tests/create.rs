@@ -430,7 +430,7 @@ fn a_refusal_is_one_sentence_with_parameter_value_and_what_is_allowed() {
     parameter diskEncryptionSetID is "x": allowed is /subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/diskEncryptionSets/{name}
     parameter networkAccessPolicy is "AllowPrivate": allowed only together with diskAccessID, which is not given
     parameter storageAccount is "x": it asks for a disk in a page blob, and this version makes managed disks only; allowed is to leave it out
-    parameter fsType is "ntfs": allowed are ext4, ext3, xfs, btrfs
+    parameter fsType is "ntfs": allowed are ext4, ext3, ext2, xfs, btrfs
     parameter perfProfile is "advanced": it needs at least one parameter device-setting/<path under /sys/block/<device>/>
     parameter limit_bytes is "1073741824": the smallest StandardSSD_LRS disk for the 10737418240 bytes required has 10 GiB (10737418240 bytes)
     parameter volumeCapabilities is "MULTI_NODE_MULTI_WRITER": the access mode MULTI_NODE_MULTI_WRITER is not supported for a mounted filesystem; several nodes can share a disk only as a raw block volume (volumeMode: Block) with maxShares of 2 or more
