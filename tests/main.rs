@@ -30,6 +30,7 @@ mod it {
     mod disk_source;
     mod disk_spelling;
     mod disk_storm;
+    mod disk_waits;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

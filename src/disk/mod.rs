@@ -49,6 +49,8 @@ pub const CREATED_BY_TAG: (&str, &str) = ("k8s-azure-created-by", "kubernetes-az
 const SPELLINGS_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a disk that somebody else is making.
 const CREATION_WAIT: Duration = Duration::from_secs(600);
+/// How long to wait with the next try to delete a disk that Azure is busy with and that cannot be seen.
+const DELETION_PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
 /// How long a VM must be missing before it counts as gone.
 const GONE_FOR: Duration = Duration::from_secs(2);
 
@@ -573,12 +575,18 @@ async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
 
 async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeError> {
     let mut result = client.delete_disk(&id).await;
-    if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
-        match rested(&client, &id).await? {
-            None => return Ok(None),
-            Some(disk) if disk.holders().is_empty() => result = client.delete_disk(&id).await,
-            Some(_) => {}
+    for pause in DELETION_PAUSES {
+        if !result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
+            break;
         }
+        match rested(&client, &id).await? {
+            Some(disk) if !disk.holders().is_empty() => break,
+            Some(_) => {}
+            // That Azure is busy with it and that it is not there are no two things: reads may lag. Its own answer to
+            // another deletion tells.
+            None => sleep(pause).await,
+        }
+        result = client.delete_disk(&id).await;
     }
     let error = match result {
         Ok(()) => {

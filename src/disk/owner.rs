@@ -25,7 +25,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -36,7 +36,7 @@ use lazuli_plan::{
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
     model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
-    op::{VmWrite, VmWriteMethod},
+    op::{Attachment, VmWrite, VmWriteMethod},
     size::SizeLimits,
 };
 use tokio::{
@@ -70,8 +70,8 @@ const SLOW: Duration = Duration::from_secs(30);
 /// The pauses before a VM that was written is read again while it does not show what was written: reads may lag.
 const LAG: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// How old a read may be: how long after its start a process does not take it from a VM that a disk is not listed,
-/// for its predecessor may have written a moment ago (unverified; what replaces a process takes seconds anyway).
+/// How old a read may be (unverified). For so long a process that has just been given the role, or been given it back,
+/// does not take it from a VM that a disk is not listed: whoever had the role may have written a moment ago.
 const LONGEST_LAG: Duration = Duration::from_secs(4);
 
 /// Every owner.
@@ -90,8 +90,25 @@ struct Shared {
     /// What disks were made from, as far as a disk that was made from something has been read here.
     sources: Mutex<BTreeMap<ArmId, String>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
-    /// From then on no read is older than the last write of the process before this one.
-    read_since: Instant,
+    turn: Mutex<Turn>,
+}
+
+/// The time for which wishes have come to this process without a break. What comes after one may be the first since
+/// another process had the role: nobody tells, but no lease comes and goes as fast.
+#[derive(Debug, Default)]
+struct Turn {
+    last_wish: Option<Instant>,
+    /// From then on no read is older than the last write of whoever had the role before.
+    reads_tell_since: Option<Instant>,
+}
+
+impl Turn {
+    fn wish(&mut self, now: Instant) {
+        if self.last_wish.is_none_or(|last| now >= last + LONGEST_LAG) {
+            self.reads_tell_since = Some(now + LONGEST_LAG);
+        }
+        self.last_wish = Some(now);
+    }
 }
 
 impl Owners {
@@ -112,7 +129,7 @@ impl Owners {
                 method,
                 sources: Mutex::default(),
                 queues: Mutex::default(),
-                read_since: Instant::now() + LONGEST_LAG,
+                turn: Mutex::default(),
             }),
         }
     }
@@ -147,6 +164,7 @@ impl Owners {
         goal: Goal,
         hold: DiskHold,
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
+        self.shared.turn().wish(Instant::now());
         let mut queues = self.shared.queues();
         let idle = !queues.contains_key(vm);
         let answer = queues.entry(vm.clone()).or_default().want(disk, goal, hold).map_err(|opposed| {
@@ -162,6 +180,7 @@ impl Owners {
                 vm: vm.clone(),
                 node: node.to_owned(),
                 ended: AtomicBool::new(false),
+                looked_at: AtomicU64::new(0),
             };
             let span = tracing::info_span!("vm", node);
             tokio::spawn(driver.run().instrument(span));
@@ -174,6 +193,16 @@ impl Shared {
     fn queues(&self) -> MutexGuard<'_, BTreeMap<ArmId, Queue>> {
         // Every change under this lock is whole; a panic elsewhere does not spoil it.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From when on reads tell of everything that others have written, if they do not yet.
+    fn reads_tell_since(&self) -> Option<Instant> {
+        let since = self.turn().reads_tell_since;
+        since.filter(|since| Instant::now() < *since)
     }
 
     fn method(&self) -> VmWriteMethod {
@@ -189,6 +218,8 @@ struct Driver {
     node: String,
     /// Whether the queue has been given up in good order; another task may own its successor.
     ended: AtomicBool,
+    /// How many of the wishes that have ever arrived have been looked at.
+    looked_at: AtomicU64,
 }
 
 impl Drop for Driver {
@@ -251,7 +282,11 @@ impl Driver {
                     let error = VolumeError::new(Fault::Unavailable, message);
                     self.answer_all(goals.iter().filter(|(_, goal)| **goal != Goal::Detached), &Err(error));
                 }
-                Round::WaitsForFreshReads => self.meanwhile(sleep_until(self.shared.read_since)).await,
+                Round::WaitsForFreshReads => {
+                    if let Some(since) = self.shared.reads_tell_since() {
+                        self.meanwhile(sleep_until(since)).await;
+                    }
+                }
                 Round::WaitsForVm(batch) => {
                     let message = format!("node {}: somebody else's write of its VM has not ended", self.node);
                     match self.at_rest().await {
@@ -267,7 +302,9 @@ impl Driver {
     /// gone and the task must end.
     fn goals(&self) -> Option<Batch> {
         let mut queues = self.shared.queues();
-        let goals = queues.get_mut(&self.vm)?.goals();
+        let queue = queues.get_mut(&self.vm)?;
+        let goals = queue.goals();
+        self.looked_at.store(queue.arrivals(), Ordering::Relaxed);
         if goals.is_empty() {
             queues.remove(&self.vm);
             self.ended.store(true, Ordering::Relaxed);
@@ -314,7 +351,7 @@ impl Driver {
         for (disk, settled) in plan.settled {
             match settled {
                 Settled::ReservationsUnknown => unknown += 1,
-                Settled::Detached if self.reads_may_lag() => unsure += 1,
+                Settled::Detached if self.shared.reads_tell_since().is_some() => unsure += 1,
                 settled => {
                     self.answer(&disk, members[&disk], &self.say(&disk, settled));
                     cleared.insert(disk);
@@ -346,10 +383,6 @@ impl Driver {
         (attach::plan(vm, wanted, &reservations, limit), reservations)
     }
 
-    fn reads_may_lag(&self) -> bool {
-        Instant::now() < self.shared.read_since
-    }
-
     /// Answers those of these wishes that need no write, while none may be made for them. Gives the disks whose own
     /// state was the answer.
     async fn settle(&self, vm: &Vm, goals: &Batch) -> BTreeSet<ArmId> {
@@ -363,7 +396,7 @@ impl Driver {
         for (disk, settled) in self.plan(vm, &wanted).0.settled {
             match settled {
                 Settled::ReservationsUnknown => {}
-                Settled::Detached if self.reads_may_lag() => {}
+                Settled::Detached if self.shared.reads_tell_since().is_some() => {}
                 settled => self.answer(&disk, members[&disk], &self.say(&disk, settled)),
             }
         }
@@ -493,7 +526,11 @@ impl Driver {
             }
             Reaction::FailAll => {
                 // What did happen, happened: Azure says who is attached.
-                self.verify(&members, Some(&error), Retry::Free).await;
+                let vm = self.verify(&members, Some(&error), Retry::Free).await;
+                if vm.is_some_and(|vm| under_way(write, &vm)) {
+                    self.verify(&members, Some(&error), Retry::Counted).await;
+                    return;
+                }
                 for (disk, goal) in &members {
                     self.answer(disk, *goal, &Err(concerning(&error, disk, *goal)));
                 }
@@ -501,6 +538,10 @@ impl Driver {
             }
             Reaction::FindCulprit => {
                 if let Some(vm) = self.verify(&members, Some(&error), Retry::Free).await {
+                    if under_way(write, &vm) {
+                        self.verify(&members, Some(&error), Retry::Counted).await;
+                        return;
+                    }
                     if overtaken(write, &vm) {
                         // Nobody is to blame: another writer was quicker. The action knows no etag that would tell.
                         self.try_again(&members, &error, Retry::Counted);
@@ -588,6 +629,16 @@ fn has_a_say(wanted: &Wanted, unsaid: &Batch, disk: &ArmId) -> bool {
         || wanted.detach.contains(disk)
         || wanted.unheld.contains(disk)
         || unsaid.contains_key(disk)
+}
+
+/// Whether what a refused write asked for is being done all the same: the answer to an earlier try of it was lost.
+fn under_way(write: &VmWrite, vm: &Vm) -> bool {
+    let comes = |attachment: &Attachment| {
+        vm.data_disk(&attachment.disk).is_some_and(|element| element.lun == attachment.lun && !element.to_be_detached)
+    };
+    let leaves = |disk: &ArmId| vm.data_disk(disk).is_some_and(|element| element.to_be_detached);
+    vm.provisioning_state == ProvisioningState::InProgress
+        && (write.attach.iter().any(comes) || write.detach.iter().any(leaves))
 }
 
 /// Whether a slot that a write meant to fill was filled by somebody else.

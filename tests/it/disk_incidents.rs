@@ -400,3 +400,29 @@ async fn disk_reads_that_lag_make_no_second_write() {
     rig.check();
     rig.stop().await;
 }
+
+/// The answer to a write is lost, and what it is repeated with is refused: that says nothing of the first.
+#[tokio::test(start_paused = true)]
+async fn disk_a_refusal_of_a_repeated_write_is_not_told_while_the_first_is_under_way() {
+    let mut rig = Rig::with(typical(), |options| Method::WholeList.set(options)).await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(3)).await;
+    for (wish, luns) in [("publish", 3), ("unpublish", 0)] {
+        rig.incident(
+            json!({"match": {"method": "PUT", "path": "*/virtualMachines/*"}, "then": {"loseAnswer": "after"}}),
+        );
+        rig.incident(json!({
+            "match": {"method": "PUT", "path": "*/virtualMachines/*"},
+            "then": {"status": 400, "code": "InvalidParameter"},
+        }));
+        let answers: Vec<Result<(), Status>> = match wish {
+            "publish" => publish_all(&client, &volumes, NODE).await.into_iter().map(|lun| lun.map(drop)).collect(),
+            _ => super::disk_rig::unpublish_all(&client, &volumes, NODE).await,
+        };
+        assert!(answers.iter().all(Result::is_ok), "{wish}: {answers:?}");
+        assert_eq!(rig.luns(NODE).len(), luns);
+        rig.control.clear_incidents();
+    }
+    rig.check();
+    rig.stop().await;
+}

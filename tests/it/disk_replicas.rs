@@ -8,7 +8,8 @@ use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::disk_rig::{
-    Client, Method, Rig, create_all, name_of, numbered, pass, publish, seconds, start, typical, unpublish,
+    Client, Method, Rig, create, create_all, delete, disk_id, list, millis, name_of, numbered, pass, publish, seconds,
+    start, typical, unpublish,
 };
 
 const NODE: &str = "node-0";
@@ -169,6 +170,46 @@ async fn disk_a_process_that_has_just_begun_does_not_take_a_disk_for_detached_fr
         }
         rig.stop().await;
     }
+}
+
+/// The same of a replica that has been up all the time and has had the role before.
+#[tokio::test(start_paused = true)]
+async fn disk_a_replica_that_gets_the_role_back_does_not_take_a_disk_for_detached_from_a_read_that_lags() {
+    for method in METHODS {
+        let mut azure = typical();
+        azure.read_lag = seconds(3);
+        let mut rig = Rig::with(azure, |options| method.set(options)).await;
+        let (one, two) = (rig.lab.controller("one").await.unwrap(), rig.lab.controller("two").await.unwrap());
+        let volumes = create_all(&one, &numbered(2)).await;
+        pass(seconds(10)).await;
+        publish(&two, &volumes[1], NODE).await.unwrap();
+        pass(seconds(10)).await;
+        assert!(timeout(seconds(1), publish(&one, &volumes[0], NODE)).await.is_err());
+        let unpublished = unpublish(&two, &volumes[0].volume_id, NODE).await;
+        rig.at_rest().await;
+        match unpublished {
+            Ok(()) => assert_eq!(rig.luns(NODE).len(), 1, "{method:?}: detached, it said, and the attach went on"),
+            Err(status) => assert_eq!(status.code(), Code::Aborted, "{status:?}"),
+        }
+        rig.stop().await;
+    }
+}
+
+/// The predecessor has begun to make it, and no read shows it yet.
+#[tokio::test(start_paused = true)]
+async fn disk_a_deletion_of_what_is_being_made_and_cannot_be_seen_yet_leaves_no_disk() {
+    let mut azure = typical();
+    azure.read_lag = seconds(2);
+    let mut rig = Rig::on(azure).await;
+    let (one, two) = (rig.lab.controller("one").await.unwrap(), rig.lab.controller("two").await.unwrap());
+    // Signed in.
+    assert!(list(&two).await.unwrap().is_empty());
+    assert!(timeout(millis(100), create(&one, "pvc-a")).await.is_err());
+    delete(&two, &disk_id("pvc-a")).await.unwrap();
+    assert!(rig.disk("pvc-a").is_none(), "OK was said of a disk that is there");
+    rig.at_rest().await;
+    rig.check_empty();
+    rig.stop().await;
 }
 
 /// What was decided a minute ago is not sent now: the disk may have come and gone and come again meanwhile.

@@ -727,6 +727,11 @@ impl Judge {
         }
     }
 
+    /// How many calls have begun so far.
+    pub(super) fn asked_for(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Writes of everybody so far.
     pub(super) fn writes(&self) -> u64 {
         self.writes.values().sum()

@@ -78,7 +78,6 @@ impl Driver {
     }
 }
 
-
 /// The failure of a write, as it is told to whoever wants this of this disk. That another's disk is missing, elsewhere
 /// or wrong is no reason of theirs, nor is that a disk is missing or elsewhere, if it is not told which. And a disk that
 /// is to leave is not refused for being so.

@@ -137,11 +137,9 @@ impl Driver {
             format!("{disk} cannot be attached to node {}: it is attached to node {}", self.node, nodes.join(", ")),
         )
     }
-
 }
 
 /// The terms of a disk that needs no attaching.
 fn listed_already() -> Terms {
     Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
 }
-

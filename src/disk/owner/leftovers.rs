@@ -108,22 +108,30 @@ impl Driver {
         if detach.is_empty() {
             return Round::Goes;
         }
-        warn!(disks = detach.len(), "taking off the VM what failed attaches have left in its model");
-        let write = VmWrite {
-            vm: self.vm.clone(),
-            attach: Vec::new(),
-            detach: detach.iter().cloned().collect(),
-            reapply: Vec::new(),
-        };
         let usual = trouble.method.unwrap_or_else(|| self.shared.method());
         // Under the etag of the VM that was read before the disks: nothing else tells of an attach that another
         // replica has begun since.
         let conditional =
             if vm.etag.is_some() && usual == VmWriteMethod::Action { VmWriteMethod::WholeList } else { usual };
         let conditional = match conditional {
-            // A list that names what does not exist is refused, however it names it.
-            VmWriteMethod::WholeList if missing => VmWriteMethod::WholeListByOmission,
+            // A list that names what does not exist may be refused, however it names it (source: the Go drivers leave it
+            // out), and one that leaves it out may keep it.
+            VmWriteMethod::WholeList if missing && !trouble.omitted_in_vain => VmWriteMethod::WholeListByOmission,
             method => method,
+        };
+        let omits_the_missing = conditional == VmWriteMethod::WholeListByOmission && usual != conditional;
+        if conditional == VmWriteMethod::WholeListByOmission {
+            // This list cannot say of what leaves already that it leaves, nor does an old API tell; to name it is refused.
+            let listed = |disk: &ArmId| vm.model.data_disk(disk).is_some();
+            let leaving = goals.iter().filter(|(disk, goal)| **goal == Goal::Detached && listed(disk));
+            detach.extend(leaving.map(|(disk, _)| disk.clone()));
+        }
+        warn!(disks = detach.len(), "taking off the VM what failed attaches have left in its model");
+        let write = VmWrite {
+            vm: self.vm.clone(),
+            attach: Vec::new(),
+            detach: detach.iter().cloned().collect(),
+            reapply: Vec::new(),
         };
         let mut method = conditional;
         let mut written = self.shared.client.write_vm(vm, &write, conditional).await;
@@ -148,6 +156,7 @@ impl Driver {
                 let detached: Batch = detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
                 let after = self.verify(&detached, None, Retry::Free).await;
                 if after.is_some_and(|after| detach.iter().all(|disk| after.data_disk(disk).is_none())) {
+                    trouble.omitted_in_vain = false;
                     return Round::Goes;
                 }
                 let message = format!("node {}: its VM still lists what was taken off it", self.node);
@@ -168,16 +177,21 @@ impl Driver {
             Err(error) => {
                 let message =
                     format!("node {}: what a failed attach left in its VM's model cannot be taken off", self.node);
-                let failure = VolumeError::azure(message, error);
-                let more = self.others_left_over(&detach, &failure).await;
-                if !more.is_empty() {
-                    trouble.leftovers = leftovers.into_iter().chain(more).collect();
-                    self.try_again(&goals, &failure, Retry::Counted);
-                    return Round::Goes;
-                }
-                failure
+                VolumeError::azure(message, error)
             }
         };
+        if omits_the_missing {
+            trouble.omitted_in_vain = true;
+            trouble.leftovers = leftovers;
+            self.try_again(&goals, &failure, Retry::Counted);
+            return Round::Goes;
+        }
+        let more = self.others_left_over(&detach, &failure).await;
+        if !more.is_empty() {
+            trouble.leftovers = leftovers.into_iter().chain(more).collect();
+            self.try_again(&goals, &failure, Retry::Counted);
+            return Round::Goes;
+        }
         for (disk, goal) in &wishes {
             self.answer(disk, *goal, &Err(concerning(&failure, disk, *goal)));
         }

@@ -31,6 +31,8 @@ pub(super) struct Trouble {
     /// What must leave the VM's model before anything else is written: the VM lists these and does not hold them, and
     /// they, or one that came with them, make its writes fail.
     pub(super) leftovers: BTreeSet<ArmId>,
+    /// Whether a list without what does not exist any more has not made the VM drop it.
+    pub(super) omitted_in_vain: bool,
     /// The batch whose members are the suspects, and how it failed.
     failed: Option<(Batch, VolumeError)>,
     /// Writes that failed since the last that succeeded, or since a culprit was found.

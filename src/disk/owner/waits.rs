@@ -3,7 +3,12 @@
 //! A wait keeps nobody whose wish needs no write: whenever a wish arrives in one, the VM is read, and what is so
 //! already is answered. Only while a write of the owner's own takes as long as writes do are wishes merely collected.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use lazuli_azure::{compute::Snapshot, error::ArmError};
 use lazuli_plan::{
@@ -14,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Driver,
-    queue::Queue,
+    queue::{Goal, Queue},
 };
 
 /// How long no request may arrive before a burst counts as over.
@@ -29,11 +34,14 @@ impl Driver {
         self.shared.queues().get(&self.vm).map_or(0, Queue::arrivals)
     }
 
-    /// Waits until a wish has arrived that is not among the first so many.
-    async fn arrival(&self, seen: u64) {
-        let Some(arrived) = self.shared.queues().get(&self.vm).map(Queue::arrived) else { return };
-        while self.arrivals() == seen {
-            arrived.notified().await;
+    /// Waits until there is a wish that was not looked at.
+    async fn arrival(&self) {
+        let arrived = self.shared.queues().get(&self.vm).map(Queue::arrived);
+        while self.arrivals() == self.looked_at.load(Ordering::Relaxed) {
+            match &arrived {
+                Some(arrived) => arrived.notified().await,
+                None => pending().await,
+            }
         }
     }
 
@@ -56,33 +64,41 @@ impl Driver {
         tokio::select! {
             biased;
             () = self.shared.reservations.known() => {}
-            () = self.arrival(self.arrivals()) => {}
+            () = self.arrival() => {}
             () = sleep_until(deadline) => {}
         }
     }
 
-    /// Waits for something, and answers what arrives meanwhile and needs no write.
+    /// Waits for something. Wishes that were not looked at before and need no write are answered meanwhile.
     pub(super) async fn meanwhile<T>(&self, wait: impl Future<Output = T>) -> T {
         let mut wait = pin!(wait);
-        let mut seen = self.arrivals();
         loop {
             let serve = async {
-                self.arrival(seen).await;
+                self.arrival().await;
                 self.burst_over().await;
-                let arrivals = self.arrivals();
-                let unsent = self.unsent();
-                // Who does not learn it now learns it when the wait is over.
-                if !unsent.is_empty()
-                    && let Ok(vm) = self.shared.client.get_vm(&self.vm).await
-                {
-                    self.settle(&vm.model, &unsent).await;
+                loop {
+                    self.looked_at.store(self.arrivals(), Ordering::Relaxed);
+                    let unsent = self.unsent();
+                    if unsent.is_empty() {
+                        return;
+                    }
+                    // Who does not learn it now learns it when the wait is over.
+                    if let Ok(vm) = self.shared.client.get_vm(&self.vm).await {
+                        self.settle(&vm.model, &unsent).await;
+                    }
+                    // What is gone may have to be looked at once more to be believed.
+                    match self.shared.reads_tell_since() {
+                        Some(since) if self.unsent().values().any(|goal| *goal == Goal::Detached) => {
+                            sleep_until(since).await;
+                        }
+                        _ => return,
+                    }
                 }
-                arrivals
             };
             tokio::select! {
                 biased;
                 done = &mut wait => return done,
-                arrivals = serve => seen = arrivals,
+                () = serve => {}
             }
         }
     }
