@@ -14,7 +14,10 @@
 //!   a burst costs one write.
 //! - The VM is read before each write and again after it; who is attached is what Azure then says, never what was
 //!   asked for.
-//! - One bad member of a batch fails alone ([`lazuli_plan::attach::Suspects`]).
+//! - One bad member of a batch fails alone ([`lazuli_plan::attach::Suspects`]), and a caller hears of no disk but his own
+//!   ([`answers`]).
+//! - Whoever needs no write is not kept by a pause, by somebody else's write, or by the search for a culprit
+//!   ([`waits`]).
 //! - What a failed attach leaves in the VM's model is applied again, and taken off if that does not help
 //!   ([`leftovers`]).
 //!

@@ -1,6 +1,7 @@
 //! An Azure that leaves a failed attach in the VM's model: what is listed and not held is never taken for attached, and
 //! is healed without anybody's help. No document tells whether Azure does so.
 
+use lazuli_emulator::options::LeftOut;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tonic::Code;
@@ -172,6 +173,32 @@ async fn disk_an_element_of_a_disk_that_is_no_more_is_taken_off_and_nobody_else_
         rig.check();
         rig.stop().await;
     }
+}
+
+/// The same on an Azure where a list that leaves an element out keeps it. No document tells.
+#[tokio::test(start_paused = true)]
+async fn disk_an_element_of_a_disk_that_is_no_more_is_taken_off_also_where_to_leave_it_out_keeps_it() {
+    let mut azure = typical();
+    azure.unverified.failed_attach_stays_in_model = true;
+    azure.unverified.left_out_of_put = LeftOut::Keep;
+    let mut rig = Rig::with(azure, |options| Method::WholeList.set(options)).await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(3)).await;
+    publish(&client, &volumes[2], NODE).await.unwrap();
+    let other = rig.other_tool();
+    let deletion = async {
+        pass(seconds(2)).await;
+        assert_eq!(other.call("DELETE", &volumes[0].volume_id, None).await.0, 202);
+    };
+    let (doomed, ()) = futures::join!(publish(&client, &volumes[0], NODE), deletion);
+    refused(doomed, Code::NotFound);
+    rig.at_rest().await;
+    let (came, left) =
+        futures::join!(publish(&client, &volumes[1], NODE), unpublish(&client, &volumes[2].volume_id, NODE));
+    assert!(came.is_ok() && left.is_ok(), "{came:?} {left:?}");
+    assert_eq!(listed(&rig).await.len(), 1);
+    rig.check();
+    rig.stop().await;
 }
 
 /// The same element, of a disk that another machine has got meanwhile.

@@ -1,5 +1,7 @@
 //! Whatever an owner waits for, it keeps nobody whose wish needs no write: who asks for what is so already is told.
 
+use lazuli::cli::lab::Folder;
+use lazuli_emulator::latency::Profile;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tonic::Code;
@@ -12,7 +14,11 @@ use super::disk_rig::{
 const NODE: &str = "node-0";
 
 async fn on_an_azure_that_leaves_failed_attaches(method: Method) -> (Rig, Client) {
-    let mut azure = typical();
+    on_such_an_azure(method, typical().latency).await
+}
+
+async fn on_such_an_azure(method: Method, latency: Profile) -> (Rig, Client) {
+    let mut azure = lazuli_emulator::Options { latency, ..typical() };
     azure.unverified.failed_attach_stays_in_model = true;
     let mut rig = Rig::with(azure, |options| method.set(options)).await;
     let client = rig.controller().await;
@@ -69,7 +75,10 @@ async fn disk_a_write_that_hangs_keeps_nobody_who_needs_no_write_longer_than_a_w
 /// What has to be taken off the model cannot be while somebody else writes to the machine.
 #[tokio::test(start_paused = true)]
 async fn disk_a_clearing_that_waits_for_anothers_write_keeps_nobody_who_needs_no_write() {
-    let (rig, client) = on_an_azure_that_leaves_failed_attaches(Method::Action).await;
+    let folder = Folder::make("slow").unwrap();
+    let file = folder.path().join("latency.yaml");
+    std::fs::write(&file, "base: typical\noperations:\n  vmAttach: {constant_ms: 25000}\n").unwrap();
+    let (rig, client) = on_such_an_azure(Method::Action, Profile::parse(file.to_str().unwrap()).unwrap()).await;
     let volumes = create_all(&client, &numbered(3)).await;
     let other = rig.other_tool();
     other.make_disk("foreign").await;
@@ -87,10 +96,8 @@ async fn disk_a_clearing_that_waits_for_anothers_write_keeps_nobody_who_needs_no
     rig.at_rest().await;
     assert_eq!(other.attach(NODE, &[("foreign", 9)]).await, 202);
     pass(seconds(5)).await;
-    while rig.control.running_operations() > 0 {
-        told_at_once(&client, &volumes).await;
-        pass(seconds(2)).await;
-    }
+    told_at_once(&client, &volumes).await;
+    assert_eq!(rig.control.running_operations(), 1, "the other write has ended");
     healing.await.unwrap().unwrap();
     assert_eq!(rig.luns(NODE).len(), 3);
     rig.check();

@@ -6,7 +6,14 @@
 //! model is applied again, which is harmless and often enough. Where that fails, or changes nothing, the element is
 //! taken off, and the disk is attached anew. The same is done with elements that nobody wants here any more and that
 //! make writes fail: of disks that do not exist, or that another VM holds. A disk is touched here only while its own
-//! state says that the VM does not hold it, so nothing can be using it.
+//! state says that the VM does not hold it, so nothing can be using it. Wishes that need no write are answered before
+//! anything is cleared, and while the clearing waits for somebody else's write.
+//!
+//! When nobody waits any more, what is left over stays. An owner writes for its callers alone: whoever wanted the disk
+//! has a VolumeAttachment that asks for it again, or for its end, and either puts things right; an element that nobody
+//! will ask for is of a disk that is gone or elsewhere, harms nothing by itself, and is met by the next write of the VM,
+//! whoever makes it. What is known of leftovers may be lost at any moment with the process, so that this has to be
+//! enough.
 
 use std::collections::BTreeSet;
 
