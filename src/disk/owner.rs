@@ -434,11 +434,11 @@ impl Driver {
                     let failure = self.whose(&culprit, goal, failure).await;
                     self.answer(&culprit, goal, &Err(failure));
                 }
-                let mut members = self.without_unheld(members, &write.reapply, trouble).await;
+                let members = self.without_unheld(members, &write.reapply, trouble).await;
                 // A disk that must leave before it can come is half way.
-                let half: Batch = members
-                    .extract_if(.., |disk, goal| *goal != Goal::Detached && write.detach.contains(disk))
-                    .collect();
+                let half_way = |disk: &ArmId, goal: Goal| goal != Goal::Detached && write.detach.contains(disk);
+                let (half, mut members): (Batch, Batch) =
+                    members.into_iter().partition(|(disk, goal)| half_way(disk, *goal));
                 members.extend(half.keys().map(|disk| (disk.clone(), Goal::Detached)));
                 let after = self.verify(&members, None, Retry::Counted).await;
                 let message = format!("node {}: its VM does not let go of what it was told to detach", self.node);

@@ -25,8 +25,7 @@
 //! | a disk that is being attached may be deleted | `deleted` |
 //! | throttling becomes RESOURCE_EXHAUSTED | `code` |
 //! | a creation that may go on gets a final code | `code` |
-//!
-//! Broken, and caught by nothing here: the machine is not read again after a write that Azure says succeeded.
+//! | the machine is not read again after a write that Azure says succeeded | `published` |
 //!
 //! `LAZULI_MODEL_SEEDS=N` runs N more seeds, from a random one on that is printed, or from `LAZULI_MODEL_BASE`;
 //! `LAZULI_MODEL_SEED=S` runs one and tells its story. `LAZULI_MODEL_SHRINK=0` names all seeds that fail, without
