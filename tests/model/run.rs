@@ -152,7 +152,7 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
     let mut settled = false;
     for _ in 0..CONVERGENCE.as_secs() / 180 {
         // What excuses can be made for is cleared away by a person, now and again: it may keep a wish from coming true.
-        clear_strays(cluster, control, tool, judge).await;
+        clear_strays(world, cluster, control, tool, judge).await;
         settled = timeout(Duration::from_secs(180), cluster.settled()).await.is_ok();
         if settled || judge.lock().unwrap().violation.is_some() {
             break;
@@ -167,7 +167,7 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
         return;
     }
     at_rest(control).await;
-    clear_strays(cluster, control, tool, judge).await;
+    clear_strays(world, cluster, control, tool, judge).await;
     at_rest(control).await;
     // Reads show all that was written.
     sleep(Duration::from_millis(world.read_lag_ms + 1)).await;
@@ -206,14 +206,23 @@ fn room_of_others(world: &World, judge: &Arc<Mutex<Judge>>) -> BTreeMap<String, 
         .collect()
 }
 
-async fn clear_strays(cluster: &Arc<Cluster>, control: &Control, tool: &Tool, judge: &Arc<Mutex<Judge>>) {
+async fn clear_strays(
+    world: &World,
+    cluster: &Arc<Cluster>,
+    control: &Control,
+    tool: &Tool,
+    judge: &Arc<Mutex<Judge>>,
+) {
     // A volume that is still to be deleted is not left over yet.
     let mut wanted: BTreeSet<String> = cluster.wishes().0.into_keys().collect();
     wanted.extend(cluster.to_be_deleted());
     let (attached, disks) = judge.lock().unwrap().strays(&wanted);
     for (vm, disk) in &attached {
         judge.lock().unwrap().coverage.count("stray attachment cleared away");
+        // A person's role has what the provider's lacks.
+        control.clear_incidents();
         tool.detach(vm, disk).await;
+        standing_incidents(world, control);
         at_rest(control).await;
     }
     for disk in &disks {
