@@ -84,6 +84,9 @@ enum GivenBack {
 
 /// How long a write that was given back is known to have been. Whoever decided waits a courtesy and reads.
 const GIVEN_BACK_FOR: Duration = Duration::from_secs(120);
+/// The longest `Retry-After` that is taken at its word: a clock cannot tell of any time, and the longest that Azure is
+/// known to ask for is some hours.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// How often and how long a call is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -707,8 +710,12 @@ fn malformed(call: &Call<'_>, answer: &Answer, message: &str) -> Failure {
 }
 
 /// `Retry-After`, as a time from now: seconds, or a date, which is held against the answer's own `Date`, for our
-/// clock may be wrong.
+/// clock may be wrong. No longer than [`LONGEST_RETRY_AFTER`].
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    asked_pause(headers).map(|pause| pause.min(LONGEST_RETRY_AFTER))
+}
+
+fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: header::HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(header::RETRY_AFTER)?;
     if let Ok(seconds) = value.parse::<u64>() {

@@ -30,6 +30,16 @@ async fn a_retry_after_that_is_a_date_is_held_against_azures_own_clock() {
     assert_eq!(fake.calls()[1].at, Duration::from_secs(5));
 }
 
+/// No clock reaches as far as a number may.
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_beyond_all_time_is_a_day() {
+    for beyond in ["18446744073709551615", "99999999999"] {
+        let fake = Fake::new([throttled(beyond)]);
+        let error = fake.arm(fake.in_process()).write(&post(), &an_hour()).await.unwrap_err();
+        assert_eq!(error.fault, Fault::Throttled { retry_after: Some(Duration::from_secs(24 * 3600)) });
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_too_long_is_told_at_once() {
     let fake = Fake::new([throttled("1200"), throttled("30")]);
