@@ -79,6 +79,7 @@ use tracing::Instrument as _;
 use super::server::{RpcNote, chain, failure, status};
 use crate::host::{
     Host,
+    device::Device,
     journal::{Journal, JournalError, Record},
 };
 use doubt::Doubts;
@@ -330,6 +331,26 @@ impl Node {
     async fn others_with_uuid(&self, volume: &str, uuid: &str) -> Result<Vec<Record>, NodeError> {
         let (volume, uuid) = (volume.to_owned(), uuid.to_owned());
         self.journal(move |journal| journal.others_with_uuid(&volume, &uuid)).await
+    }
+
+    /// The volume whose disk this one may be, by the file system on it: another that was here before, or that is here
+    /// as this very device. What is here on another device has been copied.
+    async fn another_that_may_be_on(
+        &self,
+        device: &Device,
+        volume: &str,
+        uuid: &str,
+    ) -> Result<Option<String>, NodeError> {
+        let here = self.others_with_uuid(volume, uuid).await?;
+        if !here.is_empty() {
+            let on_it = here.into_iter().find(|record| record.device == Some(device.number));
+            return Ok(on_it.map(|record| record.volume_id));
+        }
+        let (past, volume, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
+        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&volume, &uuid)).await;
+        // A hint from the past that cannot be read blocks nothing.
+        let before = before.map_err(|_| NodeError::Task)?.unwrap_or_default();
+        Ok(before.into_iter().next().map(|record| record.volume_id))
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {

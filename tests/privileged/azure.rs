@@ -73,6 +73,13 @@ impl Azure {
         calls.as_array().unwrap().iter().filter(|call| call["plane"] == "arm").count()
     }
 
+    /// How often the disks of a subscription were listed.
+    pub(super) async fn lists_of_disks(&self) -> usize {
+        let calls = self.read("/_emulator/calls").await;
+        let is_it = |call: &&Value| call["path"].as_str().is_some_and(|path| path.to_lowercase().ends_with("/disks"));
+        calls.as_array().unwrap().iter().filter(is_it).count()
+    }
+
     pub(super) async fn forget_calls(&self) {
         assert_eq!(self.send("DELETE", "/_emulator/calls", &[], "").await.0, 204);
     }

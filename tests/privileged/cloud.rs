@@ -157,11 +157,11 @@ pub(super) fn node_call(
     }
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+pub(super) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
@@ -427,7 +427,7 @@ impl Cloud {
     }
 }
 
-async fn start_emulator(folder: &Folder, listen: &str, options: &[String]) -> (Process, Azure) {
+pub(super) async fn start_emulator(folder: &Folder, listen: &str, options: &[String]) -> (Process, Azure) {
     let path = |name: &str| text(&folder.path().join(name));
     let mut arguments = words(&["emulator", "--listen", listen, "--no-throttling", "--retry-after", "0"]);
     arguments.extend(words(&["--output", "json", "--azure-json", &path("azure.json")]));

@@ -41,11 +41,16 @@ pub(super) struct Process {
 impl Process {
     /// Starts `lazuli` with these arguments; both its outputs go to `log`, after what is there.
     pub(super) fn start(name: &str, log: &Path, arguments: &[String]) -> Self {
+        Self::of_program(Path::new(env!("CARGO_BIN_EXE_lazuli")), name, log, arguments)
+    }
+
+    /// The same for another program.
+    pub(super) fn of_program(program: &Path, name: &str, log: &Path, arguments: &[String]) -> Self {
         // Orphans come to this process. With init they would be in an orphaned process group, whose stopped members the
         // kernel hangs up on (source: POSIX, _exit, consequences of process termination).
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
         let file = File::options().create(true).append(true).open(log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
+        let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         // No cluster here, whatever the shell knows of one, and no option from the environment.
         for (name, _) in std::env::vars_os() {

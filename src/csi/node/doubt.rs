@@ -1,10 +1,10 @@
-//! A disk that is not as it was when its volume was here before.
+//! A disk that is not as it was when its volume was here before, or is as another volume's was.
 //!
 //! The instance metadata lags. It may still name a disk that somebody took off the machine while another stands at its
-//! LUN already, and of the same size; for as long as it lags, it confirms the wrong disk. A node that had the volume
-//! before can tell: the file system has another UUID, or is gone. Then the metadata's word alone is not enough. It is,
-//! once it has stood for longer than the metadata lags: somebody did reformat the volume, or made it anew under its
-//! old name.
+//! LUN already, and of the same size; for as long as it lags, it confirms the wrong disk. A node that had one of the two
+//! before can tell: the file system has another UUID than the volume's had, or is gone, or has the UUID of the other's.
+//! Then the metadata's word alone is not enough. It is, once it has stood for longer than the metadata lags: somebody did
+//! reformat the volume, made it anew under its old name, or made it as a copy of the other.
 
 use std::{
     collections::BTreeMap,
@@ -68,52 +68,60 @@ impl Doubts {
     }
 }
 
-/// Looks at a device for a volume that was here before, and gives what is on it; nothing for a volume that was not, or
-/// where the look failed.
+/// Looks at a device for a volume, and gives what is on it; nothing where the look failed.
 ///
-/// Refuses a device that does not hold what the volume had here before: for a while where the metadata confirms it, or
-/// is not used on this node; and for as long as the metadata is silent, a blank one, which would be formatted.
+/// Refuses a device that does not hold what the volume had here before, or that holds what another volume had: for a
+/// while where the metadata confirms it, or is not used on this node. For as long as the metadata is silent it refuses a
+/// blank one, which would be formatted, and another's.
 pub(super) async fn not_as_before(
     node: &Node,
     volume: &str,
     device: &Device,
     identity: &Identity,
 ) -> Result<Option<Verdict>, NodeError> {
-    let Some(known) = node.past_uuid(volume).await else { return Ok(None) };
+    let known = node.past_uuid(volume).await;
     let deadline = Deadline::after(node.config.timeouts.format);
     let Ok(verdict) = probe::probe(&node.host, device, volume, deadline).await else { return Ok(None) };
     let (found, blank) = match &verdict {
-        Verdict::Filesystem { found, .. } => match &found.uuid {
-            Some(uuid) if uuid.eq_ignore_ascii_case(&known) => {
+        Verdict::Filesystem { found, .. } => match (&found.uuid, &known) {
+            (Some(uuid), Some(known)) if uuid.eq_ignore_ascii_case(known) => {
                 node.doubts.forget(volume);
                 return Ok(Some(verdict));
             }
-            uuid => (format!("{} {}", found.kind, uuid.as_deref().unwrap_or_default()), false),
+            (uuid, _) => (format!("{} {}", found.kind, uuid.as_deref().unwrap_or_default()), false),
         },
         Verdict::Blank => ("nothing".to_owned(), true),
         // Our own unfinished work for this volume is no stranger's; whatever else is there is never formatted.
         _ => return Ok(Some(verdict)),
+    };
+    let uuid = match &verdict {
+        Verdict::Filesystem { found, .. } => found.uuid.as_deref(),
+        _ => None,
+    };
+    let other = match uuid {
+        Some(uuid) => node.another_that_may_be_on(device, volume, uuid).await?,
+        None => None,
+    };
+    let had = match (&other, known) {
+        (Some(other), _) => format!("that file system was here as {other}'s before"),
+        (None, Some(known)) => format!("this volume had the file system {known} when it was here before"),
+        (None, None) => return Ok(Some(verdict)),
     };
     let silent = match identity {
         Identity::Unconfirmed(why) if node.imds.is_some() => Some(why),
         _ => None,
     };
     let stood = node.doubts.for_how_long(volume, device, &found);
-    if let (Some(why), true) = (silent, blank) {
+    if let (Some(why), true) = (silent, blank || other.is_some()) {
         let (device, why) = (device.path.display().to_string(), why.clone());
-        return Err(NodeError::ChangedUuid { device, found, known, why });
+        return Err(NodeError::Unsaid { device, found, had, why });
     }
     let limit = node.config.timeouts.doubt;
     if stood < limit {
         let (device, more) = (device.path.display().to_string(), limit - stood);
-        return Err(NodeError::Doubtful { device, found, known, more });
+        return Err(NodeError::Doubtful { device, found, had, more });
     }
-    tracing::warn!(
-        volume,
-        found,
-        known,
-        "the volume is not as it was here before, and nothing speaks against the disk"
-    );
+    tracing::warn!(volume, found, had, "the disk is not as expected, and nothing speaks against it any more");
     node.doubts.forget(volume);
     Ok(Some(verdict))
 }

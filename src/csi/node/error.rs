@@ -45,10 +45,12 @@ pub(super) enum NodeError {
     #[error("{wanted} is at LUN {found}, not at LUN {told} where it was attached")]
     OtherLun { wanted: String, found: Lun, told: Lun },
     #[error(
-        "{device} holds {found}, and this volume had the file system {known} when it was here before: what says that it \
-         is the disk may lag, and is believed once it has stood for {} s more", more.as_secs()
+        "{device} holds {found}, and {had}: what says that it is the disk may lag, and is believed once it has stood \
+         for {} s more", more.as_secs()
     )]
-    Doubtful { device: String, found: String, known: String, more: Duration },
+    Doubtful { device: String, found: String, had: String, more: Duration },
+    #[error("{device} holds {found}, {had}, and the instance metadata does not confirm which disk it is: {why}")]
+    Unsaid { device: String, found: String, had: String, why: String },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
     Size { device: String, lun: Lun, found: u64, wanted: u64 },
     #[error("the device at LUN {lun} changed from {before} to {after} while it was looked at")]
@@ -137,6 +139,7 @@ impl NodeError {
             | Self::KnownUuid { .. }
             | Self::ChangedUuid { .. }
             | Self::Doubtful { .. }
+            | Self::Unsaid { .. }
             | Self::AfterMount(_)
             | Self::Instance(_)
             | Self::Silent(_) => Code::Unavailable,

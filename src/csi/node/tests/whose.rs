@@ -169,6 +169,31 @@ async fn a_stranger_that_lagging_metadata_confirms_is_neither_mounted_nor_format
     }
 }
 
+/// The volume is new here, and the disk at its LUN is one that this node has had as another's.
+#[tokio::test]
+async fn the_disk_of_another_volume_that_was_here_is_not_mounted_on_the_word_of_lagging_metadata() {
+    if !able() {
+        return;
+    }
+    let (mut machine, file) = that_had_a().await;
+    machine.plug(4, file);
+    machine.tell(4, "b");
+    for silent in [false, true, false] {
+        machine.metadata.lock().unwrap().down = silent;
+        let (refusal, message) = code(machine.stage_as(4, "b", mounted_as("ext4")).await);
+        assert_eq!(refusal, Grpc::Unavailable, "{message}");
+        assert!(message.contains(&volume("a")), "{message}");
+        assert_eq!(machine.mounted(&machine.staging("b")), None);
+    }
+    // Silence never becomes a word, and a word that has stood for a while is believed: it is a copy.
+    machine.service.0.doubts.age(Timeouts::default().doubt);
+    machine.metadata.lock().unwrap().down = true;
+    code(machine.stage_as(4, "b", mounted_as("ext4")).await);
+    assert_eq!(machine.mounted(&machine.staging("b")), None);
+    machine.metadata.lock().unwrap().down = false;
+    machine.stage_as(4, "b", mounted_as("ext4")).await.unwrap();
+}
+
 /// Less is known then than when it lags: a blank disk is not formatted on silence, however long that lasts.
 #[tokio::test]
 async fn while_the_metadata_is_silent_a_blank_stranger_is_never_formatted_for_a_volume_that_was_here() {

@@ -1,0 +1,356 @@
+//! The whole chain in a real Kubernetes: its API server, controllers, scheduler and kubelets, the CSI sidecars, and the
+//! program as controller and node plugins on the emulator's block devices.
+//!
+//! What is not real is around the kubelet: no container runs, so the test writes and reads where a container would.
+
+mod kubernetes;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    azure::Azure,
+    cloud::{NODES, start_emulator, text, words},
+    process::{Folder, PATIENCE, Process, able, mounted_at},
+};
+use kubernetes::{Kubernetes, tools, until};
+
+const DRIVER: &str = "disk.csi.azure.com";
+const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+struct Cluster {
+    kubernetes: Kubernetes,
+    sidecars: Vec<Process>,
+    nodes: BTreeMap<&'static str, Process>,
+    controller: Process,
+    emulator: Process,
+    azure: Azure,
+    // After the processes: swept when they are no more.
+    folder: Folder,
+}
+
+impl Cluster {
+    /// A cluster of two nodes, or nothing where it cannot run.
+    async fn start(emulator_options: &[&str]) -> Option<Self> {
+        if !able() {
+            return None;
+        }
+        let Some(tools) = tools() else {
+            eprintln!("SKIPPED: LAZULI_CLUSTER_TOOLS names no folder with Kubernetes; scripts/test cluster makes one");
+            return None;
+        };
+        let folder = Folder::make();
+        let (emulator, azure) = start_emulator(&folder, "127.0.0.1:0", &words(emulator_options)).await;
+        let kubernetes = Kubernetes::start(&tools, &folder).await;
+        let manifests: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
+        for object in manifests.as_array().unwrap() {
+            kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
+        }
+        let config = fs::read_to_string(folder.path().join("azure.json")).unwrap();
+        let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
+        kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
+
+        let controller = start_controller(&folder, &kubernetes);
+        let sidecars = start_sidecars(&folder, &kubernetes);
+        let nodes = NODES.map(|node| (node, start_node(&folder, &azure, node))).into();
+        let mut cluster = Self { kubernetes, sidecars, nodes, controller, emulator, azure, folder };
+        for node in NODES {
+            let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
+            let registered =
+                |found: Option<&Value>| found.is_some_and(|csi| csi["spec"]["drivers"][0]["name"] == DRIVER);
+            cluster.kubernetes.until("the plugin's registration", &path, registered).await;
+            let path = format!("/api/v1/nodes/{node}");
+            cluster.kubernetes.until("a ready node", &path, |node| node.is_some_and(schedulable)).await;
+        }
+        Some(cluster)
+    }
+
+    async fn claim(&self, name: &str, class: &str, gib: u32) {
+        let spec = json!({
+            "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": format!("{gib}Gi")}},
+        });
+        self.kubernetes.create(CLAIMS, json!({"metadata": {"name": name}, "spec": spec})).await;
+    }
+
+    /// A pod that uses these claims on this node.
+    async fn pod(&self, name: &str, node: &str, claims: &[&str]) {
+        let volumes: Vec<Value> =
+            claims.iter().map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}})).collect();
+        let mounts: Vec<Value> =
+            claims.iter().map(|claim| json!({"name": claim, "mountPath": format!("/{claim}")})).collect();
+        let spec = json!({
+            "nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": 0, "volumes": volumes,
+            "containers": [{"name": "c", "image": "none", "imagePullPolicy": "IfNotPresent", "volumeMounts": mounts}],
+        });
+        self.kubernetes.create(PODS, json!({"metadata": {"name": name}, "spec": spec})).await;
+    }
+
+    /// Waits until the pod runs, and gives the folders of its volumes by claim.
+    async fn running(&mut self, name: &str, node: &str) -> BTreeMap<String, PathBuf> {
+        let path = format!("{PODS}/{name}");
+        let runs = |pod: Option<&Value>| pod.is_some_and(|pod| pod["status"]["phase"] == "Running");
+        let pod = self.kubernetes.until("a running pod", &path, runs).await;
+        let volumes =
+            self.folder.path().join(format!("kubelet-{node}/pods")).join(pod["metadata"]["uid"].as_str().unwrap());
+        let mut folders = BTreeMap::new();
+        for volume in pod["spec"]["volumes"].as_array().unwrap() {
+            let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { continue };
+            let claimed = self.kubernetes.get(&format!("{CLAIMS}/{claim}")).await.unwrap();
+            let pv = claimed["spec"]["volumeName"].as_str().unwrap();
+            let folder = volumes.join(format!("volumes/kubernetes.io~csi/{pv}/mount"));
+            assert!(mounted_at(&folder).is_some(), "{} is no mount", folder.display());
+            folders.insert(claim.to_owned(), folder);
+        }
+        folders
+    }
+
+    async fn delete_pod(&mut self, name: &str) {
+        let path = format!("{PODS}/{name}");
+        self.kubernetes.delete(&path).await;
+        self.kubernetes.until("the pod's end", &path, |pod| pod.is_none()).await;
+    }
+
+    async fn delete_claim(&mut self, name: &str) {
+        self.kubernetes.delete(&format!("{CLAIMS}/{name}")).await;
+    }
+
+    async fn no_attachments(&mut self) {
+        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
+        self.kubernetes.until("the end of all attachments", ATTACHMENTS, none).await;
+        assert!(self.azure.attached().await.is_empty(), "Azure holds what Kubernetes has forgotten");
+    }
+
+    async fn all_attached(&mut self) {
+        let all = |list: Option<&Value>| {
+            let list = list.and_then(|list| list["items"].as_array());
+            list.is_some_and(|list| list.iter().all(|attachment| attachment["status"]["attached"] == true))
+        };
+        self.kubernetes.until("every attachment", ATTACHMENTS, all).await;
+    }
+
+    /// What VolumeAttachments say, by disk: node and LUN. All must be attached.
+    async fn recorded(&self) -> BTreeMap<String, Vec<(String, u8)>> {
+        let volumes: BTreeMap<String, String> = self
+            .kubernetes
+            .list(VOLUMES)
+            .await
+            .iter()
+            .map(|pv| {
+                let handle = pv["spec"]["csi"]["volumeHandle"].as_str().unwrap();
+                let disk = handle.rsplit('/').next().unwrap().to_lowercase();
+                (pv["metadata"]["name"].as_str().unwrap().to_owned(), disk)
+            })
+            .collect();
+        let mut recorded: BTreeMap<String, Vec<(String, u8)>> = BTreeMap::new();
+        for attachment in self.kubernetes.list(ATTACHMENTS).await {
+            assert_eq!(attachment["status"]["attached"], true, "{attachment:#}");
+            let pv = attachment["spec"]["source"]["persistentVolumeName"].as_str().unwrap();
+            let lun = attachment["status"]["attachmentMetadata"]["LUN"].as_str().unwrap().parse().unwrap();
+            let node = attachment["spec"]["nodeName"].as_str().unwrap().to_owned();
+            recorded.entry(volumes[pv].clone()).or_default().push((node, lun));
+        }
+        recorded
+    }
+
+    /// The sidecars end with their driver, and all are started again, as the containers of a pod are.
+    fn restart_controller_killed(&mut self) {
+        self.controller.kill();
+        self.controller = start_controller(&self.folder, &self.kubernetes);
+        self.sidecars.clear();
+        self.sidecars = start_sidecars(&self.folder, &self.kubernetes);
+    }
+
+    fn restart_node_killed(&mut self, node: &'static str) {
+        self.nodes.get_mut(node).unwrap().kill();
+        self.nodes.insert(node, start_node(&self.folder, &self.azure, node));
+    }
+
+    /// Fails unless nothing is left, then stops the program in order.
+    async fn finish(mut self) {
+        self.no_attachments().await;
+        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
+        self.kubernetes.until("the end of all volumes", VOLUMES, none).await;
+        assert!(self.azure.disks().await.is_empty(), "disks are left: {:?}", self.azure.disks().await);
+        assert_eq!(self.folder.loops(), Vec::<String>::new(), "loop devices are left");
+        // A kubelet mounts its own folder on itself, to share what is mounted below it.
+        let roots = NODES.map(|node| self.folder.path().join(format!("kubelet-{node}")));
+        let left: Vec<PathBuf> = self.folder.mounts().into_iter().filter(|mount| !roots.contains(mount)).collect();
+        assert_eq!(left, Vec::<PathBuf>::new(), "mounts are left");
+        drop(self.sidecars);
+        for (_, node) in self.nodes {
+            node.stop().await;
+        }
+        self.controller.stop().await;
+        self.emulator.stop().await;
+    }
+}
+
+/// With what the cluster's secret says and with no more rights than it needs.
+fn start_controller(folder: &Folder, kubernetes: &Kubernetes) -> Process {
+    let endpoint = format!("unix://{}", text(&folder.path().join("controller.sock")));
+    let kubeconfig = kubernetes.kubeconfig("lazuli");
+    let arguments = words(&["csi-controller", "--endpoint", &endpoint, "--kubeconfig", &kubeconfig]);
+    Process::start("the controller", &folder.path().join("controller.log"), &arguments)
+}
+
+fn start_sidecars(folder: &Folder, kubernetes: &Kubernetes) -> Vec<Process> {
+    let socket = folder.path().join("controller.sock");
+    let of_each: [(&str, &[(&str, &str)]); 3] = [
+        ("csi-provisioner", &[("--extra-create-metadata", "true")]),
+        ("csi-attacher", &[("--worker-threads", "100"), ("--reconcile-sync", "10s")]),
+        ("csi-resizer", &[("--handle-volume-inuse-error", "false")]),
+    ];
+    let start = |(name, flags): (&str, &[(&str, &str)])| {
+        kubernetes.sidecar(name, &socket, &[&[("--timeout", "2m")], flags].concat())
+    };
+    of_each.into_iter().map(start).collect()
+}
+
+fn start_node(folder: &Folder, azure: &Azure, node: &str) -> Process {
+    let at = |name: String| text(&folder.path().join(name));
+    let plugin = folder.path().join(format!("kubelet-{node}/plugins/{DRIVER}"));
+    fs::create_dir_all(&plugin).unwrap();
+    let endpoint = format!("unix://{}", plugin.join("csi.sock").display());
+    let mut arguments = words(&["csi-node", "--endpoint", &endpoint, "--node-id", node]);
+    arguments.extend(words(&["--state-dir", &text(&plugin.join("lazuli"))]));
+    arguments.extend(words(&["--registration-dir", &at(format!("kubelet-{node}/plugins_registry"))]));
+    arguments.extend(words(&["--host-root", &at(format!("azure/vms/{node}"))]));
+    arguments.extend(words(&["--imds-url", &format!("{}/_imds/{node}", azure.url)]));
+    Process::start(node, &folder.path().join(format!("{node}.log")), &arguments)
+}
+
+fn schedulable(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
+}
+
+fn size_of(folder: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(folder).unwrap();
+    stat.f_blocks * stat.f_frsize
+}
+
+#[tokio::test]
+async fn a_pods_bytes_are_there_after_a_crash_an_expansion_and_a_move_to_another_node() {
+    let Some(mut cluster) = Cluster::start(&[]).await else { return };
+    cluster.claim("data", "xfs", 1).await;
+    cluster.pod("first", NODES[0], &["data"]).await;
+    let folder = cluster.running("first", NODES[0]).await.remove("data").unwrap();
+    fs::write(folder.join("letter"), "bytes").unwrap();
+    assert_eq!(cluster.recorded().await, cluster.azure.attached().await);
+
+    // The plugin's end is no end of the pod's volume.
+    cluster.restart_node_killed(NODES[0]);
+    cluster.restart_controller_killed();
+    let before = size_of(&folder);
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    cluster.kubernetes.patch(&format!("{CLAIMS}/data"), larger).await;
+    let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == "2Gi");
+    cluster.kubernetes.until("the claim's growth", &format!("{CLAIMS}/data"), grown).await;
+    until("the file system's growth", || size_of(&folder) > before * 3 / 2).await;
+
+    cluster.delete_pod("first").await;
+    cluster.pod("second", NODES[1], &["data"]).await;
+    let folder = cluster.running("second", NODES[1]).await.remove("data").unwrap();
+    assert_eq!(fs::read_to_string(folder.join("letter")).unwrap(), "bytes");
+    assert_eq!(cluster.recorded().await, cluster.azure.attached().await);
+
+    cluster.delete_pod("second").await;
+    cluster.delete_claim("data").await;
+    cluster.finish().await;
+}
+
+/// Many pods at once, and what should serve them is killed while they start.
+#[tokio::test]
+async fn every_pod_gets_its_own_bytes_however_often_the_program_is_killed_meanwhile() {
+    const PER_NODE: usize = 4;
+    let Some(mut cluster) = Cluster::start(&["--latency", "typical", "--time-scale", "10"]).await else { return };
+    let names: Vec<String> = (0..2 * PER_NODE).map(|n| format!("p{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        cluster.claim(name, "ext4", 1).await;
+        cluster.pod(name, NODES[n % 2], &[name]).await;
+    }
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        cluster.restart_controller_killed();
+        for node in NODES {
+            cluster.restart_node_killed(node);
+        }
+    }
+    for (n, name) in names.iter().enumerate() {
+        let folder = cluster.running(name, NODES[n % 2]).await.remove(name).unwrap();
+        fs::write(folder.join("whose"), name).unwrap();
+    }
+    assert_eq!(cluster.recorded().await, cluster.azure.attached().await);
+
+    // Every pod to the other node, all at once.
+    for name in &names {
+        cluster.kubernetes.delete(&format!("{PODS}/{name}")).await;
+    }
+    for (n, name) in names.iter().enumerate() {
+        cluster.kubernetes.until("the pod's end", &format!("{PODS}/{name}"), |pod| pod.is_none()).await;
+        cluster.pod(name, NODES[(n + 1) % 2], &[name]).await;
+    }
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    cluster.restart_controller_killed();
+    for (n, name) in names.iter().enumerate() {
+        let folder = cluster.running(name, NODES[(n + 1) % 2]).await.remove(name).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("whose")).unwrap(), *name);
+    }
+    assert_eq!(cluster.recorded().await, cluster.azure.attached().await);
+    for name in &names {
+        cluster.delete_pod(name).await;
+        cluster.delete_claim(name).await;
+    }
+    cluster.finish().await;
+}
+
+/// external-attacher compares what ListVolumes says to the letter, and attaches again what it misses.
+#[tokio::test]
+async fn what_is_attached_is_left_alone_and_what_was_taken_away_returns_to_its_own_lun() {
+    let Some(mut cluster) = Cluster::start(&["--nasty-casing"]).await else { return };
+    for name in ["a", "b"] {
+        cluster.claim(name, "ext4", 1).await;
+    }
+    cluster.pod("a", NODES[0], &["a"]).await;
+    cluster.running("a", NODES[0]).await;
+    let disk = cluster.recorded().await.into_keys().next().unwrap();
+    let attaches =
+        |cluster: &Cluster| cluster.controller.log().matches("method=\"ControllerPublishVolume\" volume").count();
+    let before = attaches(&cluster);
+    // The attacher looks every ten seconds.
+    let (began, seen) = (Instant::now(), cluster.azure.lists_of_disks().await);
+    while cluster.azure.lists_of_disks().await < seen + 2 {
+        assert!(began.elapsed() < PATIENCE, "the attacher does not look");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(attaches(&cluster), before, "attached again without need");
+
+    cluster.azure.other_tool().await.yank(NODES[0], &disk).await;
+    cluster.pod("b", NODES[0], &["b"]).await;
+    cluster.running("b", NODES[0]).await;
+    let began = Instant::now();
+    while !cluster.azure.attached().await.contains_key(&disk) {
+        assert!(began.elapsed() < PATIENCE, "what was taken away is not attached again");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    cluster.all_attached().await;
+    let attached = cluster.azure.attached().await;
+    assert_eq!(attached[&disk], [(NODES[0].to_owned(), 0)]);
+    assert_eq!(cluster.recorded().await, attached);
+    for name in ["a", "b"] {
+        cluster.delete_pod(name).await;
+        cluster.delete_claim(name).await;
+    }
+    cluster.finish().await;
+}

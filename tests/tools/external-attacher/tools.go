@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools pins the command that the cluster tier builds and runs.
+package tools
+
+import _ "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher"

@@ -1,0 +1,33 @@
+// The parts of Kubernetes that a CSI driver meets, in one program: its first argument names the part.
+//
+// All are the real ones but for the kubelet's surroundings: there are no containers, cgroups or statistics of the
+// machine here. Its volume manager, its plugin watcher and its mounts are real.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+func main() {
+	parts := map[string]func() *cobra.Command{
+		"key":                     newKeyCommand,
+		"kube-apiserver":          apiserver.NewAPIServerCommand,
+		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+		"kubelet":                 newKubeletCommand,
+	}
+	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: kubernetes key|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet FLAGS")
+		os.Exit(2)
+	}
+	part := parts[os.Args[1]]
+	os.Args = os.Args[1:]
+	os.Exit(cli.Run(part()))
+}
