@@ -8,11 +8,13 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt::{Debug, Display},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use lazuli_plan::{fault::Fault, model::ArmId};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::VolumeError;
@@ -25,7 +27,7 @@ pub(crate) struct Claims<R, T> {
 
 #[derive(Debug)]
 enum Claim<R, T> {
-    Flight { request: R, answer: watch::Receiver<Option<Result<T, VolumeError>>> },
+    Flight { request: R, answer: watch::Sender<Option<Result<T, VolumeError>>> },
     Attachments(usize),
 }
 
@@ -60,11 +62,17 @@ where
     R: PartialEq + Display + Send + 'static,
     T: Clone + Debug + Send + Sync + 'static,
 {
-    /// Runs an operation on a disk, or joins the same one that is running.
+    /// Runs an operation on a disk, or joins the same one that is running. The operation's token is cancelled when all
+    /// its callers have left: what it has not sent by then need not be sent.
     ///
     /// # Errors
     /// The operation's own; [`Fault::Busy`] while something else is at work on the disk.
-    pub(crate) async fn run<F>(&self, disk: &ArmId, request: R, operation: F) -> Result<T, VolumeError>
+    pub(crate) async fn run<F>(
+        &self,
+        disk: &ArmId,
+        request: R,
+        operation: impl FnOnce(CancellationToken) -> F,
+    ) -> Result<T, VolumeError>
     where
         F: Future<Output = Result<T, VolumeError>> + Send + 'static,
     {
@@ -72,7 +80,7 @@ where
             let mut table = self.lock();
             match table.entry(disk.clone()) {
                 Entry::Occupied(entry) => match entry.get() {
-                    Claim::Flight { request: running, answer } if *running == request => answer.clone(),
+                    Claim::Flight { request: running, answer } if *running == request => answer.subscribe(),
                     Claim::Flight { request: running, .. } => {
                         return Err(busy(disk, &format!("{running} is in progress")));
                     }
@@ -80,11 +88,21 @@ where
                 },
                 Entry::Vacant(entry) => {
                     let (send, answer) = watch::channel(None);
-                    entry.insert(Claim::Flight { request, answer: answer.clone() });
+                    let wanted = CancellationToken::new();
+                    let operation = operation(wanted.clone());
+                    entry.insert(Claim::Flight { request, answer: send.clone() });
                     let landing = Landing { claims: self.clone(), disk: disk.clone() };
                     tokio::spawn(
                         async move {
-                            let result = operation.await;
+                            let mut operation = pin!(operation);
+                            let result = tokio::select! {
+                                biased;
+                                result = &mut operation => result,
+                                () = send.closed() => {
+                                    wanted.cancel();
+                                    operation.await
+                                }
+                            };
                             // The table first: who sees the answer may ask again at once.
                             drop(landing);
                             send.send_replace(Some(result));
@@ -171,7 +189,7 @@ mod tests {
         let (go, gate) = oneshot::channel::<()>();
         let counted = runs.clone();
         let disk_id = disk();
-        let first = table.run(&disk_id, "create", async move {
+        let first = table.run(&disk_id, "create", |_| async move {
             counted.fetch_add(1, Ordering::SeqCst);
             gate.await.ok();
             Ok(7)
@@ -184,7 +202,7 @@ mod tests {
             let table = table.clone();
             async move {
                 table
-                    .run(&disk(), "create", async move {
+                    .run(&disk(), "create", |_| async move {
                         counted.fetch_add(1, Ordering::SeqCst);
                         Ok(8)
                     })
@@ -198,11 +216,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_operation_learns_that_nobody_waits_for_it_any_more() {
+        let (table, disk_id) = (Table::default(), disk());
+        let (learned, learns) = oneshot::channel();
+        let mut first = Box::pin(table.run(&disk_id, "create", |wanted| async move {
+            wanted.cancelled().await;
+            learned.send(()).ok();
+            Ok(1)
+        }));
+        assert!(futures::poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
+        drop(first);
+        learns.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_different_request_finds_the_disk_busy_and_so_does_an_attachment() {
         let (table, disk_id) = (Table::default(), disk());
-        let mut first = Box::pin(table.run(&disk_id, "create", futures::future::pending()));
+        let mut first = Box::pin(table.run(&disk_id, "create", |_| futures::future::pending()));
         assert!(futures::poll!(&mut first).is_pending());
-        let error = table.run(&disk(), "delete", async { Ok(1) }).await.unwrap_err();
+        let error = table.run(&disk(), "delete", |_| async { Ok(1) }).await.unwrap_err();
         assert_eq!(error.fault, Fault::Busy);
         assert_eq!(table.hold(&disk()).unwrap_err().fault, Fault::Busy);
     }
@@ -212,16 +245,16 @@ mod tests {
         let table = Table::default();
         let (one, two) = (table.hold(&disk()).unwrap(), table.hold(&disk()).unwrap());
         drop(one);
-        assert_eq!(table.run(&disk(), "delete", async { Ok(1) }).await.unwrap_err().fault, Fault::Busy);
+        assert_eq!(table.run(&disk(), "delete", |_| async { Ok(1) }).await.unwrap_err().fault, Fault::Busy);
         drop(two);
-        assert_eq!(table.run(&disk(), "delete", async { Ok(1) }).await.unwrap(), 1);
+        assert_eq!(table.run(&disk(), "delete", |_| async { Ok(1) }).await.unwrap(), 1);
     }
 
     #[tokio::test]
     async fn an_operation_that_panics_frees_the_disk() {
         let table = Table::default();
-        let broken = table.run(&disk(), "create", async { panic!("an operation broke") }).await;
+        let broken = table.run(&disk(), "create", |_| async { panic!("an operation broke") }).await;
         assert_eq!(broken.unwrap_err().fault, Fault::OutcomeUnknown);
-        assert_eq!(table.run(&disk(), "create", async { Ok(1) }).await.unwrap(), 1);
+        assert_eq!(table.run(&disk(), "create", |_| async { Ok(1) }).await.unwrap(), 1);
     }
 }

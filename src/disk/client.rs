@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use lazuli_azure::{
     Until,
-    budget::Priority,
-    compute::{self, Compute, Disks, Snapshot, decode_disk},
+    compute::{self, Compute, Disks, Freshness, Snapshot, decode_disk},
     error::ArmError,
+    permits::Permit,
 };
 use lazuli_plan::{
     disk::DiskSpec,
     fault::Fault,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
+    permit::Priority,
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
-/// How long a read may take, with its repetitions.
-const READ: Duration = Duration::from_secs(90);
+/// How long a list may take, with its repetitions and without its waits for permits.
+const LIST: Duration = Duration::from_secs(90);
 /// How long a write may take (source: the Go driver gives an attach 20 minutes; 0.8 % take more than two).
 const WRITE: Duration = Duration::from_secs(20 * 60);
 
@@ -33,25 +35,34 @@ impl Client {
     }
 
     pub(crate) async fn get_disk(&self, disk: &ArmId) -> Result<Snapshot<Disk>, ArmError> {
-        self.0.get_disk(disk, &Until::within(READ)).await
+        self.read_disk(disk, Freshness::single()).await
+    }
+
+    pub(crate) async fn read_disk(&self, disk: &ArmId, freshness: Freshness) -> Result<Snapshot<Disk>, ArmError> {
+        self.0.read_disk(disk, freshness, &unbounded()).await
     }
 
     pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Disks, ArmError> {
-        self.0.list_disks(subscription, None, &Until::within(READ)).await
+        self.0.list_disks(subscription, None, &Until::working(LIST)).await
+    }
+
+    /// Waits for a permit to make a disk, as long as the creation is wanted.
+    pub(crate) async fn permit_creation(&self, disk: &ArmId, wanted: &CancellationToken) -> Result<Permit, ArmError> {
+        self.0.permit_create_disk(disk, &unbounded().while_wanted(wanted.clone())).await
     }
 
     /// Makes a disk and gives it as Azure then describes it.
-    pub(crate) async fn create_disk(&self, disk: &ArmId, spec: &DiskSpec) -> Result<Disk, ArmError> {
-        let until = Until::within(WRITE);
-        let mut operation = self.0.create_disk(disk, compute::encode_disk(spec), &until).await?;
+    pub(crate) async fn create_disk(&self, disk: &ArmId, spec: &DiskSpec, permit: Permit) -> Result<Disk, ArmError> {
+        let until = Until::working(WRITE);
+        let mut operation = self.0.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await?;
         let result = operation.wait(&until).await?;
         self.result(disk, result).await
     }
 
-    pub(crate) async fn resize_disk(&self, disk: &ArmId, to: Gib) -> Result<Disk, ArmError> {
-        let until = Until::within(WRITE);
+    pub(crate) async fn resize_disk(&self, disk: &ArmId, to: Gib, wanted: &CancellationToken) -> Result<Disk, ArmError> {
+        let until = Until::working(WRITE).while_wanted(wanted.clone());
         let mut operation = self.0.resize_disk(disk, to, &until).await?;
-        let result = operation.wait(&until).await?;
+        let result = operation.wait(&Until::working(WRITE)).await?;
         self.result(disk, result).await
     }
 
@@ -63,23 +74,36 @@ impl Client {
         }
     }
 
-    pub(crate) async fn delete_disk(&self, disk: &ArmId) -> Result<(), ArmError> {
-        let until = Until::within(WRITE);
+    pub(crate) async fn delete_disk(&self, disk: &ArmId, wanted: &CancellationToken) -> Result<(), ArmError> {
+        let until = Until::working(WRITE).while_wanted(wanted.clone());
         let mut operation = self.0.delete_disk(disk, &until).await?;
-        match operation.settle(&until).await {
-            // Somebody else was quicker.
+        match operation.settle(&Until::working(WRITE)).await {
+            // Another writer deleted it first.
             Err(error) if error.fault == Fault::NotFound => Ok(()),
             settled => settled,
         }
     }
 
     pub(crate) async fn get_vm(&self, vm: &ArmId) -> Result<Snapshot<Vm>, ArmError> {
-        self.0.get_vm(vm, &Until::within(READ)).await
+        self.read_vm(vm, Freshness::single()).await
+    }
+
+    pub(crate) async fn read_vm(&self, vm: &ArmId, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
+        self.0.read_vm(vm, freshness, &unbounded()).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {
-        let vms = self.0.list_vms(subscription, resource_group, &Until::within(READ)).await?;
-        Ok(vms.into_iter().map(|vm| vm.model).collect())
+        self.0.list_vms(subscription, resource_group, &Until::working(LIST)).await
+    }
+
+    /// A permit to write a VM, if there is one now.
+    pub(crate) fn try_permit(&self, vm: &ArmId, priority: Priority) -> Option<Permit> {
+        self.0.try_permit_vm_write(vm, priority)
+    }
+
+    /// Waits for a permit to write a VM.
+    pub(crate) async fn permit(&self, vm: &ArmId, priority: Priority) -> Result<Permit, ArmError> {
+        self.0.permit_vm_write(vm, priority, &unbounded()).await
     }
 
     /// Changes a VM's data disks and waits for the end.
@@ -88,11 +112,17 @@ impl Client {
         vm: &Snapshot<Vm>,
         write: &VmWrite,
         method: VmWriteMethod,
+        permit: Option<Permit>,
     ) -> Result<(), ArmError> {
-        let until = Until::within(WRITE);
+        let until = Until::working(WRITE);
         let only_detaches = write.attach.is_empty() && write.reapply.is_empty();
         let priority = if only_detaches { Priority::Detach } else { Priority::Attach };
-        let mut operation = self.0.write_vm(vm, write, method, priority, &until).await?;
+        let mut operation = self.0.write_vm(vm, write, method, priority, permit, &until).await?;
         operation.settle(&until).await
     }
+}
+
+/// The broker bounds a read; whoever asks waits for its end, or leaves.
+fn unbounded() -> Until {
+    Until::cancelled(CancellationToken::new())
 }

@@ -19,13 +19,14 @@ use std::{
     time::Duration,
 };
 
-use lazuli_azure::compute::Compute;
+use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_plan::{
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
     fault::{Effect, Fault},
     lun::LunReservations,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm},
     op::VmWriteMethod,
+    permit::Priority,
     poll,
     size::SizeLimits,
 };
@@ -33,12 +34,13 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use claims::{Claims, Hold};
 use client::Client;
 pub use error::VolumeError;
-use nodes::{Nodes, is_machine};
+use nodes::{Nodes, Search, is_machine};
 use owner::{Goal, Owners};
 use reservations::Reservations;
 
@@ -153,7 +155,7 @@ impl Volumes {
     /// [`Effect::Possible`] unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
         let request = Request::Create(Box::new(plan.spec.clone()));
-        let operation = create(self.client.clone(), plan.disk.clone(), plan.spec.clone());
+        let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
         let disk = left(self.claims.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // One volume has one handle, however Azure spells it from answer to answer.
@@ -166,7 +168,7 @@ impl Volumes {
     /// # Errors
     /// [`Fault::InUse`] naming the nodes while it is attached; otherwise as Azure says.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        let operation = delete(self.client.clone(), self.nodes.clone(), disk.clone());
+        let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
         self.claims.run(disk, Request::Delete, operation).await?;
         self.spellings().remove(disk);
         self.owners.forget(disk);
@@ -189,7 +191,7 @@ impl Volumes {
             // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
             Err(error) if error.fault == Fault::NotFound && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);
-                let vm = self.nodes.search(&self.client, node).await?;
+                let vm = self.nodes.search(&self.client, node).await?.found(node)?;
                 self.want(&vm, node, disk, Goal::Attached(caching)).await?
             }
             outcome => {
@@ -238,10 +240,9 @@ impl Volumes {
             }
             Err(error) if error.fault == Fault::NotFound => {
                 self.nodes.forget(node);
-                match self.nodes.search(&self.client, node).await {
-                    Ok(found) => self.want(&found, node, disk, Goal::Detached).await.map(drop),
-                    Err(absent) if absent.fault == Fault::NotFound => self.confirm_gone(&vm, node, disk).await,
-                    Err(error) => Err(error),
+                match self.nodes.search(&self.client, node).await? {
+                    Search::Found(found) => self.want(&found, node, disk, Goal::Detached).await.map(drop),
+                    Search::Absent(others) => self.confirm_gone(&vm, node, disk, &others).await,
                 }
             }
             Err(error) => Err(error),
@@ -254,17 +255,18 @@ impl Volumes {
     }
 
     async fn is_missing(&self, vm: &ArmId) -> Result<bool, VolumeError> {
-        match self.client.get_vm(vm).await {
+        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
+        match self.client.read_vm(vm, freshness).await {
             Ok(_) => Ok(false),
             Err(error) if error.fault == Fault::NotFound => Ok(true),
             Err(error) => Err(VolumeError::azure(format!("{vm} cannot be read"), error)),
         }
     }
 
-    /// Whether a VM that was missing once is gone for good: missing again some seconds later, while in the same
-    /// round its resource group lists its VMs and the node is not among them, and the disk does not say that this VM
-    /// holds it. A group or subscription that cannot be read proves nothing.
-    async fn confirm_gone(&self, vm: &ArmId, node: &str, disk: &ArmId) -> Result<(), VolumeError> {
+    /// Whether a VM that was missing once is gone for good: missing again some seconds later, while in the same round
+    /// another VM of its resource group is there, and the disk does not say that this VM holds it. A group or
+    /// subscription that cannot be read proves nothing.
+    async fn confirm_gone(&self, vm: &ArmId, node: &str, disk: &ArmId, others: &[Vm]) -> Result<(), VolumeError> {
         sleep(GONE_FOR).await;
         if !self.is_missing(vm).await? {
             return Err(VolumeError::new(
@@ -272,14 +274,10 @@ impl Volumes {
                 format!("node {node}: its VM was missing and is there again"),
             ));
         }
-        match self.nodes.search(&self.client, node).await {
-            Err(error) if error.fault == Fault::NotFound => {}
-            Ok(_) => {
-                return Err(VolumeError::new(Fault::Conflict, format!("node {node}: its VM has appeared meanwhile")));
-            }
-            Err(error) => return Err(error),
-        }
-        let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
+        self.positive_control(vm, node, others).await?;
+        // Azure has no VM that a list of holders could confirm wrongly, so a list may say who holds the disk.
+        let freshness = Freshness::listed().priority(Priority::DetachDeadNode);
+        let holders: Vec<ArmId> = match self.client.read_disk(disk, freshness).await {
             Ok(read) => read.model.holders().into_iter().filter(|holder| *holder != vm).cloned().collect(),
             Err(error) if error.fault == Fault::NotFound => Vec::new(),
             Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
@@ -298,6 +296,23 @@ impl Volumes {
         }
         info!(node, %disk, "the node's VM is gone, and the disk with it or free of it");
         Ok(())
+    }
+
+    /// Shows that an absent VM is absent and not hidden: another VM of the group can be read. In a group without
+    /// another VM the list of its VMs has to do.
+    async fn positive_control(&self, vm: &ArmId, node: &str, others: &[Vm]) -> Result<(), VolumeError> {
+        const MOST: usize = 3;
+        for other in others.iter().filter(|other| other.id != *vm).take(MOST) {
+            if !self.is_missing(&other.id).await? {
+                return Ok(());
+            }
+        }
+        match self.nodes.search(&self.client, node).await? {
+            Search::Absent(_) => Ok(()),
+            Search::Found(_) => {
+                Err(VolumeError::new(Fault::Conflict, format!("node {node}: its VM has appeared since it was missing")))
+            }
+        }
     }
 
     /// Grows a disk until it has `required_bytes`; one that has is left as it is. Gives its size then.
@@ -320,7 +335,7 @@ impl Volumes {
                 to
             }
         };
-        let operation = expand(self.client.clone(), disk.clone(), to);
+        let operation = |wanted| expand(self.client.clone(), disk.clone(), to, wanted);
         Ok(left(self.claims.run(disk, Request::Expand(to), operation).await?).size)
     }
 
@@ -408,8 +423,7 @@ impl Volumes {
             }
             warn!(error = %unreadable.error, "a disk that is no volume cannot be read; the list goes without it");
         }
-        let disks = list.disks.into_iter().map(|disk| disk.model);
-        Ok(disks.filter(|disk| is_volume(disk.id.as_str(), &disk.tags)).collect())
+        Ok(list.disks.into_iter().filter(|disk| is_volume(disk.id.as_str(), &disk.tags)).collect())
     }
 
     /// The subscriptions of known volumes, but for the cluster's own.
@@ -477,8 +491,11 @@ fn left(left: Left) -> Arc<Disk> {
     left.expect("only a deletion leaves no disk, and a request joins only its like")
 }
 
-async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, VolumeError> {
+async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationToken) -> Result<Left, VolumeError> {
     let message = || format!("{id} cannot be created");
+    // The permit first: the PUT knows no condition, and what is read before it must not be old when it is sent.
+    let permit =
+        client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
     let was_there = match client.get_disk(&id).await {
         Ok(read) => {
             let disk = settled(&client, read.model).await?;
@@ -500,7 +517,7 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
         Err(error) if matches!(error.fault, Fault::ScopeNotFound) => return Err(VolumeError::azure(message(), error)),
         Err(error) => return Err(VolumeError::azure(message(), error).with_effect(Effect::Possible)),
     };
-    let error = match client.create_disk(&id, &spec).await {
+    let error = match client.create_disk(&id, &spec, permit).await {
         Ok(made) => {
             info!(disk = %id, size = %made.size, "disk created");
             return Ok(Some(Arc::new(made)));
@@ -526,7 +543,7 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec) -> Result<Left, Volum
         ProvisioningState::Succeeded if is_it => Ok(Some(Arc::new(disk))),
         // What was there before this call may hold data, whatever it is like.
         ProvisioningState::Failed | ProvisioningState::Canceled if !was_there && is_it && disk.holders().is_empty() => {
-            match client.delete_disk(&id).await {
+            match client.delete_disk(&id, &CancellationToken::new()).await {
                 Ok(()) => Err(error.with_effect(Effect::None)),
                 Err(cleanup) => {
                     warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
@@ -560,8 +577,7 @@ async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
             let message = format!("{} has been in the making for {} s", disk.id, elapsed.as_secs());
             return Err(VolumeError::new(Fault::Conflict, message).with_effect(Effect::Possible));
         }
-        let due = poll::next(poll::Kind::DiskCreate, None, None, elapsed);
-        sleep(due.saturating_sub(elapsed)).await;
+        sleep(poll::again(poll::Kind::DiskCreate, elapsed)).await;
         disk = client
             .get_disk(&disk.id)
             .await
@@ -573,8 +589,8 @@ async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
     Ok(disk)
 }
 
-async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeError> {
-    let mut result = client.delete_disk(&id).await;
+async fn delete(client: Client, nodes: Nodes, id: ArmId, wanted: CancellationToken) -> Result<Left, VolumeError> {
+    let mut result = client.delete_disk(&id, &wanted).await;
     for pause in DELETION_PAUSES {
         if !result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
             break;
@@ -586,7 +602,7 @@ async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeE
             // another deletion tells.
             None => sleep(pause).await,
         }
-        result = client.delete_disk(&id).await;
+        result = client.delete_disk(&id, &wanted).await;
     }
     let error = match result {
         Ok(()) => {
@@ -612,8 +628,8 @@ async fn delete(client: Client, nodes: Nodes, id: ArmId) -> Result<Left, VolumeE
     Err(VolumeError::azure(format!("{id} cannot be deleted"), error))
 }
 
-async fn expand(client: Client, id: ArmId, to: Gib) -> Result<Left, VolumeError> {
-    let mut result = client.resize_disk(&id, to).await;
+async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -> Result<Left, VolumeError> {
+    let mut result = client.resize_disk(&id, to, &wanted).await;
     if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
         match rested(&client, &id).await? {
             Some(disk) if disk.size >= to => return Ok(Some(Arc::new(disk))),

@@ -6,22 +6,44 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     fault::Fault,
     model::{ArmId, Vm},
 };
+use tokio::time::Instant;
 
 use super::{VolumeError, client::Client};
 
+/// How old a list of VMs may be that says which VM a node is. What it says is proved by reads of the VM and the disk.
+const LIST_AGE: Duration = Duration::from_secs(2);
+
+/// A list of VMs that is being read for all who ask.
+type WeakVmList = WeakShared<BoxFuture<'static, Result<Arc<Vec<Vm>>, ArmError>>>;
+
 /// The nodes seen so far, in both directions.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Nodes {
     subscription: String,
     resource_group: String,
     seen: Arc<Mutex<Seen>>,
+    /// The list that was begun last, and when; nothing once nobody waits for it.
+    latest: Arc<Mutex<Option<(Instant, WeakVmList)>>>,
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nodes").field("resource_group", &self.resource_group).field("seen", &self.seen).finish()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +55,12 @@ struct Seen {
 
 impl Nodes {
     pub(crate) fn new(subscription: &str, resource_group: &str) -> Self {
-        Self { subscription: subscription.into(), resource_group: resource_group.into(), seen: Arc::default() }
+        Self {
+            subscription: subscription.into(),
+            resource_group: resource_group.into(),
+            seen: Arc::default(),
+            latest: Arc::default(),
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -77,11 +104,12 @@ impl Nodes {
         self.seen().name_of.get(vm).cloned().unwrap_or_else(|| vm.name().to_lowercase())
     }
 
-    /// Looks through the VMs of the resource group for the one whose machine has the node's name.
+    /// Looks through the VMs of the resource group for the one whose machine has the node's name. The list may be up to
+    /// [`LIST_AGE`] old: a VM that was made since runs no node yet.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when none has; Azure's own failures.
-    pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<ArmId, VolumeError> {
+    /// [`Fault::Conflict`] when several have it; Azure's own failures.
+    pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
         let vms = self.list(client).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
@@ -92,12 +120,9 @@ impl Nodes {
         match found.as_slice() {
             [vm] => {
                 self.learn(node, &vm.id);
-                Ok(vm.id.clone())
+                Ok(Search::Found(vm.id.clone()))
             }
-            [] => Err(VolumeError::new(
-                Fault::NotFound,
-                format!("node {node}: no VM of the resource group {} has this name", self.resource_group),
-            )),
+            [] => Ok(Search::Absent(vms)),
             several => {
                 let ids: Vec<String> = several.iter().map(|vm| vm.id.to_string()).collect();
                 Err(VolumeError::new(
@@ -108,14 +133,53 @@ impl Nodes {
         }
     }
 
-    /// The VMs of the cluster's resource group.
+    /// The VMs of the cluster's resource group. All who ask within a while share one list.
     ///
     /// # Errors
     /// Azure's own failures.
-    pub(crate) async fn list(&self, client: &Client) -> Result<Vec<Vm>, VolumeError> {
-        client.list_vms(&self.subscription, &self.resource_group).await.map_err(|error| {
+    async fn list(&self, client: &Client) -> Result<Arc<Vec<Vm>>, VolumeError> {
+        let list = {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let fresh = latest.as_ref().filter(|(began, _)| began.elapsed() <= LIST_AGE);
+            match fresh.and_then(|(_, list)| list.upgrade()) {
+                Some(list) => list,
+                None => {
+                    let (client, group) = (client.clone(), (self.subscription.clone(), self.resource_group.clone()));
+                    let read = async move { client.list_vms(&group.0, &group.1).await.map(Arc::new) };
+                    let list = read.boxed().shared();
+                    *latest = list.downgrade().map(|list| (Instant::now(), list));
+                    list
+                }
+            }
+        };
+        list.await.map_err(|error| {
             VolumeError::azure(format!("the VMs of the resource group {} cannot be listed", self.resource_group), error)
         })
+    }
+}
+
+/// What a list of VMs says about a node.
+#[derive(Debug)]
+pub(crate) enum Search {
+    /// Its VM.
+    Found(ArmId),
+    /// None of these.
+    Absent(Arc<Vec<Vm>>),
+}
+
+impl Search {
+    /// The node's VM.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when there is none.
+    pub(crate) fn found(self, node: &str) -> Result<ArmId, VolumeError> {
+        match self {
+            Self::Found(vm) => Ok(vm),
+            Self::Absent(others) => Err(VolumeError::new(
+                Fault::NotFound,
+                format!("node {node}: none of the {} VMs of the cluster's resource group has this name", others.len()),
+            )),
+        }
     }
 }
 

@@ -21,5 +21,7 @@ pub mod fault;
 pub mod lun;
 pub mod model;
 pub mod op;
+pub mod permit;
 pub mod poll;
+pub mod read;
 pub mod size;

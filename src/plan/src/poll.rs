@@ -1,9 +1,16 @@
-//! When to ask a long-running operation how it is doing.
+//! When to look how a long-running operation is doing.
 //!
-//! Azure does not say when an operation will end, and every question costs from a budget. So a process expects what
-//! it has seen: six polls up to the median of that kind of operation, the sixth just past it, then intervals of a
-//! twentieth of the time that has passed. An operation of median length is noticed within tens of milliseconds, and
-//! one in the tail at most five per cent late.
+//! Azure does not say when an operation will end, and every look costs a read. So a process expects what it has seen:
+//! the look that matters is at the expected end, which is the median of that kind of operation, and before anything was
+//! seen a published prior. Two kinds of looks surround it:
+//!
+//! - Before it come *early* looks, from a little before the shortest duration seen lately. Where all operations of a kind
+//!   take the same time there are none. They are worth a list, or single polls while reads are plentiful.
+//! - After it the looks are a twentieth of the elapsed time apart, and each may be put off a little, so that looks at
+//!   many operations can share one list.
+//!
+//! An end is so noticed within about a second or a tenth of the operation's time, whichever is longer. Which looks share
+//! a list is decided in [`read`](crate::read).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -38,23 +45,37 @@ impl Kind {
     }
 }
 
-/// How long past the expected end the poll of the expected end comes: Azure's clock and ours do not start together.
+/// How long past the expected end its look comes: Azure's clock and ours do not start together.
 const SLACK: Duration = Duration::from_millis(30);
-/// The shortest time between two polls.
-const SHORTEST: Duration = Duration::from_millis(25);
-/// The longest time between two polls.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Where the polls before the median stand, as parts of it.
-const BEFORE: [f64; 5] = [0.35, 0.55, 0.72, 0.85, 0.94];
+/// Where early looks begin before enough was seen, as a part of the prior.
+const EARLIEST_PART: f64 = 0.4;
+/// Where early looks begin afterwards, as a part of the shortest duration seen.
+const BEFORE_SHORTEST: f64 = 0.98;
+/// How many operations must have been seen before the shortest of them bounds the early looks.
+const ENOUGH: usize = 5;
+/// The least time between two looks at one operation.
+const SHORTEST_GAP: Duration = Duration::from_millis(25);
+/// The most time between two looks at one operation.
+const LONGEST_GAP: Duration = Duration::from_secs(10);
+/// The usual least time between two looks, for operations of seconds.
+const GAP: Duration = Duration::from_millis(500);
+/// For how long a look may usually be put off to share a list, for operations of seconds.
+const PUT_OFF: Duration = Duration::from_millis(400);
+/// For how long the look at the expected end may be put off.
+const PUT_OFF_END: Duration = Duration::from_millis(900);
 
 /// How long operations of one kind have taken lately.
 #[derive(Debug, Clone, Default)]
 pub struct Durations {
     seen: VecDeque<Duration>,
+    /// Operations that ended, whether their duration is known or not.
+    ended: u64,
 }
 
 impl Durations {
     const KEPT: usize = 15;
+    /// One operation in so many is asked for its duration once enough is known.
+    const SAMPLED: u64 = 16;
 
     /// Takes note of one operation, by Azure's own start and end where it gives them.
     pub fn record(&mut self, took: Duration) {
@@ -70,28 +91,89 @@ impl Durations {
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     }
+
+    /// Whether the operation that begins now is to be asked for its duration. An end that a list shows teaches nothing:
+    /// it may be as old as the time between two looks.
+    pub fn sample(&mut self) -> bool {
+        self.ended += 1;
+        self.seen.len() < ENOUGH || self.ended.is_multiple_of(Self::SAMPLED)
+    }
+
+    fn shortest(&self) -> Option<Duration> {
+        self.seen.iter().min().copied().filter(|_| self.seen.len() >= ENOUGH)
+    }
 }
 
-/// When the next poll is due, as time since the operation was accepted.
-///
-/// `elapsed` is the time of the last poll (zero before the first), `learned` the median seen so far, `retry_after`
-/// Azure's wish on a 2xx. A wish moves the first poll only while nothing is learned: it is a constant that knows
-/// nothing of this operation. (On 429 and 503 it is law, and the transport's business.)
-pub fn next(kind: Kind, learned: Option<Duration>, retry_after: Option<Duration>, elapsed: Duration) -> Duration {
-    let expected = learned.unwrap_or_else(|| kind.prior());
-    if elapsed.is_zero()
-        && learned.is_none()
-        && let Some(wish) = retry_after
-    {
-        return wish.max(SHORTEST);
+/// What is expected of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expectation {
+    /// The time of the look at the expected end, since Azure accepted the operation.
+    end: Duration,
+    /// The time of the first early look.
+    earliest: Duration,
+}
+
+/// One look at an operation. Times are since Azure accepted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Whether the operation is not expected to have ended.
+    pub early: bool,
+    /// When it is due.
+    pub due: Duration,
+    /// Until when it may be put off to share a list with others.
+    pub latest: Duration,
+}
+
+impl Expectation {
+    /// What is expected of an operation that begins now.
+    ///
+    /// `retry_after` is what Azure asks for on the 2xx that accepts the operation. It is a constant that knows nothing of
+    /// this operation, so it delays no look. While nothing was seen it may bring the first one forward.
+    pub fn of(kind: Kind, seen: &Durations, retry_after: Option<Duration>) -> Self {
+        let end = seen.median().unwrap_or_else(|| kind.prior()) + SLACK;
+        let earliest = match (seen.shortest(), seen.median(), retry_after) {
+            (Some(shortest), _, _) => shortest.mul_f64(BEFORE_SHORTEST),
+            (None, None, Some(asked)) => asked.min(end.mul_f64(EARLIEST_PART)),
+            (None, _, _) => end.mul_f64(EARLIEST_PART),
+        };
+        Self { end, earliest: earliest.max(SHORTEST_GAP) }
     }
-    let at_least = elapsed + SHORTEST;
-    BEFORE
-        .iter()
-        .map(|part| expected.mul_f64(*part))
-        .chain([expected + SLACK])
-        .find(|due| *due >= at_least)
-        .unwrap_or_else(|| elapsed + (elapsed / 20).clamp(SHORTEST, LONGEST))
+
+    /// The look after the one at `last`, or the first.
+    pub fn next(&self, last: Option<Duration>) -> Look {
+        let usual = |usual: Duration, part: Duration| usual.min(self.end / 4).max(part).clamp(SHORTEST_GAP, LONGEST_GAP);
+        let elapsed = last.unwrap_or_default();
+        let due = last.map_or(self.earliest, |last| last + usual(GAP, last / 20));
+        let latest = due + usual(PUT_OFF, elapsed / 25);
+        match elapsed < self.end {
+            true if latest < self.end => Look { early: true, due, latest },
+            true => self.at_end(),
+            false => Look { early: false, due, latest },
+        }
+    }
+
+    /// The look at the expected end.
+    fn at_end(&self) -> Look {
+        let put_off = PUT_OFF_END.min(self.end / 2).max(SHORTEST_GAP);
+        Look { early: false, due: self.end, latest: self.end + put_off }
+    }
+
+    /// The look after the one at `last` that is not early.
+    pub fn next_not_early(&self, last: Option<Duration>) -> Look {
+        if last.unwrap_or_default() < self.end { self.at_end() } else { self.next(last) }
+    }
+}
+
+/// How long an operation took that Azure gives no times of, when the look at `elapsed` was the first to show its end and
+/// the one at `last` did not. An end that the first look shows counts as the expected one, so that what is expected does
+/// not grow by the looks' own delay.
+pub fn took(elapsed: Duration, last: Option<Duration>) -> Duration {
+    last.map_or_else(|| elapsed.saturating_sub(SLACK), |last| last + elapsed.saturating_sub(last) / 2)
+}
+
+/// How long to wait before something that another writer works on is read again, by how long it has been watched.
+pub fn again(kind: Kind, watched: Duration) -> Duration {
+    (watched / 6).clamp(kind.prior() / 10, (kind.prior() * 2).min(LONGEST_GAP))
 }
 
 #[cfg(test)]
@@ -99,67 +181,96 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn polls(
-        kind: Kind,
-        learned: Option<Duration>,
-        retry_after: Option<Duration>,
-        takes: Duration,
-    ) -> (usize, Duration) {
-        let (mut at, mut polls) = (Duration::ZERO, 0);
+    fn seen(took: impl IntoIterator<Item = u64>) -> Durations {
+        let mut durations = Durations::default();
+        took.into_iter().for_each(|ms| durations.record(Duration::from_millis(ms)));
+        durations
+    }
+
+    /// How many looks an operation costs, and how late its end is noticed, when each look comes as late as it may.
+    fn looks(expectation: Expectation, takes: Duration) -> (usize, Duration) {
+        let (mut last, mut looks) = (None, 0);
         loop {
-            at = next(kind, learned, retry_after, at);
-            polls += 1;
+            let at = expectation.next(last).latest;
+            looks += 1;
             if at >= takes {
-                return (polls, at - takes);
+                return (looks, at - takes);
             }
+            last = Some(at);
         }
     }
 
     #[test]
-    fn an_operation_of_expected_length_costs_six_polls_and_is_noticed_at_once() {
+    fn where_operations_take_the_same_time_one_look_is_enough() {
         for kind in [Kind::DiskCreate, Kind::DiskDelete, Kind::VmAttach, Kind::VmDetach, Kind::Other] {
-            let (polls, late) = polls(kind, None, None, kind.prior());
-            assert!(polls <= 6 && late <= SLACK, "{kind:?}: {polls} polls, {late:?} late");
+            let took = u64::try_from(kind.prior().as_millis()).unwrap();
+            let expectation = Expectation::of(kind, &seen([took; 5]), None);
+            let look = expectation.next(None);
+            assert_eq!((look.early, look.due), (false, kind.prior() + SLACK), "{kind:?}");
+            assert_eq!(looks(expectation, kind.prior()).0, 1, "{kind:?}");
         }
     }
 
     #[test]
-    fn azures_wish_sets_the_first_poll_only_while_nothing_is_learned() {
-        let wish = Some(Duration::from_secs(17));
-        assert_eq!(next(Kind::VmAttach, None, wish, Duration::ZERO), Duration::from_secs(17));
-        assert!(next(Kind::VmAttach, Some(Duration::from_secs(10)), wish, Duration::ZERO) < Duration::from_secs(10));
-        let (polls, late) = polls(Kind::VmAttach, None, Some(Duration::from_secs(10)), Duration::from_millis(10_001));
-        assert!(polls == 2 && late <= SLACK, "{polls} polls, {late:?} late");
+    fn a_retry_after_on_success_brings_the_first_look_forward_and_delays_none() {
+        let first = |seen: &Durations, asked: Option<u64>| {
+            Expectation::of(Kind::VmAttach, seen, asked.map(Duration::from_secs)).next(None)
+        };
+        let none = seen([]);
+        assert_eq!(first(&none, Some(17)), first(&none, None));
+        assert_eq!(first(&none, Some(0)).due, SHORTEST_GAP);
+        let learned = seen([10_000; 5]);
+        assert_eq!(first(&learned, Some(0)), first(&learned, None));
+    }
+
+    #[test]
+    fn the_look_at_the_expected_end_is_never_early() {
+        let expectation = Expectation::of(Kind::VmAttach, &seen([]), None);
+        let look = expectation.next_not_early(Some(Duration::from_secs(4)));
+        assert_eq!((look.early, look.due), (false, Duration::from_secs(10) + SLACK));
+        assert_eq!(expectation.next_not_early(Some(look.due)), expectation.next(Some(look.due)));
     }
 
     #[test]
     fn the_median_follows_what_was_seen_and_one_straggler_does_not_move_it() {
-        let mut durations = Durations::default();
-        assert_eq!(durations.median(), None);
-        for seconds in [4, 4, 4, 120, 4] {
-            durations.record(Duration::from_secs(seconds));
-        }
+        let mut durations = seen([4_000, 4_000, 4_000, 120_000, 4_000]);
         assert_eq!(durations.median(), Some(Duration::from_secs(4)));
         for _ in 0..Durations::KEPT {
             durations.record(Duration::from_secs(9));
         }
         assert_eq!(durations.median(), Some(Duration::from_secs(9)));
+        assert_eq!(Durations::default().median(), None);
+    }
+
+    #[test]
+    fn until_enough_is_known_each_operation_is_asked_for_its_duration_and_then_a_few() {
+        let mut durations = seen([1; 4]);
+        assert!(durations.sample());
+        durations.record(Duration::from_millis(1));
+        let sampled = (0..160).filter(|_| durations.sample()).count();
+        assert_eq!(sampled, 10);
     }
 
     proptest! {
         #[test]
-        fn polls_move_forward_and_the_tail_is_at_most_five_per_cent_late(
-            median_ms in 10u64..60_000, takes_ms in 1u64..600_000,
+        fn an_end_is_noticed_within_a_second_or_a_tenth(
+            median_ms in 10u64..60_000, takes_ms in 1u64..600_000, enough in any::<bool>(),
         ) {
             let takes = Duration::from_millis(takes_ms);
-            let median = Duration::from_millis(median_ms);
-            let (polls, late) = polls(Kind::VmAttach, Some(median), None, takes);
-            prop_assert!(polls < 400);
-            if takes > median + SLACK {
-                prop_assert!(late <= takes / 20 + SHORTEST, "{late:?}");
-            }
-            if takes <= median {
-                prop_assert!(polls <= 6);
+            let seen = if enough { seen([median_ms, median_ms, takes_ms, median_ms, median_ms]) } else { seen([median_ms]) };
+            let expectation = Expectation::of(Kind::VmAttach, &seen, None);
+            let (looks, late) = looks(expectation, takes);
+            prop_assert!(looks < 200, "{looks} looks");
+            let known = takes >= expectation.earliest;
+            prop_assert!(!known || late <= Duration::from_secs(1).max(takes / 10), "{late:?} late");
+        }
+
+        #[test]
+        fn looks_move_forward(median_ms in 1u64..60_000, last_ms in 0u64..600_000) {
+            let expectation = Expectation::of(Kind::DiskCreate, &seen([median_ms]), None);
+            let last = Duration::from_millis(last_ms);
+            for look in [expectation.next(Some(last)), expectation.next_not_early(Some(last))] {
+                prop_assert!(look.due > last && look.latest > look.due, "{look:?}");
             }
         }
     }

@@ -14,12 +14,14 @@
 //! what makes no sense, or is refused there too, ends it with [`Fault::OutcomeUnknown`], never with the fault of the
 //! question. The caller's patience ends the waiting, which may be taken up again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use lazuli_plan::{
     fault::{Effect, Fault},
-    model::ProvisioningState,
-    poll,
+    model::{ArmId, ProvisioningState},
+    permit::Priority,
+    poll::{self, Expectation},
+    read::Target,
 };
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -28,8 +30,9 @@ use url::Url;
 
 use super::{Answer, Arm, Call, Write, retry_after};
 use crate::{
-    budget::Priority,
+    broker::{Begun, Broker, Look, ResourceType, Watch},
     error::{ArmError, AzureError, Failure, Verb},
+    permits::Rank,
     until::Until,
 };
 
@@ -46,10 +49,30 @@ pub struct Operation {
     /// Where the result is when the status does not hold it.
     location: Option<Url>,
     since: Instant,
-    last_poll: Duration,
-    wish: Option<Duration>,
+    /// When it was last looked at, since it was accepted.
+    last: Option<Duration>,
+    expectation: Expectation,
+    sample: bool,
+    watching: Option<Watching>,
     failures: u32,
-    not_before: Option<Instant>,
+}
+
+/// Where lists may show the end of an operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Watching {
+    pub(crate) broker: Broker,
+    pub(crate) resource_type: &'static ResourceType,
+    pub(crate) api_version: &'static str,
+    pub(crate) resource: ArmId,
+    pub(crate) target: Target,
+}
+
+/// Who says when to look at it.
+enum Looks {
+    /// The broker, for all operations on resources of its type.
+    Shared(Watch),
+    /// The operation's own expectation.
+    Own { not_before: Option<Instant> },
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +96,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 impl Operation {
     /// Reads the first answer.
     pub(super) fn begin(arm: Arm, write: &Write, url: &Url, answer: &Answer) -> Result<Self, ArmError> {
+        let (expectation, sample) = arm.expectation(write.kind, retry_after(&answer.headers));
         let mut operation = Self {
             arm,
             verb: write.verb,
@@ -82,10 +106,11 @@ impl Operation {
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
-            last_poll: Duration::ZERO,
-            wish: retry_after(&answer.headers),
+            last: None,
+            expectation,
+            sample,
+            watching: None,
             failures: 0,
-            not_before: None,
         };
         let body = answer.json().map_err(|error| operation.ended("the answer is no JSON", answer).caused_by(error))?;
         let follow = |name: &str| -> Result<Option<Url>, ArmError> {
@@ -118,6 +143,7 @@ impl Operation {
     pub(crate) fn finished(arm: Arm, verb: Verb, path: &str, kind: poll::Kind) -> Self {
         let mut subject = arm.0.endpoint.clone();
         subject.set_path(path);
+        let (expectation, sample) = arm.expectation(kind, None);
         Self {
             arm,
             verb,
@@ -127,11 +153,18 @@ impl Operation {
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
-            last_poll: Duration::ZERO,
-            wish: None,
+            last: None,
+            expectation,
+            sample,
+            watching: None,
             failures: 0,
-            not_before: None,
         }
+    }
+
+    /// Lists may show its end.
+    pub(crate) fn watched(mut self, watching: Watching) -> Self {
+        self.watching = Some(watching);
+        self
     }
 
     /// Waits for the end and for the result: the resource after PUT and PATCH, what the action gives after POST,
@@ -158,35 +191,58 @@ impl Operation {
     /// # Errors
     /// As [`Operation::wait`].
     pub async fn settle(&mut self, until: &Until) -> Result<(), ArmError> {
+        let mut looks = None;
         loop {
             let url = match &self.state {
                 State::Done(Ok(_)) | State::Unread(_) => return Ok(()),
                 State::Done(Err(error)) => return Err(error.clone()),
                 State::Status(url) | State::Location(url) | State::Resource(url) => url.clone(),
             };
-            let learned = self.arm.median(self.kind);
-            let due = self.since + poll::next(self.kind, learned, self.wish, self.last_poll);
-            let due = self.not_before.take().map_or(due, |not_before| due.max(not_before));
-            let asked = async {
-                tokio::time::sleep_until(due).await;
+            let looks = looks.get_or_insert_with(|| self.looks());
+            let call = async {
+                if let Look::Ended(value) = looks.next(self.since, self.expectation, self.last).await {
+                    return Seen::Listed(value);
+                }
                 self.arm.0.metrics.poll(self.kind);
-                self.arm.call(&Call::read(&url, self.priority, 1), until).await
+                let rank = Rank::new(self.priority.min(Priority::Poll));
+                Seen::Polled(self.arm.call(&Call::read(&url, &rank, 1), until).await)
             };
-            let answer = match until.run(asked).await {
-                Ok(answer) => answer,
+            let seen = match until.run(call).await {
+                Ok(seen) => seen,
                 Err(why) => {
                     let message = format!("{}; the operation goes on", why.as_str());
                     return Err(self.ours(Fault::Deadline, message).into());
                 }
             };
-            self.last_poll = self.since.elapsed().max(Duration::from_nanos(1));
-            match answer {
-                Ok(answer) => {
+            let mut pause = None;
+            match seen {
+                Seen::Listed(value) => {
+                    self.arm.0.metrics.operation(self.kind, true, self.since.elapsed());
+                    self.state = State::Done(Ok(Some(Value::clone(&value))));
+                }
+                Seen::Polled(Ok(answer)) => {
                     self.failures = 0;
                     self.read(&url, &answer);
                 }
-                Err(error) => self.not_answered(error)?,
+                Seen::Polled(Err(error)) => pause = self.not_answered(error)?,
             }
+            self.last = Some(self.since.elapsed());
+            looks.polled(pause.map(|pause| Instant::now() + pause));
+        }
+    }
+
+    fn looks(&self) -> Looks {
+        match self.watching.clone() {
+            Some(Watching { broker, resource_type, api_version, resource, target }) => {
+                let begun = Begun {
+                    accepted_at: self.since,
+                    expectation: self.expectation,
+                    sample: self.sample,
+                    last: self.last,
+                };
+                Looks::Shared(broker.watch(resource_type, api_version, &resource, target, begun))
+            }
+            None => Looks::Own { not_before: None },
         }
     }
 
@@ -274,13 +330,13 @@ impl Operation {
         }
     }
 
-    /// What to do when the question was not answered.
-    fn not_answered(&mut self, error: ArmError) -> Result<(), ArmError> {
+    /// What to do when the poll was not answered: for how long to pause, if the next look is not to come in its time.
+    fn not_answered(&mut self, error: ArmError) -> Result<Option<Duration>, ArmError> {
         let pause = match (&error.fault, &self.state) {
             (Fault::NotFound, State::Resource(_)) if self.verb == Verb::Delete => {
                 self.succeeded(None);
                 self.state = State::Done(Ok(None));
-                return Ok(());
+                return Ok(None);
             }
             (Fault::Deadline, _) => {
                 return Err(self
@@ -295,14 +351,13 @@ impl Operation {
             {
                 // Azure has forgotten the operation, or does not show it to us; the resource knows how it ended.
                 self.state = State::Resource(self.resource());
-                return Ok(());
+                return Ok(None);
             }
             _ => return Err(self.unread(&error)),
         };
         self.failures += 1;
         let pause = pause.unwrap_or_else(|| Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE) / 2);
-        self.not_before = Some(Instant::now() + pause);
-        Ok(())
+        Ok(Some(pause))
     }
 
     /// Takes note of how long it took, by Azure's clock if it tells. That is never longer than we have waited: what
@@ -315,7 +370,10 @@ impl Operation {
         let took = moment("startTime")
             .zip(moment("endTime"))
             .and_then(|(start, end)| Duration::try_from(end - start).ok())
-            .map_or_else(|| self.since.elapsed(), |took| took.min(self.since.elapsed()));
+            .map_or_else(
+                || poll::took(self.since.elapsed(), self.last),
+                |took| took.min(self.since.elapsed()),
+            );
         self.arm.durations().entry(self.kind).or_default().record(took);
         self.arm.0.metrics.operation(self.kind, true, took);
     }
@@ -384,6 +442,32 @@ impl Operation {
     fn unread(&self, error: &ArmError) -> ArmError {
         let message = "the write was accepted, but how it ended could not be read";
         self.ours(Fault::OutcomeUnknown, message).caused_by(error.clone()).into()
+    }
+}
+
+/// What a look showed.
+enum Seen {
+    Listed(Arc<Value>),
+    Polled(Result<Answer, ArmError>),
+}
+
+impl Looks {
+    async fn next(&mut self, since: Instant, expectation: Expectation, last: Option<Duration>) -> Look {
+        match self {
+            Self::Shared(watch) => watch.next().await,
+            Self::Own { not_before } => {
+                let due = since + expectation.next(last).due;
+                tokio::time::sleep_until(not_before.map_or(due, |not_before| due.max(not_before))).await;
+                Look::Poll
+            }
+        }
+    }
+
+    fn polled(&mut self, pause_until: Option<Instant>) {
+        match self {
+            Self::Shared(watch) => watch.polled(pause_until),
+            Self::Own { not_before } => *not_before = pause_until,
+        }
     }
 }
 

@@ -4,27 +4,31 @@
 //! an edit of what was read and loses nothing. Chooses nothing: which write a VM needs is decided in `lazuli-plan`.
 
 mod body;
+mod listed;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
+    permit::Priority,
     poll::Kind,
+    read::{Accept, By, Seen, Target},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 pub use body::encode_disk;
 use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
-    arm::{Arm, Operation, Patience, Read, Repeat, Write},
-    budget::Priority,
+    arm::{Arm, Operation, Patience, Repeat, Watching, Write},
+    broker::{Broker, Observation, ResourceType},
     error::{ArmError, Failure, Verb},
     until::Until,
 };
@@ -61,15 +65,46 @@ pub struct Snapshot<T> {
     pub model: T,
     /// Its version, where it has one.
     pub etag: Option<String>,
-    /// All that Azure said.
-    pub raw: Value,
+    /// All that Azure said; of a list, the members in use.
+    pub raw: Arc<Value>,
+    /// By which read, and when that was sent.
+    pub seen: Seen<Instant>,
+}
+
+/// What a caller asks of a read.
+#[derive(Debug, Clone, Copy)]
+pub struct Freshness {
+    /// Whether a list is an answer.
+    pub accept: Accept,
+    /// Nothing sent earlier is an answer.
+    pub not_before: Instant,
+    /// How the read ranks.
+    pub priority: Priority,
+}
+
+impl Freshness {
+    /// A single read from now on.
+    pub fn single() -> Self {
+        Self { accept: Accept::Single, not_before: Instant::now(), priority: Priority::Read }
+    }
+
+    /// A read from now on, single or in a list.
+    pub fn listed() -> Self {
+        Self { accept: Accept::List, ..Self::single() }
+    }
+
+    /// The same with this priority.
+    #[must_use]
+    pub fn priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
 }
 
 /// The disks of a list.
 #[derive(Debug, Clone, Default)]
 pub struct Disks {
     /// Those that can be read.
-    pub disks: Vec<Snapshot<Disk>>,
+    pub disks: Vec<Disk>,
     /// The others. Whoever needs every disk of a kind must look whether one of these may be such a disk.
     pub unreadable: Vec<UnreadableDisk>,
 }
@@ -89,6 +124,7 @@ pub struct UnreadableDisk {
 #[derive(Debug, Clone)]
 pub struct Compute {
     arm: Arm,
+    broker: Broker,
     versions: ApiVersions,
 }
 
@@ -97,7 +133,7 @@ const SCALE_SET_VM: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMac
 impl Compute {
     /// A client by these API versions.
     pub fn new(arm: Arm, versions: ApiVersions) -> Self {
-        Self { arm, versions }
+        Self { broker: Broker::new(arm.clone()), arm, versions }
     }
 
     /// The client underneath.
@@ -109,13 +145,63 @@ impl Compute {
         if vm.is_type(SCALE_SET_VM) { self.versions.scale_sets } else { self.versions.virtual_machines }
     }
 
-    /// Reads a disk.
+    /// Reads a disk by a single read from now on.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when exactly it is gone; [`Fault::Malformed`] when the answer cannot be read.
+    /// As [`Compute::read_disk`].
     pub async fn get_disk(&self, disk: &ArmId, until: &Until) -> Result<Snapshot<Disk>, ArmError> {
-        let read = self.arm.get(disk.as_str(), self.versions.disks, &[], Priority::Read, until).await?;
+        self.read_disk(disk, Freshness::single(), until).await
+    }
+
+    /// Reads a disk, together with all who ask for it.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when exactly it is gone; [`Fault::Malformed`] when the answer cannot be read;
+    /// [`Fault::Deadline`] when the caller's time is over.
+    pub async fn read_disk(
+        &self,
+        disk: &ArmId,
+        freshness: Freshness,
+        until: &Until,
+    ) -> Result<Snapshot<Disk>, ArmError> {
+        let read = self.observe(&listed::DISKS, self.versions.disks, disk, freshness, until).await?;
         snapshot(read, disk.as_str(), decode_disk)
+    }
+
+    async fn observe(
+        &self,
+        resource_type: &'static ResourceType,
+        api_version: &'static str,
+        resource: &ArmId,
+        Freshness { accept, not_before, priority }: Freshness,
+        until: &Until,
+    ) -> Result<Observation, ArmError> {
+        let read = self.broker.read(resource_type, api_version, resource, accept, not_before, priority);
+        until.run(read).await.unwrap_or_else(|why| {
+            Err(Failure::ours(Fault::Deadline, Effect::None, Verb::Get, resource.as_str(), why.as_str()).into())
+        })
+    }
+
+    fn watching(
+        &self,
+        resource_type: &'static ResourceType,
+        api_version: &'static str,
+        resource: &ArmId,
+        target: Target,
+    ) -> Watching {
+        Watching { broker: self.broker.clone(), resource_type, api_version, resource: resource.clone(), target }
+    }
+
+    /// Sends a write of a disk whose end a list may show.
+    async fn write_disk(
+        &self,
+        disk: &ArmId,
+        write: Write,
+        target: Target,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
+        let operation = self.arm.write(write, until).await?;
+        Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
     }
 
     /// Makes a disk, or changes it into what the body says.
@@ -123,8 +209,10 @@ impl Compute {
     /// # Errors
     /// Any [`Fault`]; the disk may be in the making when [`Failure::effect`] says so.
     pub async fn create_disk(&self, disk: &ArmId, body: Value, until: &Until) -> Result<Operation, ArmError> {
+        let size = body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
+        let target = size.map_or(Target::Polled, |gib| Target::Size(Gib::new(gib)));
         let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate);
-        self.arm.write(&write, until).await
+        self.write_disk(disk, write, target, until).await
     }
 
     /// Changes properties of a disk. The body says what they shall be, so it may be sent again.
@@ -132,8 +220,18 @@ impl Compute {
     /// # Errors
     /// Any [`Fault`].
     pub async fn update_disk(&self, disk: &ArmId, body: Value, until: &Until) -> Result<Operation, ArmError> {
+        self.patch_disk(disk, body, Target::Polled, until).await
+    }
+
+    async fn patch_disk(
+        &self,
+        disk: &ArmId,
+        body: Value,
+        target: Target,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
         let write = Write::patch(disk.as_str(), self.versions.disks, body, Kind::DiskUpdate);
-        self.arm.write(&write.repeat(Repeat::Safe), until).await
+        self.write_disk(disk, write.repeat(Repeat::Safe), target, until).await
     }
 
     /// Grows a disk.
@@ -142,7 +240,7 @@ impl Compute {
     /// Any [`Fault`]; [`Fault::InUse`] where a live disk cannot grow.
     pub async fn resize_disk(&self, disk: &ArmId, size: Gib, until: &Until) -> Result<Operation, ArmError> {
         let body = json!({ "properties": { "diskSizeGB": size.get() } });
-        self.update_disk(disk, body, until).await
+        self.patch_disk(disk, body, Target::Size(size), until).await
     }
 
     /// Deletes a disk; one that is gone already is deleted.
@@ -151,7 +249,7 @@ impl Compute {
     /// Any [`Fault`] but [`Fault::NotFound`].
     pub async fn delete_disk(&self, disk: &ArmId, until: &Until) -> Result<Operation, ArmError> {
         let write = Write::delete(disk.as_str(), self.versions.disks, Kind::DiskDelete);
-        match self.arm.write(&write, until).await {
+        match self.write_disk(disk, write, Target::Absent, until).await {
             Err(error) if error.fault == Fault::NotFound => {
                 Ok(Operation::finished(self.arm.clone(), Verb::Delete, disk.as_str(), Kind::DiskDelete))
             }
@@ -171,24 +269,40 @@ impl Compute {
         until: &Until,
     ) -> Result<Disks, ArmError> {
         let path = list_path(subscription, resource_group, "disks");
+        let mut pages = self.arm.pages(&path, self.versions.disks, &[], Priority::List, until)?;
         let mut list = Disks::default();
-        for raw in self.arm.list(&path, self.versions.disks, &[], until).await? {
-            let id = raw.get("id").and_then(Value::as_str).map(str::to_owned);
-            let tags = wire::tags(&raw);
-            match item(raw, &path, decode_disk) {
-                Ok(disk) => list.disks.push(disk),
-                Err(error) => list.unreadable.push(UnreadableDisk { id, tags, error }),
+        while let Some(page) = pages.next(listed::DISKS.fields).await? {
+            for item in page.items {
+                match decode_disk(&item) {
+                    Ok(disk) => list.disks.push(disk),
+                    Err(error) => {
+                        let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
+                        let error = undecodable(id.as_deref().unwrap_or(&path), error);
+                        list.unreadable.push(UnreadableDisk { id, tags: wire::tags(&item), error });
+                    }
+                }
             }
         }
         Ok(list)
     }
 
-    /// Reads a virtual machine, or an instance of a scale set.
+    /// Reads a virtual machine, or an instance of a scale set, by a single read from now on.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when exactly it is gone; [`Fault::Malformed`] when the answer cannot be read.
+    /// As [`Compute::read_vm`].
     pub async fn get_vm(&self, vm: &ArmId, until: &Until) -> Result<Snapshot<Vm>, ArmError> {
-        let read = self.arm.get(vm.as_str(), self.vm_version(vm), &[], Priority::Read, until).await?;
+        self.read_vm(vm, Freshness::single(), until).await
+    }
+
+    /// Reads a virtual machine, or an instance of a scale set, together with all who ask for it.
+    ///
+    /// # Errors
+    /// As [`Compute::read_disk`].
+    pub async fn read_vm(&self, vm: &ArmId, freshness: Freshness, until: &Until) -> Result<Snapshot<Vm>, ArmError> {
+        // No list of machines has the instances of uniform scale sets.
+        let accept = if vm.is_type(SCALE_SET_VM) { Accept::Single } else { freshness.accept };
+        let freshness = Freshness { accept, ..freshness };
+        let read = self.observe(&listed::MACHINES, self.vm_version(vm), vm, freshness, until).await?;
         snapshot(read, vm.as_str(), decode_vm)
     }
 
@@ -201,10 +315,16 @@ impl Compute {
         subscription: &str,
         resource_group: &str,
         until: &Until,
-    ) -> Result<Vec<Snapshot<Vm>>, ArmError> {
+    ) -> Result<Vec<Vm>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
-        let items = self.arm.list(&path, self.versions.virtual_machines, &[], until).await?;
-        snapshots(items, &path, decode_vm)
+        let mut list = self.arm.pages(&path, self.versions.virtual_machines, &[], Priority::List, until)?;
+        let mut vms = Vec::new();
+        while let Some(page) = list.next(listed::MACHINES.fields).await? {
+            for item in &page.items {
+                vms.push(decode_vm(item).map_err(|error| undecodable(&path, error))?);
+            }
+        }
+        Ok(vms)
     }
 
     /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.
@@ -240,7 +360,13 @@ impl Compute {
             .priority(priority)
             // The action knows no condition.
             .patience(Patience::None);
-        self.arm.write(&request, until).await
+        self.write_machine(&write.vm, request, until).await
+    }
+
+    async fn write_machine(&self, vm: &ArmId, write: Write, until: &Until) -> Result<Operation, ArmError> {
+        let operation = self.arm.write(write, until).await?;
+        let target = if vm.is_type(SCALE_SET_VM) { Target::Polled } else { Target::AtRest };
+        Ok(operation.watched(self.watching(&listed::MACHINES, self.vm_version(vm), vm, target)))
     }
 
     /// Changes the data disks of a VM by whichever method. The methods that send the whole list send the list of
@@ -262,6 +388,10 @@ impl Compute {
             return self.attach_detach(write, priority, until).await;
         }
         let path = write.vm.as_str();
+        if vm.seen.by == By::List {
+            let message = "a list does not say all that a write of the whole list needs";
+            return Err(Failure::ours(Fault::Malformed, Effect::None, Verb::Put, path, message).into());
+        }
         let elements = edit_data_disks(&vm.raw, write, method).map_err(|error| undecodable(path, error))?;
         let profile = json!({ "storageProfile": { "dataDisks": elements } });
         // An instance of a scale set takes no location (source: the Go drivers send none).
@@ -276,7 +406,7 @@ impl Compute {
             // Without an etag a second or late try could undo what another writer did meanwhile.
             .repeat(if vm.etag.is_some() { Repeat::Safe } else { Repeat::Never })
             .patience(if vm.etag.is_some() { Patience::AsAzureSays } else { Patience::None });
-        self.arm.write(&request, until).await
+        self.write_machine(&write.vm, request, until).await
     }
 }
 
@@ -298,22 +428,11 @@ fn undecodable(path: &str, error: DecodeError) -> ArmError {
     Failure::ours(Fault::Malformed, Effect::None, Verb::Get, path, message).into()
 }
 
-fn snapshot<T>(read: Read, path: &str, decode: fn(&Value) -> Result<T, DecodeError>) -> Result<Snapshot<T>, ArmError> {
-    let model = decode(&read.value).map_err(|error| undecodable(path, error))?;
-    Ok(Snapshot { model, etag: read.etag, raw: read.value })
-}
-
-fn snapshots<T>(
-    items: Vec<Value>,
+fn snapshot<T>(
+    read: Observation,
     path: &str,
     decode: fn(&Value) -> Result<T, DecodeError>,
-) -> Result<Vec<Snapshot<T>>, ArmError> {
-    items.into_iter().map(|raw| item(raw, path, decode)).collect()
-}
-
-/// One of a list.
-fn item<T>(raw: Value, path: &str, decode: fn(&Value) -> Result<T, DecodeError>) -> Result<Snapshot<T>, ArmError> {
-    let etag = raw.get("etag").and_then(Value::as_str).map(str::to_owned);
-    let name = raw.get("id").and_then(Value::as_str).unwrap_or(path).to_owned();
-    snapshot(Read { value: raw, etag }, &name, decode)
+) -> Result<Snapshot<T>, ArmError> {
+    let model = decode(&read.value).map_err(|error| undecodable(path, error))?;
+    Ok(Snapshot { model, etag: read.etag, raw: read.value, seen: read.seen })
 }

@@ -1,0 +1,560 @@
+//! The read broker: every read of a resource and every look at an operation goes through it, so that many share one
+//! request.
+//!
+//! What to send is decided by [`lazuli_plan::read::Group`], one for each type of resource and resource group. The broker
+//! sends it, one task a request, and hands the answer to all who wait for it. A task of a group's own wakes it when time
+//! has passed; it ends when nothing is asked.
+//!
+//! A caller that stops waiting leaves. A single read that nobody waits for any more leaves the queue for a permit; one
+//! that was sent goes on and answers nobody. When a read fails, or its task panics, all who wait for it get the failure.
+
+mod fields;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    model::ArmId,
+    permit::Priority,
+    poll::Expectation,
+    read::{Accept, Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
+};
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+pub(crate) use fields::Fields;
+
+use crate::{
+    arm::Arm,
+    error::{ArmError, Failure, Verb},
+    permits::Rank,
+    until::Until,
+};
+
+/// How long a shared read may take, with its repetitions and without its waits for permits.
+const READ: Duration = Duration::from_secs(90);
+/// A list that has this many times the pages that it is worth is given up.
+const GIVE_UP: usize = 2;
+
+/// A type of resource whose reads are shared.
+#[derive(Debug)]
+pub(crate) struct ResourceType {
+    /// Below the provider, such as `disks`.
+    pub(crate) name: &'static str,
+    /// What a list is read for.
+    pub(crate) fields: Fields,
+    /// Whether an item of a list says all that its readers need.
+    pub(crate) is_complete: fn(&Value) -> bool,
+    /// What an item of a list shows of the resource's state.
+    pub(crate) shown: fn(&Value) -> Option<Listed>,
+}
+
+/// A resource as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Observation {
+    /// All that Azure said of it; of a list, the members in use.
+    pub(crate) value: Arc<Value>,
+    /// Its version.
+    pub(crate) etag: Option<String>,
+    /// By which read, and when.
+    pub(crate) seen: Seen<Instant>,
+}
+
+/// What a look at an operation shows.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Poll it.
+    Poll,
+    /// It has ended, and this is the resource.
+    Ended(Arc<Value>),
+}
+
+type Answer = Result<Observation, ArmError>;
+
+/// The broker; clones share everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Broker(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    arm: Arm,
+    /// The start of the monotonic clock.
+    epoch: Instant,
+    groups: Mutex<BTreeMap<Key, Entry>>,
+}
+
+/// Which group: resources of one type in one resource group, by one API version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    subscription: String,
+    resource_group: String,
+    resource_type: &'static str,
+    api_version: &'static str,
+}
+
+#[derive(Debug)]
+struct Entry {
+    resource_type: &'static ResourceType,
+    group: Group,
+    callers: BTreeMap<u64, oneshot::Sender<Answer>>,
+    watches: BTreeMap<u64, mpsc::UnboundedSender<Look>>,
+    singles: BTreeMap<ArmId, (Rank, CancellationToken)>,
+    next: u64,
+    wake: Arc<Notify>,
+    /// A task waits for its time.
+    driven: bool,
+}
+
+impl Broker {
+    pub(crate) fn new(arm: Arm) -> Self {
+        Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default() }))
+    }
+
+    /// Reads a resource, together with all who ask for it.
+    ///
+    /// # Errors
+    /// Any [`Fault`] of the shared read.
+    pub(crate) async fn read(
+        &self,
+        resource_type: &'static ResourceType,
+        api_version: &'static str,
+        resource: &ArmId,
+        accept: Accept,
+        not_before: Instant,
+        priority: Priority,
+    ) -> Answer {
+        let key = Key::of(resource_type, api_version, resource);
+        let asked_at = self.0.now();
+        let not_before = not_before.saturating_duration_since(self.0.epoch).min(asked_at);
+        let (answer, id) = self.0.with(&key, resource_type, |entry| {
+            let (caller, answer) = oneshot::channel();
+            let id = entry.number();
+            entry.callers.insert(id, caller);
+            entry.group.ask(resource, Ask { id, not_before, asked_at, accept, priority });
+            (answer, id)
+        });
+        let _caller = Caller { shared: self.0.clone(), key: key.clone(), resource: resource.clone(), id };
+        self.0.act(&key);
+        answer.await.unwrap_or_else(|_| Err(broken_off(resource)))
+    }
+
+    /// Watches an operation on a resource until the watch is dropped.
+    pub(crate) fn watch(
+        &self,
+        resource_type: &'static ResourceType,
+        api_version: &'static str,
+        resource: &ArmId,
+        target: Target,
+        begun: Begun,
+    ) -> Watch {
+        let key = Key::of(resource_type, api_version, resource);
+        let (send, looks) = mpsc::unbounded_channel();
+        let accepted_at = begun.accepted_at.saturating_duration_since(self.0.epoch);
+        let Begun { expectation, sample, last, .. } = begun;
+        let operation = Operation { resource: resource.clone(), accepted_at, expectation, target, sample, last };
+        let number = self.0.with(&key, resource_type, |entry| {
+            let number = entry.number();
+            entry.watches.insert(number, send);
+            entry.group.begin(number, operation);
+            number
+        });
+        self.0.act(&key);
+        Watch { shared: self.0.clone(), key, number, looks }
+    }
+}
+
+/// An operation that Azure has accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) accepted_at: Instant,
+    pub(crate) expectation: Expectation,
+    /// Whether its end must be polled.
+    pub(crate) sample: bool,
+    /// When it was looked at last, since it was accepted.
+    pub(crate) last: Option<Duration>,
+}
+
+/// The looks at one operation.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    key: Key,
+    number: u64,
+    looks: mpsc::UnboundedReceiver<Look>,
+}
+
+impl Watch {
+    /// Waits for the next look. After [`Look::Poll`] the caller polls and says [`Watch::polled`].
+    pub(crate) async fn next(&mut self) -> Look {
+        // The sender lives as long as this watch.
+        self.looks.recv().await.unwrap_or(Look::Poll)
+    }
+
+    /// The poll showed no end, or was not answered and is to pause until `not_before`.
+    pub(crate) fn polled(&self, not_before: Option<Instant>) {
+        let at = self.shared.now();
+        let not_before = not_before.map(|at| at.saturating_duration_since(self.shared.epoch));
+        if let Some(entry) = self.shared.groups().get_mut(&self.key) {
+            entry.group.polled(self.number, at, not_before);
+        }
+        self.shared.act(&self.key);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(entry) = self.shared.groups().get_mut(&self.key) {
+            entry.watches.remove(&self.number);
+            entry.group.end(self.number);
+            entry.wake.notify_one();
+        }
+    }
+}
+
+/// One caller's wait.
+struct Caller {
+    shared: Arc<Shared>,
+    key: Key,
+    resource: ArmId,
+    id: u64,
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let mut groups = self.shared.groups();
+        let Some(entry) = groups.get_mut(&self.key) else { return };
+        // An answered caller is not known any more.
+        if entry.callers.remove(&self.id).is_some()
+            && entry.group.leave(&self.resource, self.id)
+            && let Some((_, wanted)) = entry.singles.get(&self.resource)
+        {
+            wanted.cancel();
+        }
+    }
+}
+
+impl Key {
+    fn of(resource_type: &'static ResourceType, api_version: &'static str, resource: &ArmId) -> Self {
+        Self {
+            subscription: resource.subscription().to_ascii_lowercase(),
+            resource_group: resource.resource_group().to_ascii_lowercase(),
+            resource_type: resource_type.name,
+            api_version,
+        }
+    }
+
+    fn list_path(&self) -> String {
+        let Self { subscription, resource_group, resource_type, .. } = self;
+        format!(
+            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/{resource_type}"
+        )
+    }
+}
+
+impl Entry {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn answer(&mut self, ids: Vec<u64>, answer: &Answer) {
+        for id in ids {
+            if let Some(caller) = self.callers.remove(&id) {
+                // One that has left just now hears nothing.
+                let _ = caller.send(answer.clone());
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn groups(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+        // Every change under this lock is whole; a panic elsewhere does not spoil it.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    fn with<R>(&self, key: &Key, resource_type: &'static ResourceType, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let mut groups = self.groups();
+        let entry = groups.entry(key.clone()).or_insert_with(|| Entry {
+            resource_type,
+            group: Group::default(),
+            callers: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            singles: BTreeMap::new(),
+            next: 0,
+            wake: Arc::default(),
+            driven: false,
+        });
+        change(entry)
+    }
+
+    /// Something has changed: the group's task decides and sends.
+    fn act(self: &Arc<Self>, key: &Key) {
+        let mut groups = self.groups();
+        let Some(entry) = groups.get_mut(key) else { return };
+        if !entry.driven && !entry.group.is_idle() {
+            entry.driven = true;
+            tokio::spawn(self.clone().drive(key.clone()));
+        }
+        entry.wake.notify_one();
+    }
+
+    fn supply(&self, key: &Key) -> Supply {
+        self.arm.read_supply(&key.subscription)
+    }
+
+    fn step(self: &Arc<Self>, key: &Key, entry: &mut Entry) {
+        for action in entry.group.step(self.now(), self.supply(key)) {
+            match action {
+                Action::Read(resource, priority) => {
+                    let (rank, wanted) = (Rank::new(priority), CancellationToken::new());
+                    entry.singles.insert(resource.clone(), (rank.clone(), wanted.clone()));
+                    let read = Single { shared: self.clone(), key: key.clone(), resource, ended: false };
+                    tokio::spawn(read.run(rank, wanted).in_current_span());
+                }
+                Action::Raise(resource, priority) => {
+                    if let Some((rank, _)) = entry.singles.get(&resource) {
+                        rank.raise(priority);
+                    }
+                }
+                Action::List(priority) => {
+                    let list =
+                        List { shared: self.clone(), key: key.clone(), fields: entry.resource_type.fields, ended: false };
+                    tokio::spawn(list.run(Rank::new(priority)).in_current_span());
+                }
+                Action::Poll(number) => {
+                    if let Some(watch) = entry.watches.get(&number) {
+                        // The receiver lives as long as the entry.
+                        let _ = watch.send(Look::Poll);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The task of a group while anything is asked of it: decides, sends, and waits for time or change.
+    async fn drive(self: Arc<Self>, key: Key) {
+        loop {
+            let (wake_at, wake) = {
+                let mut groups = self.groups();
+                let Some(entry) = groups.get_mut(&key) else { return };
+                self.step(&key, entry);
+                if entry.group.is_idle() {
+                    entry.driven = false;
+                    return;
+                }
+                let wake_at = entry.group.wake_at(self.now(), self.supply(&key));
+                (wake_at.map(|at| self.epoch + at), entry.wake.clone())
+            };
+            let time = async {
+                match wake_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = wake.notified() => {}
+                () = time => {}
+            }
+        }
+    }
+}
+
+/// The task of one single read.
+struct Single {
+    shared: Arc<Shared>,
+    key: Key,
+    resource: ArmId,
+    ended: bool,
+}
+
+impl Single {
+    async fn run(mut self, rank: Rank, wanted: CancellationToken) {
+        let until = Until::working(READ).while_wanted(wanted.clone());
+        let read = self.shared.arm.get(self.resource.as_str(), self.key.api_version, &[], &rank, &until).await;
+        let unwanted = wanted.is_cancelled() && read.as_ref().is_err_and(|error| error.fault == Fault::Deadline);
+        let answer = read.map(|read| Observation {
+            value: Arc::new(read.value),
+            etag: read.etag,
+            seen: Seen { by: By::Single, sent_at: read.sent_at },
+        });
+        self.end((!unwanted).then_some(answer));
+    }
+
+    /// Answers all who wait for it; nobody when it left the queue, for who came meanwhile is to get a read of his own.
+    fn end(&mut self, answer: Option<Answer>) {
+        self.ended = true;
+        if let Some(entry) = self.shared.groups().get_mut(&self.key) {
+            entry.singles.remove(&self.resource);
+            match answer {
+                None => entry.group.single_unsent(&self.resource),
+                Some(answer) => {
+                    let sent_at = match &answer {
+                        Ok(read) => read.seen.sent_at.saturating_duration_since(self.shared.epoch),
+                        Err(_) => self.shared.now(),
+                    };
+                    let ids = entry.group.single_ended(&self.resource, sent_at);
+                    entry.answer(ids, &answer);
+                }
+            }
+        }
+        self.shared.act(&self.key);
+    }
+}
+
+impl Drop for Single {
+    fn drop(&mut self) {
+        if !self.ended {
+            let answer = Err(broken_off(&self.resource));
+            self.end(Some(answer));
+        }
+    }
+}
+
+/// The task of one list.
+struct List {
+    shared: Arc<Shared>,
+    key: Key,
+    fields: Fields,
+    ended: bool,
+}
+
+impl List {
+    async fn run(mut self, rank: Rank) {
+        let result = self.read(rank).await;
+        self.ended = true;
+        if let Err(error) = result {
+            self.failed(error);
+        }
+        self.shared.act(&self.key);
+    }
+
+    async fn read(&self, rank: Rank) -> Result<(), ArmError> {
+        let until = Until::working(READ);
+        let mut list = self.shared.arm.pages(&self.key.list_path(), self.key.api_version, &[], rank, &until)?;
+        let (mut pages, mut whole) = (0, false);
+        let mut looked_at = BTreeSet::new();
+        let mut shown: BTreeMap<ArmId, (Listed, Arc<Value>)> = BTreeMap::new();
+        let mut sent_at = Instant::now();
+        loop {
+            let Some(page) = list.next(self.fields).await? else {
+                whole = true;
+                break;
+            };
+            pages += 1;
+            let mut groups = self.shared.groups();
+            let Some(entry) = groups.get_mut(&self.key) else { return Ok(()) };
+            if pages == 1 {
+                sent_at = page.sent_at;
+                entry.group.list_sent(sent_at.saturating_duration_since(self.shared.epoch));
+                looked_at = entry.group.looked_at().cloned().collect();
+            }
+            for item in page.items {
+                self.item(entry, item, sent_at, &looked_at, &mut shown);
+            }
+            let wanted = entry.group.wanted_of_list();
+            let unseen = looked_at.len() - shown.len();
+            if !list.has_more() {
+                whole = true;
+                break;
+            }
+            if wanted == 0 && unseen == 0 {
+                break;
+            }
+            if pages > GIVE_UP * (wanted + unseen) {
+                // It is longer than was thought, and the rest is cheaper alone.
+                pages *= GIVE_UP;
+                break;
+            }
+        }
+        self.finish(sent_at, pages, whole, &shown);
+        Ok(())
+    }
+
+    fn item(
+        &self,
+        entry: &mut Entry,
+        item: Value,
+        sent_at: Instant,
+        looked_at: &BTreeSet<ArmId>,
+        shown: &mut BTreeMap<ArmId, (Listed, Arc<Value>)>,
+    ) {
+        // An item without an id that can be read is none that anybody asks for.
+        let Some(id) = item.get("id").and_then(Value::as_str).and_then(|id| id.parse::<ArmId>().ok()) else { return };
+        let usable = (entry.resource_type.is_complete)(&item);
+        let state = (entry.resource_type.shown)(&item);
+        let etag = item.get("etag").and_then(Value::as_str).map(str::to_owned);
+        let at = sent_at.saturating_duration_since(self.shared.epoch);
+        let ids = entry.group.listed(&id, usable, at);
+        if ids.is_empty() && !looked_at.contains(&id) {
+            return;
+        }
+        let value = Arc::new(item);
+        let observation = Observation { value: value.clone(), etag, seen: Seen { by: By::List, sent_at } };
+        entry.answer(ids, &Ok(observation));
+        if let (true, Some(state)) = (looked_at.contains(&id), state) {
+            shown.insert(id, (state, value));
+        }
+    }
+
+    fn finish(&self, sent_at: Instant, pages: usize, whole: bool, shown: &BTreeMap<ArmId, (Listed, Arc<Value>)>) {
+        let mut groups = self.shared.groups();
+        let Some(entry) = groups.get_mut(&self.key) else { return };
+        let at = sent_at.saturating_duration_since(self.shared.epoch);
+        let news = entry.group.list_ended(at, pages, whole, |id| shown.get(id).map(|(listed, _)| *listed));
+        for (number, resource, news) in news {
+            let look = match (news, shown.get(&resource)) {
+                (News::Ended, Some((_, value))) => Look::Ended(value.clone()),
+                _ => Look::Poll,
+            };
+            if let Some(watch) = entry.watches.get(&number) {
+                // The receiver lives as long as the entry.
+                let _ = watch.send(look);
+            }
+        }
+    }
+
+    fn failed(&self, error: ArmError) {
+        let refused = matches!(
+            error.fault,
+            Fault::Forbidden | Fault::NotFound | Fault::ScopeNotFound | Fault::Unsupported | Fault::Malformed | Fault::Invalid
+        );
+        let mut groups = self.shared.groups();
+        let Some(entry) = groups.get_mut(&self.key) else { return };
+        if refused {
+            tracing::warn!(list = self.key.list_path(), error = %error, "the list is refused; resources are read one by one");
+        }
+        let ids = entry.group.list_failed(refused, self.shared.now());
+        entry.answer(ids, &Err(error));
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        if !self.ended {
+            let path = self.key.list_path();
+            self.failed(Failure::ours(Fault::Unavailable, Effect::None, Verb::Get, &path, BROKEN_OFF).into());
+            self.shared.act(&self.key);
+        }
+    }
+}
+
+const BROKEN_OFF: &str = "the read was broken off";
+
+fn broken_off(resource: &ArmId) -> ArmError {
+    Failure::ours(Fault::Unavailable, Effect::None, Verb::Get, resource.as_str(), BROKEN_OFF).into()
+}

@@ -1,0 +1,89 @@
+//! What lists of the compute provider are read for.
+
+use lazuli_plan::{
+    model::{Gib, ProvisioningState},
+    read::Listed,
+};
+use serde_json::Value;
+
+use crate::broker::{
+    Fields::{All, Only},
+    ResourceType,
+};
+
+/// Managed disks.
+pub(super) static DISKS: ResourceType = ResourceType {
+    name: "disks",
+    fields: Only(&[
+        ("id", All),
+        ("location", All),
+        ("zones", All),
+        ("managedBy", All),
+        ("managedByExtended", All),
+        ("tags", All),
+        ("sku", Only(&[("name", All)])),
+        (
+            "properties",
+            Only(&[
+                ("provisioningState", All),
+                ("diskState", All),
+                ("diskSizeGB", All),
+                ("diskSizeBytes", All),
+                ("maxShares", All),
+                ("encryption", Only(&[("diskEncryptionSetId", All)])),
+                ("diskIOPSReadWrite", All),
+                ("diskMBpsReadWrite", All),
+                ("creationData", All),
+                ("networkAccessPolicy", All),
+            ]),
+        ),
+    ]),
+    // What a disk was made from decides whether a node may format it.
+    is_complete: |disk| disk.pointer("/properties/creationData/createOption").is_some_and(Value::is_string),
+    shown: |disk| {
+        let size = disk.pointer("/properties/diskSizeGB").and_then(Value::as_u64);
+        let size = size.and_then(|gib| u32::try_from(gib).ok()).map(Gib::new);
+        Some(Listed { state: state(disk)?, size })
+    },
+};
+
+/// Virtual machines that are resources of their own.
+pub(super) static MACHINES: ResourceType = ResourceType {
+    name: "virtualMachines",
+    fields: Only(&[
+        ("id", All),
+        ("location", All),
+        ("etag", All),
+        ("zones", All),
+        ("sku", Only(&[("name", All)])),
+        (
+            "properties",
+            Only(&[
+                ("provisioningState", All),
+                ("hardwareProfile", Only(&[("vmSize", All)])),
+                ("osProfile", Only(&[("computerName", All)])),
+                (
+                    "storageProfile",
+                    Only(&[(
+                        "dataDisks",
+                        Only(&[
+                            ("lun", All),
+                            ("name", All),
+                            ("caching", All),
+                            ("toBeDetached", All),
+                            ("managedDisk", Only(&[("id", All)])),
+                            ("vhd", Only(&[("uri", All)])),
+                        ]),
+                    )]),
+                ),
+            ]),
+        ),
+    ]),
+    is_complete: |machine| machine.pointer("/properties/provisioningState").is_some_and(Value::is_string),
+    shown: |machine| Some(Listed { state: state(machine)?, size: None }),
+};
+
+fn state(resource: &Value) -> Option<ProvisioningState> {
+    let word = resource.pointer("/properties/provisioningState")?.as_str()?;
+    Some(ProvisioningState::from_azure(word))
+}

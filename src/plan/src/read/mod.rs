@@ -1,0 +1,531 @@
+//! Which reads are sent for all who ask: one single read for many, one list for many single reads.
+//!
+//! Azure gives one identity 250 reads and 25 more a second for a whole subscription, so no read is private. A [`Group`]
+//! knows everything that is asked of the resources of one type in one resource group: reads, and looks at operations that
+//! are under way ([`poll`](crate::poll)). It says what to send; it never sends.
+//!
+//! ```text
+//!   reads asked ─┐            worth a list      ┌─ found ───────▶ answered, or the operation has ended
+//!                ├─▶ step() ──────────────────▶ list ─ absent ──▶ a single read, or a poll
+//!   looks due ───┘      └────────────────────▶ single reads and polls
+//! ```
+//!
+//! # What a read may prove
+//!
+//! Each snapshot says whether a single read or a list made it and when that was sent ([`Seen`]).
+//!
+//! - A read answers only those who ask for nothing older: `not_before` is at or before the time it was sent. A list counts
+//!   from its first page.
+//! - A list may be older than a single read. So absence in a list proves nothing, and neither does a state that is not the
+//!   one waited for: the next look at that operation is a poll.
+//! - A list ends the looks at a creation or an expansion, by the value that was asked for. For everything else it prompts
+//!   the poll or the single read that proves it.
+//! - Who decides without a write asks for a single read ([`Accept::Single`]).
+//!
+//! # What a read costs
+//!
+//! A list costs its pages. While reads are plentiful a list must replace [`PLENTIFUL`] reads a page, for single reads run
+//! beside each other and pages one after the other. While they are short it must replace more reads than it has pages.
+//!
+//! Times are on one monotonic clock of the caller's, as time since its start.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    model::{ArmId, Gib, ProvisioningState},
+    permit::Priority,
+    poll::{Expectation, Look},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How long a read that may be a list waits for company.
+pub const GATHER: Duration = Duration::from_millis(5);
+/// How many reads a page of a list must replace while reads are plentiful.
+pub const PLENTIFUL: usize = 4;
+/// How many pages a list is taken to have before one was read.
+const UNKNOWN_PAGES: usize = 2;
+/// The least time between two lists that only look at operations, as long as these looks may be put off.
+const LIST_GAP: Duration = Duration::from_millis(100);
+/// For how long a list that Azure refuses is not asked for again.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+
+/// How a snapshot was read, and when that request was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen<T> {
+    /// By which read.
+    pub by: By,
+    /// When it was sent; of a list, its first page.
+    pub sent_at: T,
+}
+
+/// The two ways of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A request for this resource alone.
+    Single,
+    /// A list that has it. It may be older than a single read sent at the same time.
+    List,
+}
+
+/// Which reads a caller takes for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// Only a single read.
+    Single,
+    /// A list too.
+    List,
+}
+
+/// One caller's wait for one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// The caller's number in this group.
+    pub id: u64,
+    /// Nothing that was sent earlier is an answer.
+    pub not_before: Duration,
+    /// When it was asked.
+    pub asked_at: Duration,
+    /// Which reads are an answer.
+    pub accept: Accept,
+    /// How it ranks.
+    pub priority: Priority,
+}
+
+/// What ends an operation, as far as a list can show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The resource exists, is at rest, and has at least this size.
+    Size(Gib),
+    /// The resource is absent. That prompts a poll.
+    Absent,
+    /// The resource is at rest. That prompts a poll.
+    AtRest,
+    /// No list shows it.
+    Polled,
+}
+
+/// What a list shows of a resource, as far as operations are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// Where its last operation is.
+    pub state: ProvisioningState,
+    /// Its size, if it has one.
+    pub size: Option<Gib>,
+}
+
+/// An operation that is under way.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// What it works on.
+    pub resource: ArmId,
+    /// When Azure accepted it.
+    pub accepted_at: Duration,
+    /// When it is expected to end.
+    pub expectation: Expectation,
+    /// What ends it.
+    pub target: Target,
+    /// Whether its end must be polled, for the duration that only the poll tells.
+    pub sample: bool,
+    /// When it was last looked at, since it was accepted.
+    pub last: Option<Duration>,
+}
+
+/// What reads there are to spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    /// The bucket is above half.
+    Plentiful,
+    /// It is not.
+    Short,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Read this resource for all who ask for it.
+    Read(ArmId, Priority),
+    /// The single read of this resource, if it still waits, goes at least with this priority.
+    Raise(ArmId, Priority),
+    /// Read the list.
+    List(Priority),
+    /// Poll the operation of this number.
+    Poll(u64),
+}
+
+/// What a finished list says to one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// It has ended, and the list shows the result.
+    Ended,
+    /// It may have ended: poll it.
+    Poll,
+}
+
+/// Everything asked of the resources of one type in one resource group.
+#[derive(Debug, Default)]
+pub struct Group {
+    resources: BTreeMap<ArmId, Resource>,
+    operations: BTreeMap<u64, Watched>,
+    list: Option<List>,
+    /// When the last list was begun.
+    listed_at: Option<Duration>,
+    /// How many pages the last list had.
+    pages: Option<usize>,
+    refused_until: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct Resource {
+    asks: Vec<Ask>,
+    /// The priority of the single read that is under way.
+    single: Option<Priority>,
+    /// Whether a list did not have it.
+    unlisted: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    operation: Operation,
+    last: Option<Duration>,
+    /// A poll is under way.
+    polling: bool,
+    /// The next look is a poll.
+    by_poll: bool,
+    /// A throttled poll's pause.
+    not_before: Duration,
+}
+
+#[derive(Debug)]
+struct List {
+    /// When its first page was sent.
+    sent_at: Option<Duration>,
+    looking: Vec<u64>,
+}
+
+impl Resource {
+    fn priority(&self) -> Priority {
+        self.asks.iter().map(|ask| ask.priority).min().unwrap_or(Priority::List)
+    }
+
+    /// Whether a list may answer all who ask.
+    fn may_be_listed(&self) -> bool {
+        self.single.is_none() && !self.unlisted && self.asks.iter().all(|ask| ask.accept == Accept::List)
+    }
+
+    /// Whether the list under way can still answer.
+    fn joins(&self, list: &List) -> bool {
+        list.sent_at.is_none_or(|sent_at| self.asks.iter().all(|ask| ask.not_before <= sent_at))
+    }
+
+    fn gathered_at(&self) -> Duration {
+        self.asks.iter().map(|ask| ask.asked_at + GATHER).min().unwrap_or_default()
+    }
+}
+
+impl Watched {
+    fn look(&self, supply: Supply) -> Look {
+        match supply {
+            Supply::Plentiful => self.operation.expectation.next(self.last),
+            Supply::Short => self.operation.expectation.next_not_early(self.last),
+        }
+    }
+
+    fn due(&self, supply: Supply) -> Duration {
+        (self.operation.accepted_at + self.look(supply).due).max(self.not_before)
+    }
+
+    fn latest(&self, supply: Supply) -> Duration {
+        (self.operation.accepted_at + self.look(supply).latest).max(self.not_before)
+    }
+
+    fn may_be_listed(&self) -> bool {
+        !self.by_poll && self.operation.target != Target::Polled
+    }
+
+    /// When it is looked at where no other look shares the cost. Only the expected end is worth being exact.
+    fn alone_at(&self, supply: Supply) -> Duration {
+        let at_end = self.operation.expectation.next_not_early(None).due;
+        if self.look(supply).due == at_end { self.due(supply) } else { self.latest(supply) }
+    }
+
+    fn looked(&mut self, at: Duration) {
+        let elapsed = at.saturating_sub(self.operation.accepted_at);
+        self.last = Some(self.last.unwrap_or_default().max(elapsed));
+    }
+}
+
+impl Group {
+    /// Somebody asks for a resource.
+    pub fn ask(&mut self, resource: &ArmId, ask: Ask) {
+        self.resources.entry(resource.clone()).or_default().asks.push(ask);
+    }
+
+    /// A caller has left. `true` when the single read of the resource has nobody left to answer.
+    pub fn leave(&mut self, resource: &ArmId, id: u64) -> bool {
+        let Some(entry) = self.resources.get_mut(resource) else { return false };
+        entry.asks.retain(|ask| ask.id != id);
+        let unwanted = entry.asks.is_empty();
+        if unwanted && entry.single.is_none() {
+            self.resources.remove(resource);
+        }
+        unwanted
+    }
+
+    /// An operation was accepted; it is known by this number.
+    pub fn begin(&mut self, number: u64, operation: Operation) {
+        let last = operation.last;
+        let watched = Watched { operation, last, polling: false, by_poll: false, not_before: Duration::ZERO };
+        self.operations.insert(number, watched);
+    }
+
+    /// An operation has ended, or nobody waits for its end.
+    pub fn end(&mut self, number: u64) {
+        self.operations.remove(&number);
+    }
+
+    /// A poll of an operation was answered and showed no end, or was not answered and is to pause until `not_before`.
+    pub fn polled(&mut self, number: u64, at: Duration, not_before: Option<Duration>) {
+        if let Some(watched) = self.operations.get_mut(&number) {
+            watched.polling = false;
+            watched.by_poll = false;
+            watched.looked(at);
+            watched.not_before = not_before.unwrap_or_default();
+        }
+    }
+
+    /// The single read of a resource that was sent then has ended. Gives those whom it answers.
+    pub fn single_ended(&mut self, resource: &ArmId, sent_at: Duration) -> Vec<u64> {
+        let Some(entry) = self.resources.get_mut(resource) else { return Vec::new() };
+        entry.single = None;
+        entry.unlisted = false;
+        let (answered, waiting) = entry.asks.drain(..).partition(|ask| ask.not_before <= sent_at);
+        entry.asks = waiting;
+        if entry.asks.is_empty() {
+            self.resources.remove(resource);
+        }
+        ids(answered)
+    }
+
+    /// The single read of a resource left the queue unsent, for nobody waited for it.
+    pub fn single_unsent(&mut self, resource: &ArmId) {
+        if let Some(entry) = self.resources.get_mut(resource) {
+            entry.single = None;
+            if entry.asks.is_empty() {
+                self.resources.remove(resource);
+            }
+        }
+    }
+
+    /// The first page of the list was sent.
+    pub fn list_sent(&mut self, at: Duration) {
+        if let Some(list) = &mut self.list {
+            list.sent_at = Some(at);
+        }
+    }
+
+    /// How many reads of resources the list under way still replaces.
+    pub fn wanted_of_list(&self) -> usize {
+        let Some(list) = &self.list else { return 0 };
+        self.resources.values().filter(|entry| entry.may_be_listed() && entry.joins(list)).count()
+    }
+
+    /// The operations that the list under way is to tell of.
+    pub fn looked_at(&self) -> impl Iterator<Item = &ArmId> {
+        let looking = self.list.iter().flat_map(|list| &list.looking);
+        looking.filter_map(|number| self.operations.get(number)).map(|watched| &watched.operation.resource)
+    }
+
+    /// An item of the list that was sent then. Gives those whom it answers; `usable` is whether it says all that a
+    /// reader needs.
+    pub fn listed(&mut self, resource: &ArmId, usable: bool, sent_at: Duration) -> Vec<u64> {
+        let Some(entry) = self.resources.get_mut(resource) else { return Vec::new() };
+        if !usable {
+            entry.unlisted = true;
+            return Vec::new();
+        }
+        let answers = |ask: &Ask| ask.accept == Accept::List && ask.not_before <= sent_at;
+        let (answered, waiting) = entry.asks.drain(..).partition(answers);
+        entry.asks = waiting;
+        if entry.asks.is_empty() && entry.single.is_none() {
+            self.resources.remove(resource);
+        }
+        ids(answered)
+    }
+
+    /// The list has been read to its end, or as far as it was of use (`pages` of them, `whole` or not). `shown` says what
+    /// it has of a resource. Gives what it means for the operations.
+    pub fn list_ended(
+        &mut self,
+        sent_at: Duration,
+        pages: usize,
+        whole: bool,
+        shown: impl Fn(&ArmId) -> Option<Listed>,
+    ) -> Vec<(u64, ArmId, News)> {
+        self.pages = Some(if whole { pages } else { self.pages.unwrap_or_default().max(pages) });
+        for entry in self.resources.values_mut() {
+            // It was asked for in time and is not there.
+            entry.unlisted |= entry.may_be_listed() && entry.asks.iter().any(|ask| ask.not_before <= sent_at);
+        }
+        let looking = self.list.take().map(|list| list.looking).unwrap_or_default();
+        let mut news = Vec::new();
+        for number in looking {
+            let Some(watched) = self.operations.get_mut(&number) else { continue };
+            if watched.polling || watched.operation.accepted_at > sent_at {
+                continue;
+            }
+            let listed = shown(&watched.operation.resource);
+            let elapsed = sent_at.saturating_sub(watched.operation.accepted_at);
+            let late = elapsed >= watched.operation.expectation.next_not_early(None).due;
+            watched.looked(sent_at);
+            match judge(watched.operation.target, listed, whole) {
+                Some(News::Ended) if !watched.operation.sample => {
+                    news.push((number, watched.operation.resource.clone(), News::Ended));
+                }
+                Some(_) => {
+                    watched.polling = true;
+                    news.push((number, watched.operation.resource.clone(), News::Poll));
+                }
+                // The list may be old.
+                None => watched.by_poll = late,
+            }
+        }
+        news
+    }
+
+    /// The list could not be read. When Azure refuses it, single reads take its place for ten minutes. Otherwise those
+    /// who waited for it get its failure; gives them.
+    pub fn list_failed(&mut self, refused: bool, now: Duration) -> Vec<u64> {
+        let Some(list) = self.list.take() else { return Vec::new() };
+        for number in list.looking {
+            if let Some(watched) = self.operations.get_mut(&number) {
+                watched.by_poll = true;
+            }
+        }
+        if refused {
+            self.refused_until = Some(now + REFUSED_FOR);
+            return Vec::new();
+        }
+        let mut answered = Vec::new();
+        self.resources.retain(|_, entry| {
+            if entry.may_be_listed() && entry.gathered_at() <= now {
+                answered.append(&mut entry.asks);
+            }
+            !entry.asks.is_empty() || entry.single.is_some()
+        });
+        ids(answered)
+    }
+
+    /// Whether nothing is asked and nothing under way.
+    pub fn is_idle(&self) -> bool {
+        self.resources.is_empty() && self.operations.is_empty() && self.list.is_none()
+    }
+
+    /// Decides what to send now.
+    pub fn step(&mut self, now: Duration, supply: Supply) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.list_if_worth(now, supply, &mut actions);
+        let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
+        let list = self.list.as_ref();
+        let late = |entry: &&Resource| entry.may_be_listed() && list.is_some_and(|list| !entry.joins(list));
+        let worth_another = self.resources.values().filter(late).count() >= PLENTIFUL * pages;
+        let waits_for_list = |entry: &Resource| list.is_some_and(|list| worth_another || entry.joins(list));
+        for (id, entry) in &mut self.resources {
+            let priority = entry.priority();
+            match entry.single {
+                Some(known) if priority < known => {
+                    entry.single = Some(priority);
+                    actions.push(Action::Raise(id.clone(), priority));
+                }
+                Some(_) => {}
+                None if entry.asks.is_empty() => {}
+                None if entry.may_be_listed() && (waits_for_list(entry) || entry.gathered_at() > now) => {}
+                None => {
+                    entry.single = Some(priority);
+                    actions.push(Action::Read(id.clone(), priority));
+                }
+            }
+        }
+        let few = self.operations.len() < PLENTIFUL * pages || self.no_lists(now);
+        let looking: Vec<u64> = self.list.iter().flat_map(|list| list.looking.iter().copied()).collect();
+        for (number, watched) in &mut self.operations {
+            if watched.polling || looking.contains(number) {
+                continue;
+            }
+            let at = match watched.may_be_listed() && !few {
+                true => watched.latest(supply),
+                false => watched.alone_at(supply),
+            };
+            if at <= now {
+                watched.polling = true;
+                actions.push(Action::Poll(*number));
+            }
+        }
+        actions
+    }
+
+    /// When to decide again though nothing has happened.
+    pub fn wake_at(&self, now: Duration, supply: Supply) -> Option<Duration> {
+        let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::gathered_at);
+        let looking = |number: &u64| self.list.as_ref().is_some_and(|list| list.looking.contains(number));
+        let looks = self.operations.iter().filter(|(number, watched)| !watched.polling && !looking(number));
+        let looks = looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply)]);
+        let rested = self.listed_at.map(|at| at + LIST_GAP);
+        reads.chain(looks).chain(rested).filter(|at| *at > now).min()
+    }
+
+    fn no_lists(&self, now: Duration) -> bool {
+        self.refused_until.is_some_and(|until| now < until)
+    }
+
+    fn list_if_worth(&mut self, now: Duration, supply: Supply, actions: &mut Vec<Action>) {
+        if self.list.is_some() || self.no_lists(now) {
+            return;
+        }
+        let reads: Vec<&Resource> = self.resources.values().filter(|entry| entry.may_be_listed()).collect();
+        let looks: Vec<(u64, &Watched)> = self
+            .operations
+            .iter()
+            .filter(|(_, watched)| !watched.polling && watched.may_be_listed() && watched.due(supply) <= now)
+            .map(|(number, watched)| (*number, watched))
+            .collect();
+        let gathered = reads.iter().any(|entry| entry.gathered_at() <= now);
+        let put_off = looks.iter().any(|(_, watched)| watched.latest(supply) <= now);
+        let replaces = reads.len() + looks.len();
+        let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
+        let many = replaces >= PLENTIFUL * pages;
+        let rested = self.listed_at.is_none_or(|at| now >= at + LIST_GAP);
+        // A look that cannot be put off further, or reads that are short, make it worth replacing a few.
+        let worth = match supply {
+            Supply::Plentiful => many && (gathered || rested && !looks.is_empty()) || put_off && replaces > pages,
+            Supply::Short => (gathered || put_off) && replaces > pages,
+        };
+        if !worth {
+            return;
+        }
+        let polls = looks.iter().map(|_| Priority::Poll);
+        let priority = reads.iter().map(|entry| entry.priority()).chain(polls).min().unwrap_or(Priority::List);
+        self.listed_at = Some(now);
+        self.list = Some(List { sent_at: None, looking: looks.into_iter().map(|(number, _)| number).collect() });
+        actions.push(Action::List(priority));
+    }
+}
+
+/// What an item of a list, or its absence in a whole list, means for an operation; `None` when it shows no end.
+fn judge(target: Target, listed: Option<Listed>, whole: bool) -> Option<News> {
+    let state = listed.map(|listed| listed.state);
+    match (target, state) {
+        (_, Some(ProvisioningState::Failed | ProvisioningState::Canceled)) => Some(News::Poll),
+        (Target::Size(target), Some(ProvisioningState::Succeeded)) => {
+            listed.and_then(|listed| listed.size).filter(|size| *size >= target).map(|_| News::Ended)
+        }
+        (Target::Absent, None) if whole => Some(News::Poll),
+        (Target::AtRest, Some(ProvisioningState::Succeeded)) => Some(News::Poll),
+        _ => None,
+    }
+}
+
+fn ids(asks: Vec<Ask>) -> Vec<u64> {
+    asks.into_iter().map(|ask| ask.id).collect()
+}

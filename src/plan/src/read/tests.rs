@@ -1,0 +1,323 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::poll::{Durations, Kind};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn disk(n: usize) -> ArmId {
+    ArmId::disk("s", "g", &format!("d{n:04}")).unwrap()
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn ask(id: u64, at: Duration, accept: Accept) -> Ask {
+    Ask { id, not_before: at, asked_at: at, accept, priority: Priority::Read }
+}
+
+fn operation(n: usize, accepted_at: Duration, kind: Kind, target: Target) -> Operation {
+    let expectation = Expectation::of(kind, &Durations::default(), None);
+    Operation { resource: disk(n), accepted_at, expectation, target, sample: false, last: None }
+}
+
+fn learned(kind: Kind) -> Expectation {
+    let mut durations = Durations::default();
+    (0..5).for_each(|_| durations.record(kind.prior()));
+    Expectation::of(kind, &durations, None)
+}
+
+fn at_rest() -> Option<Listed> {
+    Some(Listed { state: ProvisioningState::Succeeded, size: Some(Gib::new(32)) })
+}
+
+fn reads(actions: &[Action]) -> usize {
+    actions.iter().filter(|action| matches!(action, Action::Read(..))).count()
+}
+
+#[test]
+fn who_takes_only_a_single_read_gets_it_at_once_and_who_takes_a_list_waits_a_moment() {
+    let mut group = Group::default();
+    group.ask(&disk(1), ask(1, Duration::ZERO, Accept::Single));
+    group.ask(&disk(2), ask(2, Duration::ZERO, Accept::List));
+    assert_eq!(group.step(Duration::ZERO, Supply::Plentiful), [Action::Read(disk(1), Priority::Read)]);
+    assert_eq!(group.wake_at(Duration::ZERO, Supply::Plentiful), Some(GATHER));
+    assert_eq!(group.step(GATHER, Supply::Plentiful), [Action::Read(disk(2), Priority::Read)]);
+}
+
+#[test]
+fn many_reads_become_one_list_and_few_do_not() {
+    for (asked, supply, listed) in [
+        (8, Supply::Plentiful, true),
+        (7, Supply::Plentiful, false),
+        (3, Supply::Short, true),
+        (2, Supply::Short, false),
+    ] {
+        let mut group = Group::default();
+        (0..asked).for_each(|n| group.ask(&disk(n), ask(n as u64, Duration::ZERO, Accept::List)));
+        assert!(group.step(MS, supply).is_empty());
+        let actions = group.step(GATHER, supply);
+        let list = actions.contains(&Action::List(Priority::Read));
+        assert_eq!((list, reads(&actions)), (listed, if listed { 0 } else { asked }), "{asked} {supply:?}");
+    }
+}
+
+#[test]
+fn a_read_is_shared_and_answers_only_who_asks_for_nothing_newer() {
+    let mut group = Group::default();
+    group.ask(&disk(1), ask(1, ms(0), Accept::Single));
+    group.ask(&disk(1), ask(2, ms(0), Accept::Single));
+    assert_eq!(group.step(ms(0), Supply::Plentiful).len(), 1);
+    group.ask(&disk(1), ask(3, ms(7), Accept::Single));
+    assert!(group.step(ms(7), Supply::Plentiful).is_empty());
+    assert_eq!(group.single_ended(&disk(1), ms(5)), [1, 2]);
+    assert_eq!(group.step(ms(9), Supply::Plentiful), [Action::Read(disk(1), Priority::Read)]);
+    assert_eq!(group.single_ended(&disk(1), ms(9)), [3]);
+    assert!(group.is_idle());
+}
+
+#[test]
+fn a_waiting_read_rises_to_its_highest_callers_priority_and_ends_with_its_last_caller() {
+    let mut group = Group::default();
+    group.ask(&disk(1), ask(1, ms(0), Accept::Single));
+    group.step(ms(0), Supply::Plentiful);
+    group.ask(&disk(1), Ask { priority: Priority::DetachDeadNode, ..ask(2, ms(0), Accept::Single) });
+    assert_eq!(group.step(ms(1), Supply::Plentiful), [Action::Raise(disk(1), Priority::DetachDeadNode)]);
+    assert!(!group.leave(&disk(1), 1));
+    assert!(group.leave(&disk(1), 2));
+    group.single_ended(&disk(1), ms(3));
+    assert!(group.is_idle());
+}
+
+/// A group with a list under way for reads 0..n.
+fn listing(n: usize) -> Group {
+    let mut group = Group::default();
+    (0..n).for_each(|n| group.ask(&disk(n), ask(n as u64, Duration::ZERO, Accept::List)));
+    assert_eq!(group.step(GATHER, Supply::Plentiful), [Action::List(Priority::Read)]);
+    group
+}
+
+#[test]
+fn what_a_list_does_not_have_is_read_alone_and_what_it_says_too_little_of_too() {
+    let mut group = listing(8);
+    group.list_sent(ms(6));
+    assert_eq!(group.wanted_of_list(), 8);
+    for n in 0..6 {
+        assert_eq!(group.listed(&disk(n), true, ms(6)), [n as u64]);
+    }
+    assert_eq!(group.wanted_of_list(), 2);
+    assert!(group.listed(&disk(6), false, ms(6)).is_empty());
+    assert!(group.list_ended(ms(6), 1, true, |_| None).is_empty());
+    let actions = group.step(ms(20), Supply::Plentiful);
+    assert_eq!(actions, [6, 7].map(|n| Action::Read(disk(n), Priority::Read)));
+}
+
+#[test]
+fn a_list_counts_from_its_first_page() {
+    let mut group = listing(8);
+    // While it waits for its permit, others join it.
+    group.ask(&disk(20), ask(20, ms(8), Accept::List));
+    assert!(group.step(ms(50), Supply::Plentiful).is_empty());
+    group.list_sent(ms(60));
+    group.ask(&disk(21), ask(21, ms(61), Accept::List));
+    assert_eq!(group.step(ms(70), Supply::Plentiful), [Action::Read(disk(21), Priority::Read)]);
+    assert_eq!(group.listed(&disk(20), true, ms(60)), [20]);
+    assert!(group.listed(&disk(21), true, ms(60)).is_empty());
+}
+
+#[test]
+fn a_refused_list_gives_way_to_single_reads_for_ten_minutes_and_another_failure_is_told() {
+    let mut group = listing(8);
+    assert!(group.list_failed(true, ms(30)).is_empty());
+    assert_eq!(reads(&group.step(ms(30), Supply::Plentiful)), 8);
+    (0..8).for_each(|n| assert_eq!(group.single_ended(&disk(n), ms(40)), [n as u64]));
+    let many = |group: &mut Group, at: Duration| {
+        (0..9).for_each(|n| group.ask(&disk(n), ask(n as u64, at, Accept::List)));
+        group.step(at + GATHER, Supply::Plentiful)
+    };
+    assert_eq!(reads(&many(&mut group, Duration::from_secs(599))), 9);
+    (0..9).for_each(|n| assert_eq!(group.single_ended(&disk(n), Duration::from_secs(600)).len(), 1));
+    assert_eq!(many(&mut group, Duration::from_secs(601)), [Action::List(Priority::Read)]);
+    assert_eq!(group.list_failed(false, Duration::from_secs(602)).len(), 9);
+    assert!(group.is_idle());
+}
+
+#[test]
+fn one_operation_alone_is_polled_at_its_expected_end() {
+    let mut group = Group::default();
+    let one = Operation { expectation: learned(Kind::VmAttach), ..operation(1, ms(100), Kind::VmAttach, Target::AtRest) };
+    group.begin(7, one);
+    let at = group.wake_at(ms(100), Supply::Plentiful).unwrap();
+    assert_eq!(at, ms(100) + ms(10_030));
+    assert!(group.step(at - MS, Supply::Plentiful).is_empty());
+    assert_eq!(group.step(at, Supply::Plentiful), [Action::Poll(7)]);
+    // Not over: again half a second later, or a little after.
+    group.polled(7, at, None);
+    let again = group.wake_at(at, Supply::Plentiful).unwrap();
+    assert!(again > at + ms(400) && again < at + ms(1_000), "{again:?}");
+    group.polled(7, at, Some(at + ms(5_000)));
+    assert!(group.step(at + ms(4_999), Supply::Plentiful).is_empty());
+    assert_eq!(group.step(at + ms(5_000), Supply::Plentiful), [Action::Poll(7)]);
+    group.end(7);
+    assert!(group.is_idle());
+}
+
+#[test]
+fn early_looks_are_polls_only_while_reads_are_plentiful() {
+    for (supply, first) in [(Supply::Plentiful, 4_012 + 400), (Supply::Short, 10_030)] {
+        let mut group = Group::default();
+        group.begin(1, operation(1, ms(0), Kind::VmAttach, Target::AtRest));
+        let mut now = ms(0);
+        while group.step(now, supply).is_empty() {
+            now = group.wake_at(now, supply).unwrap();
+        }
+        assert_eq!(now, ms(first), "{supply:?}");
+    }
+}
+
+#[test]
+fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_absence() {
+    let at = ms(2_530);
+    let mut group = Group::default();
+    let new = |target| operation(0, ms(0), Kind::DiskCreate, target);
+    let mut begin = |number: usize, operation: Operation| {
+        let operation = Operation { resource: disk(number), expectation: learned(Kind::DiskCreate), ..operation };
+        group.begin(number as u64, operation);
+    };
+    let target = Target::Size(Gib::new(32));
+    begin(0, new(target));
+    begin(1, new(target));
+    begin(2, new(Target::Size(Gib::new(64))));
+    begin(3, Operation { sample: true, ..new(target) });
+    begin(4, new(Target::Absent));
+    begin(5, new(Target::Absent));
+    begin(6, new(Target::AtRest));
+    begin(7, new(target));
+    begin(8, new(Target::Polled));
+    // What no list can show is polled.
+    assert_eq!(group.step(at, Supply::Plentiful), [Action::List(Priority::Poll), Action::Poll(8)]);
+    group.polled(8, at, None);
+    group.list_sent(at);
+    let shown = |id: &ArmId| match id.name() {
+        "d0001" | "d0004" => None,
+        "d0007" => Some(Listed { state: ProvisioningState::Failed, size: Some(Gib::new(32)) }),
+        _ => at_rest(),
+    };
+    let shown = |id: &ArmId| if id.name() == "d0005" { Some(Listed { state: ProvisioningState::InProgress, size: None }) } else { shown(id) };
+    let news: Vec<_> = group.list_ended(at, 1, true, shown).into_iter().map(|(number, _, news)| (number, news)).collect();
+    assert_eq!(news, [(0, News::Ended), (3, News::Poll), (4, News::Poll), (6, News::Poll), (7, News::Poll)]);
+    group.end(0);
+    // The list may have been old: those it showed nothing of are polled next.
+    let later = group.step(at + ms(1_000), Supply::Plentiful);
+    let mut polled: Vec<u64> = later.iter().map(|action| if let Action::Poll(number) = action { *number } else { 99 }).collect();
+    polled.sort_unstable();
+    assert_eq!(polled, [1, 2, 5, 8]);
+}
+
+/// Azure, as far as a group of reads is concerned: operations that end, and lists that lag.
+struct World {
+    ends: BTreeMap<u64, Duration>,
+    lag: Duration,
+    per_page: usize,
+}
+
+/// Runs creations to their ends. Gives how late each was noticed, and how many reads that cost.
+fn run(world: &World, accepted: &BTreeMap<u64, Duration>, expectation: Expectation, supply: Supply) -> (Vec<Duration>, usize) {
+    let mut group = Group::default();
+    let mut begun = BTreeSet::new();
+    let mut noticed: BTreeMap<u64, Duration> = BTreeMap::new();
+    let (mut now, mut cost) = (Duration::ZERO, 0);
+    let pages = world.ends.len().div_ceil(world.per_page).max(1);
+    while noticed.len() < world.ends.len() {
+        for (number, at) in accepted.iter().filter(|(_, at)| **at <= now) {
+            if begun.insert(*number) {
+                let new = operation(*number as usize, *at, Kind::DiskCreate, Target::Size(Gib::new(32)));
+                group.begin(*number, Operation { expectation, ..new });
+            }
+        }
+        for action in group.step(now, supply) {
+            match action {
+                Action::List(_) => {
+                    group.list_sent(now);
+                    cost += pages;
+                    let seen = now.saturating_sub(world.lag);
+                    let shown = |id: &ArmId| {
+                        let number: u64 = id.name()[1..].parse().unwrap();
+                        (seen >= accepted[&number] && world.ends[&number] <= seen).then(at_rest)?
+                    };
+                    for (number, _, news) in group.list_ended(now, pages, true, shown) {
+                        assert_eq!(news, News::Ended);
+                        group.end(number);
+                        noticed.insert(number, now);
+                    }
+                }
+                Action::Poll(number) => {
+                    cost += 1;
+                    if world.ends[&number] <= now {
+                        group.end(number);
+                        noticed.insert(number, now);
+                    } else {
+                        group.polled(number, now, None);
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let arrival = accepted.values().filter(|at| **at > now).min().copied();
+        let wake = group.wake_at(now, supply).into_iter().chain(arrival).min();
+        assert!(noticed.len() == world.ends.len() || wake.is_some_and(|wake| wake > now), "asleep for ever at {now:?}");
+        now = wake.unwrap_or(now);
+    }
+    (noticed.iter().map(|(number, at)| *at - world.ends[number]).collect(), cost)
+}
+
+#[test]
+fn many_creations_at_once_cost_one_list() {
+    let accepted: BTreeMap<u64, Duration> = (0..160).map(|n| (n, ms(n))).collect();
+    let ends = accepted.iter().map(|(number, at)| (*number, *at + Kind::DiskCreate.prior())).collect();
+    let world = World { ends, lag: Duration::ZERO, per_page: 1_000 };
+    let (late, cost) = run(&world, &accepted, learned(Kind::DiskCreate), Supply::Plentiful);
+    assert!(cost <= 20, "{cost} reads");
+    assert!(late.iter().all(|late| *late <= Duration::from_secs(1)), "{late:?}");
+}
+
+#[test]
+fn creations_at_azures_pace_cost_less_than_a_read_for_two() {
+    let accepted: BTreeMap<u64, Duration> = (0..2_000).map(|n| (n, ms(n * 100))).collect();
+    let ends = accepted.iter().map(|(number, at)| (*number, *at + Kind::DiskCreate.prior())).collect();
+    let world = World { ends, lag: Duration::ZERO, per_page: 1_000 };
+    let (late, cost) = run(&world, &accepted, learned(Kind::DiskCreate), Supply::Plentiful);
+    assert!(cost <= 1_000, "{cost} reads");
+    assert!(late.iter().all(|late| *late <= Duration::from_secs(1)), "{:?}", late.iter().max());
+}
+
+proptest! {
+    #[test]
+    fn each_end_is_noticed_in_time_however_lists_lag(
+        operations in proptest::collection::vec((0u64..5_000, 800u64..30_000), 1..60),
+        lag_ms in prop_oneof![Just(0u64), 0u64..5_000],
+        per_page in 1usize..100,
+        is_learned in any::<bool>(),
+        short in any::<bool>(),
+    ) {
+        let accepted: BTreeMap<u64, Duration> = operations.iter().enumerate().map(|(n, (at, _))| (n as u64, ms(*at))).collect();
+        let ends = operations.iter().enumerate().map(|(n, (at, takes))| (n as u64, ms(at + takes))).collect();
+        let world = World { ends, lag: ms(lag_ms), per_page };
+        let expectation = if is_learned { learned(Kind::DiskCreate) } else { Expectation::of(Kind::DiskCreate, &Durations::default(), None) };
+        let supply = if short { Supply::Short } else { Supply::Plentiful };
+        let (late, cost) = run(&world, &accepted, expectation, supply);
+        for (number, late) in late.iter().enumerate() {
+            let takes = ms(operations[number].1);
+            // Two looks at most: a list that lags, and the poll after it.
+            let looks = if lag_ms > 0 { 2 } else { 1 };
+            let expected = Kind::DiskCreate.prior().saturating_sub(takes);
+            let bound = expected + looks * (Duration::from_secs(1).max(takes / 8));
+            prop_assert!(*late <= bound, "{number}: {takes:?} late {late:?} bound {bound:?}");
+        }
+        let looks: u64 = operations.iter().map(|(_, takes)| 4 + takes / 500).sum();
+        prop_assert!(cost as u64 <= looks * 2, "{cost} reads for {looks} looks");
+    }
+}
