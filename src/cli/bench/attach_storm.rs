@@ -12,13 +12,14 @@ use csi_proto::csi::{
 use http::{HeaderMap, Method};
 use lazuli_azure::transport::{Routes, Tls, Transport};
 use lazuli_plan::model::ArmId;
+use lazuli_rig::Folder;
 use serde_json::{Value, json};
 use tokio::{process::Child, sync::Semaphore, task::JoinSet};
 use tonic::transport::Channel;
 use url::Url;
 
 use super::{
-    super::{Outcome, lab::Folder, output::Format},
+    super::{Outcome, output::Format},
     processes::{self, AnyError},
 };
 
