@@ -33,13 +33,19 @@ use std::{
     time::Duration,
 };
 
-use lazuli_azure::{compute::Snapshot, error::ArmError};
+use lazuli_azure::{
+    compute::{Freshness, Snapshot},
+    error::ArmError,
+    permits::Permit,
+};
 use lazuli_plan::{
     attach::{self, Plan, Reaction, Search, Settled, Suspects, Wanted},
     fault::{Effect, Fault},
     lun::{LunReservations, NodeReservations},
     model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
+    permit::Priority,
+    read::By,
     size::SizeLimits,
 };
 use tokio::{
@@ -242,6 +248,8 @@ enum Round {
     WaitsForReservations,
     /// Nothing can be said of these before somebody else's write of the VM has ended.
     WaitsForVm(Batch),
+    /// A write is due, and Azure's quota allows none now.
+    WaitsForPermit(Priority),
     /// A disk is not listed, and the read may be older than a write of the process before.
     WaitsForFreshReads,
 }
@@ -250,15 +258,19 @@ impl Driver {
     async fn run(self) {
         let mut trouble = Trouble::default();
         let mut cold_since: Option<Instant> = None;
+        // Taken in the round before, which had to wait for it.
+        let mut permit: Option<Permit> = None;
         loop {
+            self.burst_over().await;
             // Before the read: a queue that the last round emptied costs none.
-            if self.goals().is_none() {
-                return;
-            }
-            let (read, ()) = tokio::join!(self.shared.client.get_vm(&self.vm), self.burst_over());
+            let Some(goals) = self.goals() else { return };
+            // The permit first: a write that no condition guards must follow its read at once. One that is not used
+            // goes back.
+            let permit = permit.take().or_else(|| self.shared.client.try_permit(&self.vm, priority(&goals)));
+            let Some(read) = self.while_wanted(self.gather(&goals, &trouble)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
-                Ok(vm) => self.round(&vm, &goals, &mut trouble).await,
+                Ok(vm) => self.round(&vm, &goals, permit, &mut trouble).await,
                 Err(error) => {
                     let error = VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error);
                     self.answer_all(&goals, &Err(error));
@@ -290,6 +302,17 @@ impl Driver {
                         self.meanwhile(sleep_until(since)).await;
                     }
                 }
+                Round::WaitsForPermit(wanted) => {
+                    let waited = self.meanwhile(self.shared.client.permit(&self.vm, wanted));
+                    match self.while_wanted(waited).await {
+                        Some(Ok(taken)) => permit = Some(taken),
+                        Some(Err(error)) => {
+                            let message = format!("node {}: there is no permit to write its VM", self.node);
+                            self.answer_all(&goals, &Err(VolumeError::azure(message, error)));
+                        }
+                        None => {}
+                    }
+                }
                 Round::WaitsForVm(batch) => {
                     let message = format!("node {}: somebody else's write of its VM has not ended", self.node);
                     match self.at_rest().await {
@@ -316,10 +339,33 @@ impl Driver {
         Some(goals)
     }
 
+    /// Reads the VM for a round: by a list where that may do, for it is shared with other VMs. What needs no write is
+    /// decided by a single read only, and the whole list of disks is sent by what a single read said.
+    async fn gather(&self, goals: &Batch, trouble: &Trouble) -> Result<Snapshot<Vm>, ArmError> {
+        let priority = priority(goals);
+        if trouble.is_none() && self.shared.method() == VmWriteMethod::Action {
+            let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
+            match read {
+                Ok(vm) if vm.seen.by == By::Single || attach::all_need_a_write(&vm.model, goals.iter().map(wanted_on)) => {
+                    return Ok(vm);
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.shared.client.read_vm(&self.vm, Freshness::single().priority(priority)).await
+    }
+
     /// Plans, writes and verifies once.
-    async fn round(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
+    async fn round(
+        &self,
+        vm: &Snapshot<Vm>,
+        goals: &Batch,
+        permit: Option<Permit>,
+        trouble: &mut Trouble,
+    ) -> Round {
         if !trouble.leftovers.is_empty() {
-            return self.clear(vm, goals, trouble).await;
+            return self.clear(vm, goals, permit, trouble).await;
         }
         let allowed = match trouble.suspects.next() {
             Search::Over => None,
@@ -373,8 +419,17 @@ impl Driver {
                 Round::Goes
             };
         }
-        self.write(vm, &plan.write, &members, trouble).await;
+        if permit.is_none() && self.needs_permit(vm, trouble) {
+            return Round::WaitsForPermit(priority(&members));
+        }
+        self.write(vm, &plan.write, &members, permit, trouble).await;
         Round::Goes
+    }
+
+    /// Whether the next write of the VM is one that no condition guards.
+    fn needs_permit(&self, vm: &Snapshot<Vm>, trouble: &Trouble) -> bool {
+        let method = trouble.method.unwrap_or_else(|| self.shared.method());
+        method == VmWriteMethod::Action || vm.etag.is_none()
     }
 
     fn plan(&self, vm: &Vm, wanted: &Wanted) -> (Plan, NodeReservations) {
@@ -406,7 +461,14 @@ impl Driver {
         members.into_keys().filter(|disk| !has_a_say(&wanted, &unsaid, disk)).collect()
     }
 
-    async fn write(&self, vm: &Snapshot<Vm>, write: &VmWrite, members: &Batch, trouble: &mut Trouble) {
+    async fn write(
+        &self,
+        vm: &Snapshot<Vm>,
+        write: &VmWrite,
+        members: &Batch,
+        permit: Option<Permit>,
+        trouble: &mut Trouble,
+    ) {
         let written = write.attach.iter().map(|attachment| &attachment.disk).chain(&write.detach).chain(&write.reapply);
         let members: Batch = written.map(|disk| (disk.clone(), members[disk])).collect();
         if !self.send(&members) {
@@ -415,7 +477,7 @@ impl Driver {
         }
         let method = trouble.method.unwrap_or_else(|| self.shared.method());
         let started = Instant::now();
-        let result = self.written(vm, write, method).await;
+        let result = self.written(vm, write, method, permit).await;
         // A write that names no disk is a list, by whatever method.
         let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
@@ -457,8 +519,14 @@ impl Driver {
     }
 
     /// Writes, and keeps nobody longer than usual who needs no write.
-    async fn written(&self, vm: &Snapshot<Vm>, write: &VmWrite, method: VmWriteMethod) -> Result<(), ArmError> {
-        let mut written = pin!(self.shared.client.write_vm(vm, write, method));
+    async fn written(
+        &self,
+        vm: &Snapshot<Vm>,
+        write: &VmWrite,
+        method: VmWriteMethod,
+        permit: Option<Permit>,
+    ) -> Result<(), ArmError> {
+        let mut written = pin!(self.shared.client.write_vm(vm, write, method, permit));
         match timeout(SLOW, &mut written).await {
             Ok(result) => result,
             Err(_) => self.meanwhile(written).await,
@@ -624,6 +692,16 @@ impl Driver {
         }
         Some(vm)
     }
+}
+
+/// How the reads and the write of a batch rank.
+fn priority(batch: &Batch) -> Priority {
+    if batch.values().all(|goal| *goal == Goal::Detached) { Priority::Detach } else { Priority::Attach }
+}
+
+/// A request as the planner of reads sees it.
+fn wanted_on<'a>((disk, goal): (&'a ArmId, &'a Goal)) -> (&'a ArmId, bool) {
+    (disk, *goal != Goal::Detached)
 }
 
 /// Whether a disk was not answered by its own state.

@@ -221,6 +221,16 @@ pub fn certainly_unheld(disk: &Disk, vm: &ArmId) -> bool {
     }
 }
 
+/// Whether everything asked of a VM needs a write, by a read of it that may be old: then that read may be the one before
+/// the write, for Azure refuses what it does not allow. `requests` are disks, each with whether it is to be attached.
+pub fn all_need_a_write<'a>(vm: &Vm, requests: impl IntoIterator<Item = (&'a ArmId, bool)>) -> bool {
+    vm.provisioning_state == ProvisioningState::Succeeded
+        && requests.into_iter().all(|(disk, attached)| match vm.data_disk(disk) {
+            None => attached,
+            Some(element) => !attached && !element.to_be_detached,
+        })
+}
+
 /// What an owner does about a write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {

@@ -313,7 +313,8 @@ impl Shared {
     }
 
     fn supply(&self, key: &Key) -> Supply {
-        self.arm.read_supply(&key.subscription)
+        let level = self.arm.permit_level(Verb::Get, &key.list_path());
+        if level > 0.5 { Supply::Plentiful } else { Supply::Short }
     }
 
     fn step(self: &Arc<Self>, key: &Key, entry: &mut Entry) {
@@ -385,7 +386,7 @@ struct Single {
 impl Single {
     async fn run(mut self, rank: Rank, wanted: CancellationToken) {
         let until = Until::working(READ).while_wanted(wanted.clone());
-        let read = self.shared.arm.get(self.resource.as_str(), self.key.api_version, &[], &rank, &until).await;
+        let read = self.shared.arm.get(self.resource.as_str(), self.key.api_version, &[], rank, &until).await;
         let unwanted = wanted.is_cancelled() && read.as_ref().is_err_and(|error| error.fault == Fault::Deadline);
         let answer = read.map(|read| Observation {
             value: Arc::new(read.value),
@@ -451,7 +452,7 @@ impl List {
         let mut shown: BTreeMap<ArmId, (Listed, Arc<Value>)> = BTreeMap::new();
         let mut sent_at = Instant::now();
         loop {
-            let Some(page) = list.next(self.fields).await? else {
+            let Some(items) = list.next_of(self.fields).await? else {
                 whole = true;
                 break;
             };
@@ -459,11 +460,11 @@ impl List {
             let mut groups = self.shared.groups();
             let Some(entry) = groups.get_mut(&self.key) else { return Ok(()) };
             if pages == 1 {
-                sent_at = page.sent_at;
+                sent_at = list.sent_at().unwrap_or(sent_at);
                 entry.group.list_sent(sent_at.saturating_duration_since(self.shared.epoch));
                 looked_at = entry.group.looked_at().cloned().collect();
             }
-            for item in page.items {
+            for item in items {
                 self.item(entry, item, sent_at, &looked_at, &mut shown);
             }
             let wanted = entry.group.wanted_of_list();

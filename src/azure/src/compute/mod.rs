@@ -271,8 +271,8 @@ impl Compute {
         let path = list_path(subscription, resource_group, "disks");
         let mut pages = self.arm.pages(&path, self.versions.disks, &[], Priority::List, until)?;
         let mut list = Disks::default();
-        while let Some(page) = pages.next(listed::DISKS.fields).await? {
-            for item in page.items {
+        while let Some(items) = pages.next_of(listed::DISKS.fields).await? {
+            for item in items {
                 match decode_disk(&item) {
                     Ok(disk) => list.disks.push(disk),
                     Err(error) => {
@@ -319,8 +319,8 @@ impl Compute {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
         let mut list = self.arm.pages(&path, self.versions.virtual_machines, &[], Priority::List, until)?;
         let mut vms = Vec::new();
-        while let Some(page) = list.next(listed::MACHINES.fields).await? {
-            for item in &page.items {
+        while let Some(items) = list.next_of(listed::MACHINES.fields).await? {
+            for item in &items {
                 vms.push(decode_vm(item).map_err(|error| undecodable(&path, error))?);
             }
         }

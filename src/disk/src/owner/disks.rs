@@ -2,13 +2,18 @@
 
 use std::sync::PoisonError;
 
-use futures::{StreamExt, stream};
-use lazuli_azure::{compute::Snapshot, error::ArmError};
+use futures::future::join_all;
+use lazuli_azure::{
+    compute::{Freshness, Snapshot},
+    error::ArmError,
+};
 use lazuli_plan::{
     attach::{self, Terms, Unattachable, Wanted},
     disk::effective_caching,
     fault::Fault,
     model::{ArmId, CachingMode, Disk, ProvisioningState, Vm},
+    permit::Priority,
+    read::By,
 };
 use tracing::warn;
 
@@ -18,9 +23,6 @@ use super::{
     queue::{Batch, Goal},
 };
 use crate::VolumeError;
-
-/// How many disks are read at a time.
-const READS: usize = 16;
 
 impl Driver {
     /// What may be asked of the planner: every disk that leaves, and every disk that comes and whose own state allows
@@ -51,7 +53,13 @@ impl Driver {
                 Goal::Attached(_) => unread.push(disk.clone()),
             }
         }
-        for (disk, read) in self.read(unread).await {
+        // What the VM lists is decided without a write, and so by single reads. Of the others a list may tell the terms
+        // of the attach.
+        let (listed, coming): (Vec<ArmId>, Vec<ArmId>) =
+            unread.into_iter().partition(|disk| vm.data_disk(disk).is_some());
+        let (mut reads, of_coming) = tokio::join!(self.read(listed), self.read_terms(vm, coming));
+        reads.extend(of_coming);
+        for (disk, read) in reads {
             let Goal::Attached(caching) = members[&disk] else { continue };
             if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
                 self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
@@ -121,13 +129,35 @@ impl Driver {
         }
     }
 
-    /// Reads disks, several at a time.
+    /// Reads disks, each by a single read.
     pub(super) async fn read(&self, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
-        let reads = disks.into_iter().map(|disk| async move {
-            let read = self.shared.client.get_disk(&disk).await;
+        self.read_by(disks, Freshness::single()).await
+    }
+
+    /// Reads disks that are to be attached. A list that says of one that it cannot be answers nobody: a single read does.
+    async fn read_terms(&self, vm: &Vm, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
+        let read = self.read_by(disks, Freshness::listed()).await;
+        let doubtful = |read: &Snapshot<Disk>| {
+            read.seen.by == By::List
+                && (attach::attachable(&read.model, &vm.id).is_err()
+                    || read.model.provisioning_state != ProvisioningState::Succeeded)
+        };
+        let (again, mut sure): (Vec<_>, Vec<_>) = read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(doubtful));
+        sure.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
+        sure
+    }
+
+    async fn read_by(
+        &self,
+        disks: Vec<ArmId>,
+        freshness: Freshness,
+    ) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
+        let freshness = freshness.priority(Priority::Attach);
+        join_all(disks.into_iter().map(|disk| async move {
+            let read = self.shared.client.read_disk(&disk, freshness).await;
             (disk, read)
-        });
-        stream::iter(reads).buffer_unordered(READS).collect().await
+        }))
+        .await
     }
 
     fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {

@@ -17,12 +17,13 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_azure::{compute::Snapshot, error::ArmError};
+use lazuli_azure::{compute::Snapshot, error::ArmError, permits::Permit};
 use lazuli_plan::{
     attach::{self, Reaction, Unattachable},
     fault::Fault,
     model::{ArmId, DataDiskSource, Disk, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
+    permit::Priority,
 };
 use tracing::warn;
 
@@ -83,7 +84,13 @@ impl Driver {
 
     /// Takes what failed attaches have left out of the VM's model, so that the wishes for these disks begin anew and
     /// the others do not fail with them.
-    pub(super) async fn clear(&self, vm: &Snapshot<Vm>, goals: &Batch, trouble: &mut Trouble) -> Round {
+    pub(super) async fn clear(
+        &self,
+        vm: &Snapshot<Vm>,
+        goals: &Batch,
+        permit: Option<Permit>,
+        trouble: &mut Trouble,
+    ) -> Round {
         // Who needs no write is not kept by it.
         trouble.answered(&self.settle(&vm.model, goals).await);
         let goals = self.unsent();
@@ -92,6 +99,9 @@ impl Driver {
         }
         if vm.model.provisioning_state == ProvisioningState::InProgress {
             return Round::WaitsForVm(goals);
+        }
+        if permit.is_none() && self.needs_permit(vm, trouble) {
+            return Round::WaitsForPermit(Priority::Detach);
         }
         let leftovers = std::mem::take(&mut trouble.leftovers);
         let wishes: Batch = goals
@@ -141,7 +151,7 @@ impl Driver {
             reapply: Vec::new(),
         };
         let mut method = conditional;
-        let mut written = self.shared.client.write_vm(vm, &write, conditional).await;
+        let mut written = self.shared.client.write_vm(vm, &write, conditional, permit).await;
         if let Err(error) = &written
             && conditional != usual
             && usual == VmWriteMethod::Action
@@ -149,7 +159,7 @@ impl Driver {
         {
             // The role, or this Azure, has the action only.
             method = usual;
-            written = self.shared.client.write_vm(vm, &write, usual).await;
+            written = self.shared.client.write_vm(vm, &write, usual, None).await;
         }
         if let Err(error) = &written
             && let Some(pause) = trouble.pause(error)

@@ -118,6 +118,11 @@ impl Queue {
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
+    /// Whether any caller waits, or any write is about.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.values().any(|request| !request.abandoned())
+    }
+
     /// What is wanted now and no write is about.
     pub(super) fn unsent(&self) -> Batch {
         let unsent = self.waiting.iter().filter(|(_, request)| !request.sent && !request.abandoned());

@@ -45,6 +45,11 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
+    /// Whether no write has failed that the next one has to make good.
+    pub(super) fn is_none(&self) -> bool {
+        self.failed.is_none() && self.failures == 0 && self.leftovers.is_empty() && self.method.is_none()
+    }
+
     /// How long to wait before the VM is read and planned for again, where Azure did nothing and asked for a pause, or
     /// was not reached. `None` when that would be too long: then the callers do better things.
     pub(super) fn pause(&mut self, error: &ArmError) -> Option<Duration> {

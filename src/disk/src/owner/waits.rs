@@ -15,7 +15,7 @@ use lazuli_plan::{
     model::{ProvisioningState, Vm},
     poll,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     Driver,
@@ -28,6 +28,9 @@ const QUIET: Duration = Duration::from_millis(25);
 const LONGEST_BURST: Duration = Duration::from_millis(150);
 /// How long somebody else's write to the VM is waited for.
 const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
+
+/// How soon a worker notices, while it waits for a permit or a read, that its last caller has left.
+const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
 impl Driver {
     fn arrivals(&self) -> u64 {
@@ -66,6 +69,20 @@ impl Driver {
             () = self.shared.reservations.known() => {}
             () = self.arrival() => {}
             () = sleep_until(deadline) => {}
+        }
+    }
+
+    /// Waits for something, but not longer than any caller waits. `None` when the last has left.
+    pub(super) async fn while_wanted<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = pin!(wait);
+        loop {
+            if let Ok(done) = timeout(ABANDONED_AFTER, &mut wait).await {
+                return Some(done);
+            }
+            let wanted = self.shared.queues().get(&self.vm).is_some_and(Queue::is_wanted);
+            if !wanted {
+                return None;
+            }
         }
     }
 
@@ -113,8 +130,7 @@ impl Driver {
                 if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= OTHERS_MAY_TAKE {
                     return Ok(vm);
                 }
-                let due = poll::next(poll::Kind::VmAttach, None, None, elapsed);
-                sleep(due.saturating_sub(elapsed)).await;
+                sleep(poll::again(poll::Kind::VmAttach, elapsed)).await;
             }
         };
         self.meanwhile(rest).await
