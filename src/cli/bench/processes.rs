@@ -98,6 +98,18 @@ pub(super) fn memory(child: &Child) -> Result<Memory, AnyError> {
     Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
 }
 
+/// Lets this process and those that it starts have so many files and connections open, or as many as the system allows.
+pub(super) fn allow_open_files(wanted: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    let allowed = now.maximum.map_or(wanted, |most| most.min(wanted));
+    if now.current.is_some_and(|current| current < allowed)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: now.maximum })
+    {
+        tracing::warn!(%error, "the limit of open files stays as it is; a large bench may fail of it");
+    }
+}
+
 /// Ends a process; one that has ended by itself has said why.
 pub(super) async fn end(child: &mut Child) {
     let _ = child.kill().await;

@@ -138,6 +138,8 @@ pub(crate) struct Started {
     pub(crate) url: String,
     pub(crate) location: String,
     pub(crate) latency: Duration,
+    /// Which write of the resource it is, counted from 1.
+    pub(crate) nth: u64,
     pub(crate) retry_after: Option<u64>,
 }
 
@@ -164,6 +166,8 @@ pub(crate) struct Context<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) request: &'a Request,
     pub(crate) now: Duration,
+    /// The caller's object id.
+    pub(crate) principal: &'a str,
 }
 
 /// An answer or a refusal.
@@ -256,6 +260,6 @@ impl Context<'_> {
             work: Work { effect: start.effect, undo: start.undo },
         });
         self.state.pending.push(Pending { operation: id.clone(), started: self.now, due, steps: start.steps });
-        Started { id, url, location, latency, retry_after }
+        Started { id, url, location, latency, nth, retry_after }
     }
 }

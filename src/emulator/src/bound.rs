@@ -1,53 +1,66 @@
-//! The lower bound of a run: how fast the same result could have been had.
+//! The lower bound of a phase: how fast the same result could have been had.
 //!
-//! Computed from what was drawn since the log was last reset, for a client that had every request in
-//! hand at the reset:
+//! # What is necessary
 //!
-//! * a machine needs one write for all its data disks. Its yardstick is the *largest* latency drawn for
-//!   one of its accepted writes (`largest`); where one write was enough that is exact, where the client
-//!   used several it is what the slowest alone took. `shortest` is the strict bound: no client can be
-//!   faster than the shortest of them. Writes that fail late count, refused ones do not;
-//! * a disk that was created since the reset and then attached adds its own creation before;
-//! * a disk or group that was only created, changed or deleted counts its largest latency;
-//! * buckets: N necessary writes cannot all be accepted at once when the front door's write bucket
-//!   (200, 10 a second) or the compute provider's (1500, 500 a minute) holds fewer.
+//! Every result needs one write that starts an operation, and one read, sent after the operation has
+//! ended, that shows the end: a poll, or a GET of the resource. What more a client sent is not
+//! necessary and never makes the bound larger:
 //!
-//! `total` is the largest chain over all resources, or the wait for the last necessary write plus the
-//! shortest chain, whichever is longer. Poll intervals and network time are not part of it.
+//! | resource | necessary | latency |
+//! |---|---|---|
+//! | a disk or machine that was created | 1 PUT and 1 read | of its creation |
+//! | a machine or disk that was changed | 1 write and 1 read, whatever number was sent | the least of the kinds sent |
+//! | a disk or machine that was deleted | 1 DELETE and 1 read, after its creation if that is in the phase too | of its deletion |
+//! | a resource group that was deleted | 1 DELETE and 1 read | of its deletion |
+//!
+//! The latency of the nth write of a resource follows from the seed, the resource and n. An ideal client
+//! sends one write, so its latency is the one that was due to the *first* write of the phase. It is drawn
+//! again for the bound, so the latencies of later writes do not matter. (Where several kinds were
+//! sent, attach and detach for example, the shortest of them counts: it is not known which was needed.)
+//!
+//! # What limits
+//!
+//! * Latency: the longest operation, after the creation of a disk that it attaches or deletes.
+//! * The bucket of each verb at the front door (reads, writes, deletes), and the compute provider's
+//!   buckets of the subscription, each with the content that it had at the start of the phase. The kth
+//!   write cannot be accepted before the bucket has given k tokens. Of N operations whose writes wait,
+//!   the longest should go first: no other order ends sooner.
+//! * Reads: the kth end cannot be earlier than the kth write with the shortest latency, nor than the kth
+//!   shortest latency. From these ends on the reads take their tokens in order.
+//!
+//! Not part of it: network time, poll intervals, the bucket of one machine, the bucket of all principals
+//! together. Where principals differ, each has its own bound, and the largest counts. Within one
+//! principal the bound is exact when all latencies are alike, or when no write waits; else it may be too low,
+//! never too high. The tests simulate clients against the buckets to show both.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::latency::OperationKind;
-use crate::throttle::{Door, UPDATE_VM};
+use crate::throttle::{Door, Level, Levels, TOLERANCE};
 
-/// How many drawn latencies are kept, the newest. With fewer the bound is lower, and still one.
-pub(crate) const KEPT_MOST: usize = 100_000;
-
-/// One drawn latency.
-#[derive(Clone, Debug)]
-pub(crate) struct Drawn {
-    pub(crate) resource: String,
-    pub(crate) kind: OperationKind,
+/// One necessary write and the read that shows its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Need {
+    /// What its write counts as.
+    pub(crate) door: Door,
+    /// The compute provider's bucket that its write takes from as well, by name.
+    pub(crate) policy: Option<&'static str>,
+    /// How long its operation takes.
     pub(crate) latency: Duration,
-    /// Disks that this write attaches.
-    pub(crate) disks: Vec<String>,
+    /// How long after the start of the phase its write can be sent at the soonest: a disk that it
+    /// attaches or deletes has to be there first.
+    pub(crate) after: Duration,
 }
 
-/// The bound of one resource.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Chain {
-    /// Lower-case id of the machine, disk or group.
-    pub resource: String,
-    /// Writes accepted for it.
-    pub writes: usize,
-    /// Largest latency drawn for one of its writes, and before it the creation of a disk it attaches.
-    pub largest: Duration,
-    /// The same with the shortest latency.
-    pub shortest: Duration,
+/// What one principal has to do in a phase, and what its buckets hold at the start.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// The principal's object id.
+    pub(crate) principal: String,
+    pub(crate) needs: Vec<Need>,
+    pub(crate) levels: Levels,
 }
 
 /// How fast it could have been.
@@ -56,60 +69,157 @@ pub struct Chain {
 pub struct LowerBound {
     /// The bound.
     pub total: Duration,
-    /// The part of it that buckets impose: the wait for the last necessary write.
+    /// The part of it that latencies alone impose: the longest operation or chain of two.
+    pub latency: Duration,
+    /// The part of it that buckets add.
     pub bucket_wait: Duration,
-    /// Writes that were necessary: one per resource.
+    /// The bound with full buckets at the start.
+    pub with_full_buckets: Duration,
+    /// Necessary writes, deletions left out.
     pub necessary_writes: usize,
-    /// By resource, in the order of the ids.
-    pub chains: Vec<Chain>,
+    /// Necessary deletions.
+    pub necessary_deletes: usize,
+    /// Necessary reads: one for each write and deletion.
+    pub necessary_reads: usize,
 }
 
-pub(crate) fn lower_bound(drawn: &[Drawn], throttling: bool) -> LowerBound {
-    let mut created: BTreeMap<&str, Duration> = BTreeMap::new();
-    for draw in drawn.iter().filter(|d| d.kind == OperationKind::DiskCreate) {
-        let longest = created.entry(&draw.resource).or_default();
-        *longest = (*longest).max(draw.latency);
-    }
-    let mut chains: BTreeMap<&str, Chain> = BTreeMap::new();
-    for draw in drawn {
-        let before = draw.disks.iter().filter_map(|disk| created.get(disk.as_str())).max().copied().unwrap_or_default();
-        let length = before + draw.latency;
-        let chain = chains.entry(&draw.resource).or_insert_with(|| Chain {
-            resource: draw.resource.clone(),
-            writes: 0,
-            largest: Duration::ZERO,
-            shortest: Duration::MAX,
-        });
-        chain.writes += 1;
-        chain.largest = chain.largest.max(length);
-        chain.shortest = chain.shortest.min(length);
-    }
-    let necessary = chains.len();
-    let machines = drawn
-        .iter()
-        .filter(|d| matches!(d.kind, OperationKind::VmAttach | OperationKind::VmDetach | OperationKind::VmUpdate))
-        .map(|d| d.resource.as_str())
-        .collect::<std::collections::BTreeSet<_>>()
-        .len();
-    let (door, door_rate) = Door::Writes.limits();
-    let (compute, compute_rate) = UPDATE_VM.subscription;
-    let bucket_wait = if throttling {
-        wait(necessary, door, door_rate).max(wait(machines, compute, compute_rate / 60.0))
-    } else {
-        Duration::ZERO
-    };
-    let largest = chains.values().map(|c| c.largest).max().unwrap_or_default();
-    let shortest = chains.values().map(|c| c.shortest).min().unwrap_or_default();
-    let by_buckets = if bucket_wait.is_zero() { Duration::ZERO } else { bucket_wait + shortest };
+/// The bound of one phase.
+pub(crate) fn of_phase(shares: &[Share]) -> LowerBound {
+    let largest = |bound: fn(&Share) -> f64| shares.iter().map(bound).fold(0.0, f64::max);
+    let total = largest(|share| with_levels(&share.needs, &share.levels));
+    let latency = largest(|share| longest_chain(&share.needs));
+    let full = largest(|share| with_levels(&share.needs, &share.levels.filled()));
+    let deletes = shares.iter().flat_map(|share| &share.needs).filter(|need| need.door == Door::Deletes).count();
+    let all = shares.iter().map(|share| share.needs.len()).sum();
     LowerBound {
-        total: largest.max(by_buckets),
-        bucket_wait,
-        necessary_writes: necessary,
-        chains: chains.into_values().collect(),
+        total: Duration::from_secs_f64(total),
+        latency: Duration::from_secs_f64(latency),
+        bucket_wait: Duration::from_secs_f64((total - latency).max(0.0)),
+        with_full_buckets: Duration::from_secs_f64(full),
+        necessary_writes: all - deletes,
+        necessary_deletes: deletes,
+        necessary_reads: all,
     }
 }
 
-fn wait(requests: usize, capacity: f64, per_second: f64) -> Duration {
-    let over = requests as f64 - capacity;
-    if over <= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(over / per_second) }
+/// The bound of phases one after the other, for a client that wasted nothing in any of them: no phase is
+/// faster than with full buckets, and all tokens come from what the first phase found and from refill.
+pub(crate) fn of_run(phases: &[Vec<Share>]) -> LowerBound {
+    let mut run = LowerBound::default();
+    for bound in phases.iter().map(|shares| of_phase(shares)) {
+        run.latency += bound.latency;
+        run.with_full_buckets += bound.with_full_buckets;
+        run.necessary_writes += bound.necessary_writes;
+        run.necessary_deletes += bound.necessary_deletes;
+        run.necessary_reads += bound.necessary_reads;
+    }
+    let mut by_principal: BTreeMap<&str, Spent<'_>> = BTreeMap::new();
+    for share in phases.iter().flatten() {
+        let spent = by_principal.entry(&share.principal).or_insert_with(|| Spent::from(&share.levels));
+        let deletes = share.needs.iter().filter(|need| need.door == Door::Deletes).count();
+        spent.deletes += deletes;
+        spent.writes += share.needs.len() - deletes;
+    }
+    let by_tokens = by_principal.values().map(Spent::seconds).fold(0.0, f64::max);
+    run.total = run.with_full_buckets.max(Duration::from_secs_f64(by_tokens));
+    run.bucket_wait = run.total.saturating_sub(run.latency);
+    run
 }
+
+/// What one principal takes from its buckets in a run.
+struct Spent<'a> {
+    /// At the start of the first phase in which it has to do.
+    levels: &'a Levels,
+    writes: usize,
+    deletes: usize,
+}
+
+impl<'a> Spent<'a> {
+    fn from(levels: &'a Levels) -> Self {
+        Self { levels, writes: 0, deletes: 0 }
+    }
+
+    /// When the last token can be had at the soonest.
+    fn seconds(&self) -> f64 {
+        let reads = slot(&self.levels.reads, self.writes + self.deletes);
+        reads.max(slot(&self.levels.writes, self.writes)).max(slot(&self.levels.deletes, self.deletes))
+    }
+}
+
+/// Seconds after the start at which a bucket has given `nth` tokens, counted from 1.
+fn slot(level: &Level, nth: usize) -> f64 {
+    ((nth as f64 - TOLERANCE - level.tokens) / level.per_second).max(0.0)
+}
+
+fn longest_chain(needs: &[Need]) -> f64 {
+    needs.iter().map(|need| (need.after + need.latency).as_secs_f64()).fold(0.0, f64::max)
+}
+
+/// The bound in seconds.
+fn with_levels(needs: &[Need], levels: &Levels) -> f64 {
+    let mut bound = longest_chain(needs);
+    // By verb, and once more for those that take from a bucket of the provider as well.
+    let mut policies: Vec<(Door, &str)> = needs.iter().filter_map(|need| Some((need.door, need.policy?))).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    let mut all_ends = Vec::with_capacity(needs.len());
+    for door in [Door::Writes, Door::Deletes] {
+        let level = levels.of(door);
+        let ends = Ends::of(needs.iter().filter(|need| need.door == door), |nth| slot(&level, nth));
+        bound = bound.max(ends.last_write);
+        all_ends.extend(ends.in_order);
+    }
+    for (door, policy) in policies {
+        let (level, provider) = (levels.of(door), levels.of_policy(policy));
+        let group = needs.iter().filter(|need| need.door == door && need.policy == Some(policy));
+        let ends = Ends::of(group, |nth| slot(&level, nth).max(slot(&provider, nth)));
+        bound = bound.max(ends.last_write).max(last_read(&ends.in_order, &levels.reads));
+    }
+    all_ends.sort_by(f64::total_cmp);
+    bound.max(last_read(&all_ends, &levels.reads))
+}
+
+/// When the operations of one verb end at the soonest, in seconds.
+struct Ends {
+    /// The end of the last, with the longest operation sent first.
+    last_write: f64,
+    /// The kth end cannot be earlier than the kth of these, in any order of the writes.
+    in_order: Vec<f64>,
+}
+
+impl Ends {
+    fn of<'a>(needs: impl Iterator<Item = &'a Need>, slot: impl Fn(usize) -> f64) -> Self {
+        let mut latencies: Vec<f64> = needs.map(|need| need.latency.as_secs_f64()).collect();
+        latencies.sort_by(f64::total_cmp);
+        let count = latencies.len();
+        let last_write =
+            latencies.iter().enumerate().map(|(at, latency)| slot(count - at) + latency).fold(0.0, f64::max);
+        let shortest = latencies.first().copied().unwrap_or_default();
+        let in_order = latencies
+            .iter()
+            .enumerate()
+            .map(|(at, latency)| (slot(at + 1) + shortest).max(slot(1) + latency))
+            .collect();
+        Self { last_write, in_order }
+    }
+}
+
+/// When the last of the reads gets its token, in seconds; each is sent at one of `ends`, which are in order, or later.
+fn last_read(ends: &[f64], reads: &Level) -> f64 {
+    let (mut now, mut tokens) = (0.0_f64, reads.tokens);
+    for end in ends {
+        let wait = (end - now).max(0.0);
+        now += wait;
+        tokens = (tokens + wait * reads.per_second).min(reads.capacity.max(tokens));
+        let missing = 1.0 - TOLERANCE - tokens;
+        if missing > 0.0 {
+            now += missing / reads.per_second;
+            tokens += missing;
+        }
+        tokens -= 1.0;
+    }
+    now
+}
+
+#[cfg(test)]
+mod tests;

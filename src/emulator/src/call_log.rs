@@ -4,7 +4,6 @@
 //! Entries carry emulated time only and no port, so two runs from one seed have the same log.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -61,10 +60,16 @@ pub struct Counters {
     pub calls: u64,
     /// PUT, PATCH, POST and DELETE to the resource manager.
     pub writes: u64,
-    /// GET and HEAD to the resource manager, polls of operations left out.
+    /// Of the writes, those that are DELETE.
+    pub deletes: u64,
+    /// GET and HEAD to the resource manager, polls of operations among them.
     pub reads: u64,
-    /// GETs of operations.
+    /// Of the reads, those of operations.
     pub polls: u64,
+    /// Of the reads, those about virtual machines: of machines, of lists of them, and of their operations.
+    pub vm_reads: u64,
+    /// Of the reads, pages of lists.
+    pub list_pages: u64,
     /// Answers with 429.
     pub throttled: u64,
     /// Answers with 409.
@@ -86,8 +91,6 @@ pub(crate) struct CallLog {
     calls: VecDeque<Call>,
     counters: Counters,
     next: u64,
-    /// When the log was last emptied.
-    pub(crate) since: Duration,
 }
 
 impl CallLog {
@@ -106,10 +109,9 @@ impl CallLog {
         self.calls.iter()
     }
 
-    pub(crate) fn reset(&mut self, now: Duration) {
+    pub(crate) fn reset(&mut self) {
         self.calls.clear();
         self.counters = Counters::default();
-        self.since = now;
     }
 
     /// Sums over all calls since the last reset, kept or not.
@@ -119,15 +121,17 @@ impl CallLog {
 }
 
 impl Counters {
-    fn count(&mut self, call: &Call) {
+    pub(crate) fn count(&mut self, call: &Call) {
         self.calls += 1;
         *self.by_operation.entry(call.operation.clone()).or_default() += 1;
         *self.by_status.entry(call.status).or_default() += 1;
         if call.plane == "arm" {
             match call.method.as_str() {
-                "GET" | "HEAD" if call.operation == "operations.get" => self.polls += 1,
-                "GET" | "HEAD" => self.reads += 1,
-                _ => self.writes += 1,
+                "GET" | "HEAD" => self.count_read(call),
+                method => {
+                    self.writes += 1;
+                    self.deletes += u64::from(method == "DELETE");
+                }
             }
         }
         match call.status {
@@ -136,6 +140,18 @@ impl Counters {
             412 => self.precondition_failed += 1,
             _ => {}
         }
+    }
+
+    fn count_read(&mut self, call: &Call) {
+        let (resource, verb) = call.operation.split_once('.').unwrap_or_default();
+        let poll = call.operation == "operations.get";
+        self.reads += 1;
+        self.polls += u64::from(poll);
+        self.list_pages += u64::from(verb.starts_with("list"));
+        // The compute provider has two collections of operations: DiskOperations and operations.
+        let path = call.path.to_ascii_lowercase();
+        let of_vm = poll && path.contains("/microsoft.compute/") && !path.contains("/diskoperations/");
+        self.vm_reads += u64::from(of_vm || resource == "virtualMachines");
     }
 }
 
@@ -169,7 +185,7 @@ mod tests {
         assert_eq!(log.calls().count(), KEPT_MOST);
         assert_eq!(log.calls().next().map(|call| call.number), Some(4));
         assert_eq!((log.counters().calls, log.counters().reads), (25_003, 25_003));
-        log.reset(Duration::ZERO);
+        log.reset();
         assert_eq!(*log.counters(), Counters::default());
     }
 }

@@ -5,9 +5,13 @@
 //! | `GET /_emulator/health` | 200 when it serves |
 //! | `GET /_emulator/state` | dump: all resource documents, LUN maps, operations in flight, violations |
 //! | `GET /_emulator/calls` | the call log: the newest 25,000 calls |
-//! | `DELETE /_emulator/calls` | empties call log, counters, drawn latencies; buckets are full again |
-//! | `GET /_emulator/counters` | sums over the call log |
-//! | `GET /_emulator/lower-bound` | how fast it could have been |
+//! | `DELETE /_emulator/calls` | empties call log, counters and phases; buckets stay as they are |
+//! | `GET /_emulator/counters` | sums over all calls since the log was emptied |
+//! | `GET /_emulator/phases` | what each phase counted, found in the buckets, and its lower bound |
+//! | `POST /_emulator/phases` | `{"name": "..."}` begins a phase and answers its number and moment; buckets stay as they are |
+//! | `GET /_emulator/phases/{number}/operations` | the operations accepted in a phase, with their ends |
+//! | `GET /_emulator/lower-bound` | how fast all phases could have been, one after the other |
+//! | `POST /_emulator/buckets/fill` | all buckets are full, as after a long rest |
 //! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
 //! | `DELETE /_emulator/incidents/{id}` | forget one |
 //! | `GET /_emulator/scenario` | what existed at the start |
@@ -20,17 +24,19 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bound::{self, LowerBound};
+use crate::bound::LowerBound;
 use crate::call_log::{Call, Counters};
 use crate::incident::{Incident, IncidentError, Listed};
+use crate::phases::{Begun, OperationRecord, Phase};
 use crate::state::Shared;
 use crate::store::Store;
+use crate::throttle::Throttle;
 
 /// A handle on a running emulator. Clones are one handle.
 #[derive(Clone)]
@@ -75,19 +81,47 @@ impl Control {
         self.shared.state().log.counters().clone()
     }
 
-    /// Empties the call log and the drawn latencies, and fills the buckets.
+    /// Empties the call log, the counters and the phases. Buckets stay as they are.
     pub fn reset_log(&self) {
         let now = self.shared.clock.elapsed();
         let mut state = self.shared.state();
-        state.log.reset(now);
-        state.drawn.clear();
-        state.throttle = crate::throttle::Throttle::default();
+        state.log.reset();
+        let contents = state.throttle.contents(now);
+        state.phases.reset(now, contents);
     }
 
-    /// How fast the run since the last reset could have been; see [`LowerBound`].
+    /// Begins a phase of this name; the one before it ends. Buckets stay as they are, and what they hold now is where
+    /// the phase's lower bound starts.
+    pub fn begin_phase(&self, name: &str) -> Begun {
+        let now = self.shared.clock.elapsed();
+        let mut state = self.shared.state();
+        let contents = state.throttle.contents(now);
+        let number = state.phases.begin(name, now, contents);
+        Begun { number, started_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// The phases since the log was last emptied, the running one last: the newest
+    /// [`crate::phases::PHASES_MOST`].
+    #[must_use]
+    pub fn phases(&self) -> Vec<Phase> {
+        self.shared.state().phases(&self.shared.options)
+    }
+
+    /// The operations that were accepted in a phase, in order, with their ends.
+    #[must_use]
+    pub fn operations_of(&self, phase: u64) -> Vec<OperationRecord> {
+        self.shared.state().operations_of(phase)
+    }
+
+    /// Fills all buckets, as a long rest would.
+    pub fn fill_buckets(&self) {
+        self.shared.state().throttle = Throttle::default();
+    }
+
+    /// How fast the run since the last reset could have been, phase after phase; see [`LowerBound`].
     #[must_use]
     pub fn lower_bound(&self) -> LowerBound {
-        bound::lower_bound(self.shared.state().drawn.make_contiguous(), self.shared.options.throttling)
+        self.shared.state().lower_bound(&self.shared.options)
     }
 
     /// Everything that exists.
@@ -213,6 +247,18 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         )
         .route("/_emulator/counters", get(|State(c): State<Control>| async move { Json(c.counters()) }))
         .route("/_emulator/lower-bound", get(|State(c): State<Control>| async move { Json(c.lower_bound()) }))
+        .route("/_emulator/phases", get(|State(c): State<Control>| async move { Json(c.phases()) }).post(begin_phase))
+        .route(
+            "/_emulator/phases/{number}/operations",
+            get(|State(c): State<Control>, Path(number): Path<u64>| async move { Json(c.operations_of(number)) }),
+        )
+        .route(
+            "/_emulator/buckets/fill",
+            post(|State(c): State<Control>| async move {
+                c.fill_buckets();
+                StatusCode::NO_CONTENT
+            }),
+        )
         .route(
             "/_emulator/incidents",
             get(|State(c): State<Control>| async move { Json(c.incidents()) }).post(add_incidents).delete(
@@ -229,6 +275,20 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         )
         .route("/_emulator/ca.pem", get(ca_pem))
         .with_state(control)
+}
+
+/// What `POST /_emulator/phases` takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseName {
+    name: String,
+}
+
+async fn begin_phase(State(control): State<Control>, body: bytes::Bytes) -> Response {
+    match serde_json::from_slice::<PhaseName>(&body) {
+        Ok(PhaseName { name }) => (StatusCode::CREATED, Json(control.begin_phase(&name))).into_response(),
+        Err(error) => refused(&error.to_string()),
+    }
 }
 
 async fn add_incidents(State(control): State<Control>, body: bytes::Bytes) -> Response {

@@ -81,6 +81,7 @@ pub mod incident;
 pub mod latency;
 pub mod options;
 pub mod persist;
+pub mod phases;
 pub mod scenario;
 pub mod sizes;
 pub mod store;

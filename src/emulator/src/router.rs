@@ -124,7 +124,7 @@ async fn note_other_plane(
         None => next.run(axum::extract::Request::from_parts(parts, Body::from(bytes))).await,
     };
     let mut state = shared.state();
-    state.log.push(Call {
+    state.note(Call {
         number: 0,
         at_ms: millis(at),
         plane: plane.to_owned(),
@@ -271,7 +271,7 @@ fn answer(
             // Full buckets for each request: the headers stay, the refusals go.
             Throttle::default().visit(&visit, &shared.clock, now)?
         };
-        let mut context = Context { shared, state: &mut state, request, now };
+        let mut context = Context { shared, state: &mut state, request, now, principal: &principal };
         (route.handler)(&mut context)
     })();
     // An operation that lasts no time is over before its first poll, not before its own answer: the
@@ -609,7 +609,7 @@ fn note(
         latency_ms: started.map(|(_, latency)| millis(*latency)),
         incident,
     };
-    shared.state().log.push(call);
+    shared.state().note(call);
 }
 
 fn without_secrets(mut body: Value) -> Value {

@@ -1,14 +1,13 @@
 //! The state of a running emulator and the sources of its randomness.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bound::Drawn;
-use crate::call_log::CallLog;
+use crate::call_log::{Call, CallLog};
 use crate::clock::Clock;
 use crate::derived;
 use crate::fault::Fault;
@@ -20,6 +19,7 @@ use crate::lun_history::LunHistory;
 use crate::operations::{Operations, Outcome};
 use crate::options::Options;
 use crate::path;
+use crate::phases::Phases;
 use crate::store::Store;
 use crate::throttle::Throttle;
 
@@ -124,8 +124,8 @@ pub(crate) struct State {
     pub(crate) incidents: Incidents,
     /// What machines held, for the metadata service, which lags.
     pub(crate) luns: LunHistory,
-    /// Latencies drawn since the log was reset: the newest.
-    pub(crate) drawn: VecDeque<Drawn>,
+    /// What was counted and accepted in each phase of the run.
+    pub(crate) phases: Phases,
     /// Writes that dropped what they had been given (`--future-fields`).
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
@@ -145,12 +145,18 @@ impl State {
             log: CallLog::default(),
             incidents: Incidents::new(),
             luns: LunHistory::new(options.imds_lag),
-            drawn: VecDeque::new(),
+            phases: Phases::default(),
             violations: Vec::new(),
             pending: Vec::new(),
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
         }
+    }
+
+    /// Writes down a call: in the log, and in the counters of the run and of the phase.
+    pub(crate) fn note(&mut self, call: Call) {
+        self.phases.count(&call);
+        self.log.push(call);
     }
 
     /// The next GUID.
@@ -168,7 +174,7 @@ impl State {
 
     /// The latency of the nth write of a resource: it depends on the seed, the resource and n only, so
     /// that the order in which different resources are written changes nothing.
-    pub(crate) fn draw(&mut self, options: &Options, kind: OperationKind, resource: &str, nth: u64) -> Duration {
+    pub(crate) fn draw(&self, options: &Options, kind: OperationKind, resource: &str, nth: u64) -> Duration {
         let name = format!("{}/{kind:?}/{nth}/{}", self.seed, path::key(resource));
         let mut rng = StdRng::seed_from_u64(derived::hash(&name));
         options.latency.sample(kind, &mut rng)

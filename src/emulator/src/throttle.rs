@@ -88,6 +88,86 @@ pub(crate) const READ_NETWORK: Policy = Policy {
     subscription: (10_000.0, 2000.0),
 };
 
+/// So much less than a token is taken for one: a client that waits exactly as told must not be turned away by
+/// rounding.
+pub(crate) const TOLERANCE: f64 = 1e-6;
+
+/// What a bucket holds at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Level {
+    pub(crate) tokens: f64,
+    pub(crate) capacity: f64,
+    pub(crate) per_second: f64,
+}
+
+impl Level {
+    const fn full(capacity: f64, per_second: f64) -> Self {
+        Self { tokens: capacity, capacity, per_second }
+    }
+
+    fn filled(self) -> Self {
+        Self { tokens: self.capacity, ..self }
+    }
+}
+
+/// What the buckets of one principal in one subscription hold at a moment, and those of the compute provider.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Levels {
+    pub(crate) reads: Level,
+    pub(crate) writes: Level,
+    pub(crate) deletes: Level,
+    /// [`UPDATE_VM`] of the subscription.
+    pub(crate) update_vm: Level,
+    /// [`DELETE_VM`] of the subscription.
+    pub(crate) delete_vm: Level,
+}
+
+impl Levels {
+    /// All buckets full.
+    pub(crate) fn full() -> Self {
+        let door = |door: Door| Level::full(door.limits().0, door.limits().1);
+        let provider = |policy: &Policy| Level::full(policy.subscription.0, policy.subscription.1 / 60.0);
+        Self {
+            reads: door(Door::Reads),
+            writes: door(Door::Writes),
+            deletes: door(Door::Deletes),
+            update_vm: provider(&UPDATE_VM),
+            delete_vm: provider(&DELETE_VM),
+        }
+    }
+
+    /// No limits.
+    pub(crate) fn unlimited() -> Self {
+        let level = Level::full(f64::INFINITY, f64::INFINITY);
+        Self { reads: level, writes: level, deletes: level, update_vm: level, delete_vm: level }
+    }
+
+    /// The same buckets, full.
+    pub(crate) fn filled(&self) -> Self {
+        Self {
+            reads: self.reads.filled(),
+            writes: self.writes.filled(),
+            deletes: self.deletes.filled(),
+            update_vm: self.update_vm.filled(),
+            delete_vm: self.delete_vm.filled(),
+        }
+    }
+
+    /// The front door's bucket of a verb.
+    pub(crate) fn of(&self, door: Door) -> Level {
+        match door {
+            Door::Reads => self.reads,
+            Door::Writes => self.writes,
+            Door::Deletes => self.deletes,
+        }
+    }
+
+    /// The compute provider's bucket of that name.
+    pub(crate) fn of_policy(&self, name: &str) -> Level {
+        if name == DELETE_VM.name { self.delete_vm } else { self.update_vm }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Bucket {
     tokens: f64,
@@ -114,9 +194,8 @@ impl Bucket {
         }
     }
 
-    /// A hair of tolerance: a client that waits exactly as told must not be turned away by rounding.
     fn has(&self) -> bool {
-        self.tokens >= 1.0 - 1e-6
+        self.tokens >= 1.0 - TOLERANCE
     }
 
     /// Whole seconds until there is a token, at least one.
@@ -155,7 +234,50 @@ pub(crate) struct Visit<'a> {
     pub(crate) policy: Option<(Policy, &'a str)>,
 }
 
+/// Tokens by name of bucket, of those of principals and subscriptions that are not full. What is missing is full.
+pub(crate) type Contents = BTreeMap<String, f64>;
+
+/// The name of a principal's bucket at the front door.
+fn door_name(subscription: &str, principal: &str, door: Door) -> String {
+    format!("door/{subscription}/{principal}/{}", door.word())
+}
+
+/// The name of a provider's bucket of a subscription, or of one resource.
+fn policy_name(owner: &str, policy: &Policy) -> String {
+    format!("rp/{owner}/{}", policy.name)
+}
+
+/// What one principal finds in remembered buckets.
+pub(crate) fn levels(contents: &Contents, subscription: &str, principal: &str) -> Levels {
+    let subscription = subscription.to_ascii_lowercase();
+    let mut levels = Levels::full();
+    let mut set = |name: &str, level: fn(&mut Levels) -> &mut Level| {
+        if let Some(tokens) = contents.get(name) {
+            level(&mut levels).tokens = *tokens;
+        }
+    };
+    set(&door_name(&subscription, principal, Door::Reads), |levels| &mut levels.reads);
+    set(&door_name(&subscription, principal, Door::Writes), |levels| &mut levels.writes);
+    set(&door_name(&subscription, principal, Door::Deletes), |levels| &mut levels.deletes);
+    set(&policy_name(&subscription, &UPDATE_VM), |levels| &mut levels.update_vm);
+    set(&policy_name(&subscription, &DELETE_VM), |levels| &mut levels.delete_vm);
+    levels
+}
+
 impl Throttle {
+    /// What the buckets of principals and subscriptions hold, those of single resources left out.
+    pub(crate) fn contents(&self, now: Duration) -> Contents {
+        let mut contents = Contents::new();
+        for (name, bucket) in self.buckets.iter().filter(|(name, _)| !name.starts_with("rp//")) {
+            let mut bucket = bucket.clone();
+            bucket.refill(now);
+            if bucket.tokens < bucket.capacity {
+                contents.insert(name.clone(), bucket.tokens);
+            }
+        }
+        contents
+    }
+
     /// Takes a token from each bucket concerned; nothing is taken when one is empty.
     ///
     /// # Errors
@@ -165,8 +287,8 @@ impl Throttle {
         let door = visit.door.word();
         let (capacity, rate) = visit.door.limits();
         let subscription = visit.subscription.to_ascii_lowercase();
-        let own = format!("door/{subscription}/{}/{door}", visit.principal);
-        let all = format!("door/{subscription}/*/{door}");
+        let own = door_name(&subscription, visit.principal, visit.door);
+        let all = door_name(&subscription, "*", visit.door);
         self.bucket(&own, capacity, rate, now);
         self.bucket(&all, capacity * GLOBAL, rate * GLOBAL, now);
         for name in [&own, &all] {
@@ -178,12 +300,12 @@ impl Throttle {
         let mut resource_header = Vec::new();
         if let Some((policy, resource)) = visit.policy {
             let (size, refill) = policy.subscription;
-            let key = format!("rp/{subscription}/{}", policy.name);
+            let key = policy_name(&subscription, &policy);
             self.bucket(&key, size, refill / 60.0, now);
             let mut keys = vec![(key, "SubscriptionMaximum", size)];
             let (size, refill) = policy.resource;
             if size > 0.0 {
-                let key = format!("rp/{resource}/{}", policy.name);
+                let key = policy_name(resource, &policy);
                 self.bucket(&key, size, refill / 60.0, now);
                 keys.insert(0, (key, "Resource", size));
             }

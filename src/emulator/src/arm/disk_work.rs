@@ -72,7 +72,7 @@ pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Sta
     context.state.store.change(&disk.id, context.now, |resource| {
         resource.busy = Some(started.id.clone());
     });
-    writes::record(context, work.kind, &disk.id, started.latency, Vec::new());
+    writes::record(context, work.kind, &disk.id, &started, writes::Moved::default());
     started
 }
 

@@ -193,7 +193,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         together_with: None,
     });
     context.state.operations.alias(&token, &started.id);
-    writes::record(context, OperationKind::ResourceGroupDelete, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::ResourceGroupDelete, &id, &started, writes::Moved::default());
     Ok(Answer::empty(202)
         .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
 }

@@ -117,7 +117,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    writes::record(context, OperationKind::VmCreate, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::VmCreate, &id, &started, writes::Moved::default());
     Ok(Answer::json(201, shown).with("etag", "\"1\"").started(started, vm_work::ASYNC))
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
             machine.turning = turning.filter(|_| Some(machine.power) != to);
         }
     });
-    writes::record(context, OperationKind::VmPower, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::VmPower, &id, &started, writes::Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 

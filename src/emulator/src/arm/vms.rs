@@ -222,7 +222,10 @@ fn write(
         bump(resource);
     });
     let steps = disk_plan::steps(context.state, id, &plan);
-    let attached: Vec<String> = plan.attach.iter().map(|(_, disk)| path::key(disk)).collect();
+    let moved = writes::Moved {
+        attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
+        detached: plan.detach.iter().map(|detach| path::key(&detach.disk)).collect(),
+    };
     let keep = context.shared.options.unverified.failed_attach_stays_in_model;
     let (effect, undo) = effects(id, &plan, keep);
     let started = context.start(Start {
@@ -241,7 +244,7 @@ fn write(
             machine.busy = Some(started.id.clone());
         }
     });
-    writes::record(context, kind, id, started.latency, attached);
+    writes::record(context, kind, id, &started, moved);
     Ok(started)
 }
 
@@ -426,7 +429,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
             machine.busy = Some(started.id.clone());
         }
     });
-    writes::record(context, OperationKind::VmDelete, &id, started.latency, Vec::new());
+    writes::record(context, OperationKind::VmDelete, &id, &started, writes::Moved::default());
     Ok(Answer::empty(202).started(started, BOTH))
 }
 

@@ -1,14 +1,12 @@
 //! What every write goes through, whatever it writes: names, other writers, and the note for the lower bound.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
-use crate::answer::Context;
-use crate::bound::{self, Drawn};
+use crate::answer::{Context, Started};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
+use crate::phases::Accepted;
 
 /// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
 /// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
@@ -45,19 +43,28 @@ pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &Value) -> Resul
     Err(fault::bad_request(dropped))
 }
 
-/// Notes a drawn latency for the lower bound.
-pub(crate) fn record(
-    context: &mut Context<'_>,
-    kind: OperationKind,
-    resource: &str,
-    latency: Duration,
-    disks: Vec<String>,
-) {
-    let drawn = &mut context.state.drawn;
-    if drawn.len() == bound::KEPT_MOST {
-        drawn.pop_front();
-    }
-    drawn.push_back(Drawn { resource: path::key(resource), kind, latency, disks });
+/// Disks (lower-case ids) that a write moves.
+#[derive(Default)]
+pub(crate) struct Moved {
+    pub(crate) attached: Vec<String>,
+    pub(crate) detached: Vec<String>,
+}
+
+/// Notes an accepted operation for the lower bound and the record of ends.
+pub(crate) fn record(context: &mut Context<'_>, kind: OperationKind, resource: &str, started: &Started, moved: Moved) {
+    let phase = context.state.phases.number();
+    context.state.phases.accept(Accepted {
+        id: started.id.clone(),
+        phase,
+        principal: context.principal.to_owned(),
+        resource: path::key(resource),
+        kind,
+        nth: started.nth,
+        accepted: context.now,
+        due: context.now + started.latency,
+        attached: moved.attached,
+        detached: moved.detached,
+    });
 }
 
 /// An object without nothing in it.

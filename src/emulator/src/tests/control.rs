@@ -44,6 +44,58 @@ async fn the_lower_bound_is_the_slowest_machine_when_one_write_was_enough_for_ea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_phase_starts_with_the_buckets_as_they_are_and_counts_its_own_calls() {
+    let rig = Rig::new(Options { latency: Profile::typical(), ..options() }).await;
+    let first = rig.control().begin_phase("create");
+    for at in 0..4 {
+        rig.disk(&format!("d-{at}")).await;
+    }
+    let group = format!("{}?api-version=2021-04-01", group());
+    while rig.get(&group).await.status == 200 {}
+    let second = rig.control().begin_phase("attach");
+    assert_eq!(second.number, first.number + 1);
+    let waits = rig
+        .attach_detach("plain-0", json!([{"diskId": disk_id("d-0")}, {"diskId": disk_id("d-1")}]), json!([]))
+        .await
+        .expect(202);
+    let phases = rig.control().phases();
+    let [_, create, attach] = phases.as_slice() else { panic!("{phases:?}") };
+    assert_eq!((create.name.as_str(), create.counters.writes, create.counters.throttled), ("create", 4, 1));
+    assert!(create.counters.reads > 200 && create.counters.polls >= 4, "{:?}", create.counters);
+    assert!(create.buckets.is_empty(), "{:?}", create.buckets);
+    assert_eq!(create.lower_bound.total, Duration::from_millis(2_500));
+    assert_eq!((attach.counters.writes, attach.counters.throttled), (1, 0));
+    // The one read that shows the end finds a token again by then.
+    let reads = attach.buckets.iter().find(|(name, _)| name.ends_with("/reads") && !name.contains('*')).unwrap();
+    assert!(*reads.1 < 1.0, "{reads:?}");
+    assert_eq!((attach.lower_bound.total, attach.lower_bound.necessary_reads), (Duration::from_secs(10), 1));
+    assert_eq!(rig.control().lower_bound().total, Duration::from_millis(12_500));
+    // Emptying the log fills no bucket either; that is asked for by itself.
+    rig.control().reset_log();
+    rig.get(&group).await.expect(429);
+    assert_eq!(rig.control().phases().len(), 1);
+    rig.control().fill_buckets();
+    rig.get(&group).await.expect(200);
+    rig.finish(&waits).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_lists_its_operations_with_their_ends_whether_or_not_anybody_polls() {
+    let rig = Rig::new(Options { latency: Profile::typical(), ..options() }).await;
+    rig.disk("d").await;
+    let phase = rig.control().begin_phase("attach");
+    rig.attach_detach("plain-0", json!([{"diskId": disk_id("d")}]), json!([])).await.expect(202);
+    let running = rig.control().operations_of(phase.number);
+    assert_eq!((running.len(), running[0].ended_ms, running[0].succeeded), (1, None, false));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let ended = rig.control().operations_of(phase.number);
+    assert_eq!(ended[0].ended_ms, Some(running[0].accepted_ms + 10_000));
+    assert!(ended[0].succeeded);
+    assert_eq!(ended[0].attached, [disk_id("d").to_lowercase()]);
+    assert!(rig.control().operations_of(99).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_control_interface_works_over_http_without_a_token() {
     let rig = Rig::new(options()).await;
     let plain = |method: &str, path: &str, body: &'static str| {
@@ -64,6 +116,14 @@ async fn the_control_interface_works_over_http_without_a_token() {
     assert_eq!(rig.send(plain("GET", "/_emulator/calls", "")).await.body[0]["status"], 500);
     rig.send(plain("DELETE", "/_emulator/calls", "")).await.expect(204);
     rig.send(plain("GET", "/_emulator/lower-bound", "")).await.expect(200);
+    let begun = rig.send(plain("POST", "/_emulator/phases", r#"{"name": "two"}"#)).await.expect(201).body;
+    assert!(begun["startedMs"].is_u64());
+    rig.send(plain("POST", "/_emulator/phases", "{}")).await.expect(400);
+    let phases = rig.send(plain("GET", "/_emulator/phases", "")).await.expect(200).body;
+    assert_eq!((&phases[1]["name"], &phases[1]["number"]), (&json!("two"), &begun["number"]));
+    let operations = format!("/_emulator/phases/{}/operations", begun["number"]);
+    assert_eq!(rig.send(plain("GET", &operations, "")).await.expect(200).body, json!([]));
+    rig.send(plain("POST", "/_emulator/buckets/fill", "")).await.expect(204);
     rig.send(plain("GET", "/_emulator/scenario", "")).await.expect(200);
 }
 

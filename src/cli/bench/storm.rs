@@ -1,0 +1,207 @@
+//! What the benches of many volumes share: their options, the processes, and a row of figures for a phase.
+//!
+//! A phase begins at the emulator the moment its first call is sent, and nothing is done between two phases: each has
+//! the buckets that the one before it has left.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use csi_proto::csi::ControllerGetCapabilitiesRequest;
+use lazuli_plan::model::ArmId;
+use serde_json::{Map, Value, json};
+use tokio::process::Child;
+
+use super::{
+    super::output::Format,
+    control::{Begun, Control},
+    figures::{self, rounded},
+    processes::{self, AnyError},
+    sidecars::{Round, Sidecars, Step, Volume},
+};
+
+/// Machine sizes by how many data disks they take (source: the published size tables).
+const SIZES: [(u32, &str); 5] = [
+    (4, "Standard_D2s_v3"),
+    (8, "Standard_D4s_v3"),
+    (16, "Standard_D8s_v3"),
+    (32, "Standard_D16s_v3"),
+    (64, "Standard_M128s"),
+];
+
+/// So many files and connections a process of a bench may have open, if the system lets it: a call that waits for
+/// Azure may hold a connection.
+const OPEN_FILES: u64 = 65_536;
+
+/// Options of all benches of many volumes.
+#[derive(Debug, Args)]
+pub(super) struct StormOptions {
+    /// How long Azure takes: none, typical, azure, bad-day, or a file.
+    #[arg(long, default_value = "typical")]
+    pub(super) latency: String,
+    /// At most so many calls at a time; default: all.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) callers: Option<u32>,
+    /// Seed of Azure's latencies.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Retry-After, in seconds, on accepted operations and their polls.
+    #[arg(long)]
+    retry_after: Option<u64>,
+    /// How data disks are written: auto, action or whole-list.
+    #[arg(long, default_value = "auto")]
+    attach_method: String,
+    /// Where no recording and no document says what Azure does, do this (see `lazuli emulator --help`); can be given
+    /// again.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    unverified: Vec<String>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) output: Format,
+}
+
+/// The smallest machine that takes its share of the disks.
+pub(super) fn size(nodes: u32, disks: u32) -> Result<&'static str, AnyError> {
+    let per_node = disks.div_ceil(nodes.max(1));
+    let size = SIZES.iter().find(|(takes, _)| *takes >= per_node).map(|(_, size)| *size);
+    size.ok_or_else(|| format!("{nodes} nodes take at most {} disks, not {disks}", nodes * 64).into())
+}
+
+/// The machines of a scenario.
+pub(super) fn machines(nodes: u32, size: &str) -> Value {
+    json!([{ "name": "node-{}", "count": nodes, "size": size }])
+}
+
+/// An emulator and a controller, each a process of its own.
+pub(super) struct Storm {
+    azure: Child,
+    controller: Child,
+    pub(super) control: Control,
+    pub(super) sidecars: Sidecars,
+    pub(super) subscription: String,
+    pub(super) resource_group: String,
+    pub(super) tenant: String,
+    phases: Vec<Phase>,
+}
+
+/// A phase that is over.
+struct Phase {
+    step: Step,
+    begun: Begun,
+    round: Round,
+}
+
+impl Storm {
+    /// Starts both processes and connects; `calls` is how many calls there are at most at a time.
+    pub(super) async fn start(
+        options: &StormOptions,
+        scenario: &Value,
+        calls: u32,
+        folder: &Path,
+    ) -> Result<Self, AnyError> {
+        processes::allow_open_files(OPEN_FILES);
+        let (scenario_file, config): (PathBuf, PathBuf) = (folder.join("scenario.json"), folder.join("azure.json"));
+        std::fs::write(&scenario_file, scenario.to_string())?;
+        let mut azure = processes::emulator(&config);
+        azure.arg("--latency").arg(&options.latency).arg("--scenario").arg(&scenario_file);
+        azure.args(["--seed", &options.seed.to_string()]);
+        if let Some(seconds) = options.retry_after {
+            azure.args(["--retry-after", &seconds.to_string()]);
+        }
+        for switch in &options.unverified {
+            azure.args(["--unverified", switch]);
+        }
+        let (azure, base) = processes::ready(azure).await?;
+        let socket = folder.join("csi.sock");
+        let controller =
+            processes::controller(&socket, &config).args(["--attach-method", &options.attach_method]).spawn()?;
+        let callers = options.callers.unwrap_or(calls).min(calls).max(1);
+        let sidecars = Sidecars::connect(&socket, usize::try_from(callers)?).await?;
+        sidecars.client().controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await?;
+        let text: Value = serde_json::from_str(&std::fs::read_to_string(&config)?)?;
+        let word = |key: &str| text[key].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            azure,
+            controller,
+            control: Control::new(base)?,
+            sidecars,
+            subscription: word("subscriptionId"),
+            resource_group: word("resourceGroup"),
+            tenant: word("tenantId"),
+            phases: Vec::new(),
+        })
+    }
+
+    /// Volumes whose disks the scenario has.
+    pub(super) fn existing(&self, names: impl Iterator<Item = String>, nodes: u32) -> Result<Vec<Volume>, AnyError> {
+        let mut volumes = to_be_made(names, nodes);
+        for volume in &mut volumes {
+            volume.id = ArmId::disk(&self.subscription, &self.resource_group, &volume.name)?.to_string();
+            // As a provisioned volume has it.
+            volume.context = [("requestedsizegib".to_owned(), "32".to_owned())].into();
+        }
+        Ok(volumes)
+    }
+
+    /// Runs a phase: one call for every volume.
+    pub(super) async fn phase(&mut self, step: Step, volumes: &mut [Volume]) -> Result<(), AnyError> {
+        let begun = self.control.begin(step.name()).await?;
+        let round = self.sidecars.all(step, volumes).await?;
+        self.phases.push(Phase { step, begun, round });
+        Ok(())
+    }
+
+    /// A row of figures for each phase, in order, after the last of them.
+    pub(super) async fn rows(&self) -> Result<Vec<Map<String, Value>>, AnyError> {
+        let all = self.control.phases().await?;
+        let mut rows = Vec::new();
+        for Phase { step, begun, round } in &self.phases {
+            let counted = all.iter().find(|phase| phase["number"] == begun.number);
+            let counted = counted.ok_or_else(|| format!("the emulator has forgotten phase {}", step.name()))?;
+            let operations = self.control.operations(begun.number).await?;
+            rows.push(figures::row(*step, *begun, round, counted, &operations));
+        }
+        Ok(rows)
+    }
+
+    /// The most memory that the controller held, in bytes.
+    pub(super) fn peak_memory(&self) -> Result<u64, AnyError> {
+        Ok(processes::memory(&self.controller)?.peak)
+    }
+
+    pub(super) async fn end(mut self) {
+        for child in [&mut self.controller, &mut self.azure] {
+            processes::end(child).await;
+        }
+    }
+}
+
+/// Volumes that are only a name, spread evenly over the nodes.
+pub(super) fn to_be_made(names: impl Iterator<Item = String>, nodes: u32) -> Vec<Volume> {
+    names
+        .zip((0..nodes).cycle())
+        .map(|(name, node)| Volume {
+            name,
+            id: String::new(),
+            context: Default::default(),
+            node: format!("node-{node}"),
+        })
+        .collect()
+}
+
+/// What all phases of a run sum up to.
+pub(super) async fn totals(storm: &Storm, rows: &[Map<String, Value>]) -> Result<Map<String, Value>, AnyError> {
+    let sum = |name: &str| rows.iter().filter_map(|row| row[name].as_u64()).sum::<u64>();
+    let makespan: f64 = rows.iter().filter_map(|row| row["makespan_s"].as_f64()).sum();
+    let bound = storm.control.lower_bound().await?;
+    let mut totals = Map::new();
+    totals.insert("makespan_s".into(), rounded(makespan));
+    totals.insert("lower_bound_s".into(), rounded(bound));
+    totals.insert("ratio".into(), figures::ratio(makespan, bound));
+    for name in ["arm_reads", "arm_writes", "arm_deletes", "polls", "list_pages", "throttled", "repeated_rpcs"] {
+        totals.insert(name.into(), json!(sum(name)));
+    }
+    let calls = sum("arm_reads") + sum("arm_writes");
+    totals.insert("throttled_share".into(), figures::share(sum("throttled"), calls));
+    totals.insert("peak_rss_bytes".into(), json!(storm.peak_memory()?));
+    Ok(totals)
+}

@@ -1,0 +1,394 @@
+//! The phases of a run: what each found in the buckets, counted, started, and how fast it could have been.
+//!
+//! A phase begins when it is named (`POST /_emulator/phases`) and ends when the next one begins; the first
+//! begins with the emulator, and again whenever the log is emptied. Beginning a phase changes nothing
+//! for clients: no bucket is filled, nothing is forgotten.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bound::{self, LowerBound, Need, Share};
+use crate::call_log::{Call, Counters};
+use crate::latency::OperationKind;
+use crate::operations::Status;
+use crate::options::Options;
+use crate::path;
+use crate::state::State;
+use crate::throttle::{self, Contents, DELETE_VM, Door, Levels, UPDATE_VM};
+
+/// How many accepted operations are kept, the newest. With fewer a bound is lower, and still one.
+pub(crate) const OPERATIONS_MOST: usize = 100_000;
+/// How many phases are kept, the newest.
+pub const PHASES_MOST: usize = 100;
+
+/// An accepted operation, as the lower bound and the record of ends need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) id: String,
+    /// The phase in which it was accepted.
+    pub(crate) phase: u64,
+    /// The object id of the caller.
+    pub(crate) principal: String,
+    /// Lower-case id.
+    pub(crate) resource: String,
+    pub(crate) kind: OperationKind,
+    /// Which write of the resource it was, counted from 1.
+    pub(crate) nth: u64,
+    pub(crate) accepted: Duration,
+    /// When it ends unless a newer one replaces it.
+    pub(crate) due: Duration,
+    /// Disks (lower-case ids) that it attaches to and detaches from a machine.
+    pub(crate) attached: Vec<String>,
+    pub(crate) detached: Vec<String>,
+}
+
+/// A phase that has just begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Begun {
+    /// Counted from 1 since the start.
+    pub number: u64,
+    /// Milliseconds of emulated time since the start of the emulator.
+    pub started_ms: u64,
+}
+
+/// A phase and all that was counted in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Phase {
+    /// Counted from 1 since the start.
+    pub number: u64,
+    /// As it was named; empty for the first.
+    pub name: String,
+    /// Milliseconds of emulated time since the start of the emulator.
+    pub started_ms: u64,
+    /// When the next phase began, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// What the buckets of principals and subscriptions held at its start, as far as they were not full.
+    pub buckets: BTreeMap<String, f64>,
+    /// Sums over the calls that were answered in it.
+    pub counters: Counters,
+    /// How fast it could have been.
+    pub lower_bound: LowerBound,
+}
+
+/// An operation with its end as Azure's clock has it, whether or not anybody has seen it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationRecord {
+    /// The operation.
+    pub id: String,
+    /// Lower-case id of the disk, machine or group that it changes.
+    pub resource: String,
+    /// What it does.
+    pub kind: OperationKind,
+    /// Milliseconds of emulated time since the start of the emulator.
+    pub accepted_ms: u64,
+    /// When it ended; none while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
+    /// Whether it ended well.
+    pub succeeded: bool,
+    /// Lower-case ids of the disks that it attaches to a machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<String>,
+    /// Lower-case ids of the disks that it detaches from a machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detached: Vec<String>,
+}
+
+/// A phase as it is counted.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    number: u64,
+    name: String,
+    started: Duration,
+    contents: Contents,
+    counters: Counters,
+}
+
+/// The phases of this run and the operations accepted in them.
+#[derive(Debug)]
+pub(crate) struct Phases {
+    /// Never empty; the last one is running.
+    kept: VecDeque<Counted>,
+    accepted: VecDeque<Accepted>,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self { kept: [Counted { number: 1, ..Counted::default() }].into(), accepted: VecDeque::new() }
+    }
+}
+
+impl Phases {
+    /// Begins a phase with these buckets. Returns its number.
+    pub(crate) fn begin(&mut self, name: &str, now: Duration, contents: Contents) -> u64 {
+        let number = self.number() + 1;
+        if self.kept.len() == PHASES_MOST {
+            self.kept.pop_front();
+        }
+        let counters = Counters::default();
+        self.kept.push_back(Counted { number, name: name.to_owned(), started: now, contents, counters });
+        number
+    }
+
+    /// Forgets all phases and begins one without a name.
+    pub(crate) fn reset(&mut self, now: Duration, contents: Contents) {
+        let number = self.number();
+        self.kept.clear();
+        self.accepted.clear();
+        self.kept.push_back(Counted { number, started: now, contents, ..Counted::default() });
+    }
+
+    /// The number of the running phase.
+    pub(crate) fn number(&self) -> u64 {
+        self.kept.back().map_or(1, |phase| phase.number)
+    }
+
+    pub(crate) fn count(&mut self, call: &Call) {
+        if let Some(phase) = self.kept.back_mut() {
+            phase.counters.count(call);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, operation: Accepted) {
+        if self.accepted.len() == OPERATIONS_MOST {
+            self.accepted.pop_front();
+        }
+        self.accepted.push_back(operation);
+    }
+}
+
+impl State {
+    /// All phases, oldest first.
+    pub(crate) fn phases(&self, options: &Options) -> Vec<Phase> {
+        let phases = &self.phases.kept;
+        let ends = phases.iter().skip(1).map(|next| Some(millis(next.started))).chain([None]);
+        phases
+            .iter()
+            .zip(ends)
+            .map(|(phase, ended_ms)| Phase {
+                number: phase.number,
+                name: phase.name.clone(),
+                started_ms: millis(phase.started),
+                ended_ms,
+                buckets: phase.contents.clone(),
+                counters: phase.counters.clone(),
+                lower_bound: bound::of_phase(&self.shares(phase, options)),
+            })
+            .collect()
+    }
+
+    /// The lower bound of all phases, one after the other.
+    pub(crate) fn lower_bound(&self, options: &Options) -> LowerBound {
+        let phases: Vec<Vec<Share>> = self.phases.kept.iter().map(|phase| self.shares(phase, options)).collect();
+        bound::of_run(&phases)
+    }
+
+    /// The operations that were accepted in a phase, in order.
+    pub(crate) fn operations_of(&self, phase: u64) -> Vec<OperationRecord> {
+        let accepted = self.phases.accepted.iter().filter(|operation| operation.phase == phase);
+        accepted
+            .map(|accepted| {
+                let operation = self.operations.get(&accepted.id);
+                let running = operation.is_some_and(|operation| operation.status == Status::Running);
+                // One that is forgotten has ended; when, it was known at the start.
+                let ended = operation.and_then(|operation| operation.ended).unwrap_or(accepted.due);
+                OperationRecord {
+                    id: accepted.id.clone(),
+                    resource: accepted.resource.clone(),
+                    kind: accepted.kind,
+                    accepted_ms: millis(accepted.accepted),
+                    ended_ms: (!running).then(|| millis(ended)),
+                    succeeded: operation.is_none_or(|operation| operation.status == Status::Succeeded),
+                    attached: accepted.attached.clone(),
+                    detached: accepted.detached.clone(),
+                }
+            })
+            .collect()
+    }
+
+    /// What each principal had to do in a phase.
+    fn shares(&self, phase: &Counted, options: &Options) -> Vec<Share> {
+        let accepted: Vec<&Accepted> =
+            self.phases.accepted.iter().filter(|operation| operation.phase == phase.number).collect();
+        let draw = |kind, resource: &str, nth| self.draw(options, kind, resource, nth);
+        let mut shares: BTreeMap<(&str, &str), Vec<Need>> = BTreeMap::new();
+        for (principal, resource, need) in necessary(&accepted, draw) {
+            shares.entry((principal, path::subscription_of(resource))).or_default().push(need);
+        }
+        shares
+            .into_iter()
+            .map(|((principal, subscription), needs)| Share {
+                principal: format!("{subscription}/{principal}"),
+                needs,
+                levels: match options.throttling {
+                    true => throttle::levels(&phase.contents, subscription, principal),
+                    false => Levels::unlimited(),
+                },
+            })
+            .collect()
+    }
+}
+
+/// What a write does to a resource, as far as it matters for what is necessary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Create,
+    Change,
+    Delete,
+}
+
+fn change(kind: OperationKind) -> Change {
+    match kind {
+        OperationKind::DiskCreate
+        | OperationKind::VmCreate
+        | OperationKind::Snapshot
+        | OperationKind::StorageAccount => Change::Create,
+        OperationKind::DiskDelete
+        | OperationKind::VmDelete
+        | OperationKind::SnapshotDelete
+        | OperationKind::ResourceGroupDelete => Change::Delete,
+        OperationKind::DiskUpdate
+        | OperationKind::DiskGrantAccess
+        | OperationKind::VmUpdate
+        | OperationKind::VmAttach
+        | OperationKind::VmDetach
+        | OperationKind::VmPower
+        | OperationKind::Network => Change::Change,
+    }
+}
+
+fn policy(kind: OperationKind) -> Option<&'static str> {
+    match kind {
+        OperationKind::VmCreate
+        | OperationKind::VmUpdate
+        | OperationKind::VmAttach
+        | OperationKind::VmDetach
+        | OperationKind::VmPower => Some(UPDATE_VM.name),
+        OperationKind::VmDelete => Some(DELETE_VM.name),
+        _ => None,
+    }
+}
+
+/// The writes that were necessary, each with the principal that sent the first of its resource; see [`bound`].
+/// `draw` gives the latency of the nth write of a resource.
+fn necessary<'a>(
+    accepted: &[&'a Accepted],
+    draw: impl Fn(OperationKind, &str, u64) -> Duration,
+) -> Vec<(&'a str, &'a str, Need)> {
+    let mut by_resource: BTreeMap<&str, Vec<&'a Accepted>> = BTreeMap::new();
+    for operation in accepted {
+        by_resource.entry(&operation.resource).or_default().push(operation);
+    }
+    let drawn = |operations: &[&Accepted], what: Change, others: u64| -> Option<(OperationKind, Duration)> {
+        let first = operations.first()?;
+        let of_this = operations.iter().filter(|operation| change(operation.kind) == what);
+        let latencies = of_this.flat_map(|operation| (0..=others).map(move |later| (operation.kind, later)));
+        latencies
+            .map(|(kind, later)| (kind, draw(kind, &first.resource, first.nth + later)))
+            .min_by_key(|(_, latency)| *latency)
+    };
+    let created: BTreeMap<&str, Duration> = by_resource
+        .iter()
+        .filter_map(|(resource, operations)| Some((*resource, drawn(operations, Change::Create, 0)?.1)))
+        .collect();
+    let mut needs = Vec::new();
+    for (resource, operations) in &by_resource {
+        let Some(first) = operations.first() else { continue };
+        let mut need = |kind: OperationKind, latency: Duration, after: Duration| {
+            let door = if change(kind) == Change::Delete { Door::Deletes } else { Door::Writes };
+            needs.push((&*first.principal, &*first.resource, Need { door, policy: policy(kind), latency, after }));
+        };
+        let creation = drawn(operations, Change::Create, 0);
+        let changed = drawn(operations, Change::Change, 0);
+        match (creation, changed) {
+            // It could have been made as it was wanted at last.
+            (Some((kind, latency)), _) => need(kind, latency, Duration::ZERO),
+            (None, Some((kind, latency))) => {
+                let disks = operations.iter().flat_map(|operation| &operation.attached);
+                let after = disks.filter_map(|disk| created.get(disk.as_str())).max().copied().unwrap_or_default();
+                need(kind, latency, after);
+            }
+            (None, None) => {}
+        }
+        let before = u64::from(creation.is_some() || changed.is_some());
+        if let Some((kind, latency)) = drawn(operations, Change::Delete, before) {
+            need(kind, latency, created.get(resource).copied().unwrap_or_default());
+        }
+    }
+    needs
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(resource: &str, kind: OperationKind, nth: u64, attached: &[&str]) -> Accepted {
+        Accepted {
+            id: format!("{resource}-{nth}"),
+            phase: 1,
+            principal: "someone".to_owned(),
+            resource: resource.to_owned(),
+            kind,
+            nth,
+            accepted: Duration::ZERO,
+            due: Duration::ZERO,
+            attached: attached.iter().map(|disk| (*disk).to_owned()).collect(),
+            detached: Vec::new(),
+        }
+    }
+
+    /// The nth write of anything takes 10 n seconds.
+    fn needs(accepted: &[Accepted]) -> Vec<(String, u64, u64)> {
+        let accepted: Vec<&Accepted> = accepted.iter().collect();
+        necessary(&accepted, |_, _, nth| Duration::from_secs(10 * nth))
+            .into_iter()
+            .map(|(_, resource, need)| (resource.to_owned(), need.latency.as_secs(), need.after.as_secs()))
+            .collect()
+    }
+
+    #[test]
+    fn one_write_of_a_machine_is_necessary_and_the_later_ones_count_nothing() {
+        let once = [accepted("vm", OperationKind::VmAttach, 3, &["a", "b"])];
+        let thrice = [
+            accepted("vm", OperationKind::VmAttach, 3, &["a"]),
+            accepted("vm", OperationKind::VmAttach, 4, &["b"]),
+            accepted("vm", OperationKind::VmAttach, 5, &["b"]),
+        ];
+        assert_eq!(needs(&once), [("vm".to_owned(), 30, 0)]);
+        assert_eq!(needs(&thrice), needs(&once));
+    }
+
+    #[test]
+    fn a_disk_is_made_before_it_is_attached_and_before_it_is_deleted() {
+        let operations = [
+            accepted("disk", OperationKind::DiskCreate, 1, &[]),
+            accepted("vm", OperationKind::VmAttach, 2, &["disk"]),
+            accepted("disk", OperationKind::DiskDelete, 2, &[]),
+        ];
+        assert_eq!(
+            needs(&operations),
+            [("disk".to_owned(), 10, 0), ("disk".to_owned(), 10, 10), ("vm".to_owned(), 20, 10)]
+        );
+    }
+
+    #[test]
+    fn the_number_of_a_phase_goes_on_and_the_oldest_of_too_many_go() {
+        let mut phases = Phases::default();
+        for at in 0..PHASES_MOST + 4 {
+            assert_eq!(phases.begin("again", Duration::ZERO, Contents::new()), at as u64 + 2);
+        }
+        assert_eq!(phases.kept.len(), PHASES_MOST);
+        phases.reset(Duration::from_secs(1), Contents::new());
+        assert_eq!((phases.kept.len(), phases.number()), (1, PHASES_MOST as u64 + 5));
+    }
+}
