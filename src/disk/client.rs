@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use lazuli_azure::{
     Until,
-    budget::Priority,
     compute::{self, Compute, Disks, Snapshot, decode_disk},
     error::ArmError,
 };
@@ -15,6 +14,7 @@ use lazuli_plan::{
     fault::Fault,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
+    permit::Priority,
 };
 use serde_json::Value;
 
@@ -33,23 +33,23 @@ impl Client {
     }
 
     pub(crate) async fn get_disk(&self, disk: &ArmId) -> Result<Snapshot<Disk>, ArmError> {
-        self.0.get_disk(disk, &Until::within(READ)).await
+        self.0.get_disk(disk, &Until::working(READ)).await
     }
 
     pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Disks, ArmError> {
-        self.0.list_disks(subscription, None, &Until::within(READ)).await
+        self.0.list_disks(subscription, None, &Until::working(READ)).await
     }
 
     /// Makes a disk and gives it as Azure then describes it.
     pub(crate) async fn create_disk(&self, disk: &ArmId, spec: &DiskSpec) -> Result<Disk, ArmError> {
-        let until = Until::within(WRITE);
+        let until = Until::working(WRITE);
         let mut operation = self.0.create_disk(disk, compute::encode_disk(spec), &until).await?;
         let result = operation.wait(&until).await?;
         self.result(disk, result).await
     }
 
     pub(crate) async fn resize_disk(&self, disk: &ArmId, to: Gib) -> Result<Disk, ArmError> {
-        let until = Until::within(WRITE);
+        let until = Until::working(WRITE);
         let mut operation = self.0.resize_disk(disk, to, &until).await?;
         let result = operation.wait(&until).await?;
         self.result(disk, result).await
@@ -64,7 +64,7 @@ impl Client {
     }
 
     pub(crate) async fn delete_disk(&self, disk: &ArmId) -> Result<(), ArmError> {
-        let until = Until::within(WRITE);
+        let until = Until::working(WRITE);
         let mut operation = self.0.delete_disk(disk, &until).await?;
         match operation.settle(&until).await {
             // Somebody else was quicker.
@@ -74,11 +74,11 @@ impl Client {
     }
 
     pub(crate) async fn get_vm(&self, vm: &ArmId) -> Result<Snapshot<Vm>, ArmError> {
-        self.0.get_vm(vm, &Until::within(READ)).await
+        self.0.get_vm(vm, &Until::working(READ)).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {
-        let vms = self.0.list_vms(subscription, resource_group, &Until::within(READ)).await?;
+        let vms = self.0.list_vms(subscription, resource_group, &Until::working(READ)).await?;
         Ok(vms.into_iter().map(|vm| vm.model).collect())
     }
 
@@ -89,10 +89,10 @@ impl Client {
         write: &VmWrite,
         method: VmWriteMethod,
     ) -> Result<(), ArmError> {
-        let until = Until::within(WRITE);
+        let until = Until::working(WRITE);
         let only_detaches = write.attach.is_empty() && write.reapply.is_empty();
         let priority = if only_detaches { Priority::Detach } else { Priority::Attach };
-        let mut operation = self.0.write_vm(vm, write, method, priority, &until).await?;
+        let mut operation = self.0.write_vm(vm, write, method, priority, None, &until).await?;
         operation.settle(&until).await
     }
 }

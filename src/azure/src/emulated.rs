@@ -8,6 +8,7 @@ use lazuli_plan::{
     fault::Fault,
     model::{ArmId, CachingMode, Gib, Lun, ProvisioningState},
     op::{Attachment, VmWrite, VmWriteMethod},
+    permit::Priority,
     poll::Kind,
 };
 use serde_json::json;
@@ -16,7 +17,6 @@ use crate::{
     Until,
     arm::{Arm, Retry},
     auth::{Credential, ManagedIdentity, Secret, Tokens},
-    budget::Priority,
     compute::{ApiVersions, Compute},
     imds::{Imds, InstanceDiskSource},
     metrics::Metrics,
@@ -95,7 +95,8 @@ impl Rig {
     async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
         let write = VmWrite { vm: vm_id(), attach, detach, reapply: vec![] };
-        let mut operation = self.compute.write_vm(&vm, &write, method, Priority::Attach, &an_hour()).await.unwrap();
+        let mut operation =
+            self.compute.write_vm(&vm, &write, method, Priority::Attach, None, &an_hour()).await.unwrap();
         operation.wait(&an_hour()).await.unwrap();
     }
 
@@ -176,7 +177,7 @@ async fn a_vm_that_changed_since_it_was_read_is_not_overwritten() {
     rig.write(VmWriteMethod::Action, vec![attachment("a", 0)], vec![]).await;
     let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![], reapply: vec![] };
     let method = VmWriteMethod::WholeList;
-    let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, &an_hour()).await.unwrap_err();
+    let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, None, &an_hour()).await.unwrap_err();
     assert_eq!(error.fault, Fault::PreconditionFailed);
     assert_eq!(rig.luns().await, [0]);
     rig.emulator.shutdown().await;
@@ -193,7 +194,7 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
         rig.create("a").await;
         rig.emulator.control().add_incident(lose("POST")).unwrap();
         let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![], reapply: vec![] };
-        let error = rig.compute.attach_detach(&write, Priority::Attach, &an_hour()).await.unwrap_err();
+        let error = rig.compute.attach_detach(&write, Priority::Attach, None, &an_hour()).await.unwrap_err();
         assert_eq!(error.fault, Fault::OutcomeUnknown, "{error}");
         let posts = rig.calls().iter().filter(|call| call.contains("attachDetachDataDisks")).count();
         assert_eq!(posts, 1);

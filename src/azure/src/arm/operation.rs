@@ -19,6 +19,7 @@ use std::time::Duration;
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::ProvisioningState,
+    permit::Priority,
     poll,
 };
 use serde_json::Value;
@@ -28,7 +29,6 @@ use url::Url;
 
 use super::{Answer, Arm, Call, Write, retry_after};
 use crate::{
-    budget::Priority,
     error::{ArmError, AzureError, Failure, Verb},
     until::Until,
 };
@@ -142,8 +142,8 @@ impl Operation {
     pub async fn wait(&mut self, until: &Until) -> Result<Option<Value>, ArmError> {
         self.settle(until).await?;
         if let State::Unread(url) = &self.state {
-            let call = Call::read(url, self.priority, self.arm.0.retry.tries);
-            let answer = self.arm.call(&call, until).await.map_err(|error| self.unread(&error))?;
+            let call = Call::read(url, self.priority.min(Priority::Poll), self.arm.0.retry.tries);
+            let answer = self.arm.call(&call, &until.after_sending()).await.map_err(|error| self.unread(&error))?;
             let body = answer.json().map_err(|error| self.ended("the result is no JSON", &answer).caused_by(error))?;
             self.state = State::Done(Ok(body));
         }
@@ -158,6 +158,7 @@ impl Operation {
     /// # Errors
     /// As [`Operation::wait`].
     pub async fn settle(&mut self, until: &Until) -> Result<(), ArmError> {
+        let until = &until.after_sending();
         loop {
             let url = match &self.state {
                 State::Done(Ok(_)) | State::Unread(_) => return Ok(()),
@@ -170,7 +171,7 @@ impl Operation {
             let asked = async {
                 tokio::time::sleep_until(due).await;
                 self.arm.0.metrics.poll(self.kind);
-                self.arm.call(&Call::read(&url, self.priority, 1), until).await
+                self.arm.call(&Call::read(&url, self.priority.min(Priority::Poll), 1), until).await
             };
             let answer = match until.run(asked).await {
                 Ok(answer) => answer,

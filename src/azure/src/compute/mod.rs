@@ -14,6 +14,7 @@ use lazuli_plan::{
     fault::{Effect, Fault},
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
+    permit::Priority,
     poll::Kind,
 };
 use serde_json::{Value, json};
@@ -23,9 +24,9 @@ use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
-    arm::{Arm, Operation, Patience, Read, Repeat, Write},
-    budget::Priority,
+    arm::{Arm, Listed, Operation, Patience, Read, Repeat, Write},
     error::{ArmError, Failure, Verb},
+    permits::{Permit, Rank},
     until::Until,
 };
 
@@ -172,7 +173,7 @@ impl Compute {
     ) -> Result<Disks, ArmError> {
         let path = list_path(subscription, resource_group, "disks");
         let mut list = Disks::default();
-        for raw in self.arm.list(&path, self.versions.disks, &[], until).await? {
+        for raw in self.arm.list(&path, self.versions.disks, &[], until).await?.items {
             let id = raw.get("id").and_then(Value::as_str).map(str::to_owned);
             let tags = wire::tags(&raw);
             match item(raw, &path, decode_disk) {
@@ -204,7 +205,7 @@ impl Compute {
     ) -> Result<Vec<Snapshot<Vm>>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
         let items = self.arm.list(&path, self.versions.virtual_machines, &[], until).await?;
-        snapshots(items, &path, decode_vm)
+        snapshots(items.items, &path, decode_vm)
     }
 
     /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.
@@ -219,12 +220,20 @@ impl Compute {
     ) -> Result<Vec<(String, u8)>, ArmError> {
         let path = list_path(subscription, None, "skus");
         let filter = format!("location eq '{location}'");
-        let skus: Vec<Sku> = self.arm.list_of(&path, self.versions.skus, &[("$filter", &filter)], until).await?;
-        Ok(skus.into_iter().filter_map(Sku::vm_size).collect())
+        let skus: Listed<Sku> = self.arm.list_of(&path, self.versions.skus, &[("$filter", &filter)], until).await?;
+        Ok(skus.items.into_iter().filter_map(Sku::vm_size).collect())
+    }
+
+    /// Waits for the permit to write a VM once, by whichever method.
+    ///
+    /// # Errors
+    /// As [`Arm::permit`].
+    pub async fn permit_vm_write(&self, vm: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<Permit, ArmError> {
+        self.arm.permit(Verb::Put, vm.as_str(), rank, until).await
     }
 
     /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it but that a
-    /// token is at hand: it goes out at once or not at all.
+    /// token is at hand: it goes out at once or not at all, under the permit it brings or one that there is now.
     ///
     /// # Errors
     /// Any [`Fault`]. [`Fault::Forbidden`] and [`Fault::Unsupported`] mean that another method may do.
@@ -232,12 +241,14 @@ impl Compute {
         &self,
         write: &VmWrite,
         priority: Priority,
+        permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
         let path = format!("{}/attachDetachDataDisks", write.vm);
         let body = encode_action(write);
         let request = Write::post(&path, self.vm_version(&write.vm), Some(body), kind(write))
             .priority(priority)
+            .with_permit(permit)
             // The action knows no condition.
             .patience(Patience::None);
         self.arm.write(&request, until).await
@@ -256,10 +267,11 @@ impl Compute {
         write: &VmWrite,
         method: VmWriteMethod,
         priority: Priority,
+        permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
         if method == VmWriteMethod::Action && !write.says_nothing() {
-            return self.attach_detach(write, priority, until).await;
+            return self.attach_detach(write, priority, permit, until).await;
         }
         let path = write.vm.as_str();
         let elements = edit_data_disks(&vm.raw, write, method).map_err(|error| undecodable(path, error))?;
@@ -273,6 +285,7 @@ impl Compute {
         let request = Write::put(path, self.vm_version(&write.vm), body, kind(write))
             .if_match(vm.etag.as_deref())
             .priority(priority)
+            .with_permit(permit)
             // Without an etag a second or late try could undo what another writer did meanwhile.
             .repeat(if vm.etag.is_some() { Repeat::Safe } else { Repeat::Never })
             .patience(if vm.etag.is_some() { Patience::AsAzureSays } else { Patience::None });
@@ -299,8 +312,17 @@ fn undecodable(path: &str, error: DecodeError) -> ArmError {
 }
 
 fn snapshot<T>(read: Read, path: &str, decode: fn(&Value) -> Result<T, DecodeError>) -> Result<Snapshot<T>, ArmError> {
-    let model = decode(&read.value).map_err(|error| undecodable(path, error))?;
-    Ok(Snapshot { model, etag: read.etag, raw: read.value })
+    decoded(read.value, read.etag, path, decode)
+}
+
+fn decoded<T>(
+    raw: Value,
+    etag: Option<String>,
+    path: &str,
+    decode: fn(&Value) -> Result<T, DecodeError>,
+) -> Result<Snapshot<T>, ArmError> {
+    let model = decode(&raw).map_err(|error| undecodable(path, error))?;
+    Ok(Snapshot { model, etag, raw })
 }
 
 fn snapshots<T>(
@@ -315,5 +337,5 @@ fn snapshots<T>(
 fn item<T>(raw: Value, path: &str, decode: fn(&Value) -> Result<T, DecodeError>) -> Result<Snapshot<T>, ArmError> {
     let etag = raw.get("etag").and_then(Value::as_str).map(str::to_owned);
     let name = raw.get("id").and_then(Value::as_str).unwrap_or(path).to_owned();
-    snapshot(Read { value: raw, etag }, &name, decode)
+    decoded(raw, etag, &name, decode)
 }
