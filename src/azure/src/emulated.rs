@@ -8,6 +8,7 @@ use lazuli_plan::{
     fault::Fault,
     model::{ArmId, CachingMode, Gib, Lun, ProvisioningState},
     op::{Attachment, VmWrite, VmWriteMethod},
+    permit::Priority,
     poll::Kind,
 };
 use serde_json::json;
@@ -16,7 +17,6 @@ use crate::{
     Until,
     arm::{Arm, Retry},
     auth::{Credential, ManagedIdentity, Secret, Tokens},
-    budget::Priority,
     compute::{ApiVersions, Compute},
     imds::{Imds, InstanceDiskSource},
     metrics::Metrics,
@@ -88,14 +88,15 @@ impl Rig {
             "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"},
             "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 10}
         });
-        let mut operation = self.compute.create_disk(&disk_id(name), body, &an_hour()).await.unwrap();
+        let mut operation = self.compute.create_disk(&disk_id(name), body, None, &an_hour()).await.unwrap();
         operation.wait(&an_hour()).await.unwrap();
     }
 
     async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
         let write = VmWrite { vm: vm_id(), attach, detach, reapply: vec![] };
-        let mut operation = self.compute.write_vm(&vm, &write, method, Priority::Attach, &an_hour()).await.unwrap();
+        let mut operation =
+            self.compute.write_vm(&vm, &write, method, Priority::Attach, None, &an_hour()).await.unwrap();
         operation.wait(&an_hour()).await.unwrap();
     }
 
@@ -132,7 +133,7 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     grown.wait(&an_hour()).await.unwrap();
     let listed = rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap();
     let ours = |id: &ArmId| *id == disk_id("a") || *id == disk_id("b");
-    assert_eq!(listed.disks.iter().filter(|disk| ours(&disk.model.id)).count(), 2);
+    assert_eq!(listed.disks.iter().filter(|disk| ours(&disk.id)).count(), 2);
     for name in ["a", "b", "a"] {
         let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
         deleted.settle(&an_hour()).await.unwrap();
@@ -176,7 +177,7 @@ async fn a_vm_that_changed_since_it_was_read_is_not_overwritten() {
     rig.write(VmWriteMethod::Action, vec![attachment("a", 0)], vec![]).await;
     let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![], reapply: vec![] };
     let method = VmWriteMethod::WholeList;
-    let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, &an_hour()).await.unwrap_err();
+    let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, None, &an_hour()).await.unwrap_err();
     assert_eq!(error.fault, Fault::PreconditionFailed);
     assert_eq!(rig.luns().await, [0]);
     rig.emulator.shutdown().await;
@@ -193,7 +194,7 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
         rig.create("a").await;
         rig.emulator.control().add_incident(lose("POST")).unwrap();
         let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![], reapply: vec![] };
-        let error = rig.compute.attach_detach(&write, Priority::Attach, &an_hour()).await.unwrap_err();
+        let error = rig.compute.attach_detach(&write, Priority::Attach, None, &an_hour()).await.unwrap_err();
         assert_eq!(error.fault, Fault::OutcomeUnknown, "{error}");
         let posts = rig.calls().iter().filter(|call| call.contains("attachDetachDataDisks")).count();
         assert_eq!(posts, 1);

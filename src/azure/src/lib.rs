@@ -5,7 +5,8 @@
 //! | [`transport`] | the one HTTP client: pool, TLS, proxies, time-outs, the table of routes |
 //! | [`auth`] | tokens: one for all callers, renewed in time |
 //! | [`arm`] | the pipeline of a call to the resource manager, retry, paging, operations |
-//! | [`budget`] | what is left of Azure's request quotas, and who goes first |
+//! | [`permits`] | the queue in which requests wait until Azure has a token for them |
+//! | `broker` | reads of resources and looks at operations, shared by all who ask |
 //! | [`compute`] | disks and virtual machines: requests, answers, lossless edits |
 //! | [`imds`] | what a machine is told about itself |
 //! | [`endpoints`] | what a resource manager says of its cloud |
@@ -41,7 +42,7 @@
 
 pub mod arm;
 pub mod auth;
-pub mod budget;
+mod broker;
 pub mod compute;
 #[cfg(test)]
 mod emulated;
@@ -49,6 +50,7 @@ pub mod endpoints;
 pub mod error;
 pub mod imds;
 pub mod metrics;
+pub mod permits;
 mod random;
 #[cfg(test)]
 mod testing;

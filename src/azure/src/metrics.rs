@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lazuli_plan::poll::Kind;
+use lazuli_plan::{permit::Direction, poll::Kind};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
@@ -18,6 +18,9 @@ pub struct Metrics {
     throttled: Family<Throttled, Counter>,
     polls: Family<Operation, Counter>,
     operations: Family<Finished, Histogram, fn() -> Histogram>,
+    permit_queue: Family<Bucket, Gauge>,
+    permit_waits: Family<Bucket, Histogram, fn() -> Histogram>,
+    list_pages: Family<Listed, Counter>,
 }
 
 /// What a path leads to, as far as counting goes.
@@ -95,6 +98,17 @@ struct Finished {
     outcome: Label,
 }
 
+/// A bucket of the front door: `reads`, `writes` or `deletes`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Bucket {
+    bucket: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Listed {
+    resource: Label,
+}
+
 /// One of our own words, so that no label can grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Label(&'static str);
@@ -119,6 +133,9 @@ fn kind_label(kind: Kind) -> Label {
 /// Seconds; around the published medians (attach 10 s, detach 16 s) and their tails.
 const BUCKETS: [f64; 12] = [0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0];
 
+/// Seconds; from one refill of a bucket (0.04 s and 0.1 s) to that of a whole one and more.
+const WAIT_BUCKETS: [f64; 11] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
 impl Metrics {
     /// Makes the counters known to a registry.
     pub fn register(registry: &mut Registry) -> Self {
@@ -136,6 +153,18 @@ impl Metrics {
             Unit::Seconds,
             metrics.operations.clone(),
         );
+        registry.register(
+            "lazuli_azure_permit_queue_length",
+            "Requests that wait until Azure has a token for them, by bucket",
+            metrics.permit_queue.clone(),
+        );
+        registry.register_with_unit(
+            "lazuli_azure_permit_wait",
+            "How long requests waited until Azure had a token for them, by bucket",
+            Unit::Seconds,
+            metrics.permit_waits.clone(),
+        );
+        registry.register("lazuli_azure_list_pages", "Pages of lists that were read", metrics.list_pages.clone());
         metrics
     }
 
@@ -146,6 +175,9 @@ impl Metrics {
             throttled: Family::default(),
             polls: Family::default(),
             operations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            permit_queue: Family::default(),
+            permit_waits: Family::new_with_constructor(|| Histogram::new(WAIT_BUCKETS)),
+            list_pages: Family::default(),
         }
     }
 
@@ -167,6 +199,19 @@ impl Metrics {
 
     pub(crate) fn poll(&self, kind: Kind) {
         self.polls.get_or_create(&Operation { kind: kind_label(kind) }).inc();
+    }
+
+    pub(crate) fn permit_queue(&self, bucket: Direction, length: usize) {
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        self.permit_queue.get_or_create(&Bucket { bucket: Label(bucket.as_str()) }).set(length);
+    }
+
+    pub(crate) fn permit_wait(&self, bucket: Direction, waited: Duration) {
+        self.permit_waits.get_or_create(&Bucket { bucket: Label(bucket.as_str()) }).observe(waited.as_secs_f64());
+    }
+
+    pub(crate) fn list_page(&self, resource: ResourceType) {
+        self.list_pages.get_or_create(&Listed { resource: Label(resource.as_str()) }).inc();
     }
 
     pub(crate) fn operation(&self, kind: Kind, succeeded: bool, took: Duration) {
@@ -211,12 +256,18 @@ mod tests {
         metrics.request(Verb::Get, ResourceType::Disks, Some(429));
         metrics.poll(Kind::VmAttach);
         metrics.operation(Kind::VmAttach, true, Duration::from_secs(9));
+        metrics.permit_queue(Direction::Reads, 3);
+        metrics.permit_wait(Direction::Deletes, Duration::from_secs(1));
+        metrics.list_page(ResourceType::Disks);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             "lazuli_azure_requests_total{verb=\"GET\",resource=\"disks\",status=\"429\"} 1",
             "lazuli_azure_throttled_total{resource=\"disks\"} 1",
             "lazuli_azure_polls_total{kind=\"vm_attach\"} 1",
+            "lazuli_azure_permit_queue_length{bucket=\"reads\"} 3",
+            "lazuli_azure_permit_wait_seconds_count{bucket=\"deletes\"} 1",
+            "lazuli_azure_list_pages_total{resource=\"disks\"} 1",
             "lazuli_azure_operation_seconds_count{kind=\"vm_attach\",outcome=\"succeeded\"} 1",
         ] {
             assert!(text.contains(line), "{text}");

@@ -1,15 +1,50 @@
 //! How long a caller waits.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// A deadline, and a way to give up before it. The deadline is of tokio's clock.
+/// A deadline, and ways to give up before it. The deadline is of tokio's clock.
+///
+/// | made by | what counts |
+/// |---|---|
+/// | [`Until::within`], [`Until::new`] | all time: it is the caller's own deadline |
+/// | [`Until::working`] | time outside of the queue for permits: however long that queue is, Azure gets its time |
+///
+/// Clones share one deadline.
 #[derive(Debug, Clone)]
 pub struct Until {
-    deadline: Option<Instant>,
+    deadline: Deadline,
     cancel: CancellationToken,
+    wanted: Option<CancellationToken>,
+}
+
+#[derive(Debug, Clone)]
+enum Deadline {
+    None,
+    At(Instant),
+    Working(Arc<Work>),
+}
+
+/// Time that stands still while a request waits for a permit.
+#[derive(Debug)]
+struct Work {
+    state: Mutex<WorkState>,
+    goes_on: Notify,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct WorkState {
+    deadline: Instant,
+    /// How many requests wait for a permit, and since when time stands still.
+    waiting: u32,
+    since: Instant,
 }
 
 /// The caller has stopped waiting.
@@ -17,6 +52,7 @@ pub struct Until {
 pub(crate) enum Interrupted {
     Deadline,
     Cancelled,
+    Unwanted,
 }
 
 impl Interrupted {
@@ -24,37 +60,68 @@ impl Interrupted {
         match self {
             Self::Deadline => "the time for this call is over",
             Self::Cancelled => "the call was cancelled",
+            Self::Unwanted => "no caller waits for this request any more; it was not sent",
         }
     }
 }
 
 impl Until {
-    /// Until a moment, or until it is cancelled.
-    pub fn new(deadline: Instant, cancel: CancellationToken) -> Self {
-        Self { deadline: Some(deadline), cancel }
+    fn of(deadline: Deadline, cancel: CancellationToken) -> Self {
+        Self { deadline, cancel, wanted: None }
     }
 
-    /// For this long from now.
+    /// Until a moment, or until it is cancelled.
+    pub fn new(deadline: Instant, cancel: CancellationToken) -> Self {
+        Self::of(Deadline::At(deadline), cancel)
+    }
+
+    /// For this long from now, whatever the time goes by with.
     pub fn within(time: Duration) -> Self {
         Self::new(Instant::now() + time, CancellationToken::new())
     }
 
+    /// For this long from now, outside of the queue for permits: while a request waits there, time stands still.
+    pub fn working(time: Duration) -> Self {
+        let now = Instant::now();
+        let state = Mutex::new(WorkState { deadline: now + time, waiting: 0, since: now });
+        let work = Work { state, goes_on: Notify::new() };
+        Self::of(Deadline::Working(Arc::new(work)), CancellationToken::new())
+    }
+
     /// Until it is cancelled, however long that takes.
     pub fn cancelled(cancel: CancellationToken) -> Self {
-        Self { deadline: None, cancel }
+        Self::of(Deadline::None, cancel)
+    }
+
+    /// Only as long as this is not cancelled, for requests that still wait for a permit and of which nothing was sent.
+    /// Those leave the queue with [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline). What was sent goes on.
+    #[must_use]
+    pub fn while_wanted(mut self, wanted: CancellationToken) -> Self {
+        self.wanted = Some(wanted);
+        self
+    }
+
+    /// The same for what follows a request that was sent: it is needed, whoever waits.
+    pub(crate) fn after_sending(&self) -> Self {
+        Self { wanted: None, ..self.clone() }
     }
 
     /// What is left; `None` without a deadline.
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        match &self.deadline {
+            Deadline::None => None,
+            Deadline::At(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
+            Deadline::Working(work) => Some(work.left()),
+        }
     }
 
     /// Runs a future to its end, unless the caller stops waiting first.
     pub(crate) async fn run<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
         let deadline = async {
-            match self.deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
+            match &self.deadline {
+                Deadline::None => std::future::pending().await,
+                Deadline::At(deadline) => tokio::time::sleep_until(*deadline).await,
+                Deadline::Working(work) => work.over().await,
             }
         };
         // Biased, so that the same run gives the same outcome; a result that is there beats the deadline.
@@ -64,6 +131,29 @@ impl Until {
             output = future => Ok(output),
             () = deadline => Err(Interrupted::Deadline),
         }
+    }
+
+    /// Runs a wait for a permit to its end, unless the caller stops waiting first; of a request of which nothing was
+    /// sent also when no caller wants it any more.
+    pub(crate) async fn run_queued<F: Future>(&self, nothing_sent: bool, future: F) -> Result<F::Output, Interrupted> {
+        let unwanted = async {
+            match &self.wanted {
+                Some(wanted) if nothing_sent => wanted.cancelled().await,
+                _ => std::future::pending().await,
+            }
+        };
+        let _stopped = match &self.deadline {
+            Deadline::Working(work) => Some(Stopped::new(work)),
+            Deadline::None | Deadline::At(_) => None,
+        };
+        self.run(async {
+            tokio::select! {
+                biased;
+                () = unwanted => Err(Interrupted::Unwanted),
+                output = future => Ok(output),
+            }
+        })
+        .await?
     }
 
     /// Sleeps, unless the caller stops waiting first.
@@ -79,6 +169,63 @@ impl Until {
         match self.left() {
             Some(Duration::ZERO) => Err(Interrupted::Deadline),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Work {
+    fn lock(&self) -> MutexGuard<'_, WorkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> Duration {
+        let state = *self.lock();
+        let now = if state.waiting > 0 { state.since } else { Instant::now() };
+        state.deadline.saturating_duration_since(now)
+    }
+
+    /// Waits until the time is over.
+    async fn over(&self) {
+        loop {
+            let mut goes_on = pin!(self.goes_on.notified());
+            goes_on.as_mut().enable();
+            let state = *self.lock();
+            if state.waiting > 0 {
+                goes_on.await;
+                continue;
+            }
+            tokio::time::sleep_until(state.deadline).await;
+            if self.left().is_zero() {
+                return;
+            }
+        }
+    }
+}
+
+/// Time stands still.
+struct Stopped<'a>(&'a Work);
+
+impl<'a> Stopped<'a> {
+    fn new(work: &'a Work) -> Self {
+        let mut state = work.lock();
+        if state.waiting == 0 {
+            state.since = Instant::now();
+        }
+        state.waiting += 1;
+        drop(state);
+        Self(work)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            let stood_still = state.since.elapsed();
+            state.deadline += stood_still;
+            drop(state);
+            self.0.goes_on.notify_waiters();
         }
     }
 }

@@ -496,7 +496,7 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationT
     // The permit first: the PUT knows no condition, and what is read before it must not be old when it is sent.
     let permit =
         client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
-    let was_there = match client.get_disk(&id).await {
+    let was_there = match client.read_disk(&id, Freshness::single().priority(Priority::Create)).await {
         Ok(read) => {
             let disk = settled(&client, read.model).await?;
             // Azure says Failed also of a disk that holds data and could not be changed. Only one that is what is asked
@@ -633,7 +633,7 @@ async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -
     if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
         match rested(&client, &id).await? {
             Some(disk) if disk.size >= to => return Ok(Some(Arc::new(disk))),
-            Some(_) => result = client.resize_disk(&id, to).await,
+            Some(_) => result = client.resize_disk(&id, to, &wanted).await,
             None => {}
         }
     }

@@ -13,7 +13,7 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{BoxFuture, Shared, WeakShared},
+    future::{BoxFuture, WeakShared},
 };
 use lazuli_azure::error::ArmError;
 use lazuli_plan::{

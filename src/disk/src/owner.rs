@@ -258,15 +258,14 @@ impl Driver {
     async fn run(self) {
         let mut trouble = Trouble::default();
         let mut cold_since: Option<Instant> = None;
-        // Taken in the round before, which had to wait for it.
-        let mut permit: Option<Permit> = None;
+        let mut waited_for: Option<Permit> = None;
         loop {
             self.burst_over().await;
             // Before the read: a queue that the last round emptied costs none.
             let Some(goals) = self.goals() else { return };
             // The permit first: a write that no condition guards must follow its read at once. One that is not used
             // goes back.
-            let permit = permit.take().or_else(|| self.shared.client.try_permit(&self.vm, priority(&goals)));
+            let permit = waited_for.take().or_else(|| self.shared.client.try_permit(&self.vm, priority(&goals)));
             let Some(read) = self.while_wanted(self.gather(&goals, &trouble)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
@@ -305,7 +304,7 @@ impl Driver {
                 Round::WaitsForPermit(wanted) => {
                     let waited = self.meanwhile(self.shared.client.permit(&self.vm, wanted));
                     match self.while_wanted(waited).await {
-                        Some(Ok(taken)) => permit = Some(taken),
+                        Some(Ok(permit)) => waited_for = Some(permit),
                         Some(Err(error)) => {
                             let message = format!("node {}: there is no permit to write its VM", self.node);
                             self.answer_all(&goals, &Err(VolumeError::azure(message, error)));

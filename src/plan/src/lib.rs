@@ -11,6 +11,7 @@
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
 //! | [`size`] | how many data disks a VM size takes |
 

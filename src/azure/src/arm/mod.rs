@@ -11,25 +11,28 @@
 //! | 401 | once: a new token, and again; see below for writes that may not wait |
 //! | anything else | the caller's |
 //!
-//! After every wait, be it for Azure, for others or for a token, the law of the [`budget`](crate::budget) is asked
-//! again: another call may have been told to stop meanwhile.
+//! Each sending takes a permit first, which it waits for in a queue: see [`permits`](crate::permits). After every wait,
+//! be it for a permit or for a token, the call asks again whether Azure has asked for a pause: another call may have
+//! been told to stop meanwhile.
 //!
 //! # Writes that may not wait
 //!
 //! What a write under [`Patience::None`] says was decided on what was just read, and no condition guards it: a minute
-//! later it could undo what another replica has done meanwhile. So it goes out at once or not at all. A pause that
-//! Azure asks for, the courtesy of letting others go first, a token that is not at hand, a token that Azure refuses:
-//! each gives the write back as [`Fault::Throttled`] with nothing done, and whoever decided waits for as long as it
-//! says, reads and decides anew. That read waits for a token, so the next write finds one at hand. A courtesy and a
-//! refused token give a write of one resource back once: what comes again soon goes out, or gets the refusal as it is.
-//! Only the time that a connection takes remains between decision and write.
+//! later it could undo what another replica has done meanwhile. So it goes out at once or not at all. It brings its
+//! permit along ([`Write::with_permit`]), for which the caller waited before it read, or takes one that there is now.
+//! A pause that Azure asks for, a permit that is not there, a token that is not at hand, a token that Azure refuses:
+//! each gives the write back as [`Fault::Throttled`] with nothing done. The caller waits for as long as that says,
+//! reads and decides anew. That read waits for a token, so the next write finds one at hand. A refused token gives a
+//! write of one resource back once: what comes again soon gets the refusal as it is. Only the time that a connection
+//! takes remains between decision and write.
 
 mod operation;
+mod pages;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -38,21 +41,23 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use lazuli_plan::{
     fault::{Effect, Fault},
-    poll::{Durations, Kind},
+    permit::{Priority, Scope},
+    poll::{Durations, Expectation, Kind},
 };
-use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 use tokio::time::Instant;
 use url::Url;
 
 pub use operation::Operation;
+pub(crate) use operation::Watching;
+pub use pages::{Listed, Pages};
 
 use crate::{
     auth::Tokens,
-    budget::{Budget, Priority, Scope},
     error::{ArmError, AzureError, Failure, Verb},
     metrics::{Metrics, ResourceType},
+    permits::{Paused, Permit, Permits, Rank, direction},
     random::Random,
     transport::{Transport, origin},
     until::{Interrupted, Until},
@@ -68,25 +73,21 @@ struct Inner {
     transport: Transport,
     tokens: Tokens,
     metrics: Metrics,
-    budget: Budget,
+    permits: Permits,
     random: Random,
     retry: Retry,
     durations: Mutex<BTreeMap<Kind, Durations>>,
-    given_back: Mutex<BTreeMap<(String, GivenBack), Instant>>,
+    /// When a write that may not wait was given back for a refused token, by path.
+    refused_tokens: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// Why a write that may not wait was given back, where that is done once only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum GivenBack {
-    Courtesy,
-    RefusedToken,
-}
-
-/// How long a write that was given back is known to have been. Whoever decided waits a courtesy and reads.
+/// How long a write that was given back for a refused token is known to have been.
 const GIVEN_BACK_FOR: Duration = Duration::from_secs(120);
 /// The longest `Retry-After` that is taken at its word: a clock cannot tell of any time, and the longest that Azure is
 /// known to ask for is some hours.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+const PAUSE_IS_NOT_OVER: &str = "Azure asked for a pause that is not over";
 
 /// How often and how long a call is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +143,11 @@ pub struct Write {
     priority: Priority,
     repeat: Repeat,
     patience: Patience,
+    permit: PermitSlot,
 }
+
+/// The permit that a write brings along, until it is sent for the first time.
+type PermitSlot = Arc<Mutex<Option<Permit>>>;
 
 impl Write {
     fn new(verb: Verb, path: &str, api_version: &str, body: Option<Value>, kind: Kind, repeat: Repeat) -> Self {
@@ -156,6 +161,7 @@ impl Write {
             priority: Priority::Create,
             repeat,
             patience: Patience::AsAzureSays,
+            permit: PermitSlot::default(),
         }
     }
 
@@ -203,6 +209,14 @@ impl Write {
         self
     }
 
+    /// Brings the permit for its first sending, from [`Arm::permit`] for the same verb and resource; another one is
+    /// given back.
+    #[must_use]
+    pub fn with_permit(mut self, permit: impl Into<Option<Permit>>) -> Self {
+        self.permit = Arc::new(Mutex::new(permit.into()));
+        self
+    }
+
     /// Whether it may be sent again when its answer was lost.
     #[must_use]
     pub fn repeat(mut self, repeat: Repeat) -> Self {
@@ -218,6 +232,8 @@ pub struct Read {
     pub value: Value,
     /// Its version, from the `ETag` header or the body.
     pub etag: Option<String>,
+    /// When the request that was answered was sent: it shows all that Azure had done by then.
+    pub sent_at: Instant,
 }
 
 /// What goes out, once or several times.
@@ -228,7 +244,8 @@ struct Call<'a> {
     if_match: Option<HeaderValue>,
     repeat: Repeat,
     patience: Patience,
-    priority: Priority,
+    rank: Rank,
+    permit: Option<&'a Mutex<Option<Permit>>>,
     tries: u32,
 }
 
@@ -238,6 +255,7 @@ struct Answer {
     headers: HeaderMap,
     body: Bytes,
     client_request_id: String,
+    sent_at: Instant,
 }
 
 /// The text without a byte order mark, which RFC 8259 lets a reader ignore.
@@ -245,33 +263,15 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// One page of a list.
-#[derive(Deserialize)]
-struct Page<T> {
-    value: Option<Vec<T>>,
-    #[serde(rename = "nextLink")]
-    next_link: Option<String>,
-}
-
-impl<T> Default for Page<T> {
-    fn default() -> Self {
-        Self { value: None, next_link: None }
-    }
-}
-
 impl Answer {
     /// The body; `None` when there is none.
     fn json(&self) -> Result<Option<Value>, serde_json::Error> {
-        self.decode()
+        self.text().map(serde_json::from_slice).transpose()
     }
 
-    /// The body, as far as `T` wants to know it.
-    fn decode<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
-        let body = without_mark(&self.body);
-        if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(None);
-        }
-        serde_json::from_slice(body).map(Some)
+    /// The body's text; `None` when there is none.
+    fn text(&self) -> Option<&[u8]> {
+        Some(without_mark(&self.body)).filter(|body| !body.iter().all(u8::is_ascii_whitespace))
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -286,12 +286,12 @@ impl Arm {
             endpoint,
             transport,
             tokens,
+            permits: Permits::new(metrics.clone()),
             metrics,
-            budget: Budget::default(),
             random: Random::seeded(seed),
             retry,
             durations: Mutex::default(),
-            given_back: Mutex::default(),
+            refused_tokens: Mutex::default(),
         }))
     }
 
@@ -304,15 +304,11 @@ impl Arm {
         path: &str,
         api_version: &str,
         query: &[(&str, &str)],
-        priority: Priority,
+        rank: impl Into<Rank>,
         until: &Until,
     ) -> Result<Read, ArmError> {
         let url = self.url(Verb::Get, path, api_version, query)?;
-        self.read(&url, priority, until).await
-    }
-
-    async fn read(&self, url: &Url, priority: Priority, until: &Until) -> Result<Read, ArmError> {
-        let call = Call::read(url, priority, self.0.retry.tries);
+        let call = Call::read(&url, rank, self.0.retry.tries);
         let answer = self.call(&call, until).await?;
         let value = answer
             .json()
@@ -320,61 +316,57 @@ impl Arm {
             .ok_or_else(|| malformed(&call, &answer, "the answer is empty"))?;
         let etag = answer.header("etag").or_else(|| value.get("etag").and_then(Value::as_str));
         let etag = etag.map(str::to_owned);
-        Ok(Read { value, etag })
+        Ok(Read { value, etag, sent_at: answer.sent_at })
     }
 
-    /// Reads all pages of a list. A page that fails fails the list: a shorter list would be a wrong one.
+    /// Waits for the permit to send one request of this verb to this path: to bring it along with a write that may not
+    /// wait ([`Write::with_permit`]), or to begin with what goes before it only when it can be sent.
     ///
     /// # Errors
-    /// Any [`Fault`]; [`Fault::Malformed`] for a page without `value` or a link that leads elsewhere or in a circle.
-    pub async fn list(
+    /// [`Fault::Throttled`] when Azure asks for a pause longer than [`Retry::longest_wait`] or what is left of the
+    /// time; [`Fault::Deadline`]; [`Fault::Invalid`] for what is no path.
+    pub async fn permit(
         &self,
+        verb: Verb,
         path: &str,
-        api_version: &str,
-        query: &[(&str, &str)],
+        rank: impl Into<Rank>,
         until: &Until,
-    ) -> Result<Vec<Value>, ArmError> {
-        self.list_of(path, api_version, query, until).await
+    ) -> Result<Permit, ArmError> {
+        let (scope, rank) = (self.scope(verb, path)?, rank.into());
+        let failed = |fault, message| Failure::ours(fault, Effect::None, verb, path, message);
+        let interrupted = |why: Interrupted| failed(Fault::Deadline, why.as_str());
+        until.check().map_err(interrupted)?;
+        let longest = until.left().unwrap_or(Duration::MAX).min(self.0.retry.longest_wait);
+        let permit = until.run_queued(true, self.0.permits.wait(scope.as_ref(), &rank, longest));
+        permit
+            .await
+            .map_err(interrupted)?
+            .map_err(|Paused(pause)| failed(Fault::Throttled { retry_after: Some(pause) }, PAUSE_IS_NOT_OVER).into())
     }
 
-    /// As [`Arm::list`], of items that are read into less than all they say: for lists of megabytes.
-    ///
-    /// # Errors
-    /// As [`Arm::list`]; [`Fault::Malformed`] also for an item that cannot be read.
-    pub async fn list_of<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        api_version: &str,
-        query: &[(&str, &str)],
-        until: &Until,
-    ) -> Result<Vec<T>, ArmError> {
-        const MOST_PAGES: usize = 10_000;
-        let mut url = self.url(Verb::Get, path, api_version, query)?;
-        let mut all = Vec::new();
-        for _ in 0..MOST_PAGES {
-            let call = Call::read(&url, Priority::List, self.0.retry.tries);
-            let answer = self.call(&call, until).await?;
-            let wrong = |message: &str| malformed(&call, &answer, message);
-            let page: Page<T> = answer
-                .decode()
-                .map_err(|error| wrong("a page of the list cannot be read").caused_by(error))?
-                .unwrap_or_default();
-            match page.value {
-                Some(items) => all.extend(items),
-                None => return Err(wrong("a page of the list has no value").into()),
-            }
-            let next = match page.next_link.as_deref() {
-                None | Some("") => return Ok(all),
-                Some(link) => self
-                    .follow(&url, link)
-                    .map_err(|foreign| wrong("a list goes on in a place that is not followed").caused_by(foreign))?,
-            };
-            if next == url {
-                return Err(wrong("a page of the list names itself as the next").into());
-            }
-            url = next;
-        }
-        Err(Failure::ours(Fault::Malformed, Effect::None, Verb::Get, path, "the list does not end").into())
+    /// The permit to send one request of this verb to this path, if there is one now that no waiting request goes
+    /// before.
+    pub fn try_permit(&self, verb: Verb, path: &str, priority: Priority) -> Option<Permit> {
+        let scope = self.scope(verb, path).ok()?;
+        self.0.permits.at_once(scope.as_ref(), priority)
+    }
+
+    /// The part of the front door's bucket for this verb and path that is left, from 0 to 1; 1 where nothing is told
+    /// of it.
+    pub fn permit_level(&self, verb: Verb, path: &str) -> f64 {
+        self.scope(verb, path).ok().flatten().map_or(1.0, |scope| self.0.permits.level(&scope))
+    }
+
+    /// How long a request would wait for its permit if it came now and nothing else did: an estimate.
+    pub fn permit_would_wait(&self, verb: Verb, path: &str, priority: Priority) -> Duration {
+        let scope = self.scope(verb, path).ok().flatten();
+        scope.map_or(Duration::ZERO, |scope| self.0.permits.would_wait(&scope, priority))
+    }
+
+    fn scope(&self, verb: Verb, path: &str) -> Result<Option<Scope>, ArmError> {
+        // The path as it is sent.
+        let url = self.url(verb, path, "", &[])?;
+        Ok(Scope::of(direction(verb), url.path()))
     }
 
     /// Sends one write. The operation it starts, if any, is watched by [`Operation::wait`].
@@ -396,12 +388,21 @@ impl Arm {
             if_match,
             repeat: write.repeat,
             patience: write.patience,
-            priority: write.priority,
+            rank: write.priority.into(),
+            permit: Some(&write.permit),
             // Tries are apart by pauses.
             tries: if write.patience == Patience::None { 1 } else { self.0.retry.tries },
         };
         let answer = self.call(&call, until).await?;
         Operation::begin(self.clone(), write, &url, &answer)
+    }
+
+    /// What is expected of an operation of this kind that is accepted now, and whether its end is to be polled for its
+    /// duration.
+    fn expectation(&self, kind: Kind, retry_after: Option<Duration>) -> (Expectation, bool) {
+        let mut durations = self.durations();
+        let seen = durations.entry(kind).or_default();
+        (Expectation::of(kind, seen, retry_after), seen.sample())
     }
 
     /// The median of what operations of a kind have taken lately in this process.
@@ -448,35 +449,15 @@ impl Arm {
             let message = format!("{} is not the resource manager", origin(call.url));
             return Err(call.failed(Fault::Malformed, &history, message).into());
         }
-        let scope = Scope::of(call.verb, call.url.path());
+        let scope = Scope::of(direction(call.verb), call.url.path());
+        let brought = call.permit.and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut permit = brought.filter(|permit| permit.is_for(scope.as_ref()));
         let mut fresh = None;
         loop {
             until.check().map_err(|why| call.interrupted(why, &history))?;
-            if let Some(scope) = &scope {
-                let law = inner.budget.law(scope, Instant::now());
-                if !history.may_wait(law, call.patience, &inner.retry, until) {
-                    return Err(call.put_off(law, &history, "Azure asked for a pause that is not over").into());
-                }
-                if !law.is_zero() {
-                    // Meanwhile another call may be told to wait longer.
-                    history.waited += law;
-                    until.sleep(law).await.map_err(|why| call.interrupted(why, &history))?;
-                    continue;
-                }
-                if !history.counted {
-                    history.counted = true;
-                    let courtesy = inner.budget.take(scope, call.priority, Instant::now());
-                    if !courtesy.is_zero() && call.patience == Patience::AsAzureSays {
-                        tracing::debug!(resource = call.url.path(), delay = ?courtesy, "lets others go first");
-                        until.sleep(courtesy).await.map_err(|why| call.interrupted(why, &history))?;
-                        continue;
-                    }
-                    if !courtesy.is_zero() && self.give_back(call, GivenBack::Courtesy) {
-                        return Err(call
-                            .put_off(courtesy, &history, "few requests are left, and others go first")
-                            .into());
-                    }
-                }
+            let pause = scope.as_ref().map_or(Duration::ZERO, |scope| inner.permits.paused(scope));
+            if !history.may_wait(pause, call.patience, &inner.retry, until) {
+                return Err(call.put_off(pause, &history, PAUSE_IS_NOT_OVER).into());
             }
             let bearer = match (fresh.take().or_else(|| inner.tokens.at_hand()), call.patience) {
                 (Some(bearer), _) => bearer,
@@ -494,10 +475,17 @@ impl Arm {
                     continue;
                 }
             };
-            history.counted = false;
+            // One that was given before the pause is used after it, if at all, by those who go first then.
+            let Some(permit) = permit.take().filter(|_| pause.is_zero()) else {
+                permit = Some(self.permit_of(call, scope.as_ref(), pause, &mut history, until).await?);
+                // That may have taken long, too.
+                continue;
+            };
             let client_request_id = inner.random.uuid().to_string();
             let headers = call.headers(&bearer.header, &client_request_id);
             history.tries += 1;
+            history.sent = true;
+            let (in_flight, sent_at) = (permit.sent(), Instant::now());
             let sent =
                 inner.transport.send(call.verb.method(), call.url, headers, call.body.clone().unwrap_or_default());
             let sent = until.run(sent).await.map_err(|why| {
@@ -509,6 +497,9 @@ impl Arm {
                 Ok(response) => response,
                 Err(error) => {
                     inner.metrics.request(call.verb, resource, None);
+                    if !error.was_sent() {
+                        in_flight.not_sent();
+                    }
                     history.lost |= error.was_sent() && call.verb.writes();
                     let may_repeat = !error.was_sent() || call.repeat == Repeat::Safe;
                     let fault = if history.lost { Fault::OutcomeUnknown } else { Fault::Unavailable };
@@ -524,14 +515,23 @@ impl Arm {
             let (head, body) = response.into_parts();
             let status = head.status.as_u16();
             inner.metrics.request(call.verb, resource, Some(status));
-            if let Some(scope) = &scope {
-                inner.budget.answered(scope, &head.headers, Instant::now());
-            }
             if call.patience == Patience::None && status != 401 {
-                self.sent(call);
+                self.token_was_good(call);
             }
             if head.status.is_success() {
-                return Ok(Answer { status, headers: head.headers, body, client_request_id });
+                in_flight.answered(&head.headers, true);
+                return Ok(Answer { status, headers: head.headers, body, client_request_id, sent_at });
+            }
+            let retry_after = retry_after(&head.headers);
+            let mut failure = call
+                .refused(status, &body, retry_after, &history)
+                .with_ids(&head.headers)
+                .with_client_request_id(&client_request_id);
+            let throttled = matches!(failure.fault, Fault::Throttled { .. });
+            if throttled {
+                in_flight.throttled(&head.headers, &failure, retry_after);
+            } else {
+                in_flight.answered(&head.headers, false);
             }
             if status == 401 && !history.renewed {
                 // Refused at the door: nothing was done, and a token can lapse or be revoked early.
@@ -541,24 +541,13 @@ impl Arm {
                     history.tries -= 1;
                     continue;
                 }
-                if self.give_back(call, GivenBack::RefusedToken) {
+                if self.give_back(call) {
                     let message = "Azure refuses the token, and this write may not wait for another";
                     let failure = call.put_off(Duration::ZERO, &history, message).with_ids(&head.headers);
                     return Err(failure.with_client_request_id(&client_request_id).into());
                 }
             }
-            let retry_after = retry_after(&head.headers);
-            let mut failure = call
-                .refused(status, &body, retry_after, &history)
-                .with_ids(&head.headers)
-                .with_client_request_id(&client_request_id);
-            let throttled = matches!(failure.fault, Fault::Throttled { .. });
             if let (true, Some(pause)) = (throttled || status == 503, retry_after) {
-                if let (true, Some(scope)) = (throttled, &scope) {
-                    let gateway = head.headers.get("x-ms-failure-cause");
-                    let gateway = gateway.is_some_and(|cause| cause.as_bytes() == b"gateway");
-                    inner.budget.throttled(scope, gateway, &failure.details, pause, Instant::now());
-                }
                 if call.tries == 1 || !history.may_wait(pause, call.patience, &inner.retry, until) {
                     failure.fault = Fault::Throttled { retry_after: Some(pause) };
                     return Err(failure.into());
@@ -583,27 +572,49 @@ impl Arm {
         }
     }
 
-    /// Whether a write that may not wait is to be given back for this reason: not twice within a while.
-    fn give_back(&self, call: &Call<'_>, why: GivenBack) -> bool {
-        let now = Instant::now();
-        let mut given_back = self.0.given_back.lock().unwrap_or_else(PoisonError::into_inner);
-        given_back.retain(|_, when| now.duration_since(*when) < GIVEN_BACK_FOR);
-        match given_back.entry((call.url.path().to_owned(), why)) {
-            Entry::Vacant(entry) => {
-                entry.insert(now);
-                true
-            }
-            Entry::Occupied(entry) => {
-                entry.remove();
-                false
-            }
+    /// The permit for the next sending, behind a pause that the call may wait for.
+    async fn permit_of(
+        &self,
+        call: &Call<'_>,
+        scope: Option<&Scope>,
+        pause: Duration,
+        history: &mut History,
+        until: &Until,
+    ) -> Result<Permit, ArmError> {
+        let (permits, priority) = (&self.0.permits, call.rank.priority());
+        if call.patience == Patience::None {
+            return permits.at_once(scope, priority).ok_or_else(|| {
+                let wait = scope.map_or(Duration::ZERO, |scope| permits.would_wait(scope, priority));
+                call.put_off(wait, history, "Azure has no token for this request now, and this write may not wait")
+                    .into()
+            });
         }
+        // Another call may be told to wait longer meanwhile.
+        let longest = self.0.retry.longest_wait.saturating_sub(history.waited);
+        let longest = until.left().map_or(longest, |left| left.min(longest));
+        history.waited += pause;
+        let permit = until.run_queued(!history.sent, permits.wait(scope, &call.rank, longest)).await;
+        permit
+            .map_err(|why| call.interrupted(why, history))?
+            .map_err(|Paused(pause)| call.put_off(pause, history, PAUSE_IS_NOT_OVER).into())
     }
 
-    /// A write that may not wait was answered: the next one is another.
-    fn sent(&self, call: &Call<'_>) {
-        let mut given_back = self.0.given_back.lock().unwrap_or_else(PoisonError::into_inner);
-        given_back.retain(|(path, _), _| path != call.url.path());
+    /// Whether a write that may not wait is to be given back because its token was refused: not twice within a while.
+    fn give_back(&self, call: &Call<'_>) -> bool {
+        let now = Instant::now();
+        let mut refused = self.0.refused_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|_, when| now.duration_since(*when) < GIVEN_BACK_FOR);
+        if refused.remove(call.url.path()).is_some() {
+            return false;
+        }
+        refused.insert(call.url.path().to_owned(), now);
+        true
+    }
+
+    /// A write that may not wait was answered: the next refusal of a token is another.
+    fn token_was_good(&self, call: &Call<'_>) {
+        let mut refused = self.0.refused_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.remove(call.url.path());
     }
 
     /// Sleeps before the next try, or gives the failure back when there is to be none.
@@ -642,8 +653,8 @@ struct History {
     /// A write may have reached Azure without our knowing what came of it.
     lost: bool,
     renewed: bool,
-    /// The next request is in the budget's estimate.
-    counted: bool,
+    /// A request went out.
+    sent: bool,
 }
 
 impl History {
@@ -660,9 +671,10 @@ impl History {
 }
 
 impl<'a> Call<'a> {
-    fn read(url: &'a Url, priority: Priority, tries: u32) -> Self {
+    fn read(url: &'a Url, rank: impl Into<Rank>, tries: u32) -> Self {
         let (repeat, patience) = (Repeat::Safe, Patience::AsAzureSays);
-        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, priority, tries }
+        let rank = rank.into();
+        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, rank, permit: None, tries }
     }
 
     fn headers(&self, bearer: &HeaderValue, client_request_id: &str) -> HeaderMap {

@@ -175,8 +175,8 @@ impl Operation {
     pub async fn wait(&mut self, until: &Until) -> Result<Option<Value>, ArmError> {
         self.settle(until).await?;
         if let State::Unread(url) = &self.state {
-            let call = Call::read(url, self.priority, self.arm.0.retry.tries);
-            let answer = self.arm.call(&call, until).await.map_err(|error| self.unread(&error))?;
+            let call = Call::read(url, self.priority.min(Priority::Poll), self.arm.0.retry.tries);
+            let answer = self.arm.call(&call, &until.after_sending()).await.map_err(|error| self.unread(&error))?;
             let body = answer.json().map_err(|error| self.ended("the result is no JSON", &answer).caused_by(error))?;
             self.state = State::Done(Ok(body));
         }
@@ -191,6 +191,7 @@ impl Operation {
     /// # Errors
     /// As [`Operation::wait`].
     pub async fn settle(&mut self, until: &Until) -> Result<(), ArmError> {
+        let until = &until.after_sending();
         let mut looks = None;
         loop {
             let url = match &self.state {
@@ -205,7 +206,7 @@ impl Operation {
                 }
                 self.arm.0.metrics.poll(self.kind);
                 let rank = Rank::new(self.priority.min(Priority::Poll));
-                Seen::Polled(self.arm.call(&Call::read(&url, &rank, 1), until).await)
+                Seen::Polled(self.arm.call(&Call::read(&url, rank, 1), until).await)
             };
             let seen = match until.run(call).await {
                 Ok(seen) => seen,

@@ -27,9 +27,10 @@ use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
-    arm::{Arm, Operation, Patience, Repeat, Watching, Write},
+    arm::{Arm, Listed, Operation, Patience, Repeat, Watching, Write},
     broker::{Broker, Observation, ResourceType},
     error::{ArmError, Failure, Verb},
+    permits::{Permit, Rank},
     until::Until,
 };
 
@@ -200,18 +201,32 @@ impl Compute {
         target: Target,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        let operation = self.arm.write(write, until).await?;
+        let operation = self.arm.write(&write, until).await?;
         Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
+    }
+
+    /// Waits for the permit to make a disk.
+    ///
+    /// # Errors
+    /// As [`Arm::permit`].
+    pub async fn permit_create_disk(&self, disk: &ArmId, until: &Until) -> Result<Permit, ArmError> {
+        self.arm.permit(Verb::Put, disk.as_str(), Priority::Create, until).await
     }
 
     /// Makes a disk, or changes it into what the body says.
     ///
     /// # Errors
     /// Any [`Fault`]; the disk may be in the making when [`Failure::effect`] says so.
-    pub async fn create_disk(&self, disk: &ArmId, body: Value, until: &Until) -> Result<Operation, ArmError> {
+    pub async fn create_disk(
+        &self,
+        disk: &ArmId,
+        body: Value,
+        permit: Option<Permit>,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
         let size = body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
         let target = size.map_or(Target::Polled, |gib| Target::Size(Gib::new(gib)));
-        let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate);
+        let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate).with_permit(permit);
         self.write_disk(disk, write, target, until).await
     }
 
@@ -339,12 +354,25 @@ impl Compute {
     ) -> Result<Vec<(String, u8)>, ArmError> {
         let path = list_path(subscription, None, "skus");
         let filter = format!("location eq '{location}'");
-        let skus: Vec<Sku> = self.arm.list_of(&path, self.versions.skus, &[("$filter", &filter)], until).await?;
-        Ok(skus.into_iter().filter_map(Sku::vm_size).collect())
+        let skus: Listed<Sku> = self.arm.list_of(&path, self.versions.skus, &[("$filter", &filter)], until).await?;
+        Ok(skus.items.into_iter().filter_map(Sku::vm_size).collect())
+    }
+
+    /// The permit to write a VM once, by whichever method, if there is one now.
+    pub fn try_permit_vm_write(&self, vm: &ArmId, priority: Priority) -> Option<Permit> {
+        self.arm.try_permit(Verb::Put, vm.as_str(), priority)
+    }
+
+    /// Waits for the permit to write a VM once, by whichever method.
+    ///
+    /// # Errors
+    /// As [`Arm::permit`].
+    pub async fn permit_vm_write(&self, vm: &ArmId, rank: impl Into<Rank>, until: &Until) -> Result<Permit, ArmError> {
+        self.arm.permit(Verb::Put, vm.as_str(), rank, until).await
     }
 
     /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it but that a
-    /// token is at hand: it goes out at once or not at all.
+    /// token is at hand: it goes out at once or not at all, under the permit it brings or one that there is now.
     ///
     /// # Errors
     /// Any [`Fault`]. [`Fault::Forbidden`] and [`Fault::Unsupported`] mean that another method may do.
@@ -352,19 +380,21 @@ impl Compute {
         &self,
         write: &VmWrite,
         priority: Priority,
+        permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
         let path = format!("{}/attachDetachDataDisks", write.vm);
         let body = encode_action(write);
         let request = Write::post(&path, self.vm_version(&write.vm), Some(body), kind(write))
             .priority(priority)
+            .with_permit(permit)
             // The action knows no condition.
             .patience(Patience::None);
         self.write_machine(&write.vm, request, until).await
     }
 
     async fn write_machine(&self, vm: &ArmId, write: Write, until: &Until) -> Result<Operation, ArmError> {
-        let operation = self.arm.write(write, until).await?;
+        let operation = self.arm.write(&write, until).await?;
         let target = if vm.is_type(SCALE_SET_VM) { Target::Polled } else { Target::AtRest };
         Ok(operation.watched(self.watching(&listed::MACHINES, self.vm_version(vm), vm, target)))
     }
@@ -382,10 +412,11 @@ impl Compute {
         write: &VmWrite,
         method: VmWriteMethod,
         priority: Priority,
+        permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
         if method == VmWriteMethod::Action && !write.says_nothing() {
-            return self.attach_detach(write, priority, until).await;
+            return self.attach_detach(write, priority, permit, until).await;
         }
         let path = write.vm.as_str();
         if vm.seen.by == By::List {
@@ -403,6 +434,7 @@ impl Compute {
         let request = Write::put(path, self.vm_version(&write.vm), body, kind(write))
             .if_match(vm.etag.as_deref())
             .priority(priority)
+            .with_permit(permit)
             // Without an etag a second or late try could undo what another writer did meanwhile.
             .repeat(if vm.etag.is_some() { Repeat::Safe } else { Repeat::Never })
             .patience(if vm.etag.is_some() { Patience::AsAzureSays } else { Patience::None });

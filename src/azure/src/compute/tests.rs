@@ -111,7 +111,7 @@ async fn a_disk_of_a_list_that_cannot_be_read_is_told_apart_and_spoils_no_other(
     let fake = Fake::new([Reply::json(200, json!({"value": [strange, raw_disk(), nameless]}))]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     let list = compute.list_disks("s", None, &a_minute()).await.unwrap();
-    assert_eq!(list.disks[0].model.id.name(), "d1");
+    assert_eq!(list.disks[0].id.name(), "d1");
     let told: Vec<_> = list.unreadable.iter().map(|disk| (disk.id.as_deref(), disk.tags["a"].as_str())).collect();
     assert_eq!(told, [(Some("not an id"), "b"), (None, "b")]);
     let error = &list.unreadable[0].error;
@@ -177,7 +177,7 @@ async fn the_action_says_only_what_changes() {
     let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)], reapply: vec![] };
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     compute.get_vm(&write.vm, &a_minute()).await.unwrap();
-    compute.attach_detach(&write, Priority::Attach, &a_minute()).await.unwrap();
+    compute.attach_detach(&write, Priority::Attach, None, &a_minute()).await.unwrap();
     let seen = &fake.calls()[1];
     assert_eq!(seen.line, format!("POST management.azure.com{VM}/attachDetachDataDisks?api-version=2025-04-01"));
     assert_eq!(
@@ -207,7 +207,7 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
         let write = VmWrite { vm: id, attach: vec![attachment(3, 2)], detach: vec![disk_id(1)], reapply: vec![] };
         let method = VmWriteMethod::WholeList;
-        compute.write_vm(&vm, &write, method, Priority::Attach, &a_minute()).await.unwrap();
+        compute.write_vm(&vm, &write, method, Priority::Attach, None, &a_minute()).await.unwrap();
     }
     let mut leaving = element(1, 0);
     leaving["toBeDetached"] = json!(true);
@@ -231,7 +231,7 @@ async fn a_write_that_names_no_disk_sends_the_list_as_it_was_read_under_if_match
         let id: ArmId = VM.parse().unwrap();
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
         let write = VmWrite { vm: id, attach: vec![], detach: vec![], reapply: vec![disk_id(2)] };
-        compute.write_vm(&vm, &write, method, Priority::Attach, &a_minute()).await.unwrap();
+        compute.write_vm(&vm, &write, method, Priority::Attach, None, &a_minute()).await.unwrap();
         let sent = &fake.calls()[1];
         let body = json!({"location": "eastus2", "properties": {"storageProfile": {"dataDisks": elements}}});
         assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), body);
@@ -250,7 +250,7 @@ async fn a_whole_list_without_an_etag_is_never_sent_twice() {
     let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
     let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)], reapply: vec![] };
     let method = VmWriteMethod::WholeListByOmission;
-    let error = compute.write_vm(&vm, &write, method, Priority::Detach, &a_minute()).await.unwrap_err();
+    let error = compute.write_vm(&vm, &write, method, Priority::Detach, None, &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::OutcomeUnknown);
     let calls = fake.calls();
     assert_eq!((calls.len(), calls[1].if_match.as_deref()), (2, None));

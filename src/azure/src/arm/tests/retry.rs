@@ -206,51 +206,53 @@ async fn a_write_that_may_not_wait_is_given_back_when_its_token_is_refused_but_n
     assert!(fake.script_is_used_up());
 }
 
+const WRITES_LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_not_wait_is_given_back_for_others_once_and_then_goes_out() {
-    const LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+async fn a_write_that_may_not_wait_goes_out_under_the_permit_it_brings_or_one_that_there_is_now() {
     let fake = Fake::new([
-        Reply::json(200, disk()).header(LEFT, "200"),
-        Reply::empty(200).header(LEFT, "200"),
-        Reply::empty(200).header(LEFT, "2"),
-        Reply::empty(200).header(LEFT, "2"),
+        Reply::empty(200).header(WRITES_LEFT, "1"),
+        Reply::empty(200).header(WRITES_LEFT, "0"),
+        Reply::empty(200).header(WRITES_LEFT, "0"),
+        Reply::empty(200).header(WRITES_LEFT, "0"),
     ]);
     let arm = fake.arm(fake.in_process());
-    read(&arm).await.unwrap();
-    arm.write(&at_once(), &an_hour()).await.unwrap();
+    arm.write(&post(), &an_hour()).await.unwrap();
     arm.write(&at_once(), &an_hour()).await.unwrap();
     let began = Instant::now();
     let pause = put_off(&arm.write(&at_once(), &an_hour()).await.unwrap_err()).unwrap();
-    assert!(pause > Duration::from_secs(1) && began.elapsed().is_zero(), "{pause:?}");
-    // Others may still be many; courtesy has its end.
-    arm.write(&at_once(), &an_hour()).await.unwrap();
-    assert_eq!((began.elapsed(), fake.calls().len()), (Duration::ZERO, 4));
+    assert!(pause > Duration::from_millis(99) && pause < Duration::from_millis(250), "{pause:?}");
+    assert!(began.elapsed().is_zero());
+    // The permit waits in its stead, for a write by whichever method.
+    let permit = arm.permit(Verb::Put, VM, Priority::Attach, &an_hour()).await.unwrap();
+    let waited = began.elapsed();
+    assert!(waited >= pause && waited < pause + Duration::from_millis(3), "{waited:?}");
+    arm.write(&at_once().with_permit(permit), &an_hour()).await.unwrap();
+    assert_eq!((began.elapsed(), fake.calls().len()), (waited, 3));
+    // One for another resource is given back, and its token is there for this write; one that is not used, for others.
+    let permit = arm.permit(Verb::Put, DISK, Priority::Attach, &an_hour()).await.unwrap();
+    arm.write(&at_once().with_permit(permit), &an_hour()).await.unwrap();
+    assert!(arm.try_permit(Verb::Put, DISK, Priority::List).is_none());
+    let permit = arm.permit(Verb::Put, DISK, Priority::Attach, &an_hour()).await.unwrap();
+    drop(at_once().with_permit(permit));
+    assert!(arm.try_permit(Verb::Put, DISK, Priority::List).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_for_others_or_for_a_token_asks_again_whether_a_stop_was_called_meanwhile() {
-    const LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+async fn a_request_that_waited_for_a_permit_or_a_token_asks_again_whether_a_pause_has_begun() {
     let stop = || throttled("20").header("x-ms-failure-cause", "gateway");
     let put = |name: &str| Write::put(&format!("{DISK}{name}"), "1", json!({}), Kind::DiskCreate);
-    // While one lets others go first, one of the others is told to stop.
-    let fake = Fake::new([
-        Reply::empty(200).header(LEFT, "200"),
-        Reply::empty(200).header(LEFT, "1"),
-        stop(),
-        Reply::empty(200),
-        Reply::empty(200),
-    ]);
+    // While one waits for its permit, the one before it is told to stop.
+    let fake = Fake::new([Reply::empty(200).header(WRITES_LEFT, "0"), stop(), Reply::empty(200), Reply::empty(200)]);
     let arm = fake.arm(fake.in_process());
-    for _ in 0..2 {
-        arm.write(&put("a"), &an_hour()).await.unwrap();
-    }
+    arm.write(&put("a"), &an_hour()).await.unwrap();
     let first = put("b").priority(Priority::DetachDeadNode);
-    let (polite, urgent) = (put("c"), an_hour());
-    let (polite, urgent) = tokio::join!(arm.write(&polite, &urgent), arm.write(&first, &urgent));
-    polite.unwrap();
-    urgent.unwrap();
+    let (later, hour) = (put("c"), an_hour());
+    let (later, first) = tokio::join!(arm.write(&later, &hour), arm.write(&first, &hour));
+    later.unwrap();
+    first.unwrap();
     let at: Vec<u64> = fake.calls().iter().map(|seen| seen.at.as_secs()).collect();
-    assert_eq!(at, [0, 0, 0, 20, 20]);
+    assert_eq!(at, [0, 0, 20, 20]);
 
     // While one waits for a token, another of the same scope is told to stop.
     let fake = Fake::new([Reply::empty(200), stop(), Reply::empty(200), Reply::empty(200)]);

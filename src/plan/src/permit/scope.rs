@@ -1,0 +1,130 @@
+//! What a request counts against: the front door's bucket, a provider's policy, one resource.
+
+use std::sync::Arc;
+
+use super::policy::Policy;
+
+/// The three kinds of request that the front door counts apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// GET and HEAD: reads, lists and polls of operations.
+    Reads,
+    /// PUT, PATCH and POST.
+    Writes,
+    /// DELETE.
+    Deletes,
+}
+
+impl Direction {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reads, Self::Writes, Self::Deletes];
+
+    /// The word of Azure's headers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reads => "reads",
+            Self::Writes => "writes",
+            Self::Deletes => "deletes",
+        }
+    }
+}
+
+/// Requests that a provider counts together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// By a published policy.
+    Policy(Policy),
+    /// By direction and resource type, where no policy is published.
+    Type(Direction, Arc<str>),
+}
+
+/// What a request counts against.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scope {
+    pub(super) subscription: Arc<str>,
+    pub(super) direction: Direction,
+    pub(super) class: Class,
+    /// The lower-case path of the resource, without an action.
+    pub(super) resource: Arc<str>,
+}
+
+impl Scope {
+    /// The scope of a request to a path; letter case does not matter. `None` outside of subscriptions, where nothing
+    /// is counted here.
+    pub fn of(direction: Direction, path: &str) -> Option<Self> {
+        let path = path.to_ascii_lowercase();
+        let subscription = path.strip_prefix("/subscriptions/")?.split('/').next()?;
+        if subscription.is_empty() {
+            return None;
+        }
+        let (provider, mut segments) = match path.rsplit_once("/providers/") {
+            Some((_, rest)) => {
+                let mut segments = rest.split('/').filter(|segment| !segment.is_empty());
+                (segments.next().unwrap_or_default(), segments.collect())
+            }
+            None => ("", Vec::new()),
+        };
+        let class = match Policy::of(direction, provider, &segments) {
+            Some(policy) => Class::Policy(policy),
+            None => {
+                let types = segments.iter().step_by(2).fold(provider.to_owned(), |all, one| all + "/" + one);
+                Class::Type(direction, types.into())
+            }
+        };
+        let last = segments.last().copied().unwrap_or_default();
+        let names_an_action = segments.len() >= 3
+            && segments.len() % 2 == 1
+            && (direction == Direction::Writes || last == "instanceview");
+        let resource = if names_an_action {
+            segments.pop();
+            path.strip_suffix(last).unwrap_or(&path).trim_end_matches('/')
+        } else {
+            path.trim_end_matches('/')
+        };
+        Some(Self { subscription: subscription.into(), direction, class, resource: resource.into() })
+    }
+
+    /// Which of the front door's buckets the request is taken from.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    pub(super) fn policy(&self) -> Option<Policy> {
+        match self.class {
+            Class::Policy(policy) => Some(policy),
+            Class::Type(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VM: &str = "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
+
+    #[test]
+    fn an_action_counts_as_a_write_of_its_resource() {
+        let put = Scope::of(Direction::Writes, VM).unwrap();
+        let action = format!("{VM}/attachDetachDataDisks").to_uppercase().replace("/SUBSCRIPTIONS", "/subscriptions");
+        assert_eq!(Scope::of(Direction::Writes, &action).unwrap(), put);
+        assert_eq!(Scope::of(Direction::Reads, &format!("{VM}/instanceView")), Scope::of(Direction::Reads, VM));
+        assert_ne!(Scope::of(Direction::Deletes, VM).unwrap(), put);
+    }
+
+    #[test]
+    fn outside_of_subscriptions_nothing_is_counted() {
+        for path in ["/metadata/endpoints", "/page", "/subscriptions/", "/subscriptions", ""] {
+            assert_eq!(Scope::of(Direction::Reads, path), None, "{path}");
+        }
+        assert!(Scope::of(Direction::Reads, "/subscriptions/s").is_some());
+    }
+
+    #[test]
+    fn a_resource_without_a_policy_is_of_its_type() {
+        let disk = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+        let scope = Scope::of(Direction::Reads, disk).unwrap();
+        assert_eq!(scope.class, Class::Type(Direction::Reads, "microsoft.compute/disks".into()));
+        assert_eq!(&*scope.resource, disk.to_ascii_lowercase());
+    }
+}
