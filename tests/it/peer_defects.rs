@@ -72,7 +72,7 @@
 //! | a second's sleep before each batch, holding the node's lock | a batch waits until the burst is over: milliseconds | `disk_one_disk_alone_waits_for_azure_and_for_nothing_else` `disk_what_arrives_while_a_write_is_in_flight_is_one_further_write` |
 //! | who waits cannot leave | it leaves the batch, or the write goes on and its repetition joins | `disk_a_caller_that_gives_up_before_its_write_is_sent_leaves_the_batch` `disk_a_caller_that_gives_up_stops_nothing_and_its_repetition_joins` |
 //! | a slow machine holds up others | each has an owner of its own | `disk_a_machine_whose_write_hangs_keeps_no_other_machine_waiting` |
-//! | polls come every five seconds | when the operation is likely to have ended, six up to then | `a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock` `an_operation_of_expected_length_costs_six_polls_and_is_noticed_at_once` |
+//! | polls come every five seconds | when the operation is likely to have ended, six up to then | `a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock` `one_operation_alone_costs_six_polls_before_anything_is_known_and_one_afterwards` |
 //! | a write that was pushed aside is made good by an empty one | planned again from a read | `disk_what_happens_once_is_made_up_for_where_it_may_be` |
 //! | a size that the table does not know takes 16, and a full one "no limit" | 16; a full machine says one, never none | `an_unknown_size_takes_sixteen` `a_full_vm_never_says_no_limit` |
 //! | disks that are not Kubernetes' count for nothing (azuredisk#767) | they take their slots | `foreign_disks_count_against_the_limit_and_keep_their_slots` `the_node_tells_its_zone_and_its_limit_without_foreign_disks` |

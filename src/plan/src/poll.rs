@@ -5,12 +5,13 @@
 //! seen a published prior. Two kinds of looks surround it:
 //!
 //! - Before it come *early* looks, from a little before the shortest duration seen lately. Where all operations of a kind
-//!   take the same time there are none. They are worth a list, or single polls while reads are plentiful.
+//!   take the same time there are none. Many operations share lists for it; one alone is worth five polls before its
+//!   expected end, while reads are plentiful.
 //! - After it the looks are a twentieth of the elapsed time apart, and each may be put off a little, so that looks at
 //!   many operations can share one list.
 //!
-//! An end is so noticed within about a second or a tenth of the operation's time, whichever is longer. Which looks share
-//! a list is decided in [`read`](crate::read).
+//! Where operations share lists, an end is so noticed within about a second or a tenth of the operation's time, whichever
+//! is longer. Which looks share a list is decided in [`read`](crate::read).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -47,8 +48,10 @@ impl Kind {
 
 /// How long past the expected end its look comes: Azure's clock and ours do not start together.
 const SLACK: Duration = Duration::from_millis(30);
-/// Where early looks begin before enough was seen, as a part of the prior.
-const EARLIEST_PART: f64 = 0.4;
+/// Where early looks by lists begin before enough was seen, as a part of the prior.
+const EARLIEST_PART: f64 = 0.3;
+/// Where the early polls of one operation alone stand, as parts of what is expected.
+const ALONE: [f64; 5] = [0.35, 0.55, 0.72, 0.85, 0.94];
 /// Where early looks begin afterwards, as a part of the shortest duration seen.
 const BEFORE_SHORTEST: f64 = 0.98;
 /// How many operations must have been seen before the shortest of them bounds the early looks.
@@ -111,6 +114,15 @@ pub struct Expectation {
     end: Duration,
     /// The time of the first early look.
     earliest: Duration,
+    /// Whether that comes from durations that were seen, or from Azure.
+    known: Known,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Nothing,
+    Durations,
+    Asked,
 }
 
 /// One look at an operation. Times are since Azure accepted it.
@@ -131,12 +143,26 @@ impl Expectation {
     /// this operation, so it delays no look. While nothing was seen it may bring the first one forward.
     pub fn of(kind: Kind, seen: &Durations, retry_after: Option<Duration>) -> Self {
         let end = seen.median().unwrap_or_else(|| kind.prior()) + SLACK;
-        let earliest = match (seen.shortest(), seen.median(), retry_after) {
-            (Some(shortest), _, _) => shortest.mul_f64(BEFORE_SHORTEST),
-            (None, None, Some(asked)) => asked.min(end.mul_f64(EARLIEST_PART)),
-            (None, _, _) => end.mul_f64(EARLIEST_PART),
+        let first = end.mul_f64(EARLIEST_PART);
+        let (known, earliest) = match (seen.shortest(), seen.median(), retry_after) {
+            (Some(shortest), _, _) => (Known::Durations, shortest.mul_f64(BEFORE_SHORTEST)),
+            (None, None, Some(asked)) if asked < first => (Known::Asked, asked),
+            (None, _, _) => (Known::Nothing, first),
         };
-        Self { end, earliest: earliest.max(SHORTEST_GAP) }
+        Self { end, earliest: earliest.max(SHORTEST_GAP), known }
+    }
+
+    /// When an operation that shares no looks is polled after the look at `last`, or at first.
+    pub fn next_alone(&self, last: Option<Duration>) -> Duration {
+        let from = match self.known {
+            Known::Nothing => Duration::ZERO,
+            Known::Durations | Known::Asked => self.earliest,
+        };
+        let asked = (self.known == Known::Asked).then_some(self.earliest);
+        let early = ALONE.iter().map(|part| self.end.mul_f64(*part)).filter(|at| *at >= from);
+        let after = last.map_or(Duration::ZERO, |last| last + SHORTEST_GAP);
+        let mut looks = asked.into_iter().chain(early).chain([self.end]);
+        looks.find(|at| *at >= after).unwrap_or_else(|| self.next(last).latest)
     }
 
     /// The look after the one at `last`, or the first.
@@ -221,6 +247,25 @@ mod tests {
         assert_eq!(first(&none, Some(0)).due, SHORTEST_GAP);
         let learned = seen([10_000; 5]);
         assert_eq!(first(&learned, Some(0)), first(&learned, None));
+        let alone = |asked: u64| Expectation::of(Kind::VmAttach, &none, Some(Duration::from_secs(asked))).next_alone(None);
+        assert_eq!(alone(0), SHORTEST_GAP);
+        assert!(alone(17) > Duration::from_secs(3));
+    }
+
+    #[test]
+    fn one_operation_alone_costs_six_polls_before_anything_is_known_and_one_afterwards() {
+        for kind in [Kind::DiskCreate, Kind::DiskDelete, Kind::VmAttach, Kind::VmDetach, Kind::Other] {
+            let took = u64::try_from(kind.prior().as_millis()).unwrap();
+            for (seen, most) in [(seen([]), 6), (seen([took; 5]), 1)] {
+                let expectation = Expectation::of(kind, &seen, None);
+                let (mut at, mut polls) = (expectation.next_alone(None), 1);
+                while at < kind.prior() {
+                    at = expectation.next_alone(Some(at));
+                    polls += 1;
+                }
+                assert!(polls <= most && at <= kind.prior() + SLACK, "{kind:?}: {polls} polls, {at:?}");
+            }
+        }
     }
 
     #[test]
@@ -266,12 +311,14 @@ mod tests {
         }
 
         #[test]
-        fn looks_move_forward(median_ms in 1u64..60_000, last_ms in 0u64..600_000) {
+        fn looks_move_forward(median_ms in 1u64..60_000, last_ms in 0u64..600_000, asked_ms in 0u64..20_000) {
             let expectation = Expectation::of(Kind::DiskCreate, &seen([median_ms]), None);
             let last = Duration::from_millis(last_ms);
             for look in [expectation.next(Some(last)), expectation.next_not_early(Some(last))] {
                 prop_assert!(look.due > last && look.latest > look.due, "{look:?}");
             }
+            let asked = Expectation::of(Kind::DiskCreate, &seen([]), Some(Duration::from_millis(asked_ms)));
+            prop_assert!(expectation.next_alone(Some(last)) > last && asked.next_alone(Some(last)) > last);
         }
     }
 }

@@ -457,7 +457,7 @@ impl Looks {
         match self {
             Self::Shared(watch) => watch.next().await,
             Self::Own { not_before } => {
-                let due = since + expectation.next(last).due;
+                let due = since + expectation.next_alone(last);
                 tokio::time::sleep_until(not_before.map_or(due, |not_before| due.max(not_before))).await;
                 Look::Poll
             }

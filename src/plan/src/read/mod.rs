@@ -244,10 +244,13 @@ impl Watched {
         !self.by_poll && self.operation.target != Target::Polled
     }
 
-    /// When it is looked at where no other look shares the cost. Only the expected end is worth being exact.
+    /// When it is polled where no other look shares the cost.
     fn alone_at(&self, supply: Supply) -> Duration {
-        let at_end = self.operation.expectation.next_not_early(None).due;
-        if self.look(supply).due == at_end { self.due(supply) } else { self.latest(supply) }
+        let at = match supply {
+            Supply::Plentiful => self.operation.expectation.next_alone(self.last),
+            Supply::Short => self.operation.expectation.next_not_early(self.last).due,
+        };
+        (self.operation.accepted_at + at).max(self.not_before)
     }
 
     fn looked(&mut self, at: Duration) {
@@ -470,7 +473,7 @@ impl Group {
         let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::gathered_at);
         let looking = |number: &u64| self.list.as_ref().is_some_and(|list| list.looking.contains(number));
         let looks = self.operations.iter().filter(|(number, watched)| !watched.polling && !looking(number));
-        let looks = looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply)]);
+        let looks = looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply), watched.alone_at(supply)]);
         let rested = self.listed_at.map(|at| at + LIST_GAP);
         reads.chain(looks).chain(rested).filter(|at| *at > now).min()
     }
