@@ -37,6 +37,7 @@ mod it {
     mod peer_defects;
     mod recordings;
     mod rules;
+    mod tiers;
 }
 
 mod model;
