@@ -13,9 +13,32 @@
 //!
 //! # The crates
 //!
-//! A test compares this table with the manifests, so it is complete; an import goes to a lower level. This package is
-//! the command line: [`cli`] has a file per subcommand. Without its feature `emulator` it has neither the emulator nor
-//! the subcommands that need it, as in a production image.
+//! A crate imports only crates that lie below it:
+//!
+//! ```text
+//! +------------------------------------------------------------------------------------------------------+
+//! | lazuli     the command line: a file per subcommand                                                   |
+//! |                                                                         +----------------------------+
+//! |                                                                         | rig   both, in one process |
+//! +-------------------------------------------------------------------------+------------+---------------+
+//! | assembly   from a configuration to clients and gRPC services                         | emulator      |
+//! +------------------------------------------------------------+------------+------------+               |
+//! | csi        gRPC services, registration with kubelet        | cluster    | config     | Azure itself, |
+//! +-----------+-----------+------------------+-----------------+            |            | as a local    |
+//! | csi-proto | telemetry | disk             | host            | client of  | azure.json | HTTP server   |
+//! |           |           | disks as volumes |                 | Kubernetes |            |               |
+//! | generated | logs,     +------------------+ Linux: devices, |            |            |               |
+//! | code      | metrics,  | azure            | file systems,   |            |            |               |
+//! |           | probes    | client of Azure  | mounts          |            |            |               |
+//! |           |           +------------------+-----------------+------------+------------+               |
+//! |           |           | plan      every decision, as pure functions over values      |               |
+//! +-----------+-----------+--------------------------------------------------------------+---------------+
+//! ```
+//!
+//! This package is the command line ([`cli`]). Its feature `emulator` is on by default; a production image is built
+//! without it, and has neither `lazuli-emulator` and `lazuli-rig` nor the subcommands that need them.
+//!
+//! The table is complete. A test compares it with the manifests, which cargo enforces.
 //!
 //! | level | crate | what it owns | imports | its tests also |
 //! |---|---|---|---|---|

@@ -2,7 +2,7 @@
 //!
 //! | module | what | needs |
 //! |---|---|---|
-//! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the house's own rules | nothing |
+//! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the project's own rules | nothing |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `privileged::cluster` | the same in a real Kubernetes | root, and the programs that `scripts/test cluster` builds |
@@ -37,6 +37,7 @@ mod it {
     mod peer_defects;
     mod recordings;
     mod rules;
+    mod tiers;
 }
 
 mod model;

@@ -39,7 +39,7 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logs")]
 struct LogOptions {
-    /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli::disk=debug. Default:
+    /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli_disk=debug. Default:
     /// info for what serves a cluster, warn for what people run.
     #[arg(long, env = "LAZULI_LOG", global = true)]
     log: Option<String>,

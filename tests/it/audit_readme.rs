@@ -42,8 +42,8 @@ fn audit_every_script_and_option_in_the_readme_exists() {
     let help: String = ["emulator", "csi-controller", "csi-node"]
         .map(|command| Cli::try_parse_from(["lazuli", command, "--help"]).unwrap_err().to_string())
         .concat();
-    // Options of the sidecars, which the README says how to run.
-    let of_others = ["--worker-threads", "--timeout", "--extra-create-metadata", "--release"];
+    // Options of cargo, and of the sidecars, which the README says how to run.
+    let of_others = ["--worker-threads", "--timeout", "--extra-create-metadata", "--release", "--no-default-features"];
     for command in commands() {
         for word in command.split_whitespace() {
             if word.starts_with("scripts/") || word.starts_with("src/") {

@@ -138,6 +138,21 @@ fn every_import_goes_to_a_lower_level() {
 }
 
 #[test]
+fn the_picture_shows_every_crate_and_is_the_same_in_the_readme() {
+    let read = |name| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let documentation: String = read("src/lib.rs")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("//!")?.trim().to_owned() + "\n"))
+        .collect();
+    let (_, from) = documentation.split_once("```text\n").expect("there is a picture");
+    let (picture, _) = from.split_once("```").expect("the picture ends");
+    let words: Names = picture.split([' ', '|', '\n']).map(str::to_owned).collect();
+    let missing: Vec<String> = table().into_keys().filter(|name| !words.contains(name)).collect();
+    assert!(missing.is_empty(), "the picture lacks {missing:?}");
+    assert!(read("README.md").contains(picture), "the README has another picture");
+}
+
+#[test]
 fn the_pure_crate_the_wire_and_the_emulator_import_nothing_of_ours() {
     let manifests = in_manifests(&metadata());
     for name in ["plan", "csi-proto", "emulator"] {

@@ -1,5 +1,5 @@
 //! What azuredisk-csi-driver is known to get wrong with managed disks, what this driver does instead, and the tests that
-//! prove it. The rules of the house's own are in `rules`.
+//! prove it. The project's own rules are in `rules`.
 //!
 //! Sources: that driver's code as published (2026-08), and the threads of its users where a number is given.
 //!

@@ -49,6 +49,7 @@ pub struct CloudOptions {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Azure")]
 pub struct RouteOptions {
+    #[expect(rustdoc::bare_urls, reason = "the text is printed by --help, where a link's brackets would show")]
     /// Send what is meant for an origin to another URL, ORIGIN=URL, such as
     /// https://management.azure.com=http://127.0.0.1:8181. May be repeated; plain http only to this machine.
     #[arg(long = "route", env = "LAZULI_ROUTES", value_delimiter = ',')]

@@ -1,7 +1,7 @@
 //! What this program asks of Kubernetes.
 //!
 //! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
-//! the snapshot of LUNs that VolumeAttachments name, which reaches the rooms that place disks as data, and the
+//! the snapshot of LUNs that VolumeAttachments name, which reaches the crates that place disks as data, and the
 //! one thing it writes: what VM sizes newer than the shipped table take. Never lists secrets, and never chooses
 //! a LUN.
 

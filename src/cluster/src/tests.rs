@@ -1,4 +1,4 @@
-//! Tests of the room against an API server inside the test; time is paused.
+//! Tests of the crate against an API server inside the test; time is paused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

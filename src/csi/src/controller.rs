@@ -23,7 +23,7 @@ use csi_proto::csi::{
     list_volumes_response, validate_volume_capabilities_response,
 };
 use lazuli_plan::{
-    disk::{self as plan, Capability, Defaults, ParameterError},
+    disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY},
     fault::{self, Code, Rpc},
     model::{ArmId, VolumeId},
 };
@@ -31,7 +31,6 @@ use tonic::{Request, Response, Status};
 
 use super::{
     capability::{capability, ordered, segments},
-    node::SOURCE_KEY,
     server::{RpcNote, failure, status},
     usable,
 };

@@ -1,6 +1,6 @@
 //! The Container Storage Interface: what kubelet and the CSI sidecars call.
 //!
-//! This room owns the gRPC edge of the storage drivers: sockets, requests parsed once, answers and codes chosen for
+//! This crate owns the gRPC edge of the storage drivers: sockets, requests parsed once, answers and codes chosen for
 //! the sidecar that reads them, one log line per call, and kubelet's registration. It never talks to Azure's
 //! management API itself (that is `disk`) and never makes a system call on a volume itself (that is `host`).
 //!

@@ -85,7 +85,6 @@ use lazuli_host::{
     journal::{Journal, JournalError, Record},
 };
 use locks::{Held, Locks};
-pub use request::SOURCE_KEY;
 use request::{Publish, Stage, absolute, required};
 
 /// Whether the node tells its zone.

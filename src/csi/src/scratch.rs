@@ -1,4 +1,4 @@
-//! What the tests of this room share: a folder of their own and a client on a unix socket.
+//! What the tests of this crate share: a folder of their own and a client on a unix socket.
 
 use std::{
     path::{Path, PathBuf},

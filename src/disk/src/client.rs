@@ -1,4 +1,4 @@
-//! The calls of Azure this room makes, each with the time it may take.
+//! The calls of Azure that this crate makes, each with the time it may take.
 //!
 //! No deadline here is a caller's: a write goes on when its caller gives up, for as long as Azure may need.
 
@@ -25,7 +25,7 @@ const LIST: Duration = Duration::from_secs(90);
 /// How long a write may take (source: the Go driver gives an attach 20 minutes; 0.8 % take more than two).
 const WRITE: Duration = Duration::from_secs(20 * 60);
 
-/// The compute provider, as this room uses it.
+/// The compute provider, as this crate uses it.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(Compute);
 

@@ -1,6 +1,6 @@
 //! Managed disks as volumes: made, found, attached, detached, grown, deleted.
 //!
-//! This room turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each under an owner that outlives its
+//! This crate turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each under an owner that outlives its
 //! caller: one writer per VM ([`owner`]) and one operation per disk ([`claims`]). It knows nothing of gRPC, and of
 //! Kubernetes only what it is given: which LUNs VolumeAttachments name. It keeps no state that Azure does not have;
 //! what it remembers ([`Nodes`], the spelling of handles) only saves questions and spells answers.
@@ -78,7 +78,7 @@ impl fmt::Display for Request {
 type Left = Option<Arc<Disk>>;
 type DiskHold = Hold<Request, Left>;
 
-/// What the room is made from.
+/// What [`Volumes`] is made from.
 #[derive(Debug)]
 pub struct Settings {
     /// The client.

@@ -1,4 +1,4 @@
-//! Loop devices, folders and root trees for the tests of this room. Everything is undone on drop,
+//! Loop devices, folders and root trees for the tests of this crate. Everything is undone on drop,
 //! also when a test panics.
 
 use std::fs;
@@ -156,7 +156,7 @@ impl Drop for LoopDisk {
     }
 }
 
-/// A root folder made by hand, exactly as the contract of this room says.
+/// A root folder made by hand, exactly as the contract of this crate says.
 pub(crate) struct FakeRoot {
     pub(crate) folder: TempDir,
 }

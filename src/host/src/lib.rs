@@ -1,7 +1,7 @@
 //! What a CSI node does to Linux: find a disk by its LUN, look at what is on it, format it, check
 //! it, mount it, grow it, measure it, and let it go.
 //!
-//! This room owns every system call, sysfs read, child process and on-disk byte of a node. It
+//! This crate owns every system call, sysfs read, child process and on-disk byte of a node. It
 //! decides nothing about Azure: which disk belongs at which LUN, which volume may be formatted and
 //! which gRPC code an error becomes are its callers' business. It never formats a device that is
 //! not provably blank (or holds only our own unfinished work for the same volume), never detaches a

@@ -1,7 +1,7 @@
 //! Every decision Lazuli takes, as pure functions over values.
 //!
 //! Nothing in this crate touches a socket, a file, a clock or a random number: a snapshot goes in, a decision comes
-//! out. What acts on the decisions (`lazuli-azure`, the rooms of the root package) chooses nothing.
+//! out. What acts on the decisions (`lazuli-azure`, `lazuli-disk`, `lazuli-csi`) chooses nothing.
 //!
 //! | module | decides |
 //! |---|---|

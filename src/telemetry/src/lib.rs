@@ -1,8 +1,8 @@
 //! What the process tells about itself: logs on stderr, `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Owns the format of log lines, the HTTP server for probes and scrapes, and the metrics of the process
-//! itself. Never decides whether the process is ready: the rooms say so through a [`Readiness`], and their
-//! metrics arrive in a registry that they filled.
+//! itself. Never decides whether the process is ready: other crates say so through a [`Readiness`], and
+//! their metrics arrive in a registry that they filled.
 
 pub mod http;
 pub mod logs;

@@ -36,7 +36,7 @@ impl std::str::FromStr for Format {
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is not of the form `info,lazuli::disk=debug`.
+    /// The filter is not of the form `info,lazuli_disk=debug`.
     #[error("the log filter {filter:?} cannot be read")]
     Filter {
         /// As given.

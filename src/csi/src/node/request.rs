@@ -4,17 +4,15 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use csi_proto::csi::{NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCapability};
 use lazuli_plan::{
-    disk::{self as plan, AccessMode, AccessType, StageParameters, stage_parameters, validate_capabilities},
+    disk::{
+        self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
+    },
     model::VolumeId,
 };
 
 use super::error::NodeError;
 use crate::capability::{capability, ordered};
 use lazuli_host::{fs_type::FsType, options::Options};
-
-/// The context key, in any letter case, by which a controller says that a disk was made from a snapshot, another disk
-/// or an image. Such a disk is never formatted: if it looks blank, something is wrong with it.
-pub const SOURCE_KEY: &str = "sourceResourceId";
 
 /// A parsed `NodeStageVolume`.
 #[derive(Debug, Clone)]

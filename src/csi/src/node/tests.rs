@@ -5,6 +5,7 @@ mod whose;
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
 
 use csi_proto::csi::volume_capability::access_mode::Mode;
+use lazuli_plan::disk::SOURCE_KEY;
 use tonic::Code as Grpc;
 
 use super::*;

@@ -41,7 +41,7 @@ pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use parameter::{ParameterError, ParameterErrorKind};
 pub use perf::{DeviceSetting, PerfProfile};
-pub use publish::{PublishParameters, effective_caching, publish_parameters};
+pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
 pub use sku::{max_shares, size_range};
 pub use spec::{CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, PublicNetworkAccess};
 pub use stage::{FsType, StageParameters, stage_parameters};

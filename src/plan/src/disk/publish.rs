@@ -8,6 +8,10 @@ use crate::model::{CachingMode, Disk, Lun};
 /// The publish context's key of the slot.
 pub(super) const LUN_KEY: &str = "LUN";
 
+/// The context key, in any letter case, by which a controller says that a disk was made from a snapshot, another disk
+/// or an image. Such a disk is never formatted: if it looks blank, something is wrong with it.
+pub const SOURCE_KEY: &str = "sourceResourceId";
+
 /// What the context of a volume says about attaching it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishParameters {

@@ -1,4 +1,4 @@
-//! The values all rooms speak in. Each is parsed once, at the edge, and is valid ever after.
+//! The values that all crates share. Each is parsed once, at the edge, and is valid ever after.
 
 mod arm_id;
 mod disk;
