@@ -331,7 +331,7 @@ async fn a_machine_has_its_system_assigned_identity_first() {
     assert_eq!(body["client_id"], derived_id("system-identity", &vm));
     let token = body["access_token"].as_str().unwrap();
     assert!(Tokens::default().valid(token, datetime!(2026-01-01 00:30 UTC)));
-    assert_eq!(crate::login::object_id(token).unwrap(), "system-principal");
+    assert_eq!(Tokens::default().read(token).object_id.as_deref(), Some("system-principal"));
 }
 
 #[tokio::test]
