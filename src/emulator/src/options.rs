@@ -278,7 +278,7 @@ impl Switches {
     }
 
     /// How old an item of a list is at most.
-    pub(crate) fn list_lag(&self) -> Duration {
+    pub(crate) fn longest_list_lag(&self) -> Duration {
         if self.list_lag { LIST_LAG } else { Duration::ZERO }
     }
 }

@@ -24,7 +24,6 @@ use crate::arm;
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
-use crate::document::Document;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
 use crate::future;
@@ -36,6 +35,7 @@ use crate::path::{self, ArmPath};
 use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
+use crate::store::Store;
 use crate::throttle::{Door, Throttle, Visit};
 
 /// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
@@ -68,8 +68,8 @@ fn metadata(shared: &Arc<Shared>) -> Imds {
     Imds {
         tenant_id: shared.options.scenario.tenant_id.clone(),
         cloud: Cloud {
-            machines: Box::new(move || machines.store(|store| store.of_kind(arm::kinds::MACHINE).cloned().collect())),
-            document: Box::new(move |id| document.store(|store| store.document(id).map(Document::into_value))),
+            machines: Box::new(move || machines.store(Store::vms)),
+            document: Box::new(move |id| document.store(|store| store.document(id))),
             attached: Box::new(move |id, ago| {
                 let then = attached.clock.elapsed().saturating_sub(ago);
                 attached.state().luns.held(id, then)

@@ -137,7 +137,11 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            store: Store::new(Lags { read: options.read_lag, list: options.unverified.list_lag(), seed: options.seed }),
+            store: Store::new(Lags {
+                read: options.read_lag,
+                list: options.unverified.longest_list_lag(),
+                seed: options.seed,
+            }),
             operations: Operations::default(),
             alarms: BTreeMap::new(),
             alarms_set: 0,

@@ -97,14 +97,14 @@ fn document(asked: &str) -> Option<Value> {
 struct Stopped(Arc<Mutex<Duration>>);
 
 fn service(machines: &[Value], lag: Duration, clock: &Stopped) -> Router {
-    let machines = machines.to_vec();
+    let machines: Vec<Document> = machines.iter().cloned().map(Document::from).collect();
     let clock = clock.clone();
     let disk = id("Microsoft.Compute/disks", "PVC");
     router(Arc::new(Imds {
         tenant_id: "tenant".to_owned(),
         cloud: Cloud {
             machines: Box::new(move || machines.clone()),
-            document: Box::new(document),
+            document: Box::new(|id| document(id).map(Document::from)),
             // The disk came a minute ago.
             attached: Box::new(move |_, ago| {
                 if ago < Duration::from_secs(60) { BTreeMap::from([(0, disk.clone())]) } else { BTreeMap::new() }
