@@ -3,6 +3,7 @@
 mod attach_storm;
 mod control;
 mod figures;
+mod emulator;
 mod footprint;
 mod life_storm;
 mod node_loss;
@@ -30,6 +31,8 @@ enum Bench {
     LifeStorm(life_storm::Options),
     /// Deletes VMs with disks attached to them, then detaches all these disks at once.
     NodeLoss(node_loss::Options),
+    /// How fast the emulator itself is: single requests and a list of 20,000 disks, in process and over loopback TCP.
+    Emulator(emulator::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
     Footprint(footprint::Options),
 }
@@ -39,6 +42,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
         Bench::LifeStorm(options) => life_storm::run(options).await,
         Bench::NodeLoss(options) => node_loss::run(options).await,
+        Bench::Emulator(options) => emulator::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
     }
 }

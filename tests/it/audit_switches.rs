@@ -21,6 +21,7 @@ fn positions(method: Method) -> Vec<Switches> {
         Switches { lenient_scalars: true, ..usual },
         Switches { put_needs_location: false, ..usual },
         Switches { disk_retry_after: 0, ..usual },
+        Switches { list_lag: true, ..usual },
     ];
     if method != Method::AzureStack {
         positions.push(Switches { left_out_of_put: LeftOut::Keep, ..usual });

@@ -26,7 +26,7 @@ use lazuli_emulator::Control;
 use tokio::time::Instant;
 use tonic::Code;
 
-use super::facts::Facts;
+use super::{facts::Facts, script::World};
 
 mod ending;
 
@@ -134,6 +134,8 @@ pub(super) struct Judge {
     control: Control,
     origin: Instant,
     lag_ms: u64,
+    /// How much later than a single read a list may be.
+    list_lag_ms: u64,
     limits: BTreeMap<String, usize>,
     pub(super) facts: Facts,
     /// `(machine, disk)` of what failed attaches have left in the models.
@@ -159,12 +161,13 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(control: Control, lag_ms: u64, limits: BTreeMap<String, usize>) -> Self {
+    pub(super) fn new(control: Control, world: &World, limits: BTreeMap<String, usize>) -> Self {
         let facts = Facts::read(&control);
         Self {
             control,
             origin: Instant::now(),
-            lag_ms,
+            lag_ms: world.read_lag_ms,
+            list_lag_ms: world.list_lag_ms(),
             limits,
             facts,
             left_over: BTreeSet::new(),
@@ -520,12 +523,6 @@ impl Judge {
             })
     }
 
-    /// Whether a disk went that comes before this one in a list.
-    fn another_before_it_went(&self, disk: &str, since: u64) -> bool {
-        let recent = self.changes.iter().rev().take_while(|change| change.at >= since);
-        recent.into_iter().any(|change| change.became == Became::Gone && change.disk.as_str() < disk)
-    }
-
     /// Who attaches a disk that a machine lists.
     fn listed_by(&self, disk: &str) -> Option<Who> {
         // What a failed attach has left in a model is no attachment, and whoever deletes the disk cannot see it.
@@ -688,7 +685,7 @@ impl Judge {
     /// ListVolumes: volume id to nodes, as answered; `expected` are the handles by disk.
     pub(super) fn listed(&mut self, id: usize, entries: &[(String, Vec<String>)], handles: &BTreeMap<String, String>) {
         let call = self.calls[id].clone();
-        let since = self.window(&call);
+        let since = self.window(&call).saturating_sub(self.list_lag_ms);
         let mut found: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
         for (handle, nodes) in entries {
             if found.insert(super::facts::name_of(handle), (handle.clone(), nodes.clone())).is_some() {
@@ -703,9 +700,6 @@ impl Judge {
             }
             let on: Vec<String> = self.facts.holders(disk).into_iter().map(|(vm, _)| vm.to_owned()).collect();
             match found.get(disk) {
-                // The emulator's pages are counted (whether Azure's are is not known): when a disk goes between two of
-                // them, the next one begins too late, and no client can tell.
-                None if self.another_before_it_went(disk, since) => {}
                 None => self.violated("listed", format!("{disk} is missing")),
                 Some((_, nodes)) if *nodes != on => {
                     self.violated("listed", format!("{disk} is on {on:?} and listed on {nodes:?}"));

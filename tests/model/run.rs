@@ -43,7 +43,7 @@ async fn play(world: &World, steps: &[Timed]) -> Verdict {
     let emulator = Emulator::start(world.azure()).await.unwrap();
     let control = emulator.control();
     let limits = (0..world.nodes.len()).map(|node| (node_name(node), world.limit(node))).collect();
-    let judge = Arc::new(Mutex::new(Judge::new(control.clone(), world.read_lag_ms, limits)));
+    let judge = Arc::new(Mutex::new(Judge::new(control.clone(), world, limits)));
     let cluster = Cluster::new(world, &emulator, &judge);
     let tool = Tool::new(&emulator, &judge);
     standing_incidents(world, &control);
@@ -170,7 +170,7 @@ async fn calm(world: &World, cluster: &Arc<Cluster>, control: &Control, tool: &T
     clear_strays(world, cluster, control, tool, judge).await;
     at_rest(control).await;
     // Reads show all that was written.
-    sleep(Duration::from_millis(world.read_lag_ms + 1)).await;
+    sleep(Duration::from_millis(world.read_lag_ms + world.list_lag_ms() + 1)).await;
     cluster.list_at_rest().await;
     let (volumes, published) = cluster.wishes();
     let wanted: BTreeSet<String> = volumes.keys().cloned().collect();

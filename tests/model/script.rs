@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lazuli_emulator::{
     latency::Profile,
-    options::{Already, Concurrent, LeftOut, Switches},
+    options::{Already, Concurrent, LIST_LAG, LeftOut, Switches},
     scenario::{AttachTo, Disk, Scenario, VirtualMachine},
 };
 use serde_json::{Value, json};
@@ -216,6 +216,8 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         put_needs_location: dice.percent(70),
         disk_retry_after: dice.one(&[2, 7]),
         network_update_answers_created: dice.percent(50),
+        // A stream of its own, so that the rest of a seed stays as it was.
+        list_lag: Dice::of(seed, "list-lag").percent(30),
     };
     World {
         seed,
@@ -382,6 +384,11 @@ impl World {
             unverified: self.switches,
             ..Default::default()
         }
+    }
+
+    /// How much later than a single read a list may be.
+    pub(super) fn list_lag_ms(&self) -> u64 {
+        if self.switches.list_lag { u64::try_from(LIST_LAG.as_millis()).unwrap() } else { 0 }
     }
 
     pub(super) fn limit(&self, node: usize) -> usize {

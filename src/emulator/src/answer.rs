@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::HeaderMap;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::definition;
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Order, Style};
@@ -78,12 +80,71 @@ impl Request {
     }
 }
 
+/// The body of an answer. What the store has is shared with it, and written out by reference.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Content {
+    /// No body.
+    #[default]
+    Empty,
+    /// A document.
+    Document(Document),
+    /// A document that is written out already.
+    Text(String),
+    /// A page of a list.
+    Page(Page),
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Page {
+    pub(crate) value: Vec<Document>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_link: Option<String>,
+}
+
+impl Content {
+    /// The body as JSON text.
+    pub(crate) fn into_text(self) -> Option<Vec<u8>> {
+        // Strings, numbers and documents: there is nothing in it that JSON does not have.
+        match self {
+            Self::Empty => None,
+            Self::Document(doc) => serde_json::to_vec(&doc).ok(),
+            Self::Text(text) => Some(text.into_bytes()),
+            Self::Page(page) => serde_json::to_vec(&page).ok(),
+        }
+    }
+
+    /// A list without items.
+    pub(crate) fn is_empty_list(&self) -> bool {
+        match self {
+            Self::Empty | Self::Text(_) => false,
+            Self::Document(doc) => doc["value"].as_array().is_some_and(Vec::is_empty),
+            Self::Page(page) => page.value.is_empty(),
+        }
+    }
+
+    /// Changes each document in it, the items of a list one by one.
+    pub(crate) fn change(&mut self, mut change: impl FnMut(&mut Value)) {
+        if let Self::Text(text) = self
+            && let Ok(value) = serde_json::from_str::<Value>(text)
+        {
+            *self = Self::Document(value.into());
+        }
+        match self {
+            Self::Empty | Self::Text(_) => {}
+            Self::Document(doc) => change(doc),
+            Self::Page(page) => page.value.iter_mut().for_each(|doc| change(doc)),
+        }
+    }
+}
+
 /// An answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Option<Value>,
+    pub(crate) body: Content,
     /// The operation that was started, and the latency drawn for it.
     pub(crate) started: Option<(String, Duration)>,
 }
@@ -93,8 +154,13 @@ impl Answer {
         Self { status, ..Self::default() }
     }
 
-    pub(crate) fn json(status: u16, body: Value) -> Self {
-        Self { status, body: Some(body), ..Self::default() }
+    pub(crate) fn json(status: u16, body: impl Into<Document>) -> Self {
+        Self { status, body: Content::Document(body.into()), ..Self::default() }
+    }
+
+    /// With a body that is JSON text.
+    pub(crate) fn text(status: u16, body: String) -> Self {
+        Self { status, body: Content::Text(body), ..Self::default() }
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -195,7 +261,7 @@ impl Context<'_> {
     }
 
     /// Refuses unless the group exists and is not being deleted.
-    pub(crate) fn require_group(&self) -> Result<Value, Fault> {
+    pub(crate) fn require_group(&self) -> Result<Document, Fault> {
         let id = self.request.group_id();
         let Some(group) = self.state.store.get(&id) else {
             return Err(fault::group_not_found(self.request.group()));

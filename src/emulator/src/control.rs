@@ -138,7 +138,7 @@ impl Control {
             violations: state.violations.clone(),
         };
         for (key, resource) in state.store.iter() {
-            dump.resources.insert(key.clone(), resource.doc.clone());
+            dump.resources.insert(key.clone(), resource.doc.clone().into_value());
             if let Some(machine) = &resource.machine {
                 dump.luns.insert(key.clone(), machine.attached.clone());
                 dump.power.insert(key.clone(), machine.power.word().to_owned());

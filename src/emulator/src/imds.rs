@@ -35,6 +35,7 @@ use axum::{Json, Router};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::document::Document;
 use crate::login::{Now, Tokens};
 
 /// The header that names the machine that asks.
@@ -89,9 +90,9 @@ type AskAttached = Box<dyn Fn(&str, Duration) -> BTreeMap<u8, String> + Send + S
 /// What the service reads of the cloud. The functions must not block.
 pub(crate) struct Cloud {
     /// The documents of all virtual machines, in a fixed order.
-    pub(crate) machines: Box<dyn Fn() -> Vec<Value> + Send + Sync>,
+    pub(crate) machines: Box<dyn Fn() -> Vec<Document> + Send + Sync>,
     /// Any document by ARM id, in any letter case.
-    pub(crate) document: AskById<Option<Value>>,
+    pub(crate) document: AskById<Option<Document>>,
     /// LUN to disk id of a machine as it was so long ago: what its host held then.
     pub(crate) attached: AskAttached,
     /// Emulated time since the start, for the rate limits.
@@ -190,7 +191,7 @@ impl Imds {
     }
 
     /// The document of the machine that asks.
-    fn machine(&self, asked: Option<&str>) -> Result<Value, Box<Response>> {
+    fn machine(&self, asked: Option<&str>) -> Result<Document, Box<Response>> {
         let mut machines = (self.cloud.machines)();
         let names: Vec<String> =
             machines.iter().filter_map(|machine| machine["name"].as_str().map(str::to_owned)).collect();

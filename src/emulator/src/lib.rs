@@ -63,6 +63,8 @@
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
+//! | a list | the present; with [`Switches::list_lag`] each item as it was within the last [`options::LIST_LAG`] | U: [`Switches::list_lag`] |
+//! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |
 //! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
 //!
 //! # Time and chance
@@ -95,9 +97,11 @@ mod claim;
 mod clock;
 mod definition;
 mod derived;
+mod document;
 mod endpoints;
 mod fault;
 mod future;
+mod history;
 mod imds;
 mod listener;
 mod login;
@@ -204,6 +208,7 @@ impl Emulator {
             }
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
+        state.store.forget_the_past();
         for vm in state.store.vms() {
             state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);
         }

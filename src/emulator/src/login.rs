@@ -44,7 +44,7 @@ use time::OffsetDateTime;
 use crate::endpoints;
 use crate::scenario::{Client, Scenario, derived_id};
 
-pub(crate) use token::{Subject, Tokens, Unusable, issuer, object_id};
+pub(crate) use token::{Subject, Tokens, Unusable};
 
 /// How long a token lives. The service draws 60 to 90 minutes; the published examples show this.
 pub(crate) const TOKEN_LIFETIME: Duration = Duration::from_secs(3_599);

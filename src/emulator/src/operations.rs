@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::fault::Fault;
@@ -32,11 +32,6 @@ fn text(value: &Value) -> Arc<str> {
     Arc::from(value.to_string())
 }
 
-fn parsed(text: Option<&Arc<str>>) -> Option<Value> {
-    // It was a document when it was written.
-    serde_json::from_str(text?).ok()
-}
-
 impl Outcome {
     /// The same at both.
     pub(crate) fn both(value: &Value) -> Self {
@@ -49,9 +44,9 @@ impl Outcome {
         Self { output: None, result: Some(text(value)) }
     }
 
-    /// The body at the `Location` URL.
-    pub(crate) fn result(&self) -> Option<Value> {
-        parsed(self.result.as_ref())
+    /// The body at the `Location` URL, as JSON text.
+    pub(crate) fn result(&self) -> Option<&str> {
+        self.result.as_deref().filter(|text| *text != "null")
     }
 }
 
@@ -96,32 +91,29 @@ pub(crate) struct Operation<W> {
 }
 
 impl<W> Operation<W> {
-    /// The object at the `Azure-AsyncOperation` URL.
-    pub(crate) fn object(&self, clock: &Clock) -> Value {
+    /// The object at the `Azure-AsyncOperation` URL, as JSON text.
+    pub(crate) fn object(&self, clock: &Clock) -> String {
         let (word, fault) = match &self.status {
             Status::Running => ("InProgress", None),
             Status::Succeeded => ("Succeeded", None),
             Status::Failed(fault) => ("Failed", Some(fault)),
             Status::Canceled(fault) => ("Canceled", Some(fault)),
         };
-        let mut object = Map::new();
-        if self.style == Style::Compute {
-            object.insert("startTime".to_owned(), json!(clock.stamp(self.started)));
-            if let Some(ended) = self.ended {
-                object.insert("endTime".to_owned(), json!(clock.stamp(ended)));
-            }
+        let compute = self.style == Style::Compute;
+        let quoted = |text: &str| Value::from(text).to_string();
+        let mut members = Vec::new();
+        if compute {
+            members.push(("startTime", quoted(&clock.stamp(self.started))));
+            members.extend(self.ended.map(|ended| ("endTime", quoted(&clock.stamp(ended)))));
         }
-        object.insert("status".to_owned(), json!(word));
-        if let Some(output) = parsed(self.outcome.output.as_ref()) {
-            object.insert("properties".to_owned(), json!({ "output": output }));
+        members.push(("status", quoted(word)));
+        members.extend(self.outcome.output.as_ref().map(|output| ("properties", format!("{{\"output\":{output}}}"))));
+        members.extend(fault.map(|fault| ("error", fault.object().to_string())));
+        if compute {
+            members.push(("name", quoted(&self.id)));
         }
-        if let Some(fault) = fault {
-            object.insert("error".to_owned(), fault.object());
-        }
-        if self.style == Style::Compute {
-            object.insert("name".to_owned(), json!(self.id));
-        }
-        Value::Object(object)
+        let members: Vec<String> = members.iter().map(|(name, text)| format!("\"{name}\":{text}")).collect();
+        format!("{{{}}}", members.join(","))
     }
 }
 
@@ -328,6 +320,27 @@ mod tests {
             held: false,
             work: (),
         }
+    }
+
+    #[test]
+    fn the_object_of_an_operation_is_json_with_its_members_in_order() {
+        let clock = Clock::new(time::macros::datetime!(2026-01-01 00:00 UTC), 1.0);
+        let mut operations = Operations::default();
+        let mut object = |id: usize, result| {
+            operations.accept(order(id));
+            operations.end(&id.to_string(), Duration::from_secs(1), result);
+            let text = operations.get(&id.to_string()).unwrap().object(&clock);
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let members: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+            (members.join(" "), object)
+        };
+        let document = serde_json::json!({"a \"quoted\" name": [1, null]});
+        let (members, shown) = object(1, Ok(Outcome::both(&document)));
+        assert_eq!(members, "startTime endTime status properties name");
+        assert_eq!((&shown["properties"]["output"], shown["name"].as_str()), (&document, Some("1")));
+        let (members, shown) = object(2, Err(crate::fault::preempted()));
+        assert_eq!(members, "startTime endTime status error name");
+        assert_eq!(shown["error"]["code"], "OperationPreempted");
     }
 
     #[test]

@@ -188,22 +188,22 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
             .and_then(|effect| effect.late_failure.as_ref())
             .map(|late| Fault::new(409, &late.code, late.message.clone())),
     };
-    let asked = Asked { request, operation, at };
+    let mut asked = Asked { request, operation, at };
     if let Some(fault) = unread {
-        return finish(&shared, &asked, Err(fault), Vec::new(), None);
+        return finish(&shared, &mut asked, Err(fault), Vec::new(), None);
     }
     let lose = effect.as_ref().and_then(|effect| effect.lose_answer);
     let direct = effect.as_ref().filter(|effect| effect.status.is_some());
     let response = if lose == Some(LoseAnswer::Before) {
-        note(&shared, &asked, 0, None, None, true);
+        shared.state().note(call(&mut asked, 0, None, None, true));
         Response::default()
     } else if let Some(effect) = direct {
         let status = effect.status.unwrap_or(500);
         let code = effect.error_body()["error"]["code"].as_str().map(str::to_owned);
-        note(&shared, &asked, status, code, None, true);
+        shared.state().note(call(&mut asked, status, code, None, true));
         struck_answer(effect)
     } else {
-        let mut response = answer(&shared, &asked, route, effect.as_ref());
+        let mut response = answer(&shared, &mut asked, route, effect.as_ref());
         if let Some(effect) = &effect {
             add_effect_headers(response.headers_mut(), effect);
         }
@@ -221,21 +221,18 @@ struct Asked {
 
 fn answer(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &mut Asked,
     route: Option<Result<arm::Route, Fault>>,
     effect: Option<&Effect>,
 ) -> Response {
     let request = &asked.request;
-    let mut state = shared.state();
-    let now = shared.clock.elapsed();
-    let mut remaining = Vec::new();
     let principal = match sign_in(shared, request) {
         Ok(principal) => principal,
-        Err(fault) => {
-            drop(state);
-            return finish(shared, asked, Err(fault), Vec::new(), effect);
-        }
+        Err(fault) => return finish(shared, asked, Err(fault), Vec::new(), effect),
     };
+    let mut remaining = Vec::new();
+    let mut state = shared.state();
+    let now = shared.clock.elapsed();
     let reply = (|| -> Reply {
         check_version(request)?;
         if is_subscriptions(&request.raw_path) {
@@ -375,24 +372,24 @@ fn sign_in(shared: &Shared, request: &Request) -> Result<String, Fault> {
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
         .ok_or_else(fault::missing_authorization)?;
+    let said = shared.tokens.read(token);
     if !shared.options.accept_any_token {
         let now = shared.clock.token_now();
-        let audience = shared.tokens.audience(token, now).map_err(|unusable| match unusable {
+        shared.tokens.check(&said, now).map_err(|unusable| match unusable {
             login::Unusable::Unknown => fault::invalid_token(),
             login::Unusable::Expired(at) => fault::expired_token(at, now),
         })?;
-        if !is_ours(&audience, &request.base, &shared.url) {
-            return Err(fault::wrong_audience(&audience));
+        if !is_ours(&said.audience, &request.base, &shared.url) {
+            return Err(fault::wrong_audience(&said.audience));
         }
         // A token of another emulator, whose directory is another.
         let tenant = &shared.options.scenario.tenant_id;
-        let issuer = login::issuer(token).unwrap_or_default();
-        if !issuer.to_ascii_lowercase().contains(&format!("/{}/", tenant.to_ascii_lowercase())) {
-            return Err(fault::wrong_tenant(&issuer, tenant));
+        if !said.issuer.to_ascii_lowercase().contains(&format!("/{}/", tenant.to_ascii_lowercase())) {
+            return Err(fault::wrong_tenant(&said.issuer, tenant));
         }
     }
     // Buckets are per principal; a token that is no JWT of ours stands for itself.
-    Ok(login::object_id(token).unwrap_or_else(|| crate::derived::guid_of(token)))
+    Ok(said.object_id.clone().unwrap_or_else(|| crate::derived::guid_of(token)))
 }
 
 /// Whether a token is for the resource manager: by its public names (documented), or by an address of
@@ -442,7 +439,7 @@ fn tenants(shared: &Shared) -> Answer {
 
 fn finish(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &mut Asked,
     reply: Reply,
     remaining: Vec<(&'static str, String)>,
     effect: Option<&Effect>,
@@ -480,26 +477,33 @@ fn finish(
         }
     };
     let code = fault.as_ref().map(|fault| fault.code.clone());
-    note(shared, asked, answer.status, code, answer.started.as_ref(), effect.is_some());
-    let mut body = answer.body;
-    if let Some(body) = &mut body {
-        let of_compute = request.path.provider.as_deref().is_some_and(|p| p.eq_ignore_ascii_case("Microsoft.Compute"));
-        let unknown = schema::unknown_to(&request.api_version);
-        if of_compute && fault.is_none() && !unknown.is_empty() {
-            schema::hide(body, unknown);
-        }
-        if shared.options.future_fields && fault.is_none() {
-            future::dress(body);
-        }
-        // Errors too: their targets are ids.
-        if shared.options.nasty_casing {
-            casing::spoil(body);
-        }
+    let (id, correlation) = {
+        let given = asked.request.header("x-ms-correlation-request-id").map(str::to_owned);
+        let call = call(asked, answer.status, code, answer.started.as_ref(), effect.is_some());
+        let mut state = shared.state();
+        state.note(call);
+        (state.guid(), given.unwrap_or_else(|| state.guid()))
+    };
+    let (request, mut body) = (&asked.request, answer.body);
+    let of_compute = request.path.provider.as_deref().is_some_and(|p| p.eq_ignore_ascii_case("Microsoft.Compute"));
+    let unknown = schema::unknown_to(&request.api_version);
+    if of_compute && fault.is_none() && !unknown.is_empty() {
+        body.change(|doc| schema::hide(doc, unknown));
+    }
+    if shared.options.future_fields && fault.is_none() {
+        body.change(future::dress);
+    }
+    // Errors too: their targets are ids.
+    if shared.options.nasty_casing {
+        body.change(casing::spoil);
     }
     // Recorded: an empty list comes without the headers of the provider.
-    let empty_list = body.as_ref().is_some_and(|body| body["value"].as_array().is_some_and(Vec::is_empty));
-    let mut headers = HeaderMap::new();
-    for (name, value) in common_headers(shared, asked) {
+    let empty_list = body.is_empty_list();
+    let mut headers = HeaderMap::with_capacity(32);
+    for (name, value) in CONSTANT_HEADERS {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    for (name, value) in common_headers(shared, asked, id, correlation) {
         put(&mut headers, name, &value);
     }
     let provider_answer = fault.as_ref().is_none_or(|fault| !fault.gateway);
@@ -528,10 +532,10 @@ fn finish(
         put(&mut headers, "x-ms-need-to-refresh-epl-cache", "False");
     }
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let bytes = match body {
-        Some(body) if request.method != "HEAD" => {
+    let bytes = match body.into_text() {
+        Some(text) if request.method != "HEAD" => {
             put(&mut headers, "content-type", "application/json; charset=utf-8");
-            Bytes::from(serde_json::to_vec(&body).unwrap_or_default())
+            Bytes::from(text)
         }
         _ => Bytes::new(),
     };
@@ -549,20 +553,20 @@ fn writes_or_polls(asked: &Asked) -> bool {
     asked.request.method != "GET" || asked.operation == "operations.get"
 }
 
-fn common_headers(shared: &Shared, asked: &Asked) -> Vec<(&'static str, String)> {
-    let mut state = shared.state();
-    let id = state.guid();
-    let correlation = asked.request.header("x-ms-correlation-request-id").map_or_else(|| state.guid(), str::to_owned);
-    drop(state);
+/// Recorded: on every answer.
+const CONSTANT_HEADERS: [(&str, &str); 6] = [
+    ("cache-control", "no-cache"),
+    ("pragma", "no-cache"),
+    ("expires", "-1"),
+    ("strict-transport-security", "max-age=31536000; includeSubDomains"),
+    ("x-content-type-options", "nosniff"),
+    ("x-cache", "CONFIG_NOCACHE"),
+];
+
+fn common_headers(shared: &Shared, asked: &Asked, id: String, correlation: String) -> Vec<(&'static str, String)> {
     let stamp: String =
         shared.clock.stamp(shared.clock.elapsed()).chars().take(19).filter(|c| *c != '-' && *c != ':').collect();
     let mut headers = vec![
-        ("cache-control", "no-cache".to_owned()),
-        ("pragma", "no-cache".to_owned()),
-        ("expires", "-1".to_owned()),
-        ("strict-transport-security", "max-age=31536000; includeSubDomains".to_owned()),
-        ("x-content-type-options", "nosniff".to_owned()),
-        ("x-cache", "CONFIG_NOCACHE".to_owned()),
         ("date", shared.clock.http_date()),
         (
             "x-ms-routing-request-id",
@@ -583,16 +587,17 @@ fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
-fn note(
-    shared: &Shared,
-    asked: &Asked,
+/// A call for the log, which takes the body with it.
+fn call(
+    asked: &mut Asked,
     status: u16,
     code: Option<String>,
     started: Option<&(String, Duration)>,
     incident: bool,
-) {
+) -> Call {
+    let body = asked.request.json.take().map(without_secrets);
     let request = &asked.request;
-    let call = Call {
+    Call {
         number: 0,
         at_ms: millis(asked.at),
         plane: "arm".to_owned(),
@@ -602,14 +607,13 @@ fn note(
         operation: asked.operation.to_owned(),
         user_agent: request.header("user-agent").map(str::to_owned),
         if_match: request.header("if-match").map(str::to_owned),
-        body: request.json.clone().map(without_secrets),
+        body,
         status,
         code,
         started: started.map(|(id, _)| id.clone()),
         latency_ms: started.map(|(_, latency)| millis(*latency)),
         incident,
-    };
-    shared.state().note(call);
+    }
 }
 
 fn without_secrets(mut body: Value) -> Value {

@@ -20,7 +20,7 @@ use crate::operations::{Operations, Outcome};
 use crate::options::Options;
 use crate::path;
 use crate::phases::Phases;
-use crate::store::Store;
+use crate::store::{Lags, Store};
 use crate::throttle::Throttle;
 
 /// What all planes of one emulator share.
@@ -137,7 +137,11 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            store: Store::new(options.read_lag),
+            store: Store::new(Lags {
+                read: options.read_lag,
+                list: options.unverified.longest_list_lag(),
+                seed: options.seed,
+            }),
             operations: Operations::default(),
             alarms: BTreeMap::new(),
             alarms_set: 0,

@@ -1,7 +1,7 @@
 //! The resources that exist, as the documents that Azure would show, and what lies behind them.
 //!
-//! The store keeps; it decides nothing. Reading through `Store::shown` honours the read-after-write
-//! lag; the resource providers themselves look at the truth.
+//! The store keeps; it decides nothing. Reading through `Store::shown` and `Store::list` honours the lags;
+//! the resource providers themselves look at the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,6 +10,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use crate::document::Document;
+
+use crate::derived;
+use crate::history::History;
 use crate::path;
 
 /// Whether a machine's hardware is there.
@@ -61,7 +65,7 @@ pub(crate) struct Machine {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
     /// The document as a GET shows it.
-    pub(crate) doc: Value,
+    pub(crate) doc: Document,
     /// The compute provider's etag; grows by one.
     #[serde(default)]
     pub(crate) etag: u64,
@@ -88,9 +92,9 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    pub(crate) fn new(doc: Value) -> Self {
+    pub(crate) fn new(doc: impl Into<Document>) -> Self {
         Self {
-            doc,
+            doc: doc.into(),
             etag: 1,
             busy: None,
             machine: None,
@@ -121,11 +125,15 @@ impl Resource {
     }
 }
 
-/// An older version of a document, for the read-after-write lag.
-#[derive(Clone, Debug)]
-struct Version {
-    until: Duration,
-    doc: Option<Value>,
+/// How late what readers see is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lags {
+    /// Of GETs, and of lists.
+    pub(crate) read: Duration,
+    /// Of each item of a list at most, on top of it.
+    pub(crate) list: Duration,
+    /// How late each item is follows from this, the item and the moment.
+    pub(crate) seed: u64,
 }
 
 /// All resources.
@@ -135,44 +143,44 @@ pub struct Store {
     resources: BTreeMap<String, Resource>,
     /// Keys by type in lower case: a list of one type looks at nothing else.
     kinds: BTreeMap<String, BTreeSet<String>>,
-    history: BTreeMap<String, Vec<Version>>,
-    lag: Duration,
+    history: History,
+    lags: Lags,
     /// Grows with every change; tells when to write the state file.
     revision: u64,
 }
 
 impl Store {
-    pub(crate) fn new(lag: Duration) -> Self {
-        Self { lag, ..Self::default() }
+    pub(crate) fn new(lags: Lags) -> Self {
+        Self { history: History::new(lags.read + lags.list), lags, ..Self::default() }
     }
 
     /// Every virtual machine's document, in the order of the ids.
     #[must_use]
-    pub fn vms(&self) -> Vec<Value> {
+    pub fn vms(&self) -> Vec<Document> {
         self.of_type("microsoft.compute/virtualmachines")
     }
 
     /// Every managed disk's document, in the order of the ids.
     #[must_use]
-    pub fn disks(&self) -> Vec<Value> {
+    pub fn disks(&self) -> Vec<Document> {
         self.of_type("microsoft.compute/disks")
     }
 
     /// One machine's document; letter case of the id does not matter.
     #[must_use]
-    pub fn vm(&self, id: &str) -> Option<Value> {
+    pub fn vm(&self, id: &str) -> Option<Document> {
         self.document(id)
     }
 
     /// One disk's document.
     #[must_use]
-    pub fn disk(&self, id: &str) -> Option<Value> {
+    pub fn disk(&self, id: &str) -> Option<Document> {
         self.document(id)
     }
 
     /// Any resource's document.
     #[must_use]
-    pub fn document(&self, id: &str) -> Option<Value> {
+    pub fn document(&self, id: &str) -> Option<Document> {
         self.get(id).map(|resource| resource.doc.clone())
     }
 
@@ -196,14 +204,18 @@ impl Store {
         self.revision
     }
 
-    fn of_type(&self, kind: &str) -> Vec<Value> {
-        self.of_kind(kind).cloned().collect()
+    fn of_type(&self, kind: &str) -> Vec<Document> {
+        self.resources_of(kind).map(|resource| resource.doc.clone()).collect()
     }
 
     /// Documents of one type, in the order of the ids.
     pub(crate) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.resources_of(kind).map(|resource| &*resource.doc)
+    }
+
+    fn resources_of(&self, kind: &str) -> impl Iterator<Item = &Resource> {
         let keys = self.kinds.get(&kind.to_ascii_lowercase()).into_iter().flatten();
-        keys.filter_map(|key| self.resources.get(key)).map(|resource| &resource.doc)
+        keys.filter_map(|key| self.resources.get(key))
     }
 
     /// How many there are of one type.
@@ -235,13 +247,13 @@ impl Store {
     /// Changes a resource; `now` is when readers with lag begin to see it.
     pub(crate) fn change<T>(&mut self, id: &str, now: Duration, change: impl FnOnce(&mut Resource) -> T) -> Option<T> {
         let key = path::key(id);
-        let before = self.keeps_history().then(|| self.resources.get(&key).map(|r| r.doc.clone()));
         let resource = self.resources.get_mut(&key)?;
+        let before = self.history.is_kept().then(|| resource.doc.clone());
         let result = change(resource);
         self.revision += 1;
         resource.revision = self.revision;
-        if let Some(before) = before {
-            self.remember(key, before, now);
+        if let Some(before) = before.filter(|before| !before.shares_with(&resource.doc)) {
+            self.history.record(&key, Some(before), now);
         }
         Some(result)
     }
@@ -251,10 +263,11 @@ impl Store {
         self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
         self.revision += 1;
         resource.revision = self.revision;
-        let before = self.resources.insert(key.clone(), resource);
-        if self.keeps_history() {
-            self.remember(key, before.map(|r| r.doc), now);
+        if self.history.is_kept() {
+            let before = self.resources.get(&key).map(|resource| resource.doc.clone());
+            self.history.record(&key, before, now);
         }
+        self.resources.insert(key, resource);
     }
 
     pub(crate) fn remove(&mut self, id: &str, now: Duration) -> Option<Resource> {
@@ -264,10 +277,15 @@ impl Store {
             keys.remove(&key);
         }
         self.revision += 1;
-        if self.keeps_history() {
-            self.remember(key, Some(before.doc.clone()), now);
+        if self.history.is_kept() {
+            self.history.record(&key, Some(before.doc.clone()), now);
         }
         Some(before)
+    }
+
+    /// What exists now has always existed: no reader sees it come.
+    pub(crate) fn forget_the_past(&mut self) {
+        self.history.clear();
     }
 
     /// Ids of everything at and below an id, in order.
@@ -285,67 +303,58 @@ impl Store {
         self.resources.iter()
     }
 
-    /// A document as a reader sees it now.
-    pub(crate) fn shown(&self, id: &str, now: Duration) -> Option<Value> {
-        self.shown_ref(&path::key(id), now).cloned()
+    /// A document as a GET shows it now.
+    pub(crate) fn shown(&self, id: &str, now: Duration) -> Option<Document> {
+        self.seen(&path::key(id), self.lags.read, now).cloned()
     }
 
-    /// The same by key.
-    pub(crate) fn shown_ref(&self, key: &str, now: Duration) -> Option<&Value> {
-        match self.past(key, now) {
-            Some(version) => version.doc.as_ref(),
+    /// The documents below a subscription or a group, of one type or of all, as a list shows them now: keys and
+    /// documents in the order of the keys, from after the key `after` on.
+    pub(crate) fn list<'a>(
+        &'a self,
+        scope: &str,
+        kind: Option<&'a str>,
+        after: Option<&'a str>,
+        now: Duration,
+    ) -> impl Iterator<Item = (&'a str, &'a Document)> + use<'a> {
+        let prefix = format!("{}/", path::key(scope));
+        let from = match after {
+            Some(after) if after >= prefix.as_str() => Bound::Excluded(after),
+            _ => Bound::Included(prefix.as_str()),
+        };
+        let existing: Box<dyn Iterator<Item = &'a String>> = match kind {
+            Some(kind) => {
+                let keys = self.kinds.get(&kind.to_ascii_lowercase());
+                Box::new(keys.map(|keys| keys.range::<str, _>((from, Bound::Unbounded))).into_iter().flatten())
+            }
+            None => Box::new(self.resources.range::<str, _>((from, Bound::Unbounded)).map(|(key, _)| key)),
+        };
+        // What is there may not be seen yet, and what is gone may still be.
+        merged(existing, self.history.keys(from)).take_while(move |key| key.starts_with(&prefix)).filter_map(
+            move |key| {
+                let doc = self.seen(key, self.list_lag(key, now), now)?;
+                let fits = kind.is_none_or(|kind| doc["type"].as_str().unwrap_or("").eq_ignore_ascii_case(kind));
+                fits.then_some((key.as_str(), doc))
+            },
+        )
+    }
+
+    /// A document as it was so long ago.
+    fn seen(&self, key: &str, ago: Duration, now: Duration) -> Option<&Document> {
+        match self.history.before(key, ago, now) {
+            Some(before) => before,
             None => self.resources.get(key).map(|resource| &resource.doc),
         }
     }
 
-    /// Keys of one type below a subscription or a group that a reader may see now, in order.
-    pub(crate) fn keys_of(&self, scope: &str, kind: &str, now: Duration) -> Vec<&String> {
-        let prefix = format!("{}/", path::key(scope));
-        let known = self.kinds.get(&kind.to_ascii_lowercase());
-        let mut keys: Vec<&String> = known.map(|keys| from(keys, &prefix)).unwrap_or_default();
-        if self.history.is_empty() {
-            return keys;
+    /// How late a list shows an item at a moment.
+    fn list_lag(&self, key: &str, now: Duration) -> Duration {
+        if self.lags.list.is_zero() {
+            return self.lags.read;
         }
-        // With lag, what is there may not be seen yet, and what is gone may still be.
-        keys.extend(self.history.keys().filter(|key| key.starts_with(&prefix)));
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| self.shown_ref(key, now).is_some_and(|doc| kind_of(doc).eq_ignore_ascii_case(kind)));
-        keys
-    }
-
-    /// Documents of one type as a reader sees them now, in the order of the ids. `scope` is a
-    /// subscription's or a group's id.
-    pub(crate) fn listed(&self, scope: &str, kind: &str, now: Duration) -> Vec<Value> {
-        self.keys_of(scope, kind, now).into_iter().filter_map(|key| self.shown_ref(key, now).cloned()).collect()
-    }
-
-    /// Documents of everything below a subscription or group as a reader sees them now, in the order of the ids.
-    pub(crate) fn all_below(&self, scope: &str, now: Duration) -> Vec<&Value> {
-        let prefix = format!("{}/", path::key(scope));
-        let below = |key: &&String| key.starts_with(&prefix);
-        let mut keys: BTreeSet<&String> = self.resources.keys().filter(below).collect();
-        keys.extend(self.history.keys().filter(below));
-        keys.into_iter().filter_map(|key| self.shown_ref(key, now)).collect()
-    }
-
-    fn keeps_history(&self) -> bool {
-        !self.lag.is_zero()
-    }
-
-    fn remember(&mut self, key: String, doc: Option<Value>, now: Duration) {
-        let until = now + self.lag;
-        // What is gone leaves no version behind for ever.
-        if self.history.len() > 1024 + 2 * self.resources.len() {
-            self.history.retain(|_, versions| versions.iter().any(|version| version.until > now));
-        }
-        let versions = self.history.entry(key).or_default();
-        versions.retain(|version| version.until > now);
-        versions.push(Version { until, doc });
-    }
-
-    fn past(&self, key: &str, now: Duration) -> Option<&Version> {
-        self.history.get(key)?.iter().find(|version| version.until > now)
+        let millis = derived::hash(&format!("{}/list/{}/{key}", self.lags.seed, now.as_micros()));
+        let most = u64::try_from(self.lags.list.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        self.lags.read + Duration::from_millis(millis % most)
     }
 
     pub(crate) fn import(&mut self, exported: Exported) {
@@ -365,10 +374,21 @@ fn kind_of(doc: &Value) -> String {
     doc["type"].as_str().unwrap_or("").to_ascii_lowercase()
 }
 
-/// The keys that begin with a prefix.
-fn from<'a>(keys: &'a BTreeSet<String>, prefix: &str) -> Vec<&'a String> {
-    let range = (Bound::Included(prefix), Bound::Unbounded);
-    keys.range::<str, _>(range).take_while(|key| key.starts_with(prefix)).collect()
+/// Two ascending sequences as one, each key once.
+fn merged<'a>(
+    one: impl Iterator<Item = &'a String>,
+    other: impl Iterator<Item = &'a String>,
+) -> impl Iterator<Item = &'a String> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(a), Some(b)) if a == b => {
+            other.next();
+            one.next()
+        }
+        (Some(a), Some(b)) if a > b => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
 }
 
 /// The store's contents as a file holds them.

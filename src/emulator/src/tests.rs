@@ -7,6 +7,7 @@ mod disk_changes;
 mod disks;
 mod front_door;
 mod gateway;
+mod lists;
 mod machines;
 mod network;
 mod operations;

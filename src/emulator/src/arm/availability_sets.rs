@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::kinds::{self, SET};
 use super::{lists, regions, tags, writes};
 use crate::answer::{Answer, Context, Reply};
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
@@ -30,14 +31,14 @@ pub(crate) fn members(state: &State, set: &str) -> Vec<String> {
 
 /// Fault and update domains of a set.
 pub(crate) fn domains(state: &State, set: &str) -> (usize, usize) {
-    let doc = state.store.document(set).unwrap_or(Value::Null);
+    let doc = state.store.document(set).unwrap_or_default();
     let number = |member: &str, default: u64| {
         usize::try_from(doc["properties"][member].as_u64().unwrap_or(default)).unwrap_or(1)
     };
     (number("platformFaultDomainCount", 2), number("platformUpdateDomainCount", 5))
 }
 
-fn with_members(state: &State, mut doc: Value) -> Value {
+fn with_members(state: &State, mut doc: Document) -> Document {
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     doc["properties"]["virtualMachines"] =
         members(state, &id).into_iter().map(|vm| json!({ "id": vm })).collect::<Vec<_>>().into();
@@ -53,9 +54,7 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
 
 /// Lists. Recorded.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let found = lists::documents(context, SET)?;
-    let found = found.into_iter().map(|doc| with_members(context.state, doc)).collect();
-    lists::page(context, found)
+    lists::select(context, Some(SET), |doc| Some(with_members(context.state, doc.clone())))
 }
 
 /// PUT. Recorded: 200 also on create.

@@ -417,7 +417,7 @@ fn attachable(context: &Context<'_>, target: &Target<'_>, id: &str) -> Result<Va
     }
     check_zone(target, &disk, own)?;
     check_sku(target, &disk, name)?;
-    Ok(disk)
+    Ok(disk.into_value())
 }
 
 /// One machine at a time, unless the disk is shared.

@@ -17,6 +17,7 @@ use super::disk_work::{self, HEADERS, Named, Work};
 use super::held::{self, owners};
 use super::writes;
 use crate::answer::{Answer, Context, Reply};
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::Outcome;
@@ -161,7 +162,7 @@ pub(crate) fn end(context: &mut Context<'_>) -> Reply {
     })
 }
 
-fn find(context: &Context<'_>) -> Result<Value, Fault> {
+fn find(context: &Context<'_>) -> Result<Document, Fault> {
     context.require_group()?;
     context.state.store.document(&disk_work::id_of(context)).ok_or_else(|| disk_work::not_found(context))
 }

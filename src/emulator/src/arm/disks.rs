@@ -235,7 +235,7 @@ pub(crate) fn finish(state: &mut State, id: &str, at: std::time::Duration, mut n
             }
         }
         new["properties"]["provisioningState"] = json!("Succeeded");
-        resource.doc = new;
+        resource.doc = new.into();
         resource.busy = None;
         resource.next = None;
         resource.doc.clone()

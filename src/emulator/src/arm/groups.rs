@@ -110,7 +110,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
             let own = old["id"].as_str().unwrap_or("").to_owned();
             let doc = document(&own, old["name"].as_str().unwrap_or(""), &location, &body);
             let shown = doc.clone();
-            context.state.store.change(&own, now, |resource| resource.doc = doc);
+            context.state.store.change(&own, now, |resource| resource.doc = doc.into());
             Ok(Answer::json(200, shown))
         }
     }
@@ -144,9 +144,7 @@ pub(crate) fn head(context: &mut Context<'_>) -> Reply {
 /// List. Recorded shape; `$filter` by tag is documented.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let conditions = lists::conditions(context, &["tagname", "tagvalue"])?;
-    let mut found = lists::documents(context, GROUP)?;
-    found.retain(|doc| lists::tagged(doc, &conditions));
-    lists::page(context, found)
+    lists::select(context, Some(GROUP), |doc| lists::tagged(doc, &conditions).then(|| doc.clone()))
 }
 
 /// DELETE. Recorded: 202 and `Location`; everything in the group goes with it.

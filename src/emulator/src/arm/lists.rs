@@ -1,21 +1,104 @@
 //! Lists in pages. Recorded: `{"value": []}`, and `nextLink` when there is more (documented).
+//!
+//! A `nextLink` names the last item that was shown. What comes or goes between two pages hides nothing that is there
+//! throughout, and shows nothing twice. Real Azure's tokens are opaque too; that they work like this is unverified.
 
-use serde_json::{Value, json};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
 
-use crate::answer::{Answer, Context, Reply};
+use crate::answer::{Answer, Content, Context, Page, Reply};
+use crate::document::Document;
 use crate::fault::{self, Fault};
+use crate::path;
 
 /// Lists one type in the group or subscription of the request.
 pub(crate) fn answer(context: &Context<'_>, kind: &str) -> Reply {
-    let (store, now) = (&context.state.store, context.now);
-    let keys = store.keys_of(&scope(context)?, kind, now);
-    let shown = |key: &&String| store.shown_ref(key, now).cloned();
-    part(context, keys.len(), |skip, size| keys.iter().skip(skip).take(size).filter_map(shown).collect())
+    select(context, Some(kind), |doc| Some(doc.clone()))
 }
 
-/// The documents of one type in the group or subscription of the request.
-pub(crate) fn documents(context: &Context<'_>, kind: &str) -> Result<Vec<Value>, Fault> {
-    Ok(context.state.store.listed(&scope(context)?, kind, context.now))
+/// Lists what `show` makes of the documents of one type, or of all, in the group or subscription of the request; it
+/// leaves out those of which it makes nothing.
+pub(crate) fn select(
+    context: &Context<'_>,
+    kind: Option<&str>,
+    mut show: impl FnMut(&Document) -> Option<Document>,
+) -> Reply {
+    let scope = scope(context)?;
+    let asked = Asked::of(context)?;
+    let (mut items, mut last) = (Vec::new(), "");
+    for (key, doc) in context.state.store.list(&scope, kind, asked.after.as_deref(), context.now) {
+        let Some(item) = show(doc) else {
+            continue;
+        };
+        if items.len() == asked.size {
+            return Ok(page(context, items, Some(last)));
+        }
+        items.push(item);
+        last = key;
+    }
+    Ok(page(context, items, None))
+}
+
+/// Lists documents that stand in an order of their own.
+pub(crate) fn of_documents(context: &Context<'_>, documents: Vec<Document>) -> Reply {
+    let asked = Asked::of(context)?;
+    let key = |doc: &Document| path::key(doc["id"].as_str().unwrap_or(""));
+    // Where the last one that was shown has gone, nothing tells where the next page would begin: rather all again
+    // than one too few.
+    let shown = asked.after.and_then(|after| documents.iter().position(|doc| key(doc) == after));
+    let begin = shown.map_or(0, |at| at + 1);
+    let rest = documents.get(begin..).unwrap_or_default();
+    let items = rest.get(..asked.size).unwrap_or(rest).to_vec();
+    let last = items.last().filter(|_| items.len() < rest.len()).map(key);
+    Ok(page(context, items, last.as_deref()))
+}
+
+/// Which part of a list a request asks for.
+struct Asked {
+    /// How many items at most.
+    size: usize,
+    /// The key of the item that was shown last.
+    after: Option<String>,
+}
+
+impl Asked {
+    fn of(context: &Context<'_>) -> Result<Self, Fault> {
+        let query = &context.request.query;
+        let refused =
+            |top: &str| fault::bad_request(format!("The value '{top}' of query parameter '$top' is invalid."));
+        let top = query
+            .get("$top")
+            .map(|top| top.parse::<usize>().ok().filter(|top| *top > 0).ok_or_else(|| refused(top)))
+            .transpose()?;
+        let key = |token: &String| String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok();
+        let after = query
+            .get("$skiptoken")
+            .map(|token| key(token).ok_or_else(|| fault::bad_request("The skip token is invalid.")))
+            .transpose()?;
+        Ok(Self { size: top.unwrap_or(usize::MAX).min(context.shared.options.page_size.max(1)), after })
+    }
+}
+
+/// A page; `last` is the key of its last item where more follow.
+fn page(context: &Context<'_>, items: Vec<Document>, last: Option<&str>) -> Answer {
+    let next = last.map(|last| {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in context.request.query.iter().filter(|(name, _)| *name != "$skiptoken") {
+            query.append_pair(name, value);
+        }
+        query.append_pair("$skiptoken", &URL_SAFE_NO_PAD.encode(last));
+        format!("{}{}?{}", context.request.base, context.request.raw_path, query.finish())
+    });
+    let some = !items.is_empty();
+    let answer =
+        Answer { status: 200, body: Content::Page(Page { value: items, next_link: next }), ..Answer::default() };
+    // Recorded: lists of the compute provider that are not empty name the requests behind them.
+    let provider = context.request.path.provider.as_deref().unwrap_or("");
+    if some && provider.eq_ignore_ascii_case("Microsoft.Compute") {
+        return answer.with("x-ms-original-request-ids", crate::derived::guid_of(&context.request.raw_path));
+    }
+    answer
 }
 
 /// Id of the group or subscription of the request.
@@ -88,50 +171,4 @@ pub(crate) fn tagged(doc: &Value, conditions: &[(String, String)]) -> bool {
     doc["tags"].as_object().into_iter().flatten().any(|(own, tag)| {
         name.is_none_or(|name| own.eq_ignore_ascii_case(name)) && value.is_none_or(|value| tag == value)
     })
-}
-
-/// One page.
-pub(crate) fn page(context: &Context<'_>, documents: Vec<Value>) -> Reply {
-    part(context, documents.len(), |skip, size| documents.into_iter().skip(skip).take(size).collect())
-}
-
-/// One page of `total` documents, taken by how many are before it, which `$skiptoken` holds, and its size.
-pub(crate) fn part(context: &Context<'_>, total: usize, take: impl FnOnce(usize, usize) -> Vec<Value>) -> Reply {
-    let query = &context.request.query;
-    let size = query
-        .get("$top")
-        .map(|top| {
-            top.parse::<usize>()
-                .ok()
-                .filter(|top| *top > 0)
-                .ok_or_else(|| fault::bad_request(format!("The value '{top}' of query parameter '$top' is invalid.")))
-        })
-        .transpose()?
-        .unwrap_or(usize::MAX)
-        .min(context.shared.options.page_size.max(1));
-    let skip = query
-        .get("$skiptoken")
-        .map(|token| token.parse::<usize>().map_err(|_| fault::bad_request("The skip token is invalid.")))
-        .transpose()?
-        .unwrap_or(0);
-    let mut body = json!({ "value": take(skip, size) });
-    let end = skip.saturating_add(size);
-    if end < total {
-        let mut next = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in query {
-            if name != "$skiptoken" {
-                next.append_pair(name, value);
-            }
-        }
-        next.append_pair("$skiptoken", &end.to_string());
-        body["nextLink"] = json!(format!("{}{}?{}", context.request.base, context.request.raw_path, next.finish()));
-    }
-    let some = body["value"].as_array().is_some_and(|value| !value.is_empty());
-    let mut answer = Answer::json(200, body);
-    // Recorded: lists of the compute provider that are not empty name the requests behind them.
-    let provider = context.request.path.provider.as_deref().unwrap_or("");
-    if some && provider.eq_ignore_ascii_case("Microsoft.Compute") {
-        answer = answer.with("x-ms-original-request-ids", crate::derived::guid_of(&context.request.raw_path));
-    }
-    Ok(answer)
 }

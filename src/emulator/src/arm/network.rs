@@ -15,6 +15,7 @@ use super::kinds::{NETWORK, NIC, SUBNET};
 use super::{lists, regions, tags, writes};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
 use crate::cidr;
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -196,7 +197,7 @@ pub(crate) fn put_network(context: &mut Context<'_>) -> Reply {
     writes::check_name(NETWORK, &name)?;
     let id = format!("{}/providers/{NETWORK}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
-    preconditions(context, old.as_ref())?;
+    preconditions(context, old.as_deref())?;
     if let Some(old) = &old {
         not_going(context, old)?;
     }
@@ -447,7 +448,7 @@ pub(crate) fn users(state: &State, network: &Value) -> Vec<String> {
     nics(state).filter(in_it).filter_map(|nic| nic["id"].as_str().map(str::to_owned)).collect()
 }
 
-fn subnet_of(context: &Context<'_>) -> Result<(Value, Option<Value>), Fault> {
+fn subnet_of(context: &Context<'_>) -> Result<(Document, Option<Value>), Fault> {
     context.require_group()?;
     let Some(network) = context.state.store.shown(&id_of(context, NETWORK), context.now) else {
         return Err(not_found(context, NETWORK));
@@ -481,8 +482,8 @@ pub(crate) fn get_subnet(context: &mut Context<'_>) -> Reply {
 /// List of subnets.
 pub(crate) fn list_subnets(context: &mut Context<'_>) -> Reply {
     let (network, _) = subnet_of(context)?;
-    let found = network["properties"]["subnets"].as_array().cloned().unwrap_or_default();
-    lists::page(context, found)
+    let found = network["properties"]["subnets"].as_array().into_iter().flatten();
+    lists::of_documents(context, found.cloned().map(Document::from).collect())
 }
 
 /// PUT of a subnet. Documented.
@@ -549,7 +550,7 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     writes::check_name(NIC, &name)?;
     let id = format!("{}/providers/{NIC}/{name}", group["id"].as_str().unwrap_or(""));
     let old = context.state.store.document(&id);
-    preconditions(context, old.as_ref())?;
+    preconditions(context, old.as_deref())?;
     if let Some(old) = &old {
         not_going(context, old)?;
     }
@@ -558,7 +559,7 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     }
     let tag = context.state.guid();
     let resource_guid = context.state.guid();
-    let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_ref())?;
+    let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_deref())?;
     let now = context.now;
     context.state.store.insert(&id, Resource::new(doc.clone()), now);
     Ok(Answer::json(if old.is_none() { 201 } else { 200 }, doc))

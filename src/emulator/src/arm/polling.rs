@@ -41,7 +41,7 @@ pub(crate) fn group_result(context: &mut Context<'_>) -> Reply {
 
 fn object(context: &Context<'_>, id: &str) -> Reply {
     let operation = context.state.operations.get(id).ok_or_else(|| unknown(id))?;
-    let mut answer = Answer::json(200, operation.object(&context.shared.clock));
+    let mut answer = Answer::text(200, operation.object(&context.shared.clock));
     if operation.status == Status::Running
         && let Some(seconds) = operation.retry_after
     {
@@ -62,8 +62,8 @@ fn result(context: &Context<'_>, id: &str) -> Reply {
             Ok(answer)
         }
         Status::Succeeded => Ok(match operation.outcome.result() {
-            Some(body) if !body.is_null() => Answer::json(200, body),
-            _ => Answer::empty(200),
+            Some(body) => Answer::text(200, body.to_owned()),
+            None => Answer::empty(200),
         }),
         Status::Failed(fault) | Status::Canceled(fault) => Err(fault.clone()),
     }

@@ -45,8 +45,8 @@ const NAMESPACES: [&str; 3] = ["Microsoft.Compute", "Microsoft.Network", "Micros
 
 /// All.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let all = NAMESPACES.iter().map(|namespace| document(context, namespace)).collect();
-    lists::page(context, all)
+    let all = NAMESPACES.iter().map(|namespace| document(context, namespace).into()).collect();
+    lists::of_documents(context, all)
 }
 
 /// One; also the answer to its registration, which has happened.

@@ -101,8 +101,10 @@ pub(crate) fn check(location: &str, kind: &str) -> Result<(), Fault> {
     if location.is_empty() {
         return Err(fault::location_required());
     }
-    let all = all();
-    if all.contains(&location) { Ok(()) } else { Err(fault::location_unavailable(location, kind, &all.join(","))) }
+    if has_zones(location) || WITHOUT_ZONES.contains(&location) {
+        return Ok(());
+    }
+    Err(fault::location_unavailable(location, kind, &all().join(",")))
 }
 
 /// Refuses a zone that does not exist. Documented.

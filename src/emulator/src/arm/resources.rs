@@ -30,13 +30,13 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
         Some(asked) => Some(filter::read(asked).ok_or_else(|| fault::invalid_filter(asked))?),
         None => None,
     };
-    let mut found = context.state.store.all_below(&lists::scope(context)?, context.now);
-    found.retain(|doc| doc["type"] != kinds::GROUP && wanted.as_ref().is_none_or(|wanted| wanted.holds(doc)));
     let by_tag = wanted.as_ref().is_some_and(Filter::names_tags);
-    let shown = |doc: &&Value| {
+    lists::select(context, None, |doc| {
+        if doc["type"] == kinds::GROUP || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc)) {
+            return None;
+        }
         let members = MEMBERS.iter().filter(|member| !(by_tag && **member == "tags"));
         let members = members.filter_map(|member| Some(((*member).to_owned(), doc.get(*member)?.clone())));
-        Value::Object(members.collect::<Map<String, Value>>())
-    };
-    lists::part(context, found.len(), |skip, size| found.iter().skip(skip).take(size).map(shown).collect())
+        Some(Value::Object(members.collect::<Map<String, Value>>()).into())
+    })
 }

@@ -399,7 +399,7 @@ fn os_disk(
                 return Err(fault::disk_not_found(path::name_of(disk_id)));
             }
             disk_access::refuse_attach(&found)?;
-            Ok(Some((disk_id.to_owned(), found)))
+            Ok(Some((disk_id.to_owned(), found.into_value())))
         }
         "FromImage" => {
             if doc["properties"]["storageProfile"].get("imageReference").is_none() {

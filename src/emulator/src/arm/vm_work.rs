@@ -1,9 +1,10 @@
 //! Writes of one machine: how the machine is named, its etag, and who makes way for whom.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::kinds::MACHINE;
 use crate::answer::{Context, OperationHeaders};
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::options::Concurrent;
@@ -108,8 +109,11 @@ pub(crate) fn make_way(context: &Context<'_>, id: &str, doing: Doing) -> Result<
 }
 
 /// Documented (azure-rest-api-specs#13220): user data show where they are asked for, and nowhere else.
-pub(crate) fn hide_user_data(doc: &mut Value) {
-    if let Some(properties) = doc["properties"].as_object_mut() {
+pub(crate) fn hide_user_data(doc: &mut Document) {
+    // Looked for first: the document is shared, and a change would copy it.
+    if doc["properties"].get("userData").is_some()
+        && let Some(properties) = doc["properties"].as_object_mut()
+    {
         properties.shift_remove("userData");
     }
 }

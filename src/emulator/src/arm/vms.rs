@@ -22,6 +22,7 @@ use super::vm_work::{
 };
 use super::{disk_work, held, instance_view, lists, writes};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -61,31 +62,37 @@ fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a 
 
 /// Lists, also of a location (documented). Recorded: `$filter` on a scale set that does not exist gives an empty list.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    let mut found = lists::documents(context, MACHINE)?;
-    if context.request.segment(0).eq_ignore_ascii_case("locations") {
-        let location = path::location(context.request.segment(1));
-        found.retain(|doc| doc["location"] == location);
-    }
-    if let Some(filter) = context.request.query.get("$filter") {
-        let (name, wanted) = filter.split_once(" eq ").unwrap_or((filter, ""));
-        // Unverified text for any other filter.
-        if !name.trim().trim_matches('\'').eq_ignore_ascii_case("virtualMachineScaleSet/id") {
-            return Err(fault::bad_request(format!("The filter '{filter}' is not supported for virtual machines.")));
+    lists::scope(context)?;
+    let located = context.request.segment(0).eq_ignore_ascii_case("locations");
+    let location = located.then(|| path::location(context.request.segment(1)));
+    let set = match context.request.query.get("$filter") {
+        None => None,
+        Some(filter) => {
+            let (name, wanted) = filter.split_once(" eq ").unwrap_or((filter, ""));
+            // Unverified text for any other filter.
+            if !name.trim().trim_matches('\'').eq_ignore_ascii_case("virtualMachineScaleSet/id") {
+                return Err(fault::bad_request(format!(
+                    "The filter '{filter}' is not supported for virtual machines."
+                )));
+            }
+            Some(wanted.trim().trim_matches('\''))
         }
-        let wanted = wanted.trim().trim_matches('\'').to_owned();
-        found.retain(|doc| {
-            doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, &wanted))
-        });
-    }
+    };
     let expanded = expansion(context, &["instanceView"])?.is_some();
     let status_only = context.request.query.get("statusonly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
-    for doc in &mut found {
-        hide_user_data(doc);
-        if expanded || status_only {
-            doc["properties"]["instanceView"] = instance_view::instance_view(context, doc);
+    lists::select(context, Some(MACHINE), |doc| {
+        let of_set =
+            |set| doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, set));
+        if location.as_ref().is_some_and(|location| doc["location"] != **location) || !set.is_none_or(of_set) {
+            return None;
         }
-    }
-    lists::page(context, found)
+        let mut doc = doc.clone();
+        hide_user_data(&mut doc);
+        if expanded || status_only {
+            doc["properties"]["instanceView"] = instance_view::instance_view(context, &doc);
+        }
+        Some(doc)
+    })
 }
 
 /// PUT.
@@ -156,7 +163,7 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
     let started = write(context, &id, doc, plan, &preempted)?;
     vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
     let resource = context.state.store.get(&id);
-    let (mut shown, tag) = resource.map_or((Value::Null, String::new()), |r| (r.doc.clone(), etag(r)));
+    let (mut shown, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
     hide_user_data(&mut shown);
     let answer = Answer::json(200, shown).with("etag", tag);
     if touches {
@@ -185,7 +192,7 @@ pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
     let target = Target { id: &id, name: &name, doc: &doc };
     let mut plan = data_disks::plan_request(context, &target, &body)?;
     let preempted = make_way(context, &id, Doing::Change("AttachDetachDataDisks"))?;
-    let mut new = doc.clone();
+    let mut new = doc.clone().into_value();
     new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
     take_over(context, &id, &new, &mut plan, &preempted);
     let started = write(context, &id, new, plan, &preempted)?;
@@ -218,7 +225,7 @@ fn write(
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
     context.state.store.change(id, now, |resource| {
-        resource.doc = doc;
+        resource.doc = doc.into();
         bump(resource);
     });
     let steps = disk_plan::steps(context.state, id, &plan);

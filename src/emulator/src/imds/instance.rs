@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Imds;
+use crate::document::Document;
 use crate::tiers;
 
 const GIB: u64 = 1 << 30;
@@ -235,7 +236,7 @@ impl Imds {
     }
 
     /// The documents of the network cards and their addresses.
-    fn cards(&self, machine: &Value) -> Vec<Value> {
+    fn cards(&self, machine: &Value) -> Vec<Document> {
         machine["properties"]["networkProfile"]["networkInterfaces"]
             .as_array()
             .into_iter()

@@ -97,14 +97,14 @@ fn document(asked: &str) -> Option<Value> {
 struct Stopped(Arc<Mutex<Duration>>);
 
 fn service(machines: &[Value], lag: Duration, clock: &Stopped) -> Router {
-    let machines = machines.to_vec();
+    let machines: Vec<Document> = machines.iter().cloned().map(Document::from).collect();
     let clock = clock.clone();
     let disk = id("Microsoft.Compute/disks", "PVC");
     router(Arc::new(Imds {
         tenant_id: "tenant".to_owned(),
         cloud: Cloud {
             machines: Box::new(move || machines.clone()),
-            document: Box::new(document),
+            document: Box::new(|id| document(id).map(Document::from)),
             // The disk came a minute ago.
             attached: Box::new(move |_, ago| {
                 if ago < Duration::from_secs(60) { BTreeMap::from([(0, disk.clone())]) } else { BTreeMap::new() }
@@ -331,7 +331,7 @@ async fn a_machine_has_its_system_assigned_identity_first() {
     assert_eq!(body["client_id"], derived_id("system-identity", &vm));
     let token = body["access_token"].as_str().unwrap();
     assert!(Tokens::default().valid(token, datetime!(2026-01-01 00:30 UTC)));
-    assert_eq!(crate::login::object_id(token).unwrap(), "system-principal");
+    assert_eq!(Tokens::default().read(token).object_id.as_deref(), Some("system-principal"));
 }
 
 #[tokio::test]

@@ -84,14 +84,28 @@ fn a_foreign_or_changed_token_is_not_valid() {
     };
     let token = tokens.issue("aud", &subject, NOW, TOKEN_LIFETIME);
     assert!(tokens.valid(&token, NOW));
-    assert_eq!(object_id(&token).as_deref(), Some("o"));
-    assert_eq!(object_id("x"), None);
+    assert_eq!(tokens.read(&token).object_id.as_deref(), Some("o"));
+    assert_eq!(tokens.read("x").object_id, None);
     assert!(!tokens.valid(&format!("{token}x"), NOW));
     assert!(!tokens.valid("x", NOW));
     assert!(!tokens.valid(&assertion(&json!({"exp": 9e9, "nbf": 0})), NOW));
     tokens.revoke_all();
     assert!(!tokens.valid(&token, NOW));
     assert!(tokens.valid(&tokens.issue("aud", &subject, NOW, TOKEN_LIFETIME), NOW));
+}
+
+#[test]
+fn a_token_that_was_read_before_is_checked_anew() {
+    let (tokens, subject) = (Tokens::default(), Subject::default());
+    let token = tokens.issue("aud", &subject, NOW, TOKEN_LIFETIME);
+    assert!(tokens.valid(&token, NOW));
+    assert!(!tokens.valid(&token, NOW - Duration::from_secs(1)));
+    assert!(!tokens.valid(&token, NOW + TOKEN_LIFETIME));
+    // However many others were read.
+    for n in 0..1000 {
+        assert!(!tokens.valid(&format!("{token}{n}"), NOW));
+    }
+    assert!(tokens.valid(&token, NOW));
 }
 
 #[tokio::test]

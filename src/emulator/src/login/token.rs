@@ -4,6 +4,7 @@
 //! emulator knows the tokens of every other: a client may keep its token over a restart, as with the
 //! real service.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 const SIGNATURE: Uuid = Uuid::from_u128(0x6c61_7a75_6c69_4000_8000_746f_6b65_6e73);
 
 /// Whom a token is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// Tenant id.
     pub(crate) tenant: String,
@@ -29,10 +30,50 @@ pub(crate) struct Subject {
     pub(crate) identity: Option<String>,
 }
 
+/// How many tokens are kept as they were read: clients use one for an hour, and few at a time.
+const KEPT_MOST: usize = 256;
+
+/// What a token says, as far as a sign-in needs it. The moments are checked with each use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Token {
+    /// Whether an emulator made it.
+    genuine: bool,
+    number: Option<u64>,
+    begins: Option<OffsetDateTime>,
+    ends: Option<OffsetDateTime>,
+    /// Whom it is shown to.
+    pub(crate) audience: String,
+    /// Who issued it.
+    pub(crate) issuer: String,
+    /// The principal that it is for, in a JWT of any origin.
+    pub(crate) object_id: Option<String>,
+}
+
+impl Token {
+    fn read(jwt: &str) -> Self {
+        let Some(claims) = claims(jwt) else {
+            return Self::default();
+        };
+        let time = |name: &str| claims[name].as_i64().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+        let text = |name: &str| claims[name].as_str().map(str::to_owned);
+        Self {
+            genuine: jwt.rsplit_once('.').is_some_and(|(signed, given)| given == signature(signed)),
+            number: claims["uti"].as_str().and_then(|uti| uti.parse().ok()),
+            begins: time("nbf"),
+            ends: time("exp"),
+            audience: text("aud").unwrap_or_default(),
+            issuer: text("iss").unwrap_or_default(),
+            object_id: text("oid"),
+        }
+    }
+}
+
 /// The tokens of one emulator. Clones share one memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens {
     issued: Arc<Mutex<Issued>>,
+    /// Tokens that were used, as they were read: reading one costs more than most requests.
+    used: Arc<Mutex<HashMap<String, Arc<Token>>>>,
 }
 
 /// Why a token opens nothing.
@@ -85,29 +126,39 @@ impl Tokens {
         format!("{signed}.{}", signature(&signed))
     }
 
-    /// The audience of a token that was made by an emulator, is within its time and has not been revoked.
-    pub(crate) fn audience(&self, token: &str, now: OffsetDateTime) -> Result<String, Unusable> {
-        let (signed, given) = token.rsplit_once('.').ok_or(Unusable::Unknown)?;
-        let claims = claims(token).filter(|_| given == signature(signed)).ok_or(Unusable::Unknown)?;
-        let time = |name: &str| claims[name].as_i64().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
-        let (Some(begins), Some(ends)) = (time("nbf"), time("exp")) else {
+    /// What a token says, whoever made it.
+    pub(crate) fn read(&self, jwt: &str) -> Arc<Token> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = used.get(jwt) {
+            return Arc::clone(token);
+        }
+        if used.len() >= KEPT_MOST {
+            used.clear();
+        }
+        let token = Arc::new(Token::read(jwt));
+        used.insert(jwt.to_owned(), Arc::clone(&token));
+        token
+    }
+
+    /// Whether a token was made by an emulator, is within its time and has not been revoked.
+    pub(crate) fn check(&self, token: &Token, now: OffsetDateTime) -> Result<(), Unusable> {
+        let (true, Some(begins), Some(ends)) = (token.genuine, token.begins, token.ends) else {
             return Err(Unusable::Unknown);
         };
-        let number: Option<u64> = claims["uti"].as_str().and_then(|uti| uti.parse().ok());
         let revoked = self.issued.lock().unwrap_or_else(PoisonError::into_inner).revoked;
-        if begins.unix_timestamp() > now.unix_timestamp() || number.is_none_or(|number| number <= revoked) {
+        if begins.unix_timestamp() > now.unix_timestamp() || token.number.is_none_or(|number| number <= revoked) {
             return Err(Unusable::Unknown);
         }
         if ends <= now {
             return Err(Unusable::Expired(ends));
         }
-        Ok(claims["aud"].as_str().unwrap_or("").to_owned())
+        Ok(())
     }
 
     /// Whether a token can be used for anything at all.
     #[cfg(test)]
     pub(crate) fn valid(&self, token: &str, now: OffsetDateTime) -> bool {
-        self.audience(token, now).is_ok()
+        self.check(&self.read(token), now).is_ok()
     }
 
     /// Refuses from now on every token made so far, as when credentials have been rotated.
@@ -136,14 +187,4 @@ pub(crate) fn claims(jwt: &str) -> Option<Value> {
     let decode = |part: &str| -> Option<Value> { serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok() };
     decode(header)?.get("alg")?;
     decode(claims).filter(Value::is_object)
-}
-
-/// Who issued a token; the signature is not looked at.
-pub(crate) fn issuer(jwt: &str) -> Option<String> {
-    claims(jwt)?["iss"].as_str().map(str::to_owned)
-}
-
-/// The object id of the principal that a token is for; the signature is not looked at.
-pub(crate) fn object_id(jwt: &str) -> Option<String> {
-    claims(jwt)?["oid"].as_str().map(str::to_owned)
 }

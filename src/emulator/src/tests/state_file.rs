@@ -83,6 +83,37 @@ async fn a_state_file_of_the_first_format_is_read() {
     assert_eq!(rig.disk_doc("d").await["properties"]["diskState"], "Unattached");
 }
 
+/// Written by the emulator as it was before documents were shared, and killed while a disk was being made, another grew
+/// and left its machine, and an access signature was out.
+const OF_FORMAT_1: &str = include_str!("state_of_format_1.json");
+
+#[tokio::test(start_paused = true)]
+async fn a_state_file_of_the_version_before_is_read_and_written_as_it_was() {
+    let folder = Folder::new("before");
+    std::fs::write(folder.file(), OF_FORMAT_1).unwrap();
+    let before: Value = serde_json::from_str(OF_FORMAT_1).unwrap();
+    let signature = before["resources"].as_object().unwrap().values().find_map(|of| of["signatureEnds"].as_i64());
+    let start_time = time::OffsetDateTime::from_unix_timestamp(signature.unwrap() - 100).unwrap();
+    let rig = Rig::new(Options { start_time, ..folder.options() }).await;
+    let (coming, free) = (rig.disk_doc("coming").await, rig.disk_doc("free").await);
+    assert_eq!(coming["properties"]["provisioningState"], "Succeeded");
+    assert_eq!(free["properties"]["diskState"], "ActiveSAS");
+    let held = rig.disk_doc("held").await;
+    assert_eq!((&held["properties"]["diskSizeGB"], held.get("managedBy")), (&json!(9), None));
+    let vm = rig.vm("node-0").await;
+    assert_eq!((&vm["properties"]["storageProfile"]["dataDisks"], &vm["etag"]), (&json!([]), &json!("\"4\"")));
+    assert_eq!(rig.luns("node-0"), []);
+    drop(rig.router);
+    rig.emulator.shutdown().await;
+    // What no operation was about is written as it was read, member by member in its order.
+    let after = std::fs::read_to_string(folder.file()).unwrap();
+    let network = |text: &str| {
+        text.lines().find(|line| line.contains("/lazuli-vnet\": {")).map(|line| line.trim_end_matches(',').to_owned())
+    };
+    assert_eq!(network(&after).unwrap(), network(OF_FORMAT_1).unwrap());
+    assert_eq!(after.lines().count(), OF_FORMAT_1.lines().count());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_access_signature_ends_after_a_restart_too() {
     let folder = Folder::new("signature");
