@@ -24,12 +24,25 @@ pub(super) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Attaches many disks to many nodes at once, then detaches them. Emulator and controller are processes of their
-    /// own.
+    /// Attaches many disks to many nodes at once, then detaches them.
+    ///
+    /// Emulator and controller are processes of their own. Azure's request buckets are full at the start and never
+    /// filled afterwards. Figures with the prefix detach_ are of detaching, attach_ and those without a prefix of
+    /// attaching; without a prefix arm_reads, arm_writes, polls, list_pages, throttled and repeated_rpcs are of the
+    /// whole run. arm_reads includes polls, arm_writes includes deletions, and both include what was refused.
     AttachStorm(attach_storm::Options),
     /// Creates, attaches, detaches and deletes many volumes, each phase at once and right after the one before it.
+    ///
+    /// Emulator and controller are processes of their own. Azure's request buckets are full at the start and never
+    /// filled afterwards: a phase has what the one before it has left. lower_bound_s starts from that and counts one
+    /// write and one read for each disk or VM; lower_bound_full_s is the same from full buckets. arm_reads includes
+    /// polls, arm_writes includes deletions, and both include what was refused. noticed_* is the time from an
+    /// operation's end, by the emulator's clock, to the answer of the call.
     LifeStorm(life_storm::Options),
     /// Deletes VMs with disks attached to them, then detaches all these disks at once.
+    ///
+    /// Another principal deletes the VMs, so that the controller's request buckets are its own. The figures are of
+    /// detaching.
     NodeLoss(node_loss::Options),
     /// How fast the emulator itself is: single requests and a list of 20,000 disks, in process and over loopback TCP.
     Emulator(emulator::Options),

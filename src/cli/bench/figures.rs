@@ -219,9 +219,9 @@ mod tests {
         let operations = [
             json!({"kind": "vmAttach", "resource": "/vm", "acceptedMs": 1_000, "endedMs": 11_000, "succeeded": true,
                 "attached": ["/a", "/b"]}),
-            json!({"kind": "vmAttach", "resource": "/vm", "acceptedMs": 11_100, "endedMs": 21_100, "succeeded": true,
+            json!({"kind": "vmAttach", "resource": "/vm", "acceptedMs": 11_500, "endedMs": 21_500, "succeeded": true,
                 "attached": ["/c"], "detached": ["/a"]}),
-            json!({"kind": "vmAttach", "resource": "/vm", "acceptedMs": 21_200, "endedMs": 22_000, "succeeded": false,
+            json!({"kind": "vmAttach", "resource": "/vm", "acceptedMs": 21_750, "endedMs": 22_000, "succeeded": false,
                 "attached": ["/d"]}),
         ];
         let ends = Ends::of(Step::Publish, &operations);

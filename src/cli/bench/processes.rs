@@ -17,8 +17,8 @@ use url::Url;
 
 pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long a child may take until it serves.
-const START: Duration = Duration::from_secs(20);
+/// How long a child may take until it serves: thousands of machines on a computer that is busy take a while.
+const START: Duration = Duration::from_secs(120);
 
 /// This very program, quiet, and ended with us.
 fn lazuli(subcommand: &str) -> Command {
@@ -62,7 +62,10 @@ pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().ok_or("the emulator has no standard output")?;
     let mut lines = BufReader::new(stdout).lines();
-    let line = tokio::time::timeout(START, lines.next_line()).await??.ok_or("the emulator ended at once")?;
+    let line = tokio::time::timeout(START, lines.next_line())
+        .await
+        .map_err(|_| format!("the emulator does not serve after {} s", START.as_secs()))??
+        .ok_or("the emulator ended at once")?;
     let ready: Value = serde_json::from_str(&line)?;
     let url = ready["url"].as_str().ok_or("the emulator does not say where it is")?.parse()?;
     Ok((child, url))

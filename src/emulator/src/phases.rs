@@ -237,29 +237,29 @@ impl State {
 
 /// What a write does to a resource, as far as it matters for what is necessary.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum WriteKind {
     Create,
-    Change,
+    Update,
     Delete,
 }
 
-fn change(kind: OperationKind) -> Change {
+fn write_kind(kind: OperationKind) -> WriteKind {
     match kind {
         OperationKind::DiskCreate
         | OperationKind::VmCreate
         | OperationKind::Snapshot
-        | OperationKind::StorageAccount => Change::Create,
+        | OperationKind::StorageAccount => WriteKind::Create,
         OperationKind::DiskDelete
         | OperationKind::VmDelete
         | OperationKind::SnapshotDelete
-        | OperationKind::ResourceGroupDelete => Change::Delete,
+        | OperationKind::ResourceGroupDelete => WriteKind::Delete,
         OperationKind::DiskUpdate
         | OperationKind::DiskGrantAccess
         | OperationKind::VmUpdate
         | OperationKind::VmAttach
         | OperationKind::VmDetach
         | OperationKind::VmPower
-        | OperationKind::Network => Change::Change,
+        | OperationKind::Network => WriteKind::Update,
     }
 }
 
@@ -285,9 +285,9 @@ fn necessary<'a>(
     for operation in accepted {
         by_resource.entry(&operation.resource).or_default().push(operation);
     }
-    let drawn = |operations: &[&Accepted], what: Change, others: u64| -> Option<(OperationKind, Duration)> {
+    let drawn = |operations: &[&Accepted], what: WriteKind, others: u64| -> Option<(OperationKind, Duration)> {
         let first = operations.first()?;
-        let of_this = operations.iter().filter(|operation| change(operation.kind) == what);
+        let of_this = operations.iter().filter(|operation| write_kind(operation.kind) == what);
         let latencies = of_this.flat_map(|operation| (0..=others).map(move |later| (operation.kind, later)));
         latencies
             .map(|(kind, later)| (kind, draw(kind, &first.resource, first.nth + later)))
@@ -295,17 +295,17 @@ fn necessary<'a>(
     };
     let created: BTreeMap<&str, Duration> = by_resource
         .iter()
-        .filter_map(|(resource, operations)| Some((*resource, drawn(operations, Change::Create, 0)?.1)))
+        .filter_map(|(resource, operations)| Some((*resource, drawn(operations, WriteKind::Create, 0)?.1)))
         .collect();
     let mut needs = Vec::new();
     for (resource, operations) in &by_resource {
         let Some(first) = operations.first() else { continue };
         let mut need = |kind: OperationKind, latency: Duration, after: Duration| {
-            let door = if change(kind) == Change::Delete { Door::Deletes } else { Door::Writes };
+            let door = if write_kind(kind) == WriteKind::Delete { Door::Deletes } else { Door::Writes };
             needs.push((&*first.principal, &*first.resource, Need { door, policy: policy(kind), latency, after }));
         };
-        let creation = drawn(operations, Change::Create, 0);
-        let changed = drawn(operations, Change::Change, 0);
+        let creation = drawn(operations, WriteKind::Create, 0);
+        let changed = drawn(operations, WriteKind::Update, 0);
         match (creation, changed) {
             // It could have been made as it was wanted at last.
             (Some((kind, latency)), _) => need(kind, latency, Duration::ZERO),
@@ -317,7 +317,7 @@ fn necessary<'a>(
             (None, None) => {}
         }
         let before = u64::from(creation.is_some() || changed.is_some());
-        if let Some((kind, latency)) = drawn(operations, Change::Delete, before) {
+        if let Some((kind, latency)) = drawn(operations, WriteKind::Delete, before) {
             need(kind, latency, created.get(resource).copied().unwrap_or_default());
         }
     }
