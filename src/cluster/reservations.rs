@@ -21,9 +21,11 @@ use lazuli_plan::lun::{LunReservations, Reservation};
 use lazuli_plan::model::Lun;
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
+
+use crate::telemetry::panics::catch;
 
 use super::follow::{Change, SILENCE, Slim, SlimMetadata, follow};
 
@@ -36,6 +38,8 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// Key of the LUN in `status.attachmentMetadata`. Source: the publish context of the Go driver, which the
 /// attacher copies there.
 const LUN_KEY: &str = "LUN";
+/// How long after a panic the watch starts anew.
+const RESTART: Duration = Duration::from_secs(15);
 /// Changes waiting for the snapshot. A list is one change.
 const WAITING: usize = 64;
 
@@ -53,14 +57,29 @@ pub async fn watch_luns(
         snapshot.send_replace(LunReservations::NoCluster);
         return;
     };
+    let watching = async {
+        loop {
+            snapshot.send_replace(LunReservations::Cold);
+            let Err(panicked) = catch(keep(&client, driver, &snapshot)).await else { return };
+            // A picture that nobody keeps up to date would give away the LUNs of the newest attachments.
+            snapshot.send_replace(LunReservations::Cold);
+            error!(error = %panicked, "the watch of VolumeAttachments and PersistentVolumes panicked; it starts anew");
+            sleep(RESTART).await;
+        }
+    };
+    stop.run_until_cancelled(watching).await;
     snapshot.send_replace(LunReservations::Cold);
+}
+
+/// Follows both resources and tells the snapshot; does not return by itself.
+async fn keep(client: &Client, driver: &str, snapshot: &watch::Sender<LunReservations>) {
     let (attachment_changes, mut attachments) = mpsc::channel(WAITING);
     let (volume_changes, mut volumes) = mpsc::channel(WAITING);
     let following_attachments =
         follow::<SlimAttachment>(client.clone(), ATTACHMENTS, driver.to_owned(), attachment_changes);
-    let following_volumes = follow::<SlimVolume>(client, VOLUMES, driver.to_owned(), volume_changes);
+    let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, driver.to_owned(), volume_changes);
     let keeping = async {
-        let mut picture = Picture::new(&snapshot);
+        let mut picture = Picture::new(snapshot);
         loop {
             let stale_at = picture.stale_at();
             tokio::select! {
@@ -75,12 +94,10 @@ pub async fn watch_luns(
         }
     };
     tokio::select! {
-        () = stop.cancelled() => {}
         () = following_attachments => {}
         () = following_volumes => {}
         () = keeping => {}
     }
-    snapshot.send_replace(LunReservations::Cold);
 }
 
 /// What of one attachment matters.

@@ -349,7 +349,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerPublishVolumeRequest>,
     ) -> Result<Response<ControllerPublishVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().volume_id);
+        note.on(&request.get_ref().node_id);
         boxed(self.publish(request.into_inner())).await
     }
 
@@ -357,7 +359,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerUnpublishVolumeRequest>,
     ) -> Result<Response<ControllerUnpublishVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().volume_id);
+        note.on(&request.get_ref().node_id);
         boxed(self.unpublish(request.into_inner())).await
     }
 

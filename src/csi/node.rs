@@ -82,6 +82,7 @@ use crate::host::{
     device::Device,
     journal::{Journal, JournalError, Record},
 };
+use crate::telemetry::panics::catch;
 use doubt::Doubts;
 use error::NodeError;
 use locks::{Held, Locks};
@@ -240,8 +241,13 @@ impl NodeService {
     {
         let (sender, answer) = oneshot::channel();
         let work = Box::pin(work(self.0.clone()));
+        let node = self.0.config.node_id.clone();
         let task = async move {
-            let outcome = work.await;
+            let outcome = catch(work).await.unwrap_or_else(|panicked| {
+                let volume = held.volume();
+                tracing::error!(volume, node, error = %panicked, "the work of a call panicked");
+                Err(NodeError::Panicked(panicked))
+            });
             drop(held);
             match sender.send(outcome) {
                 Ok(()) => {}

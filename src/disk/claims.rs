@@ -11,11 +11,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_plan::{fault::Fault, model::ArmId};
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    model::ArmId,
+};
 use tokio::sync::watch;
-use tracing::Instrument;
+use tracing::{Instrument, error};
 
 use super::VolumeError;
+use crate::telemetry::panics::catch;
 
 /// The table; clones share it.
 #[derive(Debug)]
@@ -82,9 +86,14 @@ where
                     let (send, answer) = watch::channel(None);
                     entry.insert(Claim::Flight { request, answer: answer.clone() });
                     let landing = Landing { claims: self.clone(), disk: disk.clone() };
+                    let disk = disk.clone();
                     tokio::spawn(
                         async move {
-                            let result = operation.await;
+                            let result = catch(operation).await.unwrap_or_else(|panicked| {
+                                error!(volume = %disk, error = %panicked, "the work on a disk panicked");
+                                let message = format!("the work on the disk {disk} was broken off: {panicked}");
+                                Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
+                            });
                             // The table first: who sees the answer may ask again at once.
                             drop(landing);
                             send.send_replace(Some(result));
@@ -100,7 +109,8 @@ where
             Err(_) => None,
         };
         result.unwrap_or_else(|| {
-            Err(VolumeError::new(Fault::OutcomeUnknown, format!("the work on {disk} was broken off")))
+            let message = format!("the work on the disk {disk} was broken off");
+            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
         })
     }
 
@@ -220,8 +230,9 @@ mod tests {
     #[tokio::test]
     async fn an_operation_that_panics_frees_the_disk() {
         let table = Table::default();
-        let broken = table.run(&disk(), "create", async { panic!("an operation broke") }).await;
-        assert_eq!(broken.unwrap_err().fault, Fault::OutcomeUnknown);
+        let broken = table.run(&disk(), "create", async { panic!("an operation broke") }).await.unwrap_err();
+        assert_eq!((&broken.fault, broken.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+        assert!(broken.to_string().contains("an operation broke"), "{broken}");
         assert_eq!(table.run(&disk(), "create", async { Ok(1) }).await.unwrap(), 1);
     }
 }

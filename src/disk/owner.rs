@@ -49,6 +49,7 @@ use tokio::{
 use tracing::{Instrument, debug, error, info, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client, reservations::Reservations};
+use crate::telemetry::panics::catch;
 use answers::concerning;
 use queue::{Batch, Queue, Retry};
 pub(crate) use queue::{Goal, Outcome};
@@ -226,7 +227,7 @@ struct Driver {
 }
 
 impl Drop for Driver {
-    /// Should the task panic, its callers learn that at once and the next request starts a new one.
+    /// A task that is dropped before its end, as when its runtime ends, leaves no queue that nobody serves.
     fn drop(&mut self) {
         if !self.ended.load(Ordering::Relaxed) {
             self.shared.queues().remove(&self.vm);
@@ -248,6 +249,23 @@ enum Round {
 
 impl Driver {
     async fn run(self) {
+        self.guarded(Box::pin(self.serve())).await;
+    }
+
+    /// Runs the work on the queue. Should it panic, its callers are answered at once, each by a code that says that a
+    /// write may be under way, and the next request starts a new task, which reads the VM first.
+    async fn guarded(&self, work: impl Future<Output = ()>) {
+        let Err(panicked) = catch(work).await else { return };
+        self.ended.store(true, Ordering::Relaxed);
+        let queue = self.shared.queues().remove(&self.vm).unwrap_or_default();
+        for (disk, request) in queue.into_requests() {
+            error!(volume = %disk, node = self.node, vm = %self.vm, error = %panicked, "the work on a VM's disks panicked");
+            let message = format!("{disk} on node {}: the work on it was broken off: {panicked}", self.node);
+            request.answer(&Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible)));
+        }
+    }
+
+    async fn serve(&self) {
         let mut trouble = Trouble::default();
         let mut cold_since: Option<Instant> = None;
         loop {
