@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::{
-    Outcome, sizes, stop,
+    Outcome,
+    azure_ready::{self, TOLERANCE},
+    sizes, stop,
     wire::{self, Azure, CloudOptions},
 };
 use crate::{
@@ -80,7 +82,6 @@ pub(super) fn services(
     reservations: watch::Receiver<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: AttachMethod,
-    readiness: &Readiness,
 ) -> Routes {
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
@@ -90,7 +91,7 @@ pub(super) fn services(
         sizes,
         method: method.resolve(azure.stack),
     });
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name)))
         .add_service(ControllerServer::new(ControllerService::new(volumes, azure.defaults.clone())))
 }
 
@@ -99,7 +100,8 @@ pub(super) async fn run(options: Options) -> Outcome {
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
-    let (azure_ready, cluster_ready) = (readiness.condition("azure"), readiness.condition("cluster"));
+    let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
+    let cluster_condition = readiness.tolerant_condition("cluster", TOLERANCE);
 
     let client = wire::cluster(&options.cloud).await?;
     let config = wire::configuration(&options.cloud, client.as_ref()).await?;
@@ -107,15 +109,13 @@ pub(super) async fn run(options: Options) -> Outcome {
         tracing::warn!("{warning}");
     }
     let azure = wire::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
-    azure_ready.ready(format!("resource manager {}", azure.cloud.resource_manager));
 
     let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
-    cluster_ready.ready(if client.is_some() { "VolumeAttachments are watched" } else { "no cluster" });
     let (snapshot, reservations) = watch::channel(start);
     let watching = tokio::spawn({
         let (driver, stop) = (options.driver_name.clone(), stop.clone());
         let client = client.clone();
-        async move { cluster::watch_luns(client, &driver, snapshot, stop).await }
+        async move { cluster::watch_luns(client, &driver, snapshot, cluster_condition, stop).await }
     });
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
@@ -125,7 +125,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
-    let routes = services(&azure, &options.driver_name, reservations, known_sizes, options.attach_method, &readiness);
+    let routes = services(&azure, &options.driver_name, reservations, known_sizes, options.attach_method);
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
@@ -133,7 +133,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let drain = Duration::from_secs(options.drain_seconds);
     let drained = CancellationToken::new();
     let file = listener.file();
-    let (served, told, kept) = tokio::join!(
+    let (served, told, kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -142,7 +142,13 @@ pub(super) async fn run(options: Options) -> Outcome {
             served
         },
         answer(health, &stop, &drained),
-        keep(file, &stop)
+        keep(file, &stop),
+        async {
+            // Without /readyz nobody asks.
+            if options.http_listen.is_some() {
+                drained.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
+            }
+        }
     );
     watching.await?;
     looking.await?;

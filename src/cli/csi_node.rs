@@ -93,9 +93,8 @@ enum Switch {
 }
 
 /// The services of a node.
-pub(super) fn services(node: NodeService, driver_name: &str, readiness: &Readiness) -> Routes {
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
-        .add_service(NodeServer::new(node))
+pub(super) fn services(node: NodeService, driver_name: &str) -> Routes {
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(NodeServer::new(node))
 }
 
 /// The client of instance metadata, wherever it really is.
@@ -162,7 +161,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         None => None,
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let routes = services(node.clone(), &options.driver_name, &readiness);
+    let routes = services(node.clone(), &options.driver_name);
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");

@@ -30,7 +30,6 @@ use crate::{
         server::{self, Endpoint, Listener},
     },
     host::Host,
-    telemetry::Readiness,
 };
 
 type AnyError = Box<dyn Error + Send + Sync>;
@@ -119,14 +118,12 @@ impl Lab {
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let azure = wire::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
         let reservations = self.reservations.clone();
-        let readiness = Readiness::new();
         let routes = csi_controller::services(
             &azure,
             DISK_DRIVER,
             reservations,
             watch::channel(SizeLimits::default()).1,
             self.attach_method,
-            &readiness,
         );
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
@@ -143,7 +140,7 @@ impl Lab {
         let host = Host::new().with_root(self.machine_root(machine));
         let state = self.folder.join("state").join(machine);
         let node = NodeService::open(host, Some(imds), state, NodeConfig::new(machine))?;
-        let routes = csi_node::services(node, DISK_DRIVER, &Readiness::new());
+        let routes = csi_node::services(node, DISK_DRIVER);
         let channel = self.serve(&format!("{machine}.sock"), routes).await?;
         Ok(NodeClient::new(channel))
     }

@@ -181,6 +181,8 @@ pub(super) struct Azure {
     pub(super) cloud: Cloud,
     /// Whether it is Azure Stack Hub, by API versions.
     pub(super) stack: bool,
+    /// What is counted about the calls.
+    pub(super) metrics: Metrics,
 }
 
 /// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
@@ -207,7 +209,8 @@ pub(super) async fn connect(
     let credential = credential(config, &login)?;
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
-    let arm = Arm::new(resource_manager, transport, tokens, Metrics::register(metrics), Retry::default(), seed);
+    let metrics = Metrics::register(metrics);
+    let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     Ok(Azure {
         compute: Compute::new(arm, versions),
@@ -219,6 +222,7 @@ pub(super) async fn connect(
         },
         cloud,
         stack: config.is_stack_cloud,
+        metrics,
     })
 }
 
