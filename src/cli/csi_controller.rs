@@ -110,8 +110,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     let client = wire::cluster(&options.cloud).await?;
     let config = wire::configuration(&options.cloud, client.as_ref()).await?;
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
+    for warning in config.start_warnings() {
+        tracing::warn!("the cloud configuration: {warning}");
     }
     let azure = wire::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
 
