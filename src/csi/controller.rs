@@ -31,7 +31,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     capability::{capability, ordered, segments},
-    node::SOURCE_KEY,
+    publish_context::SOURCE_KEY,
     server::{RpcNote, failure, status},
     usable,
 };
@@ -204,7 +204,6 @@ impl ControllerService {
             parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
         if let Some(source) = source {
-            // The Go driver's node ignores it; ours never formats a disk that was made from something.
             publish_context.insert(SOURCE_KEY.to_owned(), source);
         }
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })

@@ -86,7 +86,6 @@ use crate::telemetry::panics::catch;
 use doubt::Doubts;
 use error::NodeError;
 use locks::{Held, Locks};
-pub use request::SOURCE_KEY;
 use request::{Publish, Stage, absolute, required};
 
 /// Whether the node tells its zone.

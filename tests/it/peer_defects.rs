@@ -1,5 +1,5 @@
 //! What azuredisk-csi-driver is known to get wrong with managed disks, what this driver does instead, and the tests that
-//! prove it. The rules of the house's own are in `rules`.
+//! prove it. The rules of the house's own are in `rules`, which says how the tests of these tables are run.
 //!
 //! Sources: that driver's code as published (2026-08), and the threads of its users where a number is given.
 //!
@@ -140,8 +140,3 @@
 //! | lists the volumes of one subscription | lists those of every subscription that a known volume is in, and no others |
 //! | snapshots, clones, Windows, scale sets in uniform mode | not in this version |
 //! | runs fsck of a large disk inside the container's limit (AKS#4682) | the same; there are no manifests that could set one |
-
-#[test]
-fn every_defect_of_the_go_driver_names_a_test_that_exists() {
-    super::rules::check("peer_defects.rs", 80);
-}

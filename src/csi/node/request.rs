@@ -10,13 +10,12 @@ use lazuli_plan::{
 
 use super::error::NodeError;
 use crate::{
-    csi::capability::{capability, ordered},
+    csi::{
+        capability::{capability, ordered},
+        publish_context::SOURCE_KEY,
+    },
     host::{fs_type::FsType, options::Options},
 };
-
-/// The context key, in any letter case, by which a controller says that a disk was made from a snapshot, another disk
-/// or an image. Such a disk is never formatted: if it looks blank, something is wrong with it.
-pub const SOURCE_KEY: &str = "sourceResourceId";
 
 /// A parsed `NodeStageVolume`.
 #[derive(Debug, Clone)]

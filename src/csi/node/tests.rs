@@ -8,7 +8,7 @@ use csi_proto::csi::volume_capability::access_mode::Mode;
 use tonic::Code as Grpc;
 
 use super::*;
-use crate::csi::scratch::Scratch;
+use crate::csi::{publish_context::SOURCE_KEY, scratch::Scratch};
 use machine::{GIB, Machine, able, block, filesystem, may_grow_ext4, mounted_as, run, volume};
 
 fn code(outcome: Result<(), Status>) -> (Grpc, String) {
