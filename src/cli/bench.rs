@@ -2,8 +2,8 @@
 
 mod attach_storm;
 mod control;
-mod figures;
 mod emulator;
+mod figures;
 mod footprint;
 mod life_storm;
 mod node_loss;

@@ -21,7 +21,11 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, sizes, stop};
+use super::{
+    Outcome,
+    azure_ready::{self, TOLERANCE},
+    sizes, stop,
+};
 
 /// Options of the controller.
 #[derive(Debug, Args)]
@@ -47,27 +51,32 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let stop = stop::on_signal()?;
+    serve(options, stop::on_signal()?).await
+}
+
+/// Serves until `stop` and until what was in flight then has drained.
+async fn serve(options: Options, stop: CancellationToken) -> Outcome {
+    let drained = CancellationToken::new();
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
-    let (azure_ready, cluster_ready) = (readiness.condition("azure"), readiness.condition("cluster"));
+    let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
+    let cluster_condition = readiness.tolerant_condition("cluster", TOLERANCE);
 
     let client = clients::cluster(&options.cloud).await?;
     let config = clients::configuration(&options.cloud, client.as_ref()).await?;
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
+    for warning in config.start_warnings() {
+        tracing::warn!("the cloud configuration: {warning}");
     }
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
-    azure_ready.ready(format!("resource manager {}", azure.cloud.resource_manager));
 
     let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
-    cluster_ready.ready(if client.is_some() { "VolumeAttachments are watched" } else { "no cluster" });
     let (snapshot, reservations) = watch::channel(start);
     let watching = tokio::spawn({
-        let (driver, stop) = (options.driver_name.clone(), stop.clone());
+        let (driver, drained) = (options.driver_name.clone(), drained.clone());
         let client = client.clone();
-        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, stop).await }
+        // Beyond the stop: a publish that is in flight then still needs to know which LUNs are named.
+        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, cluster_condition, drained).await }
     });
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
@@ -77,22 +86,14 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
-    let routes = services::controller(
-        &azure,
-        &options.driver_name,
-        reservations,
-        known_sizes,
-        options.attach_method,
-        &readiness,
-    );
+    let routes = services::controller(&azure, &options.driver_name, reservations, known_sizes, options.attach_method);
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
-    let drained = CancellationToken::new();
     let file = listener.file();
-    let (served, told, kept) = tokio::join!(
+    let (served, told, kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -101,7 +102,13 @@ pub(super) async fn run(options: Options) -> Outcome {
             served
         },
         answer(health, &stop, &drained),
-        keep(file, &stop)
+        keep(file, &stop),
+        async {
+            // Without /readyz nobody asks.
+            if options.http_listen.is_some() {
+                drained.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
+            }
+        }
     );
     watching.await?;
     looking.await?;
@@ -159,4 +166,112 @@ pub(super) const BUILD: BuildInfo = BuildInfo {
 pub(super) fn seed() -> u64 {
     let bits = uuid::Uuid::new_v4().as_u128();
     (bits as u64) ^ ((bits >> 64) as u64)
+}
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use axum::{body::Body, extract::Request, response::IntoResponse, routing::get};
+    use clap::Parser;
+    use csi_proto::csi::{
+        ControllerPublishVolumeRequest, CreateVolumeRequest, VolumeCapability,
+        controller_client::ControllerClient,
+        volume_capability::{AccessMode, AccessType, BlockVolume, access_mode::Mode},
+    };
+    use lazuli_emulator::Emulator;
+    use serde_json::json;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use lazuli_rig::{Folder, azure_json, connect};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// An API server without objects that answers no list before `listed`, and whose watches say nothing.
+    async fn api_server(listed: CancellationToken) -> std::net::SocketAddr {
+        let answer = async move |request: Request| {
+            if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                let silence = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+                return Body::from_stream(silence).into_response();
+            }
+            listed.cancelled().await;
+            axum::Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}))
+                .into_response()
+        };
+        let router = axum::Router::new().fallback(get(answer));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    fn capability() -> VolumeCapability {
+        VolumeCapability {
+            access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+            access_type: Some(AccessType::Block(BlockVolume {})),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_publish_that_waits_for_the_attachments_when_the_process_is_stopped_is_finished() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let azure = lazuli_emulator::Options::default();
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await.unwrap();
+        let listed = CancellationToken::new();
+        let cluster = api_server(listed.clone()).await;
+        let folder = Folder::make("controller").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, value: serde_json::Value| std::fs::write(path(name), value.to_string()).unwrap();
+        write("azure.json", azure_json(&scenario, &azure.url()));
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{cluster}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        write("kubeconfig", kubeconfig);
+        let socket = path("csi.sock");
+        let command = Command::parse_from([
+            "csi-controller".to_owned(),
+            format!("--endpoint=unix://{}", socket.display()),
+            format!("--cloud-config={}", path("azure.json").display()),
+            "--cloud-config-secret-name=".to_owned(),
+            format!("--kubeconfig={}", path("kubeconfig").display()),
+            "--drain-seconds=20".to_owned(),
+        ]);
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(command.options, stop.clone()));
+        while !socket.exists() {
+            assert!(!serving.is_finished(), "the controller does not start");
+            yield_now().await;
+        }
+        let mut client = ControllerClient::new(connect(&socket).await.unwrap());
+        let request =
+            CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let volume = client.create_volume(request).await.unwrap().into_inner().volume.unwrap();
+        let request = ControllerPublishVolumeRequest {
+            volume_id: volume.volume_id,
+            node_id: "node-0".into(),
+            volume_capability: Some(capability()),
+            ..Default::default()
+        };
+        let publish = tokio::spawn(async move { client.controller_publish_volume(request).await });
+        // It has read its VM: now it waits for the attachments.
+        let control = azure.control();
+        while !control.call_log().iter().any(|call| call.path.ends_with("/virtualMachines/node-0")) {
+            yield_now().await;
+        }
+        stop.cancel();
+        while socket.exists() {
+            yield_now().await;
+        }
+        assert!(!publish.is_finished() && !serving.is_finished());
+        listed.cancel();
+        let answer = publish.await.unwrap().unwrap().into_inner();
+        assert_eq!(answer.publish_context["LUN"], "0");
+        serving.await.unwrap().unwrap();
+        azure.shutdown().await;
+    }
 }

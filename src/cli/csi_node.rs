@@ -154,7 +154,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         None => None,
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let routes = services::node(node.clone(), &options.driver_name, &readiness);
+    let routes = services::node(node.clone(), &options.driver_name);
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");

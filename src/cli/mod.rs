@@ -3,6 +3,7 @@
 //! Results go to stdout, logs to stderr. A process ends with 0 when it did what it was told, 1 when that failed and
 //! 2 when it was told something it does not understand.
 
+mod azure_ready;
 #[cfg(feature = "emulator")]
 mod bench;
 mod csi_controller;

@@ -102,6 +102,17 @@ fn the_official_azure_core_is_not_banned() {
     assert_eq!(violations(lock), Vec::<String>::new());
 }
 
+/// A panic is caught where it concerns one caller; the process goes on for the others.
+#[test]
+fn no_profile_makes_a_panic_end_the_process() {
+    let manifest = project_file("Cargo.toml");
+    let profiles: Vec<&str> = manifest.split("\n[").filter(|section| section.starts_with("profile.")).collect();
+    assert!(profiles.len() >= 2, "the manifest was not understood");
+    for profile in profiles {
+        assert_eq!(profile.lines().find(|line| line.trim_start().starts_with("panic")), None, "[{profile}");
+    }
+}
+
 #[test]
 fn deny_toml_bans_the_same_crates() {
     let deny = project_file("deny.toml");

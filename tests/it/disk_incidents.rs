@@ -110,12 +110,13 @@ async fn disk_each_refusal_of_a_write_becomes_the_code_of_its_rpc() {
         Unauthenticated, Unavailable,
     };
     // Status, code, and what becomes of Create, Delete, Publish, Unpublish, Expand when Azure always says so.
-    let table: [(u16, &str, [Code; 5]); 20] = [
+    let table: [(u16, &str, [Code; 5]); 21] = [
         (400, "InvalidParameter", [InvalidArgument; 5]),
         // The action is given up for the whole list.
         (400, "NoRegisteredProviderFound", [InvalidArgument, InvalidArgument, Ok, Ok, InvalidArgument]),
         (401, "InvalidAuthenticationToken", [Unauthenticated; 5]),
         (403, "AuthorizationFailed", [PermissionDenied, PermissionDenied, Ok, Ok, PermissionDenied]),
+        (403, "LinkedAuthorizationFailed", [PermissionDenied; 5]),
         (
             404,
             "SubscriptionNotFound",

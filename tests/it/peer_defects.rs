@@ -1,5 +1,5 @@
 //! What azuredisk-csi-driver is known to get wrong with managed disks, what this driver does instead, and the tests that
-//! prove it. The project's own rules are in `rules`.
+//! prove it. The project's own rules are in `rules`, which says how the tests of these tables are run.
 //!
 //! Sources: that driver's code as published (2026-08), and the threads of its users where a number is given.
 //!
@@ -45,7 +45,7 @@
 //! | no list unless asked for; it fails whole for one unknown machine, and shared disks have one node | always; every holder is told | `audit_a_list_names_every_node_of_a_shared_disk_and_survives_a_machine_that_nobody_knows` `disk_a_list_in_pages_names_every_volume_once_while_others_are_deleted_and_made` |
 //! | handles are listed as Azure spells them | as Kubernetes does | `disk_listed_volumes_and_nodes_are_spelt_as_kubernetes_spells_them` |
 //! | a single volume cannot be asked for | it can | `disk_a_single_volume_is_told_with_its_size_and_its_nodes` |
-//! | the probe is always well | it says what is | `probe_says_what_readiness_says_at_that_moment` |
+//! | nothing says whether the plugin can do its work | `/readyz` does; the probe says that it serves | `azure_is_ready_after_a_token_and_a_read_and_not_after_five_minutes_of_failure` `the_process_is_ready_after_the_first_lists_and_not_after_five_minutes_without_the_watches` `probe_is_true_once_the_plugin_serves` |
 //! | growing is refused while attached, or fails in words of its own | online where Azure can, else `FAILED_PRECONDITION` | `disk_a_disk_grows_while_it_is_attached_and_by_whole_gibibytes` `disk_what_grows_only_while_detached_is_a_failed_precondition_until_it_is` |
 //!
 //! # Attach
@@ -140,8 +140,3 @@
 //! | lists the volumes of one subscription | lists those of every subscription that a known volume is in, and no others |
 //! | snapshots, clones, Windows, scale sets in uniform mode | not in this version |
 //! | runs fsck of a large disk inside the container's limit (AKS#4682) | the same; there are no manifests that could set one |
-
-#[test]
-fn every_defect_of_the_go_driver_names_a_test_that_exists() {
-    super::rules::check("peer_defects.rs", 80);
-}

@@ -1,5 +1,9 @@
-//! Rules that the disk driver keeps so that no data is lost and no sidecar is misled, each with the tests that hold it,
-//! and the reader that finds a test which is gone. What the Go driver gets wrong is in `peer_defects`.
+//! Rules that the disk driver keeps so that no data is lost and no sidecar is misled, each with the tests that hold it.
+//! What the Go driver gets wrong is in `peer_defects`.
+//!
+//! `scripts/test rules` runs the tests that these tables name, wherever they are, and fails for a row whose tests are
+//! gone, ignored, skipped or failing. So a row of three columns is a claim that has been tried, and what has no test
+//! stands in a table of two.
 //!
 //! # Where data can be lost
 //!
@@ -74,63 +78,12 @@
 //! | breaking a rule by hand makes a suite fail | done by hand; `disk_rig` says what was broken and what failed |
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
 
 use clap::Parser as _;
 use lazuli::cli::Cli;
-
-/// A row of a table whose last column names tests.
-#[derive(Debug, PartialEq, Eq)]
-struct Row {
-    what: String,
-    tests: Vec<String>,
-}
-
-/// The rows that must name tests: those of tables with three columns. What has no test stands in tables of two.
-fn rows_in(source: &str) -> Vec<Row> {
-    let documentation = source.lines().map_while(|line| line.strip_prefix("//!"));
-    let tables = documentation.filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
-    tables
-        .filter_map(|line| {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [what, _, tests] = cells.as_slice() else { return None };
-            let is_head = what.starts_with("---") || ["held by", "proved by"].contains(tests);
-            let named = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-            (!is_head).then(|| Row { what: (*what).to_owned(), tests: named })
-        })
-        .collect()
-}
-
-/// The names of the tests in a source file: functions under a `#[test]` or `#[tokio::test]`.
-fn tests_in(source: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut is_test = false;
-    for line in source.lines().map(str::trim) {
-        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            is_test = true;
-        } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test && !line.starts_with("//")) {
-            found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
-            is_test = false;
-        }
-    }
-    found
-}
-
-/// What is wrong with the tables of a module: rows that name no test, and tests that do not exist.
-fn wrong_in(source: &str, tests: &BTreeSet<String>) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for row in rows_in(source) {
-        if row.tests.is_empty() {
-            wrong.push(format!("{:?} names no test", row.what));
-        }
-        let gone = row.tests.iter().filter(|test| !tests.contains(*test));
-        wrong.extend(gone.map(|test| format!("{:?} names {test}, which is no test of this repository", row.what)));
-    }
-    wrong
-}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -148,38 +101,6 @@ fn sources_below(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-/// Fails unless every row of a module's tables names tests, all of which exist.
-#[track_caller]
-pub(super) fn check(module: &str, least_rows: usize) {
-    let sources =
-        ["src", "tests/it", "tests/model", "tests/privileged"].map(|folder| sources_below(&root().join(folder)));
-    let tests: BTreeSet<String> =
-        sources.iter().flatten().flat_map(|path| tests_in(&fs::read_to_string(path).unwrap())).collect();
-    let source = fs::read_to_string(root().join("tests/it").join(module)).unwrap();
-    let rows = rows_in(&source).len();
-    assert!(rows >= least_rows, "the tables of {module} shrank to {rows} rows");
-    let wrong = wrong_in(&source, &tests);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn every_rule_names_a_test_that_exists() {
-    check("rules.rs", 38);
-}
-
-#[test]
-fn a_row_without_a_test_or_with_one_that_is_gone_is_found() {
-    let table = "//! | rule | how | held by |\n//! |---|---|---|\n//! | a | b | `is_there` `is_gone` |\n\
-        //! | c | d | e |\n//!\n//! | rule | why |\n//! |---|---|\n//! | f | g |\n\nuse x;\n//! | h | i | j |\n";
-    let code = "#[test]\nfn is_there() {}\nfn is_gone() {}\n// #[test]\nfn comment() {}\n\
-        #[tokio::test(start_paused = true)]\n#[cfg(unix)]\nasync fn slow_one() {}\n";
-    let tests = tests_in(code);
-    assert_eq!(tests, ["is_there", "slow_one"].map(str::to_owned).into());
-    assert_eq!(rows_in(table).len(), 2);
-    let wrong = wrong_in(table, &tests);
-    assert_eq!(wrong, ["\"a\" names is_gone, which is no test of this repository", "\"c\" names no test"]);
 }
 
 #[test]

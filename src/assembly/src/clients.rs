@@ -191,6 +191,8 @@ pub struct Azure {
     pub cloud: Cloud,
     /// Whether it is Azure Stack Hub, by API versions.
     pub stack: bool,
+    /// What is counted about the calls.
+    pub metrics: Metrics,
 }
 
 /// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
@@ -215,7 +217,8 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
     let credential = credential(config, &login)?;
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
-    let arm = Arm::new(resource_manager, transport, tokens, Metrics::register(metrics), Retry::default(), seed);
+    let metrics = Metrics::register(metrics);
+    let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     Ok(Azure {
         compute: Compute::new(arm, versions),
@@ -227,6 +230,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
         },
         cloud,
         stack: config.is_stack_cloud,
+        metrics,
     })
 }
 

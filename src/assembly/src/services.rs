@@ -4,7 +4,6 @@ use csi_proto::csi::{controller_server::ControllerServer, identity_server::Ident
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService};
 use lazuli_disk::{Settings, Volumes};
 use lazuli_plan::{lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
-use lazuli_telemetry::Readiness;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -38,7 +37,6 @@ pub fn controller(
     reservations: watch::Receiver<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: AttachMethod,
-    readiness: &Readiness,
 ) -> Routes {
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
@@ -48,12 +46,11 @@ pub fn controller(
         sizes,
         method: method.resolve(azure.stack),
     });
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name)))
         .add_service(ControllerServer::new(ControllerService::new(volumes, azure.defaults.clone())))
 }
 
 /// The services of a node.
-pub fn node(node: NodeService, driver_name: &str, readiness: &Readiness) -> Routes {
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
-        .add_service(NodeServer::new(node))
+pub fn node(node: NodeService, driver_name: &str) -> Routes {
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(NodeServer::new(node))
 }

@@ -1,6 +1,9 @@
 //! What is counted about calls to Azure. Every label is a bounded enum.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use lazuli_plan::{permit::Direction, poll::Kind};
 use prometheus_client::{
@@ -8,6 +11,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use tokio::time::Instant;
 
 use crate::error::Verb;
 
@@ -21,6 +25,7 @@ pub struct Metrics {
     permit_queue: Family<Bucket, Gauge>,
     permit_waits: Family<Bucket, Histogram, fn() -> Histogram>,
     list_pages: Family<Listed, Counter>,
+    last_success: Arc<Mutex<Option<Instant>>>,
 }
 
 /// What a path leads to, as far as counting goes.
@@ -178,7 +183,13 @@ impl Metrics {
             permit_queue: Family::default(),
             permit_waits: Family::new_with_constructor(|| Histogram::new(WAIT_BUCKETS)),
             list_pages: Family::default(),
+            last_success: Arc::default(),
         }
+    }
+
+    /// When the resource manager last did what a request asked of it.
+    pub fn last_success(&self) -> Option<Instant> {
+        *self.last_success.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn request(&self, verb: Verb, resource: ResourceType, status: Option<u16>) {
@@ -190,6 +201,9 @@ impl Metrics {
             Some(_) => "5xx",
             None => "none",
         });
+        if status.0 == "2xx" {
+            *self.last_success.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         let resource = Label(resource.as_str());
         if status.0 == "429" {
             self.throttled.get_or_create(&Throttled { resource }).inc();
@@ -247,6 +261,20 @@ mod tests {
         ] {
             assert_eq!(ResourceType::of(path), expected, "{path}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_success_is_that_of_an_answer_that_gave_what_was_asked_for() {
+        let metrics = Metrics::unregistered();
+        for status in [None, Some(503), Some(429), Some(401), Some(403)] {
+            metrics.request(Verb::Get, ResourceType::Disks, status);
+            assert_eq!(metrics.last_success(), None, "{status:?}");
+        }
+        metrics.clone().request(Verb::Put, ResourceType::Disks, Some(202));
+        let success = Some(Instant::now());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        metrics.request(Verb::Get, ResourceType::Disks, None);
+        assert_eq!(metrics.last_success(), success);
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! exactly these two.
 //!
 //! ```text
-//!        ┌────────────── failed: wait, again ───────────────┐
+//!        ┌────────── failed: Lost, wait, again ─────────────┐
 //!        v                                                   │
 //!     LIST (pages of 500) ── Replaced ──> WATCH ── event ──> Applied, Deleted
 //!        ^                                  │  └─ bookmark ─> Confirmed
-//!        └── 410 Gone, or silence ──────────┘  broken: wait, watch again from the last version
+//!        └── 410 Gone, or silence ──────────┘  broken: Lost, wait, watch again from the last version
 //! ```
 
 use std::time::Duration;
@@ -62,6 +62,8 @@ pub(super) enum Change<V> {
     Deleted(String),
     /// Everything up to now has been told.
     Confirmed,
+    /// The API server cannot be followed for now, and why. Any other change says that it can again.
+    Lost(String),
 }
 
 #[derive(Deserialize)]
@@ -108,6 +110,9 @@ pub(super) async fn follow<K: Slim>(
                 version
             }
             Err(error) => {
+                if follower.tell(Change::Lost(error.to_string())).await.is_err() {
+                    return;
+                }
                 backoff.wait(path, "list", &error).await;
                 continue;
             }
@@ -162,7 +167,12 @@ impl<V: Send + 'static> Follower<V> {
                 Ok(()) => debug!(resource = self.path, "the watch ended, continuing"),
                 Err(WatchEnd::Gone) => return End::ListAgain,
                 Err(WatchEnd::NobodyListens) => return End::NobodyListens,
-                Err(WatchEnd::Broken(error)) => backoff.wait(self.path, "watch", &error).await,
+                Err(WatchEnd::Broken(error)) => {
+                    if self.tell(Change::Lost(error.to_string())).await.is_err() {
+                        return End::NobodyListens;
+                    }
+                    backoff.wait(self.path, "watch", &error).await;
+                }
             }
         }
         debug!(resource = self.path, "nothing heard, listing again");

@@ -21,9 +21,11 @@ use lazuli_plan::lun::{LunReservations, Reservation};
 use lazuli_plan::model::Lun;
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
+
+use lazuli_telemetry::{Condition, Verdict, panics::catch};
 
 use super::follow::{Change, SILENCE, Slim, SlimMetadata, follow};
 
@@ -36,38 +38,66 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// Key of the LUN in `status.attachmentMetadata`. Source: the publish context of the Go driver, which the
 /// attacher copies there.
 const LUN_KEY: &str = "LUN";
+/// How long after a panic the watch starts anew.
+const RESTART: Duration = Duration::from_secs(15);
 /// Changes waiting for the snapshot. A list is one change.
 const WAITING: usize = 64;
 
 /// Keeps `snapshot` up to date until `stop`. `driver` is the CSI driver's name. Without a client the snapshot
-/// becomes `NoCluster` and the call returns.
+/// becomes `NoCluster` and the call returns. `live` is fulfilled while both resources are followed, or need not be.
 ///
 /// Run it as a task of its own. At the end the snapshot is `Cold`: nobody looks after it any more.
 pub async fn watch_luns(
     client: Option<Client>,
     driver: &str,
     snapshot: watch::Sender<LunReservations>,
+    live: Condition,
     stop: CancellationToken,
 ) {
     let Some(client) = client else {
         snapshot.send_replace(LunReservations::NoCluster);
+        live.ready("there is no cluster to watch");
         return;
     };
+    let watching = async {
+        loop {
+            snapshot.send_replace(LunReservations::Cold);
+            let Err(panicked) = catch(Box::pin(keep(&client, driver, &snapshot, &live))).await else { return };
+            // A picture that nobody keeps up to date would give away the LUNs of the newest attachments.
+            snapshot.send_replace(LunReservations::Cold);
+            live.not_ready(format!("the watch broke off: {panicked}"));
+            error!(error = %panicked, "the watch of VolumeAttachments and PersistentVolumes panicked; it starts anew");
+            sleep(RESTART).await;
+        }
+    };
+    stop.run_until_cancelled(watching).await;
     snapshot.send_replace(LunReservations::Cold);
+}
+
+/// Follows both resources and tells the snapshot; does not return by itself.
+async fn keep(client: &Client, driver: &str, snapshot: &watch::Sender<LunReservations>, live: &Condition) {
     let (attachment_changes, mut attachments) = mpsc::channel(WAITING);
     let (volume_changes, mut volumes) = mpsc::channel(WAITING);
     let following_attachments =
         follow::<SlimAttachment>(client.clone(), ATTACHMENTS, driver.to_owned(), attachment_changes);
-    let following_volumes = follow::<SlimVolume>(client, VOLUMES, driver.to_owned(), volume_changes);
+    let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, driver.to_owned(), volume_changes);
     let keeping = async {
-        let mut picture = Picture::new(&snapshot);
+        let mut picture = Picture::new(snapshot);
+        let mut liveness = Liveness { condition: live, lost: BTreeMap::new(), shown: None };
         loop {
+            liveness.show(picture.synced);
             let stale_at = picture.stale_at();
             tokio::select! {
                 // In this order: what is waiting is told before the age is judged.
                 biased;
-                Some(change) = attachments.recv() => picture.attachments(change),
-                Some(change) = volumes.recv() => picture.volumes(change),
+                Some(change) = attachments.recv() => {
+                    liveness.note("VolumeAttachments", &change);
+                    picture.attachments(change);
+                }
+                Some(change) = volumes.recv() => {
+                    liveness.note("PersistentVolumes", &change);
+                    picture.volumes(change);
+                }
                 () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
                     picture.went_stale();
                 }
@@ -75,12 +105,44 @@ pub async fn watch_luns(
         }
     };
     tokio::select! {
-        () = stop.cancelled() => {}
         () = following_attachments => {}
         () = following_volumes => {}
         () = keeping => {}
     }
-    snapshot.send_replace(LunReservations::Cold);
+}
+
+/// Whether both resources are followed, for the process's readiness.
+struct Liveness<'c> {
+    condition: &'c Condition,
+    /// What cannot be followed, and why.
+    lost: BTreeMap<&'static str, String>,
+    shown: Option<Verdict>,
+}
+
+impl Liveness<'_> {
+    fn note<V>(&mut self, resource: &'static str, change: &Change<V>) {
+        match change {
+            Change::Lost(why) => self.lost.insert(resource, why.clone()),
+            Change::Replaced(_) | Change::Applied(..) | Change::Deleted(_) | Change::Confirmed => {
+                self.lost.remove(resource)
+            }
+        };
+    }
+
+    /// Tells the condition, when it has changed. `synced`: whether the snapshot shows what the API server has.
+    fn show(&mut self, synced: bool) {
+        let verdict = match self.lost.first_key_value() {
+            Some((resource, why)) => Verdict::NotReady(format!("{resource} cannot be watched: {why}")),
+            None if !synced => {
+                Verdict::NotReady("VolumeAttachments and PersistentVolumes have not both been listed".to_owned())
+            }
+            None => Verdict::Ready("VolumeAttachments and PersistentVolumes are watched".to_owned()),
+        };
+        if self.shown.as_ref() != Some(&verdict) {
+            self.condition.set(verdict.clone());
+            self.shown = Some(verdict);
+        }
+    }
 }
 
 /// What of one attachment matters.
@@ -126,7 +188,8 @@ impl Heard {
     fn note<V>(&mut self, change: &Change<V>) {
         let proves =
             matches!(change, Change::Replaced(_)) || (self.at.is_some() && matches!(change, Change::Confirmed));
-        let keeps = self.at.is_some_and(|at| at.elapsed() < STALE_AFTER);
+        let heard = !matches!(change, Change::Lost(_));
+        let keeps = heard && self.at.is_some_and(|at| at.elapsed() < STALE_AFTER);
         if proves || keeps {
             self.at = Some(Instant::now());
         }
@@ -185,7 +248,7 @@ impl<'s> Picture<'s> {
                 }
             }
             Change::Applied(name, None) | Change::Deleted(name) => self.remove(&name),
-            Change::Confirmed => {}
+            Change::Confirmed | Change::Lost(_) => {}
         }
         self.sync();
     }
@@ -208,7 +271,7 @@ impl<'s> Picture<'s> {
                     self.show_all_of(&volume);
                 }
             }
-            Change::Confirmed => {}
+            Change::Confirmed | Change::Lost(_) => {}
         }
         self.sync();
     }

@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::{ATTACHMENTS, FakeApiServer, Mood, NODES, VOLUMES};
 use super::*;
+use lazuli_telemetry::Readiness;
 
+/// How long the watches may be lost before the process is not ready.
+const TOLERANCE: Duration = Duration::from_secs(300);
 const DRIVER: &str = "disk.csi.azure.com";
 
 fn handle(disk: &str) -> String {
@@ -42,6 +45,7 @@ fn volume(name: &str, disk: &str) -> Value {
 
 struct Watched {
     snapshot: watch::Receiver<LunReservations>,
+    readiness: Readiness,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -51,8 +55,10 @@ impl Watched {
         let (sender, snapshot) = watch::channel(LunReservations::default());
         let stop = CancellationToken::new();
         let (client, token) = (server.client(), stop.clone());
-        let task = tokio::spawn(async move { watch_luns(Some(client), DRIVER, sender, token).await });
-        Self { snapshot, stop, task }
+        let readiness = Readiness::new();
+        let live = readiness.tolerant_condition("cluster", TOLERANCE);
+        let task = tokio::spawn(async move { watch_luns(Some(client), DRIVER, sender, live, token).await });
+        Self { snapshot, readiness, stop, task }
     }
 
     /// Waits until the snapshot is synced and shows exactly this.
@@ -86,8 +92,10 @@ fn lines(snapshot: &LunReservations) -> Option<Vec<String>> {
 #[tokio::test(start_paused = true)]
 async fn without_a_cluster_the_snapshot_says_so_at_once() {
     let (sender, snapshot) = watch::channel(LunReservations::default());
-    watch_luns(None, DRIVER, sender, CancellationToken::new()).await;
+    let readiness = Readiness::new();
+    watch_luns(None, DRIVER, sender, readiness.condition("cluster"), CancellationToken::new()).await;
     assert_eq!(*snapshot.borrow(), LunReservations::NoCluster);
+    assert!(readiness.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,6 +241,44 @@ async fn a_silent_server_without_bookmarks_is_listed_again_before_the_snapshot_i
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert!(!changes.has_changed().expect("is alive"), "an equal picture is not news");
     assert!(server.count(&[ATTACHMENTS, "limit=500"]) > 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_process_is_ready_after_the_first_lists_and_not_after_five_minutes_without_the_watches() {
+    let pass = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
+    for late in [ATTACHMENTS, VOLUMES] {
+        for mood in [Mood::Forbids, Mood::Hangs] {
+            let server = FakeApiServer::default();
+            server.mood(late, mood);
+            let mut watched = Watched::start(&server);
+            pass(60).await;
+            let (ready, words) = watched.readiness.describe();
+            assert!(!ready && words.contains("cannot be watched"), "{words}");
+            server.mood(late, Mood::Answers);
+            watched.shows(&[]).await;
+            pass(1).await;
+            assert!(watched.readiness.is_ready(), "{}", watched.readiness.describe().1);
+            // A quiet server, and one that ends its watches, are daily life.
+            for _ in 0..10 {
+                pass(300).await;
+                server.drop_watches(true);
+                assert!(watched.readiness.is_ready(), "{}", watched.readiness.describe().1);
+            }
+            pass(60).await;
+            server.mood(late, mood);
+            server.drop_watches(true);
+            pass(290).await;
+            assert!(watched.readiness.is_ready(), "{}", watched.readiness.describe().1);
+            // A server that says nothing is not known to be gone for the first two minutes.
+            pass(130).await;
+            let (ready, words) = watched.readiness.describe();
+            assert!(!ready && words.contains("failing for"), "{words}");
+            server.mood(late, Mood::Answers);
+            watched.shows(&[]).await;
+            pass(91).await;
+            assert!(watched.readiness.is_ready(), "{}", watched.readiness.describe().1);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

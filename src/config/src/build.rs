@@ -41,18 +41,15 @@ const RATE_LIMITED_CLIENTS: &[&str] = &[
     "virtualNetworkRateLimit",
 ];
 
-/// Keys the Go peers once had or have for purposes this program does not share. Known, so not a typing
-/// mistake; without effect, so the operator is told.
-const WITHOUT_EFFECT: &[&str] =
+/// Keys the Go peers once had or have for purposes this program does not share. Known, so not a typing mistake.
+const OF_OTHERS: &[&str] =
     &["cloudProviderBackoffMode", "vmssVirtualMachineCacheInstanceView", "auxiliaryTokenSecretURI"];
 
 pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Config {
     // Its value was needed before the layers were put together; here it is only known and checked.
     let _ = keys.choice::<ConfigType>("cloudConfigType");
-    for &key in WITHOUT_EFFECT {
-        if keys.text(key).is_some() {
-            keys.warn(format!("{key} has no effect"));
-        }
+    for &key in OF_OTHERS {
+        let _ = keys.text(key);
     }
     let identity_system = keys.choice("identitySystem").unwrap_or(IdentitySystem::AzureAd);
     let tenant_id = environment.text("AZURE_TENANT_ID").or(keys.text("tenantId"));

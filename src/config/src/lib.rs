@@ -11,8 +11,9 @@
 //! environment variables, $AZURE_ENVIRONMENT_FILEPATH's text ──> Environment ┘
 //! ```
 //!
-//! A key nobody knows is tolerated and listed ([`Config::unknown_keys`]); a value of the wrong kind is an
-//! error, and all errors come at once. Nothing printed here contains a configured secret.
+//! A key nobody knows is tolerated and listed ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
+//! all errors come at once; of a key that has no effect in this version it is a warning, for the file is shared with
+//! programs that use it. Nothing printed here contains a configured secret.
 
 mod build;
 mod cloud;
@@ -117,6 +118,7 @@ impl std::fmt::Debug for Environment<'_> {
 
 /// The keys that this version does something with. The others are those of load balancers, routes, nodes and of the
 /// Go peers' own way of asking Azure: they are read and checked, so that a mistake in a shared file shows, and no more.
+/// Nothing in them stops a process.
 const WITH_EFFECT: &[&str] = &[
     "aadClientCertPassword",
     "aadClientCertPath",
@@ -217,7 +219,10 @@ impl Config {
         };
         let report = RefCell::new(Report::default());
         let mut config = build::config(reader(layers, &report), environment);
-        let Report { problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
+        let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
+        for harmless in problems.extract_if(.., |problem| !has_effect(problem)) {
+            warnings.push(format!("{harmless}; it has no effect in this version"));
+        }
         if !problems.is_empty() {
             return Err(ConfigError::Invalid(Problems(problems)));
         }
@@ -244,11 +249,24 @@ impl Config {
         &self.keys_without_effect
     }
 
-    /// What an operator should know although it is no error: keys without effect, tags that were
+    /// What an operator should know although it is no error: wrong values of keys without effect, tags that were
     /// skipped, a key given twice.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
+
+    /// What a process logs once when it starts: the warnings, and one line with the keys without effect.
+    pub fn start_warnings(&self) -> Vec<String> {
+        let without_effect = (!self.keys_without_effect.is_empty())
+            .then(|| format!("without effect in this version: {}", self.keys_without_effect.join(", ")));
+        self.warnings.iter().cloned().chain(without_effect).collect()
+    }
+}
+
+/// Whether a problem is one of something that this version uses.
+fn has_effect(problem: &Problem) -> bool {
+    let root = problem.key.split(['.', '[']).next().unwrap_or_default();
+    WITH_EFFECT.contains(&root) || root == ENDPOINT_FILE_VARIABLE
 }
 
 fn reader<'d, 'r>(layers: impl IntoIterator<Item = &'d Document>, report: &'r RefCell<Report>) -> Reader<'r> {

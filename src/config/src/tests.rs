@@ -138,7 +138,8 @@ fn todays_keys_are_typed_and_known() {
     })))
     .expect("loads");
     assert_eq!(config.unknown_keys(), [] as [&str; 0]);
-    assert_eq!(config.warnings().len(), 2, "{:?}", config.warnings());
+    assert_eq!(config.warnings().len(), 1, "{:?}", config.warnings());
+    assert!(config.keys_without_effect().contains(&"cloudProviderBackoffMode".to_owned()));
     assert_eq!(config.cluster.vm_type, VmType::VmssFlex);
     assert_eq!(config.cluster.vmss_write_batch, 0);
     assert_eq!(config.cluster.not_found_grace, Duration::from_secs(90));
@@ -201,10 +202,11 @@ fn scalars_are_converted_exactly_where_go_converts_them() {
         ("podCidrIPv4", json!("10.0.0.0/8"), "a string", "a list"),
         ("cloudProviderBackoffExponent", json!("2"), "a string", "a number"),
     ] {
-        assert_eq!(
-            problems(load(&with(json!({key: value})))),
-            [format!("azure.json: {key}: found {found}, expected {expected}")]
-        );
+        let problem = format!("azure.json: {key}: found {found}, expected {expected}");
+        match load(&with(json!({key: value}))) {
+            Ok(config) => assert_eq!(config.warnings(), [format!("{problem}; it has no effect in this version")]),
+            invalid => assert_eq!(problems(invalid), [problem]),
+        }
     }
 }
 
@@ -223,27 +225,25 @@ fn yaml_follows_version_1_1_as_the_go_library_does() {
 #[test]
 fn every_problem_is_reported_at_once_with_its_place() {
     let mut value = with(json!({
-        "vmType": "vm", "vmssCacheTTLInSeconds": [], "aadClientSecret": {"a": PASSWORD},
-        "multipleStandardLoadBalancerConfigurations": [{"name": "x"}],
-        "disableOutboundSNAT": true, "loadBalancerSku": "basic",
-        "loadBalancerBackendPoolConfigurationType": "nodeIP"
+        "vmType": "vm", "aadClientSecret": {"a": PASSWORD}, "useInstanceMetadata": "yes", "identitySystem": "ldap",
+        "cloud": "AzureMoonCloud"
     }));
     let map = value.as_object_mut().expect("is an object");
     map.remove("subscriptionId");
     map.insert("location".to_owned(), json!(""));
     let found = problems(load(&value));
     for expected in [
-        "azure.json: vmType: unknown value \"vm\", expected one of vmss, standard, vmssflex",
-        "azure.json: vmssCacheTTLInSeconds: found a list, expected a whole number",
+        "azure.json: identitySystem: unknown value \"ldap\", expected one of azure_ad, adfs",
+        "azure.json: useInstanceMetadata: found a string, expected true or false",
         "azure.json: aadClientSecret: found a mapping, expected a string",
         "azure.json: subscriptionId: missing, expected the id of the subscription",
         "azure.json: location: missing, expected the region, such as westeurope",
-        "azure.json: multipleStandardLoadBalancerConfigurations[0].primaryVMSet: missing, expected the \
-         availability set or scale set whose nodes are behind it",
-        "azure.json: disableOutboundSNAT: can be true only with loadBalancerSku: standard",
     ] {
         assert!(found.iter().any(|f| f == expected), "{expected} not in {found:#?}");
     }
+    assert!(found.iter().any(|f| f.starts_with("azure.json: cloud: unknown cloud")), "{found:#?}");
+    // A switch that cannot be read is off, and so nothing stands for the secret that cannot be read either.
+    assert!(found.iter().any(|f| f.starts_with("azure.json: aadClientId: no credentials")), "{found:#?}");
     assert_eq!(found.len(), 7, "{found:#?}");
 }
 
@@ -277,9 +277,11 @@ fn a_secret_overrides_only_what_it_sets_when_merging() {
     .expect("parses");
     let variables = BTreeMap::new();
     let environment = Environment::new(&variables);
+    let config = Config::from_documents(Some(&file), Some(&secret), &environment).expect("loads");
     assert_eq!(
-        problems(Config::from_documents(Some(&file), Some(&secret), &environment)),
-        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string"]
+        config.warnings(),
+        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string; it has no effect in \
+          this version"]
     );
     let secret = Document::parse(
         "secret",
@@ -732,4 +734,47 @@ fn keys_that_are_read_and_change_nothing_are_told_apart_from_those_that_nobody_k
         assert!(!told.contains(&key.to_owned()), "{key}: {told:?}");
     }
     assert_eq!(config.unknown_keys(), ["nonsense"]);
+}
+
+#[test]
+fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
+    for (changes, told) in [
+        (json!({"vmType": "vmss"}), None),
+        (json!({"extendedLocationName": "edge", "extendedLocationType": "EdgeZone"}), None),
+        (json!({"vmType": "vmpool"}), Some("azure.json: vmType: unknown value \"vmpool\"")),
+        (json!({"loadBalancerSku": "gateway"}), Some("azure.json: loadBalancerSku: unknown value")),
+        (
+            json!({"loadBalancerSku": "basic", "disableOutboundSNAT": true}),
+            Some("disableOutboundSNAT: can be true only"),
+        ),
+        (json!({"serviceGatewayEnabled": true}), Some("serviceGatewayEnabled")),
+        (
+            json!({"multipleStandardLoadBalancerConfigurations": [{"name": "x"}]}),
+            Some("multipleStandardLoadBalancerConfigurations[0].primaryVMSet: missing"),
+        ),
+        (json!({"podCidrIPv4": ["ten"]}), Some("podCidrIPv4: \"ten\" is not an address prefix")),
+        (json!({"clusterServiceSharedLoadBalancerHealthProbePort": 70_000}), Some("is outside the range")),
+        (json!({"vmssCacheTTLInSeconds": []}), Some("vmssCacheTTLInSeconds: found a list")),
+        (json!({"diskRateLimit": {"cloudProviderRateLimitQPS": "3"}}), Some("diskRateLimit.cloudProviderRateLimitQPS")),
+        (json!({"auxiliaryTokenProvider": "vault"}), Some("auxiliaryTokenProvider: found a string")),
+    ] {
+        let config = load(&with(changes.clone())).unwrap_or_else(|error| panic!("{changes}: {error}"));
+        let warnings = config.start_warnings();
+        for key in changes.as_object().expect("is an object").keys() {
+            let lines = warnings.iter().filter(|warning| warning.starts_with("without effect in this version: "));
+            assert_eq!(lines.filter(|line| line.contains(key.as_str())).count(), 1, "{key}: {warnings:#?}");
+        }
+        if let Some(told) = told {
+            assert!(config.warnings().iter().any(|warning| warning.contains(told)), "{told}: {warnings:#?}");
+        }
+    }
+    // What this version uses stays an error, also beside what it does not use.
+    for (changes, key) in [
+        (json!({"vmType": "vmpool", "cloud": "AzureMoonCloud"}), "cloud"),
+        (json!({"vmType": "vmpool", "useManagedIdentityExtension": "yes"}), "useManagedIdentityExtension"),
+        (json!({"vmType": "vmpool", "location": []}), "location"),
+    ] {
+        let found = problems(load(&with(changes)));
+        assert!(found.len() == 1 && found[0].starts_with(&format!("azure.json: {key}: ")), "{found:?}");
+    }
 }

@@ -203,7 +203,6 @@ impl ControllerService {
             parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
         let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
         if let Some(source) = source {
-            // The Go driver's node ignores it; ours never formats a disk that was made from something.
             publish_context.insert(SOURCE_KEY.to_owned(), source);
         }
         Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
@@ -348,7 +347,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerPublishVolumeRequest>,
     ) -> Result<Response<ControllerPublishVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().volume_id);
+        note.on(&request.get_ref().node_id);
         boxed(self.publish(request.into_inner())).await
     }
 
@@ -356,7 +357,9 @@ impl Controller for ControllerService {
         &self,
         request: Request<ControllerUnpublishVolumeRequest>,
     ) -> Result<Response<ControllerUnpublishVolumeResponse>, Status> {
-        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let note = RpcNote::of(&request);
+        note.about(&request.get_ref().volume_id);
+        note.on(&request.get_ref().node_id);
         boxed(self.unpublish(request.into_inner())).await
     }
 

@@ -1,4 +1,4 @@
-//! `csi.v1.Identity`: who the plugin is, what it can do, whether it is ready.
+//! `csi.v1.Identity`: who the plugin is, what it can do, that it serves.
 
 use csi_proto::csi::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest, GetPluginInfoResponse,
@@ -7,8 +7,6 @@ use csi_proto::csi::{
     plugin_capability::{self, Service, VolumeExpansion, service, volume_expansion},
 };
 use tonic::{Request, Response, Status};
-
-use lazuli_telemetry::Readiness;
 
 /// The name of the managed disk driver, as CSIDriver objects, StorageClasses and PVs spell it.
 pub const DISK_DRIVER: &str = "disk.csi.azure.com";
@@ -39,15 +37,13 @@ pub struct IdentityService {
     name: String,
     version: String,
     capabilities: Vec<PluginCapability>,
-    readiness: Readiness,
 }
 
 impl IdentityService {
     /// The identity of the managed disk driver.
     ///
-    /// `name` is [`DISK_DRIVER`] unless the operator chose another. Probe answers what `readiness` says at that
-    /// moment.
-    pub fn disk(name: impl Into<String>, readiness: Readiness) -> Self {
+    /// `name` is [`DISK_DRIVER`] unless the operator chose another.
+    pub fn disk(name: impl Into<String>) -> Self {
         let service = |r#type: service::Type| plugin_capability::Type::Service(Service { r#type: r#type.into() });
         let expansion = |r#type: volume_expansion::Type| {
             plugin_capability::Type::VolumeExpansion(VolumeExpansion { r#type: r#type.into() })
@@ -62,7 +58,6 @@ impl IdentityService {
             name: name.into(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             capabilities: capabilities.into_iter().map(|r#type| PluginCapability { r#type: Some(r#type) }).collect(),
-            readiness,
         }
     }
 }
@@ -88,10 +83,10 @@ impl Identity for IdentityService {
     }
 
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
-        // Not ready is an answer, not an error: an error tells the caller to restart the plugin, which cures nothing
-        // that waiting does not.
-        let ready = self.readiness.is_ready();
-        Ok(Response::new(ProbeResponse { ready: Some(ready) }))
+        // What is served can be called. The sidecars wait for this before they do anything, and livenessprobe restarts
+        // the container without it: neither cures an Azure, an API server or a kubelet that does not answer. Those
+        // are the business of /readyz.
+        Ok(Response::new(ProbeResponse { ready: Some(true) }))
     }
 }
 
@@ -110,19 +105,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn probe_says_what_readiness_says_at_that_moment() {
-        let readiness = Readiness::new();
-        let devices = readiness.condition("devices");
-        let identity = IdentityService::disk(DISK_DRIVER, readiness);
-        let ready = async || identity.probe(Request::new(ProbeRequest {})).await.unwrap().into_inner().ready;
-        assert_eq!(ready().await, Some(false));
-        devices.ready("found");
-        assert_eq!(ready().await, Some(true));
+    async fn probe_is_true_once_the_plugin_serves() {
+        let identity = IdentityService::disk(DISK_DRIVER);
+        let answer = identity.probe(Request::new(ProbeRequest {})).await.unwrap().into_inner();
+        assert_eq!(answer.ready, Some(true));
     }
 
     #[tokio::test]
     async fn the_disk_driver_has_the_name_and_capabilities_of_the_go_driver() {
-        let identity = IdentityService::disk(DISK_DRIVER, Readiness::new());
+        let identity = IdentityService::disk(DISK_DRIVER);
         let info = identity.get_plugin_info(Request::new(GetPluginInfoRequest {})).await.unwrap().into_inner();
         assert_eq!(info.name, "disk.csi.azure.com");
         assert!(!info.vendor_version.is_empty());

@@ -22,3 +22,34 @@ mod usable;
 
 #[cfg(test)]
 mod scratch;
+
+#[cfg(test)]
+mod tests {
+    /// The two services run on different machines and with different rights: what both know is a module of its own.
+    #[test]
+    fn the_controller_and_the_node_import_nothing_of_each_other() {
+        let imports = |source: &str, module: &str| {
+            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let words = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c)));
+            let paths = words.filter(|word| word.contains("::"));
+            paths.filter(|path| path.split("::").any(|part| part == module)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let known = "use super::{\n    node::KEY,\n};\nlet node = super::node::KEY; // crate::node\n// node::KEY\n";
+        assert_eq!(imports(known, "node"), ["node::KEY", "super::node::KEY", "crate::node"]);
+        for source in [include_str!("controller.rs"), include_str!("usable.rs"), include_str!("capability.rs")] {
+            assert_eq!(imports(source, "node"), Vec::<String>::new());
+        }
+        let node = [
+            include_str!("node.rs"),
+            include_str!("node/attachment.rs"),
+            include_str!("node/device.rs"),
+            include_str!("node/info.rs"),
+            include_str!("node/publish.rs"),
+            include_str!("node/request.rs"),
+            include_str!("node/stage.rs"),
+        ];
+        for source in node {
+            assert_eq!(imports(source, "controller"), Vec::<String>::new());
+        }
+    }
+}

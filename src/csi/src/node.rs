@@ -84,6 +84,7 @@ use lazuli_host::{
     device::Device,
     journal::{Journal, JournalError, Record},
 };
+use lazuli_telemetry::panics::catch;
 use locks::{Held, Locks};
 use request::{Publish, Stage, absolute, required};
 
@@ -239,8 +240,13 @@ impl NodeService {
     {
         let (sender, answer) = oneshot::channel();
         let work = Box::pin(work(self.0.clone()));
+        let node = self.0.config.node_id.clone();
         let task = async move {
-            let outcome = work.await;
+            let outcome = catch(work).await.unwrap_or_else(|panicked| {
+                let volume = held.volume();
+                tracing::error!(volume, node, error = %panicked, "the work of a call panicked");
+                Err(NodeError::Panicked(panicked))
+            });
             drop(held);
             match sender.send(outcome) {
                 Ok(()) => {}

@@ -12,12 +12,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_plan::{fault::Fault, model::ArmId};
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    model::ArmId,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, error};
 
 use super::VolumeError;
+use lazuli_telemetry::panics::catch;
 
 /// The table; clones share it.
 #[derive(Debug)]
@@ -92,9 +96,10 @@ where
                     let operation = operation(wanted.clone());
                     entry.insert(Claim::Flight { request, answer: send.clone() });
                     let landing = Landing { claims: self.clone(), disk: disk.clone() };
+                    let disk = disk.clone();
                     tokio::spawn(
                         async move {
-                            let mut operation = pin!(operation);
+                            let mut operation = pin!(catch(operation));
                             let result = tokio::select! {
                                 biased;
                                 result = &mut operation => result,
@@ -103,6 +108,11 @@ where
                                     operation.await
                                 }
                             };
+                            let result = result.unwrap_or_else(|panicked| {
+                                error!(volume = %disk, error = %panicked, "the work on a disk panicked");
+                                let message = format!("the work on the disk {disk} was broken off: {panicked}");
+                                Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
+                            });
                             // The table first: who sees the answer may ask again at once.
                             drop(landing);
                             send.send_replace(Some(result));
@@ -118,7 +128,8 @@ where
             Err(_) => None,
         };
         result.unwrap_or_else(|| {
-            Err(VolumeError::new(Fault::OutcomeUnknown, format!("the work on {disk} was broken off")))
+            let message = format!("the work on the disk {disk} was broken off");
+            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
         })
     }
 
@@ -253,8 +264,9 @@ mod tests {
     #[tokio::test]
     async fn an_operation_that_panics_frees_the_disk() {
         let table = Table::default();
-        let broken = table.run(&disk(), "create", |_| async { panic!("an operation broke") }).await;
-        assert_eq!(broken.unwrap_err().fault, Fault::OutcomeUnknown);
+        let broken = table.run(&disk(), "create", |_| async { panic!("an operation broke") }).await.unwrap_err();
+        assert_eq!((&broken.fault, broken.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+        assert!(broken.to_string().contains("an operation broke"), "{broken}");
         assert_eq!(table.run(&disk(), "create", |_| async { Ok(1) }).await.unwrap(), 1);
     }
 }

@@ -59,7 +59,12 @@ impl Client {
         self.result(disk, result).await
     }
 
-    pub(crate) async fn resize_disk(&self, disk: &ArmId, to: Gib, wanted: &CancellationToken) -> Result<Disk, ArmError> {
+    pub(crate) async fn resize_disk(
+        &self,
+        disk: &ArmId,
+        to: Gib,
+        wanted: &CancellationToken,
+    ) -> Result<Disk, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
         let mut operation = self.0.resize_disk(disk, to, &until).await?;
         let result = operation.wait(&Until::working(WRITE)).await?;

@@ -51,6 +51,12 @@ impl VolumeError {
         self
     }
 
+    /// The same failure, with what a caller needs to know first.
+    pub(crate) fn prefixed(mut self, words: &str) -> Self {
+        self.message = format!("{words}: {}", self.message);
+        self
+    }
+
     /// The same failure, sorted by the state that was found rather than by Azure's code.
     pub(crate) fn resorted(mut self, fault: Fault) -> Self {
         self.fault = fault;

@@ -494,8 +494,7 @@ fn left(left: Left) -> Arc<Disk> {
 async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationToken) -> Result<Left, VolumeError> {
     let message = || format!("{id} cannot be created");
     // The permit first: the PUT knows no condition, and what is read before it must not be old when it is sent.
-    let permit =
-        client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
+    let permit = client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
     let was_there = match client.read_disk(&id, Freshness::single().priority(Priority::Create)).await {
         Ok(read) => {
             let disk = settled(&client, read.model).await?;

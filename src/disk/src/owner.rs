@@ -56,6 +56,7 @@ use tracing::{Instrument, debug, error, info, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client, reservations::Reservations};
 use answers::concerning;
+use lazuli_telemetry::panics::catch;
 use queue::{Batch, Queue, Retry};
 pub(crate) use queue::{Goal, Outcome};
 use trouble::Trouble;
@@ -232,7 +233,7 @@ struct Driver {
 }
 
 impl Drop for Driver {
-    /// Should the task panic, its callers learn that at once and the next request starts a new one.
+    /// A task that is dropped before its end, as when its runtime ends, leaves no queue that nobody serves.
     fn drop(&mut self) {
         if !self.ended.load(Ordering::Relaxed) {
             self.shared.queues().remove(&self.vm);
@@ -256,6 +257,23 @@ enum Round {
 
 impl Driver {
     async fn run(self) {
+        self.guarded(Box::pin(self.serve())).await;
+    }
+
+    /// Runs the work on the queue. Should it panic, its callers are answered at once, each by a code that says that a
+    /// write may be under way, and the next request starts a new task, which reads the VM first.
+    async fn guarded(&self, work: impl Future<Output = ()>) {
+        let Err(panicked) = catch(work).await else { return };
+        self.ended.store(true, Ordering::Relaxed);
+        let queue = self.shared.queues().remove(&self.vm).unwrap_or_default();
+        for (disk, request) in queue.into_requests() {
+            error!(volume = %disk, node = self.node, vm = %self.vm, error = %panicked, "the work on a VM's disks panicked");
+            let message = format!("{disk} on node {}: the work on it was broken off: {panicked}", self.node);
+            request.answer(&Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible)));
+        }
+    }
+
+    async fn serve(&self) {
         let mut trouble = Trouble::default();
         let mut cold_since: Option<Instant> = None;
         let mut waited_for: Option<Permit> = None;
@@ -345,7 +363,9 @@ impl Driver {
         if trouble.is_none() && self.shared.method() == VmWriteMethod::Action {
             let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
             match read {
-                Ok(vm) if vm.seen.by == By::Single || attach::all_need_a_write(&vm.model, goals.iter().map(wanted_on)) => {
+                Ok(vm)
+                    if vm.seen.by == By::Single || attach::all_need_a_write(&vm.model, goals.iter().map(wanted_on)) =>
+                {
                     return Ok(vm);
                 }
                 Ok(_) => {}
@@ -356,13 +376,7 @@ impl Driver {
     }
 
     /// Plans, writes and verifies once.
-    async fn round(
-        &self,
-        vm: &Snapshot<Vm>,
-        goals: &Batch,
-        permit: Option<Permit>,
-        trouble: &mut Trouble,
-    ) -> Round {
+    async fn round(&self, vm: &Snapshot<Vm>, goals: &Batch, permit: Option<Permit>, trouble: &mut Trouble) -> Round {
         if !trouble.leftovers.is_empty() {
             return self.clear(vm, goals, permit, trouble).await;
         }

@@ -264,7 +264,10 @@ pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
         | Fault::Invalid
         | Fault::Unclear
         | Fault::DiskLimit
-        | Fault::Exhausted => Reaction::FindCulprit,
+        | Fault::Exhausted
+        // The identity may write the VM, by this method and by any other: another list would name the same disk.
+        | Fault::LinkedForbidden
+        | Fault::OperationFailed => Reaction::FindCulprit,
         Fault::ScopeNotFound
         | Fault::Throttled { .. }
         | Fault::Locked
@@ -620,6 +623,14 @@ mod tests {
             let by = |method| apply::vm_write(&vm, &write, method);
             prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeList));
             prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeListByOmission));
+        }
+    }
+
+    #[test]
+    fn a_missing_right_on_a_linked_resource_is_one_members_and_never_changes_the_method() {
+        for method in [VmWriteMethod::Action, VmWriteMethod::WholeList, VmWriteMethod::WholeListByOmission] {
+            assert_eq!(reaction(&Fault::LinkedForbidden, method), Reaction::FindCulprit, "{method:?}");
+            assert_eq!(reaction(&Fault::OperationFailed, method), Reaction::FindCulprit, "{method:?}");
         }
     }
 

@@ -49,12 +49,18 @@ pub enum Fault {
     Invalid,
     /// The identity may not do this.
     Forbidden,
+    /// The identity may do this to the resource, and lacks a right on another one that the request links to it: a disk,
+    /// its encryption set, the source of a copy. It is about the member of a batch that has the link.
+    LinkedForbidden,
     /// No token, or none that Azure takes.
     Unauthenticated,
     /// This Azure does not know the action or the API version.
     Unsupported,
     /// Azure's code says too little (`OperationNotAllowed`): look at the state and decide.
     Unclear,
+    /// Azure accepted the write and its operation ended as failed, with a code that says too little: any member of a
+    /// batch may be the reason.
+    OperationFailed,
     /// Azure could not be reached or had an internal failure; nothing was written.
     Unavailable,
     /// A write was sent and its answer was lost: it may have happened, or be happening.
@@ -135,15 +141,20 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
         (Fault::ScopeNotFound, _) => Code::FailedPrecondition,
         (Fault::Conflict | Fault::PreconditionFailed | Fault::BeingDetached | Fault::Busy, _) => Code::Aborted,
         // Never RESOURCE_EXHAUSTED: the provisioner would choose another node because Azure is busy.
-        (Fault::Throttled { .. } | Fault::Unavailable | Fault::OutcomeUnknown | Fault::Malformed, _) => {
-            Code::Unavailable
-        }
+        (
+            Fault::Throttled { .. }
+            | Fault::OperationFailed
+            | Fault::Unavailable
+            | Fault::OutcomeUnknown
+            | Fault::Malformed,
+            _,
+        ) => Code::Unavailable,
         (Fault::Exhausted | Fault::DiskLimit, _) => Code::ResourceExhausted,
         (Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
             Code::FailedPrecondition
         }
         (Fault::Invalid | Fault::Unsupported, _) => Code::InvalidArgument,
-        (Fault::Forbidden, _) => Code::PermissionDenied,
+        (Fault::Forbidden | Fault::LinkedForbidden, _) => Code::PermissionDenied,
         (Fault::Unauthenticated, _) => Code::Unauthenticated,
         (Fault::Deadline, _) => Code::DeadlineExceeded,
     };
@@ -225,7 +236,10 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
     if any(&["ScopeLocked"]) {
         return Fault::Locked;
     }
-    if any(&["AuthorizationFailed", "LinkedAuthorizationFailed"]) {
+    if any(&["LinkedAuthorizationFailed"]) {
+        return Fault::LinkedForbidden;
+    }
+    if any(&["AuthorizationFailed"]) {
         return Fault::Forbidden;
     }
     if any(&["InvalidAuthenticationToken", "ExpiredAuthenticationToken", "AuthenticationFailed"]) {
@@ -274,9 +288,9 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         404 => Fault::Malformed,
         409 => Fault::Conflict,
         408 | 500..=599 => Fault::Unavailable,
-        // A late failure with a code this list does not know: Azure undid it or not, we cannot tell.
         200..=299 if any(&["InvalidParameter", "BadRequest", "InvalidRequest"]) => Fault::Invalid,
-        200..=299 => Fault::Unavailable,
+        // A late failure with a code this list does not know: Azure undid it or not, we cannot tell.
+        200..=299 => Fault::OperationFailed,
         _ => Fault::Malformed,
     }
 }
@@ -302,9 +316,11 @@ mod tests {
             Fault::Locked,
             Fault::Invalid,
             Fault::Forbidden,
+            Fault::LinkedForbidden,
             Fault::Unauthenticated,
             Fault::Unsupported,
             Fault::Unclear,
+            Fault::OperationFailed,
             Fault::Unavailable,
             Fault::OutcomeUnknown,
             Fault::Deadline,
@@ -340,7 +356,9 @@ mod tests {
         for fault in [Fault::Invalid, Fault::ScopeNotFound] {
             assert_eq!(code(Rpc::CreateVolume, &fault, Effect::None), Code::InvalidArgument);
         }
-        assert!(!code(Rpc::CreateVolume, &Fault::Forbidden, Effect::None).keeps_the_claim());
+        for fault in [Fault::Forbidden, Fault::LinkedForbidden] {
+            assert!(!code(Rpc::CreateVolume, &fault, Effect::None).keeps_the_claim());
+        }
     }
 
     #[test]
@@ -384,6 +402,8 @@ mod tests {
             (409, "SkuNotAvailable", Fault::Exhausted),
             (409, "OperationNotAllowed", Fault::Unclear),
             (403, "AuthorizationFailed", Fault::Forbidden),
+            (403, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
+            (200, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
             (401, "InvalidAuthenticationToken", Fault::Unauthenticated),
             (400, "NoRegisteredProviderFound", Fault::Unsupported),
             (400, "InvalidParameter", Fault::Invalid),
@@ -395,7 +415,9 @@ mod tests {
             (501, "NotImplemented", Fault::Unsupported),
             (504, "GatewayTimeout", Fault::Unavailable),
             (500, "", Fault::Unavailable),
-            (200, "InternalExecutionError", Fault::Unavailable),
+            (500, "InternalExecutionError", Fault::Unavailable),
+            (200, "InternalExecutionError", Fault::OperationFailed),
+            (200, "Failed", Fault::OperationFailed),
         ] {
             assert_eq!(answer(status, code), fault, "{status} {code}");
         }

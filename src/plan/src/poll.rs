@@ -167,7 +167,8 @@ impl Expectation {
 
     /// The look after the one at `last`, or the first.
     pub fn next(&self, last: Option<Duration>) -> Look {
-        let usual = |usual: Duration, part: Duration| usual.min(self.end / 4).max(part).clamp(SHORTEST_GAP, LONGEST_GAP);
+        let usual =
+            |usual: Duration, part: Duration| usual.min(self.end / 4).max(part).clamp(SHORTEST_GAP, LONGEST_GAP);
         let elapsed = last.unwrap_or_default();
         let due = last.map_or(self.earliest, |last| last + usual(GAP, last / 20));
         let latest = due + usual(PUT_OFF, elapsed / 25);
@@ -247,7 +248,8 @@ mod tests {
         assert_eq!(first(&none, Some(0)).due, SHORTEST_GAP);
         let learned = seen([10_000; 5]);
         assert_eq!(first(&learned, Some(0)), first(&learned, None));
-        let alone = |asked: u64| Expectation::of(Kind::VmAttach, &none, Some(Duration::from_secs(asked))).next_alone(None);
+        let alone =
+            |asked: u64| Expectation::of(Kind::VmAttach, &none, Some(Duration::from_secs(asked))).next_alone(None);
         assert_eq!(alone(0), SHORTEST_GAP);
         assert!(alone(17) > Duration::from_secs(3));
     }

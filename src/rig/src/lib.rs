@@ -24,7 +24,6 @@ use lazuli_csi::{
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
 use lazuli_plan::{lun::LunReservations, size::SizeLimits};
-use lazuli_telemetry::Readiness;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -117,14 +116,12 @@ impl Lab {
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
         let reservations = self.reservations.clone();
-        let readiness = Readiness::new();
         let routes = services::controller(
             &azure,
             DISK_DRIVER,
             reservations,
             watch::channel(SizeLimits::default()).1,
             self.attach_method,
-            &readiness,
         );
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
@@ -141,7 +138,7 @@ impl Lab {
         let host = Host::new().with_root(self.machine_root(machine));
         let state = self.folder.join("state").join(machine);
         let node = NodeService::open(host, Some(imds), state, NodeConfig::new(machine))?;
-        let routes = services::node(node, DISK_DRIVER, &Readiness::new());
+        let routes = services::node(node, DISK_DRIVER);
         let channel = self.serve(&format!("{machine}.sock"), routes).await?;
         Ok(NodeClient::new(channel))
     }

@@ -211,9 +211,13 @@ mod tests {
         assert!(request(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let answer = request(address, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-        assert!(answer.ends_with("[-] azure: starting\nnot ready\n"), "{answer}");
+        assert!(answer.ends_with("[-] azure: starting\nnot ready: azure\n"), "{answer}");
         azure.ready("token valid");
         assert!(request(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        // Not ready any more concerns /readyz alone: a restart would cure nothing.
+        azure.not_ready("no token");
+        assert!(request(address, "/readyz").await.starts_with("HTTP/1.1 503"));
+        assert!(request(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         attached.inc();
         let answer = request(address, "/metrics").await;
         assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");

@@ -6,6 +6,8 @@ use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::{EnvFilter, fmt};
 
+use super::panics::log_place;
+
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
@@ -50,7 +52,7 @@ pub enum LogError {
     AlreadySet(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Sends the process's log lines to stderr. Once per process.
+/// Sends the process's log lines to stderr, those of panics too. Once per process.
 ///
 /// # Errors
 /// [`LogError`].
@@ -62,9 +64,11 @@ pub fn init(format: Format, filter: &str) -> Result<(), LogError> {
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr)
             .try_init()
-            .map_err(already_set),
-        Format::Json => json(filter, std::io::stderr)?.try_init().map_err(already_set),
+            .map_err(already_set)?,
+        Format::Json => json(filter, std::io::stderr)?.try_init().map_err(already_set)?,
     }
+    std::panic::set_hook(Box::new(log_place));
+    Ok(())
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, LogError> {

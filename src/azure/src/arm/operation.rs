@@ -371,10 +371,7 @@ impl Operation {
         let took = moment("startTime")
             .zip(moment("endTime"))
             .and_then(|(start, end)| Duration::try_from(end - start).ok())
-            .map_or_else(
-                || poll::took(self.since.elapsed(), self.last),
-                |took| took.min(self.since.elapsed()),
-            );
+            .map_or_else(|| poll::took(self.since.elapsed(), self.last), |took| took.min(self.since.elapsed()));
         self.arm.durations().entry(self.kind).or_default().record(took);
         self.arm.0.metrics.operation(self.kind, true, took);
     }

@@ -132,9 +132,7 @@ impl Pages {
         let wrong = |message: &str| malformed(&call, &answer, message);
         let page = match answer.text() {
             None => Page { value: None, next_link: None },
-            Some(text) => {
-                decode(text).map_err(|error| wrong("a page of the list cannot be read").caused_by(error))?
-            }
+            Some(text) => decode(text).map_err(|error| wrong("a page of the list cannot be read").caused_by(error))?,
         };
         let items = page.value.ok_or_else(|| wrong("a page of the list has no value"))?;
         let next = match page.next_link.as_deref() {

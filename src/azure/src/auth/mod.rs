@@ -173,6 +173,9 @@ type Flight = Shared<BoxFuture<'static, Result<Bearer, AuthError>>>;
 /// A token is renewed this long before it ends, or at half its life if that is later: a write that waits in a queue
 /// at the service must not outlive it.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
+/// The longest life that is believed of a token, whatever its issuer says (source: the longest that Microsoft Entra
+/// issues are good for 24 hours).
+const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long to keep a still valid token after its renewal failed, before trying again.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 /// How often the authority is asked when it does not answer.

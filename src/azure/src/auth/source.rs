@@ -3,7 +3,7 @@
 //! The exchange itself is azure_identity's; [`Observer`] stands between it and the network. It answers three needs:
 //! the SDK's own retries are off (a refused request ends there and then), the authority's own words are kept, and a
 //! token lives as long as the authority said from now on, which holds on a machine whose clock is wrong and under a
-//! simulated clock.
+//! simulated clock. It lives [`LONGEST_LIFETIME`] at most: the SDK adds the authority's number to a date unchecked.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use super::{AuthError, Credential, ManagedIdentity, Secret};
+use super::{AuthError, Credential, LONGEST_LIFETIME, ManagedIdentity, Secret};
 use crate::transport::{Transport, TransportError};
 
 /// The tenant that is none: Active Directory Federation Services on Azure Stack Hub.
@@ -157,14 +157,26 @@ async fn adfs(
         .get("access_token")
         .and_then(Value::as_str)
         .ok_or_else(|| AuthError::malformed(Arc::from(Box::from("the answer holds no access_token"))))?;
-    Ok(Issued { token: Secret::new(token), lifetime: seconds(&value, "expires_in").unwrap_or(UNSTATED_LIFETIME) })
+    Ok(Issued { token: Secret::new(token), lifetime: lifetime(&value).unwrap_or(UNSTATED_LIFETIME) })
 }
 
-/// A number of seconds, which older endpoints write as a text.
-fn seconds(value: &Value, key: &str) -> Option<Duration> {
-    let value = value.get(key)?;
-    let seconds = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
-    Some(Duration::from_secs(seconds))
+/// The lifetime that an answer states, at most [`LONGEST_LIFETIME`]. Older endpoints write it as a text.
+fn lifetime(answer: &Value) -> Option<Duration> {
+    let stated = answer.get("expires_in")?;
+    let seconds = stated.as_u64().or_else(|| stated.as_str()?.parse().ok())?;
+    Some(Duration::from_secs(seconds).min(LONGEST_LIFETIME))
+}
+
+/// The answer with a lifetime that the SDK's date arithmetic can take.
+fn with_bounded_lifetime(mut answer: Value) -> Value {
+    for key in ["expires_in", "ext_expires_in"] {
+        if let Some(stated) = answer.get_mut(key)
+            && stated.as_f64().is_some_and(|seconds| seconds > LONGEST_LIFETIME.as_secs_f64())
+        {
+            *stated = LONGEST_LIFETIME.as_secs().into();
+        }
+    }
+    answer
 }
 
 /// The authority's no.
@@ -246,7 +258,12 @@ impl HttpClient for Observer {
             return Err(stop());
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-        self.note(Seen::Token { expires_in: seconds(&value, "expires_in") });
+        let expires_in = lifetime(&value);
+        self.note(Seen::Token { expires_in });
+        let body = match expires_in {
+            Some(LONGEST_LIFETIME) => Bytes::from(with_bounded_lifetime(value).to_string()),
+            _ => body,
+        };
         Ok(AsyncRawResponse::from_bytes(status, headers, body))
     }
 }

@@ -216,3 +216,31 @@ async fn a_credential_that_cannot_work_says_so() {
     let error = tokens(&fake, credential).bearer().await.unwrap_err();
     assert!(matches!(&error, AuthError::Unusable(source) if source.to_string().contains("not a tenant")), "{error:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_believed_for_a_day_at_most_however_long_its_issuer_says_it_lives() {
+    let adfs = Credential::ClientSecret {
+        tenant_id: "adfs".into(),
+        client_id: "app".into(),
+        secret: Secret::new(CLIENT_SECRET),
+        authority: url("https://adfs.local.azurestack.external/adfs"),
+    };
+    let machine = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+    for (credential, expires_in) in [
+        (client_secret(), json!(i64::MAX)),
+        (client_secret(), json!(86_401)),
+        (adfs.clone(), json!(u64::MAX)),
+        (adfs, json!(u64::MAX.to_string())),
+        (machine, json!(u64::MAX.to_string())),
+    ] {
+        let answer = json!({"token_type": "Bearer", "expires_in": expires_in, "ext_expires_in": expires_in,
+            "expires_on": "1506484173", "not_before": "1506480273", "resource": ARM, "access_token": "absurd"});
+        let fake = Fake::new([]).tokens([Reply::json(200, answer)]);
+        let tokens = tokens(&fake, credential);
+        assert_eq!(text(&tokens).await, "Bearer absurd", "{expires_in}");
+        tokio::time::advance(LONGEST_LIFETIME - RENEW_BEFORE - Duration::from_secs(1)).await;
+        assert!(tokens.at_hand().is_some() && fake.log().len() == 1, "{expires_in}");
+        tokio::time::advance(RENEW_BEFORE + Duration::from_secs(1)).await;
+        assert!(tokens.at_hand().is_none(), "{expires_in}");
+    }
+}

@@ -332,8 +332,12 @@ impl Shared {
                     }
                 }
                 Action::List(priority) => {
-                    let list =
-                        List { shared: self.clone(), key: key.clone(), fields: entry.resource_type.fields, ended: false };
+                    let list = List {
+                        shared: self.clone(),
+                        key: key.clone(),
+                        fields: entry.resource_type.fields,
+                        ended: false,
+                    };
                     tokio::spawn(list.run(Rank::new(priority)).in_current_span());
                 }
                 Action::Poll(number) => {
@@ -532,7 +536,12 @@ impl List {
     fn failed(&self, error: ArmError) {
         let refused = matches!(
             error.fault,
-            Fault::Forbidden | Fault::NotFound | Fault::ScopeNotFound | Fault::Unsupported | Fault::Malformed | Fault::Invalid
+            Fault::Forbidden
+                | Fault::NotFound
+                | Fault::ScopeNotFound
+                | Fault::Unsupported
+                | Fault::Malformed
+                | Fault::Invalid
         );
         let mut groups = self.shared.groups();
         let Some(entry) = groups.get_mut(&self.key) else { return };

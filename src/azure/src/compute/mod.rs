@@ -224,7 +224,8 @@ impl Compute {
         permit: Option<Permit>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        let size = body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
+        let size =
+            body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
         let target = size.map_or(Target::Polled, |gib| Target::Size(Gib::new(gib)));
         let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate).with_permit(permit);
         self.write_disk(disk, write, target, until).await
@@ -325,12 +326,7 @@ impl Compute {
     ///
     /// # Errors
     /// Any [`Fault`].
-    pub async fn list_vms(
-        &self,
-        subscription: &str,
-        resource_group: &str,
-        until: &Until,
-    ) -> Result<Vec<Vm>, ArmError> {
+    pub async fn list_vms(&self, subscription: &str, resource_group: &str, until: &Until) -> Result<Vec<Vm>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
         let mut list = self.arm.pages(&path, self.versions.virtual_machines, &[], Priority::List, until)?;
         let mut vms = Vec::new();

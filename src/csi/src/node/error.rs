@@ -18,6 +18,7 @@ use lazuli_host::{
     RawError, device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
     options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
 };
+use lazuli_telemetry::panics::Panicked;
 
 /// Why a node call failed.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +115,8 @@ pub(super) enum NodeError {
     Silent(Duration),
     #[error("the task of this call was lost")]
     Task,
+    #[error("the call was broken off; the log of this process says where")]
+    Panicked(#[source] Panicked),
 }
 
 impl NodeError {
@@ -142,7 +145,10 @@ impl NodeError {
             | Self::Unsaid { .. }
             | Self::AfterMount(_)
             | Self::Instance(_)
-            | Self::Silent(_) => Code::Unavailable,
+            | Self::Silent(_)
+            // What it did before it was lost may have taken effect: kubelet must not take it for undone.
+            | Self::Task
+            | Self::Panicked(_) => Code::Unavailable,
             Self::TwinBtrfs { .. }
             | Self::StagingOfAnother { .. }
             | Self::NotStaged(_)
@@ -183,8 +189,7 @@ impl NodeError {
             | Self::Dead { .. }
             | Self::DiskGone { .. }
             | Self::Stats(_)
-            | Self::Journal(_)
-            | Self::Task => Code::Internal,
+            | Self::Journal(_) => Code::Internal,
         }
     }
 }

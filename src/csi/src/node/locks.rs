@@ -58,6 +58,15 @@ impl Locks {
 }
 
 impl Held {
+    /// The volume, in lower case.
+    pub(super) fn volume(&self) -> &str {
+        let volume = self.keys.iter().find_map(|key| match key {
+            Key::Volume(volume) => Some(volume.as_str()),
+            Key::Target(_) => None,
+        });
+        volume.unwrap_or_default()
+    }
+
     fn take(&mut self, key: Key, shared: bool, volume: &str) -> Result<(), NodeError> {
         let mut users = self.locks.lock();
         let taken = match users.get(&key) {

@@ -9,11 +9,27 @@ use lazuli_plan::disk::SOURCE_KEY;
 use tonic::Code as Grpc;
 
 use super::*;
+use crate::scratch::Scratch;
 use machine::{GIB, Machine, able, block, filesystem, may_grow_ext4, mounted_as, run, volume};
 
 fn code(outcome: Result<(), Status>) -> (Grpc, String) {
     let status = outcome.expect_err("it should have been refused");
     (status.code(), status.message().to_owned())
+}
+
+#[tokio::test]
+async fn a_call_whose_work_panics_is_answered_frees_its_volume_and_may_have_happened() {
+    let state = Scratch::new();
+    let node = NodeService::open(Host::new(), None, state.path(), NodeConfig::new("node-0")).unwrap();
+    for _ in 0..2 {
+        let held = node.0.locks.volume("Volume-A").unwrap();
+        assert_eq!(held.volume(), "volume-a");
+        let refused = node.own::<(), _>(held, |_| async { panic!("a size was negative") }).await.unwrap_err();
+        // kubelet takes INTERNAL for "nothing was mounted".
+        assert_eq!(refused.code(), Grpc::Unavailable);
+        assert!(refused.message().contains("a size was negative"), "{}", refused.message());
+    }
+    node.finish().await;
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //!
 //! A line holds the method, the volume, the code, the duration and a request id. It never holds a request: requests
 //! carry secrets. Calls that change something are INFO, calls that only look are DEBUG, failures are WARN.
+//!
+//! A call that panics is an ERROR and gets an answer like any other: its connection, and the calls beside it, go on.
 
 use std::{
     future::Future,
@@ -13,12 +15,14 @@ use std::{
     task::{Context, Poll},
 };
 
+use lazuli_plan::fault as plan;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, field::Empty};
 
-use super::RpcMetrics;
+use super::{RpcMetrics, status};
+use lazuli_telemetry::panics::{Panicked, catch};
 
 /// What a handler tells the log about the call it serves.
 ///
@@ -26,6 +30,7 @@ use super::RpcMetrics;
 #[derive(Debug, Clone, Default)]
 pub struct RpcNote {
     volume: Arc<OnceLock<String>>,
+    node: Arc<OnceLock<String>>,
 }
 
 impl RpcNote {
@@ -39,6 +44,14 @@ impl RpcNote {
         if !id.is_empty() {
             let _ = self.volume.set(id.to_owned());
             tracing::Span::current().record("volume", id);
+        }
+    }
+
+    /// Says which node the call is about, where it names one besides the volume. The first one said stays.
+    pub fn on(&self, node: &str) {
+        if !node.is_empty() {
+            let _ = self.node.set(node.to_owned());
+            tracing::Span::current().record("node", node);
         }
     }
 }
@@ -78,7 +91,7 @@ where
     S: Service<http::Request<B>, Response = http::Response<R>>,
     S::Future: Send + 'static,
     S::Error: Send + 'static,
-    R: Send + 'static,
+    R: Default + Send + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -92,13 +105,16 @@ where
         let note = RpcNote::default();
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let request_id = self.calls.fetch_add(1, Ordering::Relaxed);
-        let span = tracing::info_span!("rpc", method, request_id, volume = tracing::field::Empty);
+        let span = tracing::info_span!("rpc", method, request_id, volume = Empty, node = Empty);
         request.extensions_mut().insert(note.clone());
         let call = self.inner.call(request).instrument(span);
         let metrics = self.metrics.clone();
         Box::pin(async move {
             let mut line = Line { method, request_id, note, metrics, began: Instant::now(), written: false };
-            let answer = call.await;
+            let answer = match catch(call).await {
+                Ok(answer) => answer,
+                Err(panicked) => return Ok(line.panicked(&panicked).into_http()),
+            };
             match &answer {
                 // A unary failure is a response without a body: its status is in the headers.
                 Ok(response) => line.write(Status::from_header_map(response.headers())),
@@ -120,16 +136,32 @@ struct Line {
 }
 
 impl Line {
-    fn write(&mut self, status: Option<Status>) {
+    /// Counts the call; gives how long it took, in milliseconds.
+    fn count(&mut self, code: Code) -> u64 {
         self.written = true;
+        let took = self.began.elapsed();
+        if let Some(metrics) = &self.metrics {
+            metrics.observe(&self.method, code, took);
+        }
+        u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Writes the line of a call that panicked; gives what its caller is answered.
+    fn panicked(&mut self, panicked: &Panicked) -> Status {
+        let code = code_of_panic(&self.method);
+        let duration_ms = self.count(Code::from(code as i32));
+        let (method, request_id) = (self.method.as_str(), self.request_id);
+        let volume = self.note.volume.get().map_or("", String::as_str);
+        let node = self.note.node.get().map_or("", String::as_str);
+        tracing::error!(method, volume, node, request_id, duration_ms, ?code, error = %panicked, "RPC panicked");
+        status(code, format!("{method} was broken off: {panicked}; the log of this process says where"))
+    }
+
+    fn write(&mut self, status: Option<Status>) {
+        let duration_ms = self.count(status.as_ref().map_or(Code::Ok, Status::code));
         let method = self.method.as_str();
         let request_id = self.request_id;
         let volume = self.note.volume.get().map_or("", String::as_str);
-        let took = self.began.elapsed();
-        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        if let Some(metrics) = &self.metrics {
-            metrics.observe(method, status.as_ref().map_or(Code::Ok, Status::code), took);
-        }
         match status.filter(|status| status.code() != Code::Ok) {
             Some(status) => {
                 let code = status.code();
@@ -148,6 +180,12 @@ impl Drop for Line {
             self.write(Some(Status::cancelled("the caller went away before the answer")));
         }
     }
+}
+
+/// What a caller is answered whose call panicked. One that changes something may have sent its write: external-provisioner
+/// and kubelet take INTERNAL for "nothing is under way" and would leave a disk behind, and come back after UNAVAILABLE.
+fn code_of_panic(method: &str) -> plan::Code {
+    if changes(method) { plan::Code::Unavailable } else { plan::Code::Internal }
 }
 
 /// Whether an RPC of this name changes something.
@@ -224,6 +262,40 @@ mod tests {
         );
         for line in [changed, looked, failed] {
             assert!(!line.contains("hunter2"), "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_panics_is_an_error_with_volume_and_node_and_has_an_answer_that_is_not_final() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let service = tower::service_fn(|request: http::Request<String>| async move {
+            let note = request.extensions().get::<RpcNote>().unwrap();
+            note.about("disk-1");
+            note.on("node-7");
+            if request.uri().path().len() > 1 {
+                panic!("an index was wrong");
+            }
+            Ok::<_, Infallible>(http::Response::new(String::new()))
+        });
+        for (method, code) in [
+            ("ControllerPublishVolume", Code::Unavailable),
+            ("CreateVolume", Code::Unavailable),
+            ("NodeStageVolume", Code::Unavailable),
+            ("ControllerGetVolume", Code::Internal),
+        ] {
+            let request = http::Request::post(format!("http://localhost/csi.v1.Any/{method}")).body(String::new());
+            let answer = RpcLayer::default().layer(service).oneshot(request.unwrap()).await.unwrap();
+            let status = Status::from_header_map(answer.headers()).unwrap();
+            assert_eq!(status.code(), code, "{method}");
+            assert!(status.message().contains("an index was wrong"), "{}", status.message());
+            let line = String::from_utf8(std::mem::take(&mut *written.0.lock().unwrap())).unwrap();
+            for part in ["ERROR", method, "disk-1", "node-7", "an index was wrong"] {
+                assert!(line.contains(part), "{part} is not in {line}");
+            }
+            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 

@@ -150,7 +150,7 @@ async fn a_tcp_endpoint_tells_the_port_that_the_kernel_chose() {
     assert_ne!(port, 0);
 }
 
-/// An identity whose Probe says that it was entered and then waits to be let go.
+/// An identity whose Probe says that it was entered and then waits to be let go, and with a bug in its capabilities.
 struct Slow {
     entered: mpsc::UnboundedSender<()>,
     release: CancellationToken,
@@ -169,7 +169,7 @@ impl Identity for Slow {
         &self,
         _: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        Ok(Response::new(GetPluginCapabilitiesResponse::default()))
+        panic!("no capability was prepared")
     }
 
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
@@ -228,6 +228,22 @@ async fn a_drain_ends_at_its_deadline() {
     served.stop.cancel();
     assert_eq!(served.serving.await.unwrap().unwrap(), Drained::TimedOut);
     call.abort();
+}
+
+/// As kubelet does, the client sends every call over one connection: what breaks it breaks all.
+#[tokio::test]
+async fn a_call_that_panics_is_answered_and_the_calls_beside_it_on_its_connection_go_on() {
+    let mut served = serve_slowly(Duration::ZERO).await;
+    let mut client = IdentityClient::new(channel_to(&served.path).await);
+    let mut beside = client.clone();
+    let beside = tokio::spawn(async move { beside.probe(ProbeRequest {}).await });
+    served.entered.recv().await.unwrap();
+    let error = client.get_plugin_capabilities(GetPluginCapabilitiesRequest {}).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::Internal);
+    assert!(error.message().contains("no capability was prepared"), "{}", error.message());
+    served.release.cancel();
+    assert_eq!(beside.await.unwrap().unwrap().into_inner().ready, Some(true));
+    served.stop.cancel();
 }
 
 #[tokio::test]

@@ -85,10 +85,21 @@ pub(super) fn concerning(failure: &VolumeError, disk: &ArmId, goal: Goal) -> Vol
     let named = failure.culprit();
     let theirs = match failure.fault {
         Fault::NotFound | Fault::AttachedElsewhere { .. } => goal != Goal::Detached && named.as_ref() == Some(disk),
-        Fault::BeingDetached | Fault::InUse | Fault::Invalid | Fault::Unclear | Fault::Exhausted => {
-            named.is_none_or(|named| named == *disk)
-        }
+        Fault::BeingDetached
+        | Fault::InUse
+        | Fault::Invalid
+        | Fault::Unclear
+        | Fault::Exhausted
+        | Fault::LinkedForbidden
+        | Fault::OperationFailed => named.is_none_or(|named| named == *disk),
         _ => true,
     };
-    if theirs { failure.clone() } else { failure.clone().resorted(Fault::Conflict) }
+    match failure.fault {
+        _ if !theirs => failure.clone().resorted(Fault::Conflict),
+        // Azure names the scope, in its message alone, and not the disk that refers to it.
+        Fault::LinkedForbidden => failure.clone().prefixed(&format!(
+            "{disk}: this program's identity lacks a right on the disk or on a resource that it refers to"
+        )),
+        _ => failure.clone(),
+    }
 }

@@ -142,16 +142,13 @@ impl Driver {
                 && (attach::attachable(&read.model, &vm.id).is_err()
                     || read.model.provisioning_state != ProvisioningState::Succeeded)
         };
-        let (again, mut sure): (Vec<_>, Vec<_>) = read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(doubtful));
+        let (again, mut sure): (Vec<_>, Vec<_>) =
+            read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(doubtful));
         sure.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
         sure
     }
 
-    async fn read_by(
-        &self,
-        disks: Vec<ArmId>,
-        freshness: Freshness,
-    ) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
+    async fn read_by(&self, disks: Vec<ArmId>, freshness: Freshness) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
         let freshness = freshness.priority(Priority::Attach);
         join_all(disks.into_iter().map(|disk| async move {
             let read = self.shared.client.read_disk(&disk, freshness).await;

@@ -155,9 +155,12 @@ impl Driver {
         if let Err(error) = &written
             && conditional != usual
             && usual == VmWriteMethod::Action
-            && matches!(error.fault, Fault::Forbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid)
+            && matches!(
+                error.fault,
+                Fault::Forbidden | Fault::LinkedForbidden | Fault::Unsupported | Fault::Malformed | Fault::Invalid
+            )
         {
-            // The role, or this Azure, has the action only.
+            // The role, or this Azure, has the action only. A list links the VM's other resources too.
             method = usual;
             written = self.shared.client.write_vm(vm, &write, usual, None).await;
         }

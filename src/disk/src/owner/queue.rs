@@ -165,6 +165,11 @@ impl Queue {
         }
     }
 
+    /// Everything that is waited for, with its callers.
+    pub(super) fn into_requests(self) -> impl Iterator<Item = (ArmId, Request)> {
+        self.waiting.into_iter()
+    }
+
     /// The wishes that a round is about.
     fn of<'a>(&'a mut self, batch: &'a Batch) -> impl Iterator<Item = (&'a ArmId, &'a mut Request)> {
         self.waiting.iter_mut().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal))

@@ -1,5 +1,14 @@
 use super::*;
+use crate::{Left, Request, claims::Claims};
+use lazuli_azure::{
+    arm::{Arm, Retry},
+    auth::{Credential, ManagedIdentity, Tokens},
+    compute::{ApiVersions, Compute},
+    metrics::Metrics,
+    transport::{Routes, Tls, Transport},
+};
 use lazuli_plan::model::{CachingMode, DataDiskSource};
+use prometheus_client::registry::Registry;
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()
@@ -31,4 +40,50 @@ fn a_disk_that_left_with_a_write_that_did_not_name_it_is_told() {
     let write = VmWrite { vm: vm(&[]).id, attach: Vec::new(), detach: vec![disk(1)], reapply: Vec::new() };
     assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0, 2])), []);
     assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0])), [Lun::try_from(2).unwrap()]);
+}
+
+/// Workers of no Azure: nothing in these tests gets as far as a request.
+fn workers() -> Owners {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let authority = url::Url::parse("https://login.example").unwrap();
+    let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+    let transport = Transport::new(Routes::none(), &Tls::default()).unwrap();
+    let tokens = Tokens::new(transport.clone(), credential, "audience", 1);
+    let metrics = Metrics::register(&mut Registry::default());
+    let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
+    let client = Client::new(Compute::new(arm, ApiVersions::public()));
+    let reservations = Reservations::new(watch::channel(LunReservations::NoCluster).1);
+    let sizes = watch::channel(SizeLimits::default()).1;
+    Owners::new(client, Nodes::new("s", "g"), reservations, sizes, VmWriteMethod::Action)
+}
+
+#[tokio::test]
+async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_starts_anew() {
+    let (workers, id) = (workers(), vm(&[]).id);
+    let claims: Claims<Request, Left> = Claims::default();
+    let mut answers = Vec::new();
+    for n in 0..3 {
+        let hold = claims.hold(&disk(n)).unwrap();
+        let mut queues = workers.shared.queues();
+        let queue = queues.entry(id.clone()).or_default();
+        answers.push((disk(n), queue.want(&disk(n), Goal::Attached(None), hold).unwrap()));
+    }
+    let worker = Driver {
+        shared: workers.shared.clone(),
+        vm: id.clone(),
+        node: "node-0".into(),
+        ended: AtomicBool::new(false),
+        looked_at: AtomicU64::new(0),
+    };
+    worker.guarded(async { panic!("a slot was given twice") }).await;
+    drop(worker);
+    for (disk, answer) in answers {
+        let error = answer.await.unwrap().unwrap_err();
+        // A write may have been sent: no sidecar may take this for final.
+        assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
+        let message = error.to_string();
+        assert!(message.contains("a slot was given twice") && message.contains("node-0"), "{message}");
+        assert!(message.contains(disk.as_str()) && !claims.is_held(&disk), "{message}");
+    }
+    assert!(workers.shared.queues().is_empty());
 }

@@ -473,7 +473,8 @@ impl Group {
         let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::gathered_at);
         let looking = |number: &u64| self.list.as_ref().is_some_and(|list| list.looking.contains(number));
         let looks = self.operations.iter().filter(|(number, watched)| !watched.polling && !looking(number));
-        let looks = looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply), watched.alone_at(supply)]);
+        let looks =
+            looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply), watched.alone_at(supply)]);
         let rested = self.listed_at.map(|at| at + LIST_GAP);
         reads.chain(looks).chain(rested).filter(|at| *at > now).min()
     }

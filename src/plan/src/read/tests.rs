@@ -148,7 +148,8 @@ fn a_refused_list_gives_way_to_single_reads_for_ten_minutes_and_another_failure_
 #[test]
 fn one_operation_alone_is_polled_at_its_expected_end() {
     let mut group = Group::default();
-    let one = Operation { expectation: learned(Kind::VmAttach), ..operation(1, ms(100), Kind::VmAttach, Target::AtRest) };
+    let one =
+        Operation { expectation: learned(Kind::VmAttach), ..operation(1, ms(100), Kind::VmAttach, Target::AtRest) };
     group.begin(7, one);
     let at = group.wake_at(ms(100), Supply::Plentiful).unwrap();
     assert_eq!(at, ms(100) + ms(10_030));
@@ -206,13 +207,17 @@ fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_abs
         "d0007" => Some(Listed { state: ProvisioningState::Failed, size: Some(Gib::new(32)) }),
         _ => at_rest(),
     };
-    let shown = |id: &ArmId| if id.name() == "d0005" { Some(Listed { state: ProvisioningState::InProgress, size: None }) } else { shown(id) };
-    let news: Vec<_> = group.list_ended(at, 1, true, shown).into_iter().map(|(number, _, news)| (number, news)).collect();
+    let shown = |id: &ArmId| {
+        if id.name() == "d0005" { Some(Listed { state: ProvisioningState::InProgress, size: None }) } else { shown(id) }
+    };
+    let news: Vec<_> =
+        group.list_ended(at, 1, true, shown).into_iter().map(|(number, _, news)| (number, news)).collect();
     assert_eq!(news, [(0, News::Ended), (3, News::Poll), (4, News::Poll), (6, News::Poll), (7, News::Poll)]);
     group.end(0);
     // The list may have been old: those it showed nothing of are polled next.
     let later = group.step(at + ms(1_000), Supply::Plentiful);
-    let mut polled: Vec<u64> = later.iter().map(|action| if let Action::Poll(number) = action { *number } else { 99 }).collect();
+    let mut polled: Vec<u64> =
+        later.iter().map(|action| if let Action::Poll(number) = action { *number } else { 99 }).collect();
     polled.sort_unstable();
     assert_eq!(polled, [1, 2, 5, 8]);
 }
@@ -225,7 +230,12 @@ struct World {
 }
 
 /// Runs creations to their ends. Gives how late each was noticed, and how many reads that cost.
-fn run(world: &World, accepted: &BTreeMap<u64, Duration>, expectation: Expectation, supply: Supply) -> (Vec<Duration>, usize) {
+fn run(
+    world: &World,
+    accepted: &BTreeMap<u64, Duration>,
+    expectation: Expectation,
+    supply: Supply,
+) -> (Vec<Duration>, usize) {
     let mut group = Group::default();
     let mut begun = BTreeSet::new();
     let mut noticed: BTreeMap<u64, Duration> = BTreeMap::new();
