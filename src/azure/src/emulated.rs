@@ -12,6 +12,7 @@ use lazuli_plan::{
     poll::Kind,
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     Until,
@@ -246,4 +247,48 @@ async fn the_sizes_of_a_region_are_read_with_what_they_take() {
     for (size, disks) in [("Standard_D8s_v3", 16), ("Standard_B1s", 2)] {
         assert!(sizes.contains(&(size.to_owned(), disks)), "{size}");
     }
+}
+
+/// Azure's own time for so many reads that come at once: 250 tokens are there, and 25 come in a second.
+#[tokio::test(start_paused = true)]
+async fn more_reads_than_azure_has_tokens_take_the_time_of_their_refill_and_none_is_refused() {
+    // What is not there is refused by the front door, which tells nothing of its bucket then.
+    for name in ["a", "not-there"] {
+        let mut logs = Vec::new();
+        for _ in 0..2 {
+            let rig = rig(Way::InProcess, typical()).await;
+            rig.create("a").await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let (disk, hour, began) = (disk_id(name), an_hour(), Instant::now());
+            let all = futures::future::join_all((0..600).map(|_| rig.compute.get_disk(&disk, &hour))).await;
+            assert!(all.iter().all(|disk| disk.is_ok() == (name == "a")));
+            assert_eq!(rig.emulator.control().counters().throttled, 0, "{name}");
+            let took = began.elapsed().as_secs_f64();
+            assert!((13.9..14.3).contains(&took), "{name}: {took}");
+            logs.push(rig.calls());
+            rig.emulator.shutdown().await;
+        }
+        assert_eq!(logs[0], logs[1]);
+    }
+}
+
+/// A machine's own bucket holds 36 reads and gets 12 a minute; the front door has plenty for others meanwhile.
+#[tokio::test(start_paused = true)]
+async fn reads_of_one_machine_wait_for_its_own_bucket_and_hold_up_no_other_request() {
+    let rig = rig(Way::InProcess, typical()).await;
+    rig.create("a").await;
+    let (hour, began) = (an_hour(), Instant::now());
+    let (vm, disk) = (vm_id(), disk_id("a"));
+    let machine = futures::future::join_all((0..40).map(|_| rig.compute.get_vm(&vm, &hour)));
+    let disks = async {
+        let all = futures::future::join_all((0..40).map(|_| rig.compute.get_disk(&disk, &hour))).await;
+        (all, began.elapsed())
+    };
+    let (machine, (disks, took)) = tokio::join!(machine, disks);
+    assert!(machine.iter().all(Result::is_ok) && disks.iter().all(Result::is_ok));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let took = began.elapsed().as_secs_f64();
+    assert!((19.9..20.5).contains(&took), "{took}");
+    assert_eq!(rig.emulator.control().counters().throttled, 0);
+    rig.emulator.shutdown().await;
 }

@@ -255,7 +255,7 @@ impl Permits {
     /// Waits for a permit. A future that is dropped leaves the queue.
     ///
     /// # Errors
-    /// When Azure asks for a longer pause than this meanwhile.
+    /// When Azure asks for a longer pause than this, now or while the request waits.
     pub(crate) async fn wait(
         &self,
         scope: Option<&Scope>,
@@ -263,6 +263,10 @@ impl Permits {
         longest_pause: Duration,
     ) -> Result<Permit, Paused> {
         let Some(scope) = scope else { return Ok(Permit::of_nothing()) };
+        let pause = self.paused(scope);
+        if pause > longest_pause {
+            return Err(Paused(pause));
+        }
         let (waits, mut told) = {
             // Whoever raises the rank finds the ticket in it, or is before the request.
             let mut rank_state = rank.lock();
@@ -424,3 +428,6 @@ impl Drop for Pump {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,8 +18,8 @@
 //!   of those lets others of its queue pass.
 //! - **Pauses.** After a 429 nothing of the refused scope is sent before its `Retry-After` is over: of the direction
 //!   when the front door refused, of the policy when the provider named one, else of that resource.
-//! - **The start.** Before any answer has told what remains, at most [`MOST_UNTOLD`] requests of a bucket are in
-//!   flight. An Azure that tells nothing (Azure Stack Hub) is not limited by guesses, only by its pauses.
+//! - **The start.** Before any answer has told what remains, the published bucket counts, and at most [`MOST_UNTOLD`]
+//!   requests of it are in flight: another process may have used it a moment ago. An Azure that tells nothing (Azure Stack Hub) is not limited by guesses, only by its pauses.
 //!
 //! Times are durations since a moment of the caller's choosing, and never go back. There is no clock here.
 
@@ -240,14 +240,19 @@ impl Door {
 
     /// How long until there are so many tokens, as far as anything is told of them.
     fn wait(&self, tokens: f64, now: Duration) -> Result<Duration, Shut> {
-        let wait = |(bucket, knowledge): &(Bucket, Knowledge)| match knowledge {
-            Knowledge::Told => bucket.wait(tokens, now),
+        let own = match self.own.1 {
+            // The published bucket counts until Azure tells of another, or of none.
+            Knowledge::Told | Knowledge::Untold => self.own.0.wait(tokens, now),
+            Knowledge::Silent => Duration::ZERO,
+        };
+        let global = match self.global.1 {
+            Knowledge::Told => self.global.0.wait(tokens, now),
             Knowledge::Untold | Knowledge::Silent => Duration::ZERO,
         };
         if self.own.1 == Knowledge::Untold && f64::from(self.in_flight) + tokens > f64::from(MOST_UNTOLD) {
             return Err(Shut::Untold);
         }
-        Ok(wait(&self.own).max(wait(&self.global)))
+        Ok(own.max(global))
     }
 
     fn shut(&self, now: Duration) -> Option<Shut> {
@@ -356,8 +361,8 @@ impl Permits {
                 // Where nothing is told yet, the bucket may have been empty from the start.
                 if *knowledge == Knowledge::Told {
                     own.halve_share(granted.own, now);
-                    own.refused(retry_after, now);
                 }
+                own.refused(retry_after, now);
                 direction
             }
             Refusal::Policy(name) => {

@@ -30,6 +30,7 @@ mod operation;
 mod pages;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::{
     collections::BTreeMap,
@@ -52,6 +53,7 @@ use url::Url;
 pub use operation::Operation;
 pub(crate) use operation::Watching;
 pub use pages::{Listed, Pages};
+pub use write::{Patience, Repeat, Write};
 
 use crate::{
     auth::Tokens,
@@ -110,118 +112,6 @@ impl Default for Retry {
             longest_pause: Duration::from_secs(8),
             longest_wait: Duration::from_secs(60),
         }
-    }
-}
-
-/// Whether a write may be sent again when it is not known what became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
-    /// Twice is as good as once.
-    Safe,
-    /// Twice may do something else.
-    Never,
-}
-
-/// Whether a request may wait before it goes out, or goes out again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// For as long as Azure asks, within [`Retry::longest_wait`].
-    AsAzureSays,
-    /// Not at all: see [the module's words on it](self#writes-that-may-not-wait).
-    None,
-}
-
-/// One write.
-#[derive(Debug, Clone)]
-pub struct Write {
-    verb: Verb,
-    path: String,
-    api_version: String,
-    body: Option<Value>,
-    if_match: Option<String>,
-    kind: Kind,
-    priority: Priority,
-    repeat: Repeat,
-    patience: Patience,
-    permit: PermitSlot,
-}
-
-/// The permit that a write brings along, until it is sent for the first time.
-type PermitSlot = Arc<Mutex<Option<Permit>>>;
-
-impl Write {
-    fn new(verb: Verb, path: &str, api_version: &str, body: Option<Value>, kind: Kind, repeat: Repeat) -> Self {
-        Self {
-            verb,
-            path: path.to_owned(),
-            api_version: api_version.to_owned(),
-            body,
-            if_match: None,
-            kind,
-            priority: Priority::Create,
-            repeat,
-            patience: Patience::AsAzureSays,
-            permit: PermitSlot::default(),
-        }
-    }
-
-    /// Makes or replaces a resource. May be repeated.
-    pub fn put(path: &str, api_version: &str, body: Value, kind: Kind) -> Self {
-        Self::new(Verb::Put, path, api_version, Some(body), kind, Repeat::Safe)
-    }
-
-    /// Changes a resource in part. Repeated only under `If-Match`, or when declared safe.
-    pub fn patch(path: &str, api_version: &str, body: Value, kind: Kind) -> Self {
-        Self::new(Verb::Patch, path, api_version, Some(body), kind, Repeat::Never)
-    }
-
-    /// Acts on a resource: the path ends in the action. Never repeated blindly.
-    pub fn post(path: &str, api_version: &str, body: Option<Value>, kind: Kind) -> Self {
-        Self::new(Verb::Post, path, api_version, body, kind, Repeat::Never)
-    }
-
-    /// Deletes a resource. May be repeated.
-    pub fn delete(path: &str, api_version: &str, kind: Kind) -> Self {
-        Self::new(Verb::Delete, path, api_version, None, kind, Repeat::Safe)
-    }
-
-    /// Only if the resource has still this etag.
-    #[must_use]
-    pub fn if_match(mut self, etag: Option<&str>) -> Self {
-        self.if_match = etag.map(str::to_owned);
-        if self.verb == Verb::Patch && self.if_match.is_some() {
-            self.repeat = Repeat::Safe;
-        }
-        self
-    }
-
-    /// How it ranks when requests run short; [`Priority::Create`] unless said.
-    #[must_use]
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Whether it may wait; [`Patience::AsAzureSays`] unless said.
-    #[must_use]
-    pub fn patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Brings the permit for its first sending, from [`Arm::permit`] for the same verb and resource; another one is
-    /// given back.
-    #[must_use]
-    pub fn with_permit(mut self, permit: impl Into<Option<Permit>>) -> Self {
-        self.permit = Arc::new(Mutex::new(permit.into()));
-        self
-    }
-
-    /// Whether it may be sent again when its answer was lost.
-    #[must_use]
-    pub fn repeat(mut self, repeat: Repeat) -> Self {
-        self.repeat = repeat;
-        self
     }
 }
 

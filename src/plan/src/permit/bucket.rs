@@ -19,8 +19,9 @@ use std::time::Duration;
 const ARRIVAL: f64 = 0.2;
 /// The part of the published refill that is relied on.
 const SLOWER: f64 = 0.998;
-/// How much of the share comes back in a second: half of it in 50 s.
-const RECOVERY: f64 = 0.01;
+/// How much of the share comes back in a second: half of it in 170 s. That is slow because each return to a share too
+/// great costs a refusal; what others leave unused is found by the lower bound long before.
+const RECOVERY: f64 = 0.003;
 /// The smallest share.
 const SMALLEST_SHARE: f64 = 1.0 / 16.0;
 /// What sums of floating point may be off.
@@ -130,12 +131,12 @@ impl Bucket {
         self.tokens = self.least(mark, remaining);
     }
 
-    /// What remains when every permit that may not be counted yet is.
+    /// What remains of our share when every permit that may not be counted yet is.
     fn least(&self, mark: Mark, remaining: f64) -> f64 {
         // Permits that were out when this one was taken, and those taken since. Exact in an f64: a process does not
         // send 2^53 requests.
         let uncounted = self.taken.saturating_sub(mark.settled).saturating_sub(1) as f64;
-        (remaining - uncounted).max(0.0).min(self.brim())
+        (remaining * self.share - uncounted).max(0.0).min(self.brim())
     }
 
     /// Azure has refused the request because the bucket is empty, and says when there is a token again. Goes before
@@ -222,8 +223,8 @@ mod tests {
         }
         let half = bucket.wait(1.0, seconds(1.0)).as_secs_f64();
         assert!((half - 0.2).abs() < 0.01, "{half}");
-        bucket.refused(None, seconds(60.0));
-        let whole = bucket.wait(1.0, seconds(60.0)).as_secs_f64();
+        bucket.refused(None, seconds(200.0));
+        let whole = bucket.wait(1.0, seconds(200.0)).as_secs_f64();
         assert!((whole - 0.1).abs() < 0.001, "{whole}");
     }
 }

@@ -1,0 +1,218 @@
+//! The queue in front of a scripted Azure, on paused time.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{
+    Until,
+    arm::{Arm, Write},
+    testing::{Fake, Reply, a_minute, an_hour},
+};
+use lazuli_plan::{
+    fault::{Effect, Fault},
+    poll::Kind,
+};
+
+const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+const LEFT: &str = "x-ms-ratelimit-remaining-subscription-writes";
+
+/// An answer to a write after which so many tokens are left.
+fn left(tokens: u32) -> Reply {
+    Reply::empty(200).header(LEFT, tokens.to_string())
+}
+
+fn put(name: &str) -> Write {
+    Write::put(&format!("{DISK}{name}"), "1", json!({}), Kind::DiskCreate)
+}
+
+/// A client that has just used the last token of its writes; the script goes on with these.
+async fn drained(script: impl IntoIterator<Item = Reply>) -> (Fake, Arm) {
+    let fake = Fake::new(std::iter::once(left(0)).chain(script));
+    let arm = fake.arm(fake.in_process());
+    arm.write(&put("first"), &a_minute()).await.unwrap();
+    (fake, arm)
+}
+
+async fn permit(arm: &Arm, rank: impl Into<Rank>) -> Permit {
+    arm.permit(Verb::Put, DISK, rank, &an_hour()).await.unwrap()
+}
+
+/// How many tasks there are on this runtime beside the test itself.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_dropped_leaves_and_a_permit_that_is_dropped_is_the_next_ones() {
+    let (_, arm) = drained([]).await;
+    let began = Instant::now();
+    {
+        let gone = permit(&arm, Priority::DetachDeadNode);
+        tokio::pin!(gone);
+        assert!(futures::poll!(gone.as_mut()).is_pending());
+    }
+    let first = permit(&arm, Priority::Attach).await;
+    let waited = began.elapsed();
+    assert!(waited > Duration::from_millis(99) && waited < Duration::from_millis(105), "{waited:?}");
+    // Another token would come a tenth of a second later.
+    let second = permit(&arm, Priority::List);
+    tokio::pin!(second);
+    assert!(futures::poll!(second.as_mut()).is_pending());
+    drop(first);
+    assert!(futures::poll!(second.as_mut()).is_ready());
+    assert_eq!(began.elapsed(), waited);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_wait_one_task_wakes_them_and_none_is_left_when_none_waits() {
+    let (_, arm) = drained([]).await;
+    let before = tasks();
+    let waiting: Vec<_> = (0..100).map(|_| permit(&arm, Priority::Create)).collect();
+    let mut waiting = futures::future::join_all(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert_eq!(tasks(), before + 1);
+    let began = Instant::now();
+    let permits = waiting.await;
+    // Two came before; the refill that is relied on is a little less than ten a second.
+    let took = began.elapsed().as_secs_f64();
+    assert!((9.7..9.9).contains(&took), "{took}");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(tasks(), before);
+    drop(permits);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rank_that_is_raised_while_it_waits_goes_first() {
+    let (_, arm) = drained([]).await;
+    let rank = Rank::new(Priority::List);
+    let order = Mutex::new(Vec::new());
+    let wait = async |name: &'static str, rank: Rank| {
+        let permit = permit(&arm, rank).await;
+        order.lock().unwrap().push(name);
+        permit.sent();
+    };
+    let raise = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        rank.raise(Priority::Poll);
+        // It does not go back.
+        rank.raise(Priority::Read);
+        assert_eq!(rank.priority(), Priority::Poll);
+    };
+    tokio::join!(
+        wait("a list that a poll has joined", rank.clone()),
+        wait("an attach", Priority::Attach.into()),
+        wait("a dead node's detach", Priority::DetachDeadNode.into()),
+        raise,
+    );
+    assert_eq!(order.into_inner().unwrap(), ["a dead node's detach", "a list that a poll has joined", "an attach"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_wants_any_more_leaves_the_queue_and_what_was_sent_goes_on() {
+    let accepted = Reply::json(202, json!({}))
+        .header("azure-asyncoperation", "https://management.azure.com/subscriptions/s/x/1")
+        .after(Duration::from_secs(2));
+    let status = Reply::json(200, json!({"status": "Succeeded", "properties": {"output": {"id": DISK}}}));
+    let (fake, arm) = drained([accepted, status]).await;
+    let wanted = CancellationToken::new();
+    let until = Until::working(Duration::from_secs(60)).while_wanted(wanted.clone());
+    let gives_up = async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        wanted.cancel();
+    };
+    // The first gets the next token and is on its way when the caller leaves; the second still waits.
+    let (first, second) = (put("a"), put("b"));
+    let (first, second, ()) = tokio::join!(arm.write(&first, &until), arm.write(&second, &until), gives_up);
+    let error = second.unwrap_err();
+    assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None), "{error}");
+    // It is followed to its end as well.
+    first.unwrap().wait(&until).await.unwrap();
+    assert_eq!(fake.calls().len(), 3);
+    assert!(fake.script_is_used_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_the_queue_counts_against_the_callers_deadline_and_not_against_the_time_to_work() {
+    // Another client uses the bucket: each token is a long time coming.
+    let (fake, arm) = drained((0..20).map(|_| left(0)).chain([Reply::Silence])).await;
+    let crowd: Vec<Write> = (0..20).map(|n| put(&n.to_string()).priority(Priority::DetachDeadNode)).collect();
+    let crowd_until = an_hour();
+    let crowd = futures::future::join_all(crowd.iter().map(|write| arm.write(write, &crowd_until)));
+    let began = Instant::now();
+    let within = async {
+        let error = arm.write(&put("within"), &Until::within(Duration::from_secs(1))).await.unwrap_err();
+        assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None));
+        began.elapsed()
+    };
+    let working = async {
+        // It waits for two seconds, then it is sent, and one second later its time is over.
+        let error = arm.write(&put("working"), &Until::working(Duration::from_secs(1))).await.unwrap_err();
+        assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::Possible));
+        began.elapsed()
+    };
+    let (_, within, working) = tokio::join!(crowd, within, working);
+    assert_eq!(within.as_millis(), 1_000);
+    assert!((3_090..3_130).contains(&working.as_millis()), "{working:?}");
+    assert!(fake.script_is_used_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_comes_while_requests_wait_is_told_to_those_for_whom_it_is_too_long() {
+    let stop =
+        Reply::json(429, json!({"error": {"code": "SubscriptionRequestsThrottled"}})).header("retry-after", "300");
+    let (fake, arm) = drained([stop]).await;
+    let began = Instant::now();
+    let (first, second, hour) = (put("a"), put("b"), an_hour());
+    let (first, second) = tokio::join!(arm.write(&first, &hour), arm.write(&second, &hour));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert!(
+            matches!(error.fault, Fault::Throttled { retry_after: Some(pause) } if pause.as_secs() == 300),
+            "{error}"
+        );
+        assert_eq!(error.effect, Effect::None);
+    }
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(fake.calls().len(), 2);
+    // Whoever comes later is told at once; deletions have another bucket.
+    arm.permit(Verb::Delete, DISK, Priority::Create, &an_hour()).await.unwrap();
+    let error = arm.permit(Verb::Put, DISK, Priority::Create, &an_hour()).await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Throttled { retry_after: Some(_) }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_left_this_machine_costs_no_token() {
+    let (_, arm) = drained([]).await;
+    tokio::time::sleep(Duration::from_millis(110)).await;
+    let permit = arm.try_permit(Verb::Put, DISK, Priority::List).unwrap();
+    assert!(arm.try_permit(Verb::Put, DISK, Priority::DetachDeadNode).is_none());
+    permit.sent().not_sent();
+    let permit = arm.try_permit(Verb::Put, DISK, Priority::List).unwrap();
+    // One that was sent and not answered may have been counted.
+    drop(permit.sent());
+    assert!(arm.try_permit(Verb::Put, DISK, Priority::DetachDeadNode).is_none());
+    // Outside of subscriptions nothing is counted.
+    assert!((0..1_000).all(|_| arm.try_permit(Verb::Get, "/metadata/endpoints", Priority::List).is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_shows_in_the_metrics() {
+    let mut registry = prometheus_client::registry::Registry::default();
+    let fake = Fake::new([left(0)]);
+    let arm = fake.arm_with(fake.in_process(), Metrics::register(&mut registry), 7);
+    arm.write(&put("a"), &a_minute()).await.unwrap();
+    let shows = |line: &str| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains(line), "{line}\n{text}");
+    };
+    let waiting = permit(&arm, Priority::Create);
+    tokio::pin!(waiting);
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    shows("lazuli_azure_permit_queue_length{bucket=\"writes\"} 1");
+    let _permit = waiting.await;
+    shows("lazuli_azure_permit_queue_length{bucket=\"writes\"} 0");
+    shows("lazuli_azure_permit_wait_seconds_bucket{le=\"0.05\",bucket=\"writes\"} 1");
+    shows("lazuli_azure_permit_wait_seconds_count{bucket=\"writes\"} 2");
+}

@@ -1,0 +1,252 @@
+//! The queue, by example and against a simulated Azure.
+
+mod simulation;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const VM: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
+const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+
+fn scope(direction: Direction, path: &str) -> Scope {
+    Scope::of(direction, path).unwrap()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A success that tells what the front door has left for this client.
+fn left(own: u32) -> Told {
+    Told { own: Some(own), succeeded: true, ..Told::default() }
+}
+
+/// A queue that has been told of this many tokens, with nothing in flight, at time zero.
+fn with(direction: Direction, tokens: u32) -> Permits {
+    let mut permits = Permits::default();
+    let ticket = permits.request(scope(direction, DISK), Priority::Read, Duration::ZERO);
+    assert_eq!(permits.step(Duration::ZERO).granted, [ticket]);
+    permits.answered(ticket, &left(tokens), Duration::ZERO);
+    permits
+}
+
+const PRIORITIES: [Priority; 7] = [
+    Priority::DetachDeadNode,
+    Priority::Poll,
+    Priority::Detach,
+    Priority::Attach,
+    Priority::Create,
+    Priority::Read,
+    Priority::List,
+];
+
+/// Takes all permits in the order in which they are given, each answered at once.
+fn drain(permits: &mut Permits, mut now: Duration) -> Vec<Ticket> {
+    let mut granted = Vec::new();
+    loop {
+        let step = permits.step(now);
+        // One token after the other: whoever comes gets the next one, not the one after all who came before.
+        assert!(step.granted.len() <= 1, "{step:?}");
+        granted.extend(step.granted);
+        match step.wake_at {
+            Some(wake_at) => now = wake_at,
+            None => return granted,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn waiting_requests_go_by_priority_then_by_arrival(
+        requests in prop::collection::vec((0usize..7, 0usize..7, 0u32..10), 1..60),
+    ) {
+        let mut permits = with(Direction::Writes, 0);
+        let mut order = Vec::new();
+        let writes = || scope(Direction::Writes, DISK);
+        for (asked, raised, leaves) in requests {
+            let ticket = permits.request(writes(), PRIORITIES[asked], Duration::ZERO);
+            // A rank is raised and never lowered.
+            permits.raise(ticket, PRIORITIES[raised]);
+            match leaves {
+                0 => permits.leave(ticket),
+                _ => order.push((PRIORITIES[asked.min(raised)], ticket)),
+            }
+        }
+        order.sort();
+        prop_assert_eq!(permits.waiting(Direction::Writes), order.len());
+        let order: Vec<Ticket> = order.into_iter().map(|(_, ticket)| ticket).collect();
+        prop_assert_eq!(drain(&mut permits, Duration::ZERO), order);
+    }
+}
+
+#[test]
+fn a_detach_from_a_dead_node_waits_for_one_refill_behind_any_number_of_others() {
+    let mut permits = with(Direction::Writes, 0);
+    for priority in PRIORITIES[1..].iter().cycle().take(10_000) {
+        permits.request(scope(Direction::Writes, DISK), *priority, Duration::ZERO);
+    }
+    let detach = permits.request(scope(Direction::Writes, VM), Priority::DetachDeadNode, Duration::ZERO);
+    let estimate = permits.would_wait(&scope(Direction::Writes, VM), Priority::DetachDeadNode, Duration::ZERO);
+    let wake_at = permits.step(Duration::ZERO).wake_at.unwrap();
+    assert!(wake_at <= ms(101), "{wake_at:?}");
+    assert_eq!(permits.step(wake_at).granted, [detach]);
+    // One that came now would wait for the one before it, too; one that goes last, for all.
+    assert!(estimate > ms(199) && estimate < ms(202), "{estimate:?}");
+    let last = permits.would_wait(&scope(Direction::Writes, DISK), Priority::List, wake_at);
+    assert!(last > Duration::from_secs(1_000), "{last:?}");
+}
+
+#[test]
+fn each_direction_and_subscription_has_a_bucket_of_its_own() {
+    let mut permits = with(Direction::Reads, 0);
+    let stranger = DISK.replace("/s/", "/other/");
+    let now = Duration::ZERO;
+    let waits = permits.request(scope(Direction::Reads, DISK), Priority::DetachDeadNode, now);
+    let free = [(Direction::Writes, DISK), (Direction::Deletes, DISK), (Direction::Reads, stranger.as_str())];
+    let free = free.map(|(direction, path)| permits.request(scope(direction, path), Priority::List, now));
+    let granted = permits.step(now).granted;
+    assert!(!granted.contains(&waits) && free.iter().all(|ticket| granted.contains(ticket)), "{granted:?}");
+    assert!(permits.level(&scope(Direction::Reads, VM), now) < 0.01);
+    assert!(permits.level(&scope(Direction::Writes, VM), now) >= 1.0);
+}
+
+#[test]
+fn before_azure_has_told_what_remains_few_requests_are_in_flight() {
+    let mut permits = Permits::default();
+    let reads = || scope(Direction::Reads, DISK);
+    let tickets: Vec<Ticket> = (0..300).map(|_| permits.request(reads(), Priority::Read, Duration::ZERO)).collect();
+    let step = permits.step(Duration::ZERO);
+    assert_eq!((step.granted.as_slice(), step.wake_at), (&tickets[..8], None));
+    // Neither a lost answer nor a refusal at the front door tells anything; one that is given back never asked.
+    permits.lost(tickets[0], ms(50));
+    permits.answered(tickets[1], &Told::default(), ms(50));
+    permits.refund(tickets[2], ms(50));
+    assert_eq!(permits.step(ms(50)).granted, tickets[8..11]);
+    // 100 remain when this one is counted; the other seven and the one that was lost may not be counted yet.
+    permits.answered(tickets[3], &left(100), ms(50));
+    let granted = permits.step(ms(50)).granted.len();
+    assert!((90..=93).contains(&granted), "{granted}");
+}
+
+#[test]
+fn an_azure_that_tells_nothing_is_limited_by_its_pauses_alone() {
+    let mut permits = Permits::default();
+    let silent = Told { succeeded: true, ..Told::default() };
+    let writes = || scope(Direction::Writes, VM);
+    let first = permits.request(writes(), Priority::Attach, Duration::ZERO);
+    permits.step(Duration::ZERO);
+    permits.answered(first, &silent, Duration::ZERO);
+    for _ in 0..1_000 {
+        permits.request(writes(), Priority::Attach, Duration::ZERO);
+    }
+    let granted = permits.step(Duration::ZERO).granted;
+    assert_eq!(granted.len(), 1_000);
+    let pause = Duration::from_secs(5);
+    permits.throttled(granted[0], &Told::default(), &Refusal::FrontDoor, Some(pause), Duration::ZERO);
+    permits.request(writes(), Priority::Attach, Duration::ZERO);
+    assert_eq!(permits.step(Duration::ZERO), Step { granted: vec![], wake_at: Some(pause) });
+    assert_eq!(permits.step(pause).granted.len(), 1);
+}
+
+#[test]
+fn what_all_clients_have_left_counts_too() {
+    let mut permits = with(Direction::Reads, 249);
+    let ticket = permits.request(scope(Direction::Reads, DISK), Priority::Read, Duration::ZERO);
+    permits.step(Duration::ZERO);
+    permits.answered(ticket, &Told { global: Some(3), ..left(248) }, Duration::ZERO);
+    for _ in 0..10 {
+        permits.request(scope(Direction::Reads, DISK), Priority::Read, Duration::ZERO);
+    }
+    assert_eq!(permits.step(Duration::ZERO).granted.len(), 3);
+    assert!(permits.level(&scope(Direction::Reads, DISK), Duration::ZERO) < 0.01);
+}
+
+/// Azure's older names of compute policies are in no table of ours.
+#[test]
+fn a_bucket_that_only_a_header_speaks_of_slows_its_own_kind_and_stops_nothing_for_long() {
+    let mut permits = with(Direction::Writes, 199);
+    let told = |policy: &str, remaining| Told { provider: vec![(policy.into(), remaining)], ..left(199) };
+    let mut tell = |policy, remaining| {
+        let ticket = permits.request(scope(Direction::Writes, DISK), Priority::Create, Duration::ZERO);
+        permits.step(Duration::ZERO);
+        permits.answered(ticket, &told(policy, remaining), Duration::ZERO);
+    };
+    // A small bucket is that of one resource.
+    tell("Microsoft.Compute/PutDiskResource", 11);
+    tell("Microsoft.Compute/PutDiskResource", 0);
+    tell("Microsoft.Compute/PutDisk3Min", 239);
+    tell("Microsoft.Compute/PutDisk3Min", 2);
+    for _ in 0..50 {
+        permits.request(scope(Direction::Writes, DISK), Priority::Create, Duration::ZERO);
+    }
+    let other = permits.request(scope(Direction::Writes, VM), Priority::Create, Duration::ZERO);
+    let step = permits.step(Duration::ZERO);
+    assert_eq!((step.granted.len(), step.wake_at), (3, Some(Duration::from_secs(1))));
+    assert!(step.granted.contains(&other));
+    assert_eq!(permits.step(Duration::from_secs(1)).granted.len(), 1);
+    // Whoever has waited for long goes out; Azure says more when it answers.
+    assert_eq!(permits.step(LONGEST_OBSERVED).granted.len(), 47);
+}
+
+#[test]
+fn buckets_of_single_resources_are_forgotten_when_they_are_full_again() {
+    let mut permits = Permits::default();
+    let silent = Told { provider: vec![("Microsoft.Compute/UpdateVMResource".into(), 11)], ..left(5_000) };
+    for n in 0..20_000_u64 {
+        let now = Duration::from_secs(n);
+        let ticket = permits.request(scope(Direction::Writes, &format!("{VM}{n}")), Priority::Attach, now);
+        assert_eq!(permits.step(now).granted, [ticket]);
+        permits.answered(ticket, &silent, now);
+    }
+    assert!(permits.limits.len() <= KEPT_FULL + 1, "{}", permits.limits.len());
+    assert!(permits.granted.is_empty() && permits.waiting.is_empty());
+}
+
+#[test]
+fn a_429_pauses_its_own_scope_until_its_time_is_over() {
+    let pause = Duration::from_secs(20);
+    let other_vm = VM.replace("/v", "/w").replace("/wirtualMachines", "/virtualMachines");
+    // The front door, a policy that all machines share, the bucket of one machine by name, and without saying why.
+    for (refusal, holds_other_vm, holds_disks) in [
+        (Refusal::FrontDoor, true, true),
+        (Refusal::Policy("UpdateVM".into()), true, false),
+        (Refusal::Policy("UpdateVMSubscriptionMaximum".into()), true, false),
+        (Refusal::Policy("Microsoft.Compute/UpdateVMResource".into()), false, false),
+        (Refusal::Resource, false, false),
+    ] {
+        let mut permits = with(Direction::Writes, 100);
+        let now = Duration::from_secs(1);
+        let ticket = permits.request(scope(Direction::Writes, VM), Priority::Attach, now);
+        permits.step(now);
+        permits.throttled(ticket, &Told::default(), &refusal, Some(pause), now);
+        let paused = |direction, path: &str, now| permits.paused(&scope(direction, path), now);
+        assert_eq!(paused(Direction::Writes, VM, now), pause);
+        assert_eq!(paused(Direction::Writes, &other_vm, now) == pause, holds_other_vm, "{refusal:?}");
+        assert_eq!(paused(Direction::Writes, DISK, now) == pause, holds_disks, "{refusal:?}");
+        assert_eq!(paused(Direction::Reads, VM, now), Duration::ZERO);
+        assert_eq!(paused(Direction::Writes, VM, now + pause), Duration::ZERO);
+        let waits = permits.request(scope(Direction::Writes, VM), Priority::Attach, now);
+        let step = permits.step(now);
+        assert!(step.granted.is_empty() && step.wake_at >= Some(now + pause), "{step:?}");
+        assert_eq!(permits.step(now + pause + ms(500)).granted, [waits], "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_request_that_only_its_own_machine_holds_back_lets_others_pass() {
+    let mut permits = with(Direction::Writes, 200);
+    let vm = |n: u32| scope(Direction::Writes, &format!("{VM}{n}"));
+    for _ in 0..20 {
+        permits.request(vm(0), Priority::DetachDeadNode, Duration::ZERO);
+    }
+    let others: Vec<Ticket> = (1..=20).map(|n| permits.request(vm(n), Priority::Attach, Duration::ZERO)).collect();
+    let step = permits.step(Duration::ZERO);
+    // A machine takes twelve writes and then four a minute; a hair less than twelve is relied on.
+    assert_eq!(step.granted.len(), 11 + others.len());
+    assert!(others.iter().all(|ticket| step.granted.contains(ticket)));
+    let wake_at = step.wake_at.unwrap();
+    assert!(wake_at < ms(300), "{wake_at:?}");
+    assert_eq!(permits.step(wake_at).granted.len(), 1);
+    assert!(permits.step(wake_at).wake_at.unwrap() > Duration::from_secs(15));
+}
