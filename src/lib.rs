@@ -11,26 +11,32 @@
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
 //!
-//! # The house
+//! # The crates
 //!
-//! Crates are split where the set of dependencies changes, and nowhere else; the rooms of this package are modules.
-//! A test reads the sources and holds this table.
+//! A test compares this table with the manifests, so it is complete; an import goes to a lower level. This package is
+//! the command line: [`cli`] has a file per subcommand. Without its feature `emulator` it has neither the emulator nor
+//! the subcommands that need it, as in a production image.
 //!
-//! | level | room | may import |
-//! |---|---|---|
-//! | 0 | `lazuli-plan` (pure decisions), `csi-proto` (generated), `lazuli-emulator` | nothing of ours |
-//! | 1 | `lazuli-azure` (the client), [`config`] | plan |
-//! | 1 | [`telemetry`] (logs, `/metrics`, `/healthz`) | nothing of ours |
-//! | 2 | [`cluster`] (Kubernetes client, VolumeAttachments, secrets) | plan, telemetry |
-//! | 2 | [`host`] (devices, mkfs, mounts, resize, stats) | plan |
-//! | 3 | [`disk`] (managed disks as volumes) | plan, azure, config, telemetry |
-//! | 4 | [`csi`] (gRPC services, registration) | csi-proto, plan, azure, config, disk, host, cluster, telemetry |
-//! | 5 | [`cli`] (a file per subcommand; `wire`: configuration to clients) | all; alone names the emulator |
+//! | level | crate | what it owns | imports | its tests also |
+//! |---|---|---|---|---|
+//! | 0 | `lazuli-plan` | every decision, as pure functions over values | nothing of ours | |
+//! | 0 | `csi-proto` | generated code of the gRPC services | nothing of ours | |
+//! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
+//! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
+//! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
+//! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
+//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, secrets | plan | |
+//! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
+//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan | |
+//! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
+//! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
+//! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
+//! | 6 | `lazuli` | the command line | assembly, azure, cluster, config, csi, csi-proto, emulator, host, plan, rig, telemetry | disk |
 //!
 //! # How a request goes
 //!
-//! `ControllerPublishVolume` arrives at [`csi`], is parsed into values of `lazuli-plan`, and becomes a wish at the
-//! owner of its VM in [`disk`]. The owner waits until a burst of wishes is quiet, reads the VM through
+//! `ControllerPublishVolume` arrives at `lazuli-csi`, is parsed into values of `lazuli-plan`, and becomes a wish at the
+//! owner of its VM in `lazuli-disk`. The owner waits until a burst of wishes is quiet, reads the VM through
 //! `lazuli-azure`, asks `lazuli_plan::attach::plan` for the one write that serves them all, sends it, polls it by
 //! `lazuli_plan::poll`, reads the VM again and answers each caller with what Azure then says. A failure is sorted by
 //! `lazuli_plan::fault` and becomes the gRPC code that the sidecar in front understands.
@@ -46,9 +52,3 @@
 //! - Secrets are types that print `<redacted>`.
 
 pub mod cli;
-pub mod cluster;
-pub mod config;
-pub mod csi;
-pub mod disk;
-pub mod host;
-pub mod telemetry;

@@ -3,31 +3,25 @@
 use std::{sync::Arc, time::Duration};
 
 use clap::Args;
-use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer};
-use lazuli_plan::{lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
+use lazuli_assembly::{
+    clients::{self, CloudOptions},
+    services::{self, AttachMethod},
+};
+use lazuli_csi::{
+    identity::{DISK_DRIVER, driver_name},
+    server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
+};
+use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_telemetry::{
+    BuildInfo, Readiness,
+    http::{self, Listen, Shown},
+    register_process,
+};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
-use super::{
-    Outcome, sizes, stop,
-    wire::{self, Azure, CloudOptions},
-};
-use crate::{
-    cluster,
-    csi::{
-        controller::ControllerService,
-        identity::{DISK_DRIVER, IdentityService, driver_name},
-        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
-    },
-    disk::{Settings, Volumes},
-    telemetry::{
-        BuildInfo, Readiness,
-        http::{self, Listen, Shown},
-        register_process,
-    },
-};
+use super::{Outcome, sizes, stop};
 
 /// Options of the controller.
 #[derive(Debug, Args)]
@@ -52,48 +46,6 @@ pub(super) struct Options {
     cloud: CloudOptions,
 }
 
-/// How a VM's data disks are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum AttachMethod {
-    /// The action; the whole list where it is missing; by omission on Azure Stack Hub.
-    Auto,
-    /// `attachDetachDataDisks`.
-    Action,
-    /// The whole list, under If-Match where the VM has an etag.
-    WholeList,
-}
-
-impl AttachMethod {
-    pub(super) fn resolve(self, stack: bool) -> VmWriteMethod {
-        match (self, stack) {
-            (_, true) => VmWriteMethod::WholeListByOmission,
-            (Self::Auto | Self::Action, false) => VmWriteMethod::Action,
-            (Self::WholeList, false) => VmWriteMethod::WholeList,
-        }
-    }
-}
-
-/// The services of the controller over an Azure.
-pub(super) fn services(
-    azure: &Azure,
-    driver_name: &str,
-    reservations: watch::Receiver<LunReservations>,
-    sizes: watch::Receiver<SizeLimits>,
-    method: AttachMethod,
-    readiness: &Readiness,
-) -> Routes {
-    let volumes = Volumes::new(Settings {
-        compute: azure.compute.clone(),
-        subscription: azure.defaults.subscription.clone(),
-        resource_group: azure.defaults.resource_group.clone(),
-        reservations,
-        sizes,
-        method: method.resolve(azure.stack),
-    });
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
-        .add_service(ControllerServer::new(ControllerService::new(volumes, azure.defaults.clone())))
-}
-
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
     let mut registry = Registry::default();
@@ -101,12 +53,12 @@ pub(super) async fn run(options: Options) -> Outcome {
     let readiness = Readiness::new();
     let (azure_ready, cluster_ready) = (readiness.condition("azure"), readiness.condition("cluster"));
 
-    let client = wire::cluster(&options.cloud).await?;
-    let config = wire::configuration(&options.cloud, client.as_ref()).await?;
+    let client = clients::cluster(&options.cloud).await?;
+    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    let azure = wire::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
     azure_ready.ready(format!("resource manager {}", azure.cloud.resource_manager));
 
     let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
@@ -115,7 +67,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let watching = tokio::spawn({
         let (driver, stop) = (options.driver_name.clone(), stop.clone());
         let client = client.clone();
-        async move { cluster::watch_luns(client, &driver, snapshot, stop).await }
+        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, stop).await }
     });
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
@@ -125,7 +77,14 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
-    let routes = services(&azure, &options.driver_name, reservations, known_sizes, options.attach_method, &readiness);
+    let routes = services::controller(
+        &azure,
+        &options.driver_name,
+        reservations,
+        known_sizes,
+        options.attach_method,
+        &readiness,
+    );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;

@@ -3,34 +3,32 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use csi_proto::csi::{identity_server::IdentityServer, node_server::NodeServer};
+use lazuli_assembly::{
+    clients::{RouteOptions, variables},
+    services,
+};
 use lazuli_azure::{
     imds::Imds,
     transport::{Tls, Transport},
 };
+use lazuli_csi::{
+    identity::{DISK_DRIVER, driver_name},
+    node::{NodeConfig, NodeService, ZoneSupport},
+    registration::Registration,
+    server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
+};
+use lazuli_host::Host;
 use lazuli_plan::size::SizeLimits;
+use lazuli_telemetry::{Readiness, http::Listen, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 use url::Url;
 
 use super::{
     Outcome,
     csi_controller::{BUILD, answer, http, keep},
     sizes, stop,
-    wire::{RouteOptions, variables},
-};
-use crate::{
-    cluster,
-    csi::{
-        identity::{DISK_DRIVER, IdentityService, driver_name},
-        node::{NodeConfig, NodeService, ZoneSupport},
-        registration::Registration,
-        server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
-    },
-    host::Host,
-    telemetry::{Readiness, http::Listen, register_process},
 };
 
 /// Options of the node plugin.
@@ -92,12 +90,6 @@ enum Switch {
     Off,
 }
 
-/// The services of a node.
-pub(super) fn services(node: NodeService, driver_name: &str, readiness: &Readiness) -> Routes {
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name, readiness.clone())))
-        .add_service(NodeServer::new(node))
-}
-
 /// The client of instance metadata, wherever it really is.
 pub(super) fn imds(routes: &RouteOptions, url: Option<&Url>) -> Result<Imds, Box<dyn std::error::Error + Send + Sync>> {
     let table = routes.table()?;
@@ -121,7 +113,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Switch::On => Some(imds(&options.routes, options.imds_url.as_ref())?),
         Switch::Off => None,
     };
-    let client = match cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
+    let client = match lazuli_cluster::connect(options.kubeconfig.as_deref(), &variables()).await {
         Ok(client) => client,
         // A pod without a token of its own serves volumes all the same.
         Err(error) if options.kubeconfig.is_none() => {
@@ -162,7 +154,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         None => None,
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let routes = services(node.clone(), &options.driver_name, &readiness);
+    let routes = services::node(node.clone(), &options.driver_name, &readiness);
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");

@@ -19,13 +19,10 @@ use csi_proto::csi::{
     volume_usage::Unit,
 };
 use lazuli_emulator::{Control, latency::Profile};
+use lazuli_rig::{self as lab, Folder, Lab};
 use tonic::transport::Channel;
 
-use super::{
-    Outcome,
-    lab::{self, Folder, Lab},
-    stop,
-};
+use super::{Outcome, stop};
 
 const GIB: i64 = 1 << 30;
 /// What the pod writes, and must find again on the other node.

@@ -1,17 +1,15 @@
 //! `lazuli doctor`: what is wrong with a cloud configuration, and whether Azure lets us in.
 
 use clap::Args;
+use lazuli_assembly::clients::{self, CloudOptions, WireError};
 use lazuli_azure::Until;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use std::time::Duration;
 
-use super::{
-    Outcome, csi_controller,
-    output::Format,
-    wire::{self, CloudOptions, WireError},
-};
-use crate::{config::Config, csi::server::chain};
+use super::{Outcome, csi_controller, output::Format};
+use lazuli_config::Config;
+use lazuli_csi::server::chain;
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,8 +57,8 @@ pub(super) async fn run(options: Options) -> Outcome {
 }
 
 async fn configuration(options: &Options) -> Result<Config, WireError> {
-    let client = wire::cluster(&options.cloud).await?;
-    wire::configuration(&options.cloud, client.as_ref()).await
+    let client = clients::cluster(&options.cloud).await?;
+    clients::configuration(&options.cloud, client.as_ref()).await
 }
 
 /// What there is to say of a configuration that can be used.
@@ -110,7 +108,7 @@ fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> Stri
 async fn ask_azure(options: &Options, config: &Config) -> Finding {
     let asked = async {
         let routes = options.cloud.routes.table()?;
-        let azure = wire::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
+        let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
         let (subscription, group) = (&azure.defaults.subscription, &azure.defaults.resource_group);
         let vms = azure.compute.list_vms(subscription, group, &Until::within(PATIENCE)).await?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>((azure.cloud.resource_manager, vms.len()))
@@ -130,7 +128,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::config::{ConfigError, Document, Environment};
+    use lazuli_config::{ConfigError, Document, Environment};
 
     fn load(text: &str) -> Result<Config, ConfigError> {
         let file = Document::parse("azure.json", text.as_bytes())?;

@@ -7,7 +7,8 @@ use lazuli_emulator::{
     Emulator, HypervisorChoice, SWITCHES, Switches, api_versions::ApiVersions, latency::Profile, quota_names,
     scenario::Scenario,
 };
-use serde_json::{Value, json};
+use lazuli_rig::azure_json;
+use serde_json::json;
 
 use super::{Outcome, output::Format, stop};
 
@@ -160,24 +161,6 @@ fn unverified_help() -> String {
         text.push_str(&format!("\n  {key}={positions}"));
     }
     text
-}
-
-/// A cloud configuration for clients of an emulator.
-pub(super) fn azure_json(scenario: &Scenario, url: &str) -> Value {
-    let client = scenario.clients.first();
-    json!({
-        "cloud": "AzurePublicCloud",
-        "resourceManagerEndpoint": url,
-        "tenantId": scenario.tenant_id,
-        "subscriptionId": scenario.subscription(),
-        "aadClientId": client.map(|client| client.id.as_str()),
-        "aadClientSecret": client.and_then(|client| client.secret.as_deref()),
-        "resourceGroup": scenario.resource_group(),
-        "location": scenario.location,
-        "vmType": "standard",
-        "vnetName": scenario.virtual_networks.first().map(|network| network.name.as_str()),
-        "useInstanceMetadata": true,
-    })
 }
 
 pub(super) async fn run(options: Options) -> Outcome {

@@ -1,25 +1,27 @@
-//! The command line: a file per subcommand, and [`wire`], which turns a configuration into clients.
+//! The command line: a file per subcommand.
 //!
 //! Results go to stdout, logs to stderr. A process ends with 0 when it did what it was told, 1 when that failed and
 //! 2 when it was told something it does not understand.
 
+#[cfg(feature = "emulator")]
 mod bench;
 mod csi_controller;
 mod csi_node;
+#[cfg(feature = "emulator")]
 mod demo;
 mod doctor;
+#[cfg(feature = "emulator")]
 mod emulator;
-pub mod lab;
 mod output;
 mod sizes;
 mod stop;
-mod wire;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{csi::server::chain, telemetry::logs};
+use lazuli_csi::server::chain;
+use lazuli_telemetry::logs;
 
 /// What every subcommand may return: its own error is printed with all its causes.
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -58,12 +60,15 @@ enum Command {
     CsiController(csi_controller::Options),
     /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
     CsiNode(csi_node::Options),
+    #[cfg(feature = "emulator")]
     /// Runs Azure itself as a local HTTP server.
     Emulator(emulator::Options),
+    #[cfg(feature = "emulator")]
     /// Shows a volume's whole life on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
     /// Checks a cloud configuration and says what is wrong with it.
     Doctor(doctor::Options),
+    #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
 }
@@ -77,7 +82,9 @@ pub fn main() -> ExitCode {
     };
     let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) => "info",
-        Command::Emulator(_) | Command::Demo(_) | Command::Doctor(_) | Command::Bench(_) => "warn",
+        Command::Doctor(_) => "warn",
+        #[cfg(feature = "emulator")]
+        Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
     });
     if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));
@@ -96,9 +103,12 @@ pub fn main() -> ExitCode {
         match cli.command {
             Command::CsiController(options) => Box::pin(csi_controller::run(options)).await,
             Command::CsiNode(options) => Box::pin(csi_node::run(options)).await,
+            #[cfg(feature = "emulator")]
             Command::Emulator(options) => Box::pin(emulator::run(options)).await,
+            #[cfg(feature = "emulator")]
             Command::Demo(options) => Box::pin(demo::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+            #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }
     });

@@ -11,6 +11,7 @@ pub(super) enum Format {
 
 impl Format {
     /// Prints an object: a line a field for people, one line of JSON for programs.
+    #[cfg(feature = "emulator")]
     pub(super) fn print_object(self, object: &serde_json::Value) {
         match self {
             Self::Json => println!("{object}"),

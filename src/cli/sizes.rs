@@ -8,10 +8,8 @@ use lazuli_plan::size::{self, SizeLimits};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    cluster::{SizesError, node_sizes, publish_sizes, published_sizes},
-    csi::server::chain,
-};
+use lazuli_cluster::{SizesError, node_sizes, publish_sizes, published_sizes};
+use lazuli_csi::server::chain;
 
 /// How often is looked.
 const EVERY: Duration = Duration::from_secs(60 * 60);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use csi_proto::csi::{ControllerGetVolumeRequest, ControllerGetVolumeResponse};
 use futures::{StreamExt as _, stream};
-use lazuli::cli::lab::Folder;
 use lazuli_emulator::{
     latency::Profile,
     scenario::{AttachTo, Disk, Scenario, VirtualMachine},
@@ -13,6 +12,7 @@ use lazuli_plan::{
     lun::{LunReservations, Reservation},
     model::Lun,
 };
+use lazuli_rig::Folder;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use lazuli::cli::lab::{Folder, connect};
 use lazuli_emulator::{Emulator, latency::Profile, scenario};
+use lazuli_rig::{Folder, connect};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 

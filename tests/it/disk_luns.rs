@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use lazuli::cli::lab::Options;
 use lazuli_emulator::scenario::{Scenario, VirtualMachine};
 use lazuli_plan::{
     lun::{LunReservations, Reservation},
     model::Lun,
 };
+use lazuli_rig::Options;
 use tokio::{sync::watch, time::Instant};
 use tonic::Code;
 

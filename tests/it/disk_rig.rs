@@ -35,8 +35,8 @@ use csi_proto::csi::{
     list_volumes_response::Entry,
     volume_capability::{AccessType, MountVolume, access_mode::Mode},
 };
-use lazuli::cli::lab::{AttachMethod, Folder, Lab, Options};
 use lazuli_emulator::{Control, call_log::Call, incident::Incident, latency::Profile, scenario};
+use lazuli_rig::{AttachMethod, Folder, Lab, Options};
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 

@@ -1,7 +1,7 @@
 //! Whatever an owner waits for, it keeps nobody whose wish needs no write: who asks for what is so already is told.
 
-use lazuli::cli::lab::Folder;
 use lazuli_emulator::latency::Profile;
+use lazuli_rig::Folder;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tonic::Code;

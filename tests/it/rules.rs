@@ -200,8 +200,8 @@ fn the_node_plugin_is_given_no_credentials() {
 
 #[test]
 fn the_node_plugin_knows_of_azure_what_its_metadata_tells() {
-    let mut sources = sources_below(&root().join("src/csi/node"));
-    sources.extend(["src/csi/node.rs", "src/cli/csi_node.rs"].map(|path| root().join(path)));
+    let mut sources = sources_below(&root().join("src/csi/src/node"));
+    sources.extend(["src/csi/src/node.rs", "src/cli/csi_node.rs"].map(|path| root().join(path)));
     let mut names = 0;
     let is_test = |path: &Path| path.strip_prefix(root()).unwrap().to_string_lossy().contains("tests");
     for path in sources.iter().filter(|path| !is_test(path)) {

@@ -15,8 +15,6 @@ use std::{
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Request, Response};
-use lazuli::csi::controller::ControllerService;
-use lazuli::disk::{Settings, Volumes};
 use lazuli_azure::{
     arm::{Arm, Retry},
     auth::{Credential, Secret, Tokens},
@@ -24,6 +22,8 @@ use lazuli_azure::{
     metrics::Metrics,
     transport::{Routes, Transport},
 };
+use lazuli_csi::controller::ControllerService;
+use lazuli_disk::{Settings, Volumes};
 use lazuli_emulator::{Emulator, scenario};
 use lazuli_plan::{
     disk::{Cloud, Defaults},

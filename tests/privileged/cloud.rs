@@ -17,7 +17,7 @@ use csi_proto::csi::{
     node_client::NodeClient,
     volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
 };
-use lazuli::cli::lab;
+use lazuli_rig as lab;
 use serde_json::Value;
 use tokio::{
     net::UnixStream,

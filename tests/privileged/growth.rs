@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lazuli::cli::lab::may_grow_mounted_ext4;
+use lazuli_rig::may_grow_mounted_ext4;
 use tonic::Code;
 
 use super::{

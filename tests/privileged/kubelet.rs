@@ -10,7 +10,7 @@ use csi_proto::{
     csi::{NodeGetInfoRequest, node_client::NodeClient},
     registration::{InfoRequest, RegistrationStatus, registration_client::RegistrationClient},
 };
-use lazuli::cli::lab;
+use lazuli_rig as lab;
 use nix::sys::signal::Signal;
 
 use super::{

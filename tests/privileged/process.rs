@@ -263,7 +263,7 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> String {
 
 /// Whether this machine can run these tests. Says why not; under `CI=true` that is a failure.
 pub(super) fn able() -> bool {
-    let mut missing: Vec<String> = lazuli::cli::lab::missing_for_mounts().into_iter().collect();
+    let mut missing: Vec<String> = lazuli_rig::missing_for_mounts().into_iter().collect();
     let folders = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
     for program in ["mkfs.ext3", "mkfs.xfs", "mkfs.btrfs", "blkid", "unshare"] {
         if !folders.iter().any(|folder| Path::new(folder).join(program).exists()) {

@@ -2,10 +2,11 @@
 
 use clap::Args;
 use csi_proto::csi::ControllerGetVolumeRequest;
+use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, lab::Folder},
+    super::Outcome,
     processes::AnyError,
     sidecars::Step,
     storm::{self, Storm},

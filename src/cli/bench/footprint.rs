@@ -6,10 +6,11 @@ use clap::Args;
 use csi_proto::csi::{
     ListVolumesRequest, NodeGetInfoRequest, controller_client::ControllerClient, node_client::NodeClient,
 };
+use lazuli_rig::Folder;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Outcome, lab::Folder, output::Format},
+    super::{Outcome, output::Format},
     processes::{self, AnyError},
 };
 

@@ -1,10 +1,11 @@
 //! The whole life of many volumes: all are created, then all published, unpublished and deleted, back to back.
 
 use clap::Args;
+use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Outcome, lab::Folder, output::Format},
+    super::{Outcome, output::Format},
     figures,
     processes::AnyError,
     sidecars::Step,

@@ -2,11 +2,12 @@
 //! as Kubernetes does when the nodes have gone. There is no cluster that could tell the controller of it.
 
 use clap::Args;
+use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::{
-    super::{Outcome, lab::Folder},
+    super::Outcome,
     control::Principal,
     processes::AnyError,
     sidecars::Step,

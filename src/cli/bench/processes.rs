@@ -15,8 +15,6 @@ use tokio::{
 use tonic::transport::Channel;
 use url::Url;
 
-use super::super::lab;
-
 pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long a child may take until it serves: thousands of machines on a computer that is busy take a while.
@@ -77,7 +75,7 @@ pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError
 pub(super) async fn connected(socket: &Path) -> Result<Channel, AnyError> {
     let deadline = Instant::now() + START;
     loop {
-        match lab::connect(socket).await {
+        match lazuli_rig::connect(socket).await {
             Ok(channel) => return Ok(channel),
             Err(error) if Instant::now() > deadline => return Err(format!("nobody serves: {error}").into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -113,7 +113,7 @@ impl Kubernetes {
             fs::write(folder.join(format!("{name}.kubeconfig")), config.to_string()).unwrap();
         }
         let admin = at("admin.kubeconfig");
-        let client = lazuli::cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
+        let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
         let ready =
             || async { client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await.is_ok() };
         let began = Instant::now();

@@ -1,0 +1,341 @@
+//! From a cloud configuration to clients: shared by every subcommand that speaks to Azure.
+
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+
+use clap::Args;
+use lazuli_azure::{
+    arm::{Arm, Retry},
+    auth::{Credential, ManagedIdentity, Secret, Tokens},
+    compute::{ApiVersions, Compute},
+    endpoints::{EndpointsError, read_endpoints},
+    metrics::Metrics,
+    transport::{RouteError, Routes, SetupError, Tls, Transport},
+};
+use lazuli_plan::disk as plan;
+use prometheus_client::registry::Registry;
+use url::Url;
+
+use lazuli_cluster::{self as cluster, ConnectError, SecretError};
+use lazuli_config::{
+    self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
+    IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
+};
+
+/// Where the cloud configuration comes from, and where Azure is.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Azure")]
+pub struct CloudOptions {
+    /// The cloud configuration (azure.json, JSON or YAML). Default: $AZURE_CREDENTIAL_FILE, else
+    /// /etc/kubernetes/azure.json. The endpoints of a private cloud: resourceManagerEndpoint in it, or a file named by
+    /// $AZURE_ENVIRONMENT_FILEPATH.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG")]
+    pub cloud_config: Option<PathBuf>,
+    /// The Secret with a cloud configuration, which overrides the keys it sets; empty: none is read. Only looked for
+    /// where there is a cluster.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG_SECRET_NAME", default_value = SECRET_NAME)]
+    pub cloud_config_secret_name: String,
+    /// The namespace of that Secret.
+    #[arg(long, env = "LAZULI_CLOUD_CONFIG_SECRET_NAMESPACE", default_value = SECRET_NAMESPACE)]
+    pub cloud_config_secret_namespace: String,
+    /// Which cluster to ask; default: $KUBECONFIG, else the pod's own, else none.
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    /// Where logical origins really are.
+    pub routes: RouteOptions,
+}
+
+/// Where logical origins really are.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Azure")]
+pub struct RouteOptions {
+    /// Send what is meant for an origin to another URL, ORIGIN=URL, such as
+    /// https://management.azure.com=http://127.0.0.1:8181. May be repeated; plain http only to this machine.
+    #[arg(long = "route", env = "LAZULI_ROUTES", value_delimiter = ',')]
+    pub routes: Vec<Route>,
+}
+
+/// One `ORIGIN=URL`.
+#[derive(Debug, Clone)]
+pub struct Route {
+    logical: Url,
+    physical: Url,
+}
+
+impl FromStr for Route {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("{text:?} is no route; expected ORIGIN=URL");
+        let (logical, physical) = text.split_once('=').ok_or_else(expected)?;
+        let url = |text: &str| Url::parse(text).map_err(|error| format!("{}: {error}", expected()));
+        Ok(Self { logical: url(logical)?, physical: url(physical)? })
+    }
+}
+
+impl RouteOptions {
+    /// The routes as the transport takes them.
+    ///
+    /// # Errors
+    /// [`RouteError`] when a route is not usable, such as plain http to another machine.
+    pub fn table(&self) -> Result<Routes, RouteError> {
+        self.routes.iter().try_fold(Routes::none(), |table, route| table.with(&route.logical, &route.physical))
+    }
+}
+
+/// Why a process cannot speak to Azure.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The configuration cannot be used.
+    #[error("the cloud configuration cannot be used (--cloud-config names it)")]
+    Config(#[source] ConfigError),
+    /// The cluster cannot be used.
+    #[error("the cluster cannot be asked for the cloud configuration")]
+    Cluster(#[source] ConnectError),
+    /// The secret cannot be read.
+    #[error("the cloud configuration's Secret cannot be read")]
+    Secret(#[source] SecretError),
+    /// An endpoint or a route is not usable.
+    #[error("an endpoint is not usable")]
+    Route(#[source] RouteError),
+    /// The HTTP client cannot be made.
+    #[error(transparent)]
+    Transport(SetupError),
+    /// The resource manager does not tell its endpoints.
+    #[error(transparent)]
+    Endpoints(Box<EndpointsError>),
+    /// It tells endpoints that cannot be used.
+    #[error("the endpoints that the resource manager tells cannot be used")]
+    Cloud(#[source] CloudError),
+    /// There is no credential.
+    #[error(
+        "the cloud configuration has no credential; expected aadClientId and aadClientSecret, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
+    )]
+    NoCredential,
+}
+
+/// The variables of the process, once.
+pub fn variables() -> BTreeMap<String, String> {
+    // A variable that is no UTF-8 is none of ours.
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// A client of the cluster, where there is one.
+///
+/// # Errors
+/// [`WireError::Cluster`].
+pub async fn cluster(options: &CloudOptions) -> Result<Option<kube::Client>, WireError> {
+    cluster::connect(options.kubeconfig.as_deref(), &variables()).await.map_err(WireError::Cluster)
+}
+
+/// Reads the configuration from file, Secret and environment.
+///
+/// # Errors
+/// [`WireError`] when one of them cannot be read, or when they are no configuration together.
+pub async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
+    configuration_in(options, client, &variables()).await
+}
+
+/// The file comes first: it says whether the Secret counts at all, and one that does not count is not asked for.
+async fn configuration_in(
+    options: &CloudOptions,
+    client: Option<&kube::Client>,
+    variables: &BTreeMap<String, String>,
+) -> Result<Config, WireError> {
+    let path = config::path(options.cloud_config.clone(), variables);
+    // It may be absent only where a Secret can stand for it and nobody named it.
+    let (file, absent) = match Document::read(&path) {
+        Ok(file) => (Some(file), None),
+        Err(absent @ ConfigError::Read { .. }) if options.cloud_config.is_none() && !path.exists() => {
+            (None, Some(absent))
+        }
+        Err(error) => return Err(WireError::Config(error)),
+    };
+    let config_type = file.as_ref().map(Config::config_type).transpose().map_err(WireError::Config)?;
+    let secret = match client {
+        Some(client) if !options.cloud_config_secret_name.is_empty() && config_type != Some(ConfigType::File) => {
+            let (namespace, name) = (&options.cloud_config_secret_namespace, &options.cloud_config_secret_name);
+            let values = cluster::read_secret(client, namespace, name).await.map_err(WireError::Secret)?;
+            let document = |bytes| Document::parse(format!("secret {namespace}/{name}"), bytes);
+            values
+                .as_ref()
+                .and_then(|values| values.get(SECRET_KEY))
+                .map(document)
+                .transpose()
+                .map_err(WireError::Config)?
+        }
+        _ => None,
+    };
+    if let (Some(absent), None) = (absent, &secret) {
+        return Err(WireError::Config(absent));
+    }
+    let mut environment = Environment::new(variables);
+    let endpoints = config::read_endpoint_file(variables).map_err(WireError::Config)?;
+    if let Some((path, text)) = &endpoints {
+        environment = environment.with_endpoint_file(path, text);
+    }
+    Config::from_documents(file.as_ref(), secret.as_ref(), &environment).map_err(WireError::Config)
+}
+
+/// Azure, as a configuration describes it.
+#[derive(Debug)]
+pub struct Azure {
+    /// The client of disks and VMs.
+    pub compute: Compute,
+    /// What stands where a StorageClass says nothing.
+    pub defaults: plan::Defaults,
+    /// The endpoints in use.
+    pub cloud: Cloud,
+    /// Whether it is Azure Stack Hub, by API versions.
+    pub stack: bool,
+}
+
+/// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
+///
+/// # Errors
+/// [`WireError`] when an endpoint is not usable, or when there is no credential.
+pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, seed: u64) -> Result<Azure, WireError> {
+    let cloud = match &config.cloud {
+        CloudSource::Known(cloud) => cloud.clone(),
+        CloudSource::Discover(discovery) => {
+            let (endpoint, routes) = logical(&discovery.resource_manager, routes.clone())?;
+            let transport = transport(config, routes)?;
+            let answer = read_endpoints(&transport, &endpoint, "1.0")
+                .await
+                .map_err(|error| WireError::Endpoints(Box::new(error)))?;
+            discovery.finish(&answer.to_string()).map_err(WireError::Cloud)?
+        }
+    };
+    let (resource_manager, routes) = logical(&cloud.resource_manager, routes)?;
+    let (login, routes) = logical(&cloud.login, routes)?;
+    let transport = transport(config, routes)?;
+    let credential = credential(config, &login)?;
+    let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
+    let tokens = Tokens::new(transport.clone(), credential, audience, seed);
+    let arm = Arm::new(resource_manager, transport, tokens, Metrics::register(metrics), Retry::default(), seed);
+    let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
+    Ok(Azure {
+        compute: Compute::new(arm, versions),
+        defaults: plan::Defaults {
+            subscription: config.cluster.subscription_id.clone(),
+            resource_group: config.cluster.resource_group.as_str().to_owned(),
+            location: config.cluster.location.clone(),
+            cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
+        },
+        cloud,
+        stack: config.is_stack_cloud,
+    })
+}
+
+/// The HTTP client, which names itself as the configuration wants.
+fn transport(config: &Config, routes: Routes) -> Result<Transport, WireError> {
+    let transport = Transport::new(routes, &Tls::default()).map_err(WireError::Transport)?;
+    Ok(match &config.user_agent {
+        Some(user_agent) => transport.with_user_agent_suffix(user_agent),
+        None => transport,
+    })
+}
+
+/// The logical https origin of an endpoint, with the route that a plain http one on this machine needs.
+fn logical(endpoint: &Url, routes: Routes) -> Result<(Url, Routes), WireError> {
+    let (logical, route) = Routes::for_endpoint(endpoint).map_err(WireError::Route)?;
+    match route {
+        Some((from, to)) => Ok((logical, routes.with(&from, &to).map_err(WireError::Route)?)),
+        None => Ok((logical, routes)),
+    }
+}
+
+fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
+    // The authority of Active Directory Federation Services knows one tenant, by this word.
+    let tenant = |tenant_id: &str| match config.identity_system {
+        IdentitySystem::Adfs => "adfs".to_owned(),
+        IdentitySystem::AzureAd => tenant_id.to_owned(),
+    };
+    let authority = authority.clone();
+    Ok(match &config.credential {
+        config::Credential::FederatedToken { tenant_id, client_id, token_file } => Credential::FederatedToken {
+            tenant_id: tenant(tenant_id),
+            client_id: client_id.clone(),
+            token_file: token_file.clone(),
+            authority,
+        },
+        config::Credential::ManagedIdentity(identity) => Credential::ManagedIdentity(match identity {
+            config::ManagedIdentity::SystemAssigned => ManagedIdentity::SystemAssigned,
+            config::ManagedIdentity::ClientId(id) => ManagedIdentity::ClientId(id.clone()),
+            config::ManagedIdentity::ResourceId(id) => ManagedIdentity::ResourceId(id.clone()),
+        }),
+        config::Credential::ClientSecret { tenant_id, client_id, secret } => Credential::ClientSecret {
+            tenant_id: tenant(tenant_id),
+            client_id: client_id.clone(),
+            secret: Secret::new(secret.expose()),
+            authority,
+        },
+        config::Credential::Absent => return Err(WireError::NoCredential),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+    };
+
+    use super::*;
+
+    /// An API server that refuses everything, and how often it was asked.
+    fn refusing() -> (kube::Client, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let answer = http::Response::builder().status(403).body(axum::body::Body::empty());
+            async { Ok::<_, Infallible>(answer.expect("is a response")) }
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
+
+    fn options(file: Option<PathBuf>) -> CloudOptions {
+        CloudOptions {
+            cloud_config: file,
+            cloud_config_secret_name: SECRET_NAME.to_owned(),
+            cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
+            kubeconfig: None,
+            routes: RouteOptions::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_counts_alone_is_enough_where_the_secret_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("azure.json");
+        let (client, asked) = refusing();
+        let load = async |config_type: &str| {
+            let text = serde_json::json!({
+                "cloudConfigType": config_type, "subscriptionId": "s", "resourceGroup": "g", "location": "l",
+                "useManagedIdentityExtension": true, "userAgent": "team/1",
+            });
+            std::fs::write(&file, text.to_string()).unwrap();
+            configuration_in(&options(Some(file.clone())), Some(&client), &BTreeMap::new()).await
+        };
+        assert_eq!(load("file").await.unwrap().user_agent.as_deref(), Some("team/1"));
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        // Where it counts too, going on without it might be going on with the wrong identity.
+        assert!(matches!(load("merge").await, Err(WireError::Secret(SecretError::Forbidden { .. }))));
+        assert!(matches!(load("File alone").await, Err(WireError::Config(ConfigError::Invalid(_)))));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_absent_and_no_secret_in_its_stead_is_told_by_its_path() {
+        let named = BTreeMap::from([(config::PATH_VARIABLE.to_owned(), "/no/such/azure.json".to_owned())]);
+        let error = configuration_in(&options(None), None, &named).await.unwrap_err();
+        let WireError::Config(error) = error else { panic!("{error}") };
+        assert!(error.to_string().contains("/no/such/azure.json"), "{error}");
+    }
+}

@@ -1,0 +1,457 @@
+//! `csi.v1.Controller` of `disk.csi.azure.com`.
+//!
+//! A request is parsed here into the plan's types, a decision is asked of `lazuli-plan`, [`Volumes`] carries it out,
+//! and its failure becomes the code that the sidecar in front understands ([`fault::code`]). Nothing else happens
+//! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
+
+use std::pin::Pin;
+
+use csi_proto::csi::{
+    CapacityRange, ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
+    ControllerGetCapabilitiesResponse, ControllerGetVolumeHealthRequest, ControllerGetVolumeHealthResponse,
+    ControllerGetVolumeRequest, ControllerGetVolumeResponse, ControllerListVolumeHealthRequest,
+    ControllerListVolumeHealthResponse, ControllerModifyVolumeRequest, ControllerModifyVolumeResponse,
+    ControllerPublishVolumeRequest, ControllerPublishVolumeResponse, ControllerServiceCapability,
+    ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeResponse, CreateSnapshotRequest, CreateSnapshotResponse,
+    CreateVolumeRequest, CreateVolumeResponse, DeleteSnapshotRequest, DeleteSnapshotResponse, DeleteVolumeRequest,
+    DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse,
+    ListSnapshotsRequest, ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, Topology,
+    ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume, VolumeCapability,
+    controller_get_volume_response,
+    controller_server::Controller,
+    controller_service_capability::{self, Rpc as RpcCapability, rpc},
+    list_volumes_response, validate_volume_capabilities_response,
+};
+use lazuli_plan::{
+    disk::{self as plan, Capability, Defaults, ParameterError},
+    fault::{self, Code, Rpc},
+    model::{ArmId, VolumeId},
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    capability::{capability, ordered, segments},
+    node::SOURCE_KEY,
+    server::{RpcNote, failure, status},
+    usable,
+};
+use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
+
+/// What the controller can do, as it tells the sidecars.
+///
+/// `GET_CAPACITY` is left out: Azure cannot answer it, and claiming it blocks scheduling.
+const CAPABILITIES: [rpc::Type; 7] = [
+    rpc::Type::CreateDeleteVolume,
+    rpc::Type::PublishUnpublishVolume,
+    rpc::Type::ListVolumes,
+    rpc::Type::ListVolumesPublishedNodes,
+    rpc::Type::ExpandVolume,
+    rpc::Type::GetVolume,
+    rpc::Type::SingleNodeMultiWriter,
+];
+
+/// The controller service of the managed disk driver.
+#[derive(Debug, Clone)]
+pub struct ControllerService {
+    volumes: Volumes,
+    defaults: Defaults,
+}
+
+impl ControllerService {
+    /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
+    pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
+        Self { volumes, defaults }
+    }
+}
+
+fn failed(rpc: Rpc, error: &VolumeError) -> Status {
+    let code = fault::code(rpc, &error.fault, error.effect);
+    failure(if code == Code::Ok { Code::Internal } else { code }, error)
+}
+
+fn refused(error: &ParameterError) -> Status {
+    failure(error.code(), error)
+}
+
+fn required<'a>(name: &str, value: &'a str) -> Result<&'a str, Status> {
+    if value.is_empty() {
+        return Err(status(Code::InvalidArgument, format!("{name} is missing in the request")));
+    }
+    Ok(value)
+}
+
+/// The volume a request names. A handle that cannot be a managed disk is the handle of no volume.
+fn volume(id: &str) -> Result<VolumeId, Status> {
+    required("volume_id", id)?;
+    id.parse().map_err(|error| failure(Code::NotFound, &error))
+}
+
+/// A VHD in a page blob may exist and be attached, whatever this driver can do about it: OK would be a lie.
+fn not_a_blob(id: &str) -> Result<(), Status> {
+    if id.contains("://") {
+        let message =
+            format!("volume {id} is a VHD in a page blob; this driver has no blob disks and leaves it as it is");
+        return Err(status(Code::InvalidArgument, message));
+    }
+    Ok(())
+}
+
+fn capabilities(wire: &[VolumeCapability]) -> Vec<Capability> {
+    wire.iter().map(capability).collect()
+}
+
+/// `(required_bytes, limit_bytes)`; zero is "not given".
+fn range(wire: Option<&CapacityRange>) -> (i64, i64) {
+    wire.map_or((0, 0), |range| (range.required_bytes, range.limit_bytes))
+}
+
+fn wire_bytes(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn unsupported(rpc: &str) -> Status {
+    status(Code::Unimplemented, format!("{rpc} is not offered by this driver"))
+}
+
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl ControllerService {
+    async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+        required("name", &request.name)?;
+        if request.volume_content_source.is_some() {
+            let message =
+                "volume_content_source is set: volumes from snapshots and clones are not offered by this driver";
+            return Err(status(Code::InvalidArgument, message));
+        }
+        let usable = usable::on_a_node(&request);
+        let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
+        let requirement = request.accessibility_requirements.unwrap_or_default();
+        let request = plan::Request {
+            name: request.name,
+            parameters: ordered(request.parameters),
+            mutable_parameters: ordered(request.mutable_parameters),
+            required_bytes,
+            limit_bytes,
+            capabilities: capabilities(&request.volume_capabilities),
+            requisite: segments(&requirement.requisite),
+            preferred: segments(&requirement.preferred),
+        };
+        let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
+        usable?;
+        for warning in &plan.warnings {
+            tracing::warn!(volume = request.name, "{warning}");
+        }
+        let created = self.volumes.create(&plan).await.map_err(|error| match &error {
+            CreateError::Exists(mismatch) => failure(Code::AlreadyExists, mismatch),
+            CreateError::Failed(error) => failed(Rpc::CreateVolume, error),
+        })?;
+        Ok(CreateVolumeResponse {
+            volume: Some(Volume {
+                capacity_bytes: wire_bytes(created.adopted.size.bytes()),
+                volume_id: created.volume_id,
+                volume_context: created.adopted.volume_context.into_iter().collect(),
+                content_source: None,
+                accessible_topology: created
+                    .adopted
+                    .accessible_topology
+                    .into_iter()
+                    .map(|segments| Topology { segments: segments.into_iter().collect() })
+                    .collect(),
+            }),
+        })
+    }
+
+    async fn delete(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        not_a_blob(&request.volume_id)?;
+        let Ok(id) = request.volume_id.parse::<VolumeId>() else {
+            tracing::warn!(volume = request.volume_id, "this handle names no managed disk; there is nothing to delete");
+            return Ok(DeleteVolumeResponse {});
+        };
+        match self.volumes.delete(id.disk()).await {
+            Ok(()) => Ok(DeleteVolumeResponse {}),
+            Err(error) => Err(failed(Rpc::DeleteVolume, &error)),
+        }
+    }
+
+    async fn publish(
+        &self,
+        request: ControllerPublishVolumeRequest,
+    ) -> Result<ControllerPublishVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        let node = required("node_id", &request.node_id)?.to_owned();
+        let Some(wire) = &request.volume_capability else {
+            return Err(status(Code::InvalidArgument, "volume_capability is missing in the request"));
+        };
+        let context = ordered(request.volume_context);
+        let parameters = plan::publish_parameters(&context).map_err(|error| refused(&error))?;
+        plan::validate_capabilities(&[capability(wire)], parameters.max_shares)
+            .map_err(|error| failure(Code::InvalidArgument, &error))?;
+        let id = volume(&request.volume_id)?;
+        self.volumes.learn_spelling(id.disk(), id.as_str());
+        let published = self
+            .volumes
+            .publish(id.disk(), &node, parameters.caching)
+            .await
+            .map_err(|error| failed(Rpc::Publish, &error))?;
+        // A volume that no driver made says nothing of its disk; the node learns it from here.
+        let described = if parameters.is_static {
+            Some(self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Publish, &error))?)
+        } else {
+            None
+        };
+        let mut publish_context =
+            parameters.publish_context(published.lun, described.as_ref().map(|found| &*found.disk));
+        let source = published.source.or_else(|| described.and_then(|found| found.disk.source.clone()));
+        if let Some(source) = source {
+            // The Go driver's node ignores it; ours never formats a disk that was made from something.
+            publish_context.insert(SOURCE_KEY.to_owned(), source);
+        }
+        Ok(ControllerPublishVolumeResponse { publish_context: publish_context.into_iter().collect() })
+    }
+
+    async fn unpublish(
+        &self,
+        request: ControllerUnpublishVolumeRequest,
+    ) -> Result<ControllerUnpublishVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        not_a_blob(&request.volume_id)?;
+        let Ok(id) = request.volume_id.parse::<VolumeId>() else {
+            tracing::warn!(volume = request.volume_id, "this handle names no managed disk; it is attached nowhere");
+            return Ok(ControllerUnpublishVolumeResponse {});
+        };
+        self.volumes.learn_spelling(id.disk(), id.as_str());
+        let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
+        self.volumes.unpublish(id.disk(), node).await.map_err(|error| failed(Rpc::Unpublish, &error))?;
+        Ok(ControllerUnpublishVolumeResponse {})
+    }
+
+    async fn validate(
+        &self,
+        request: ValidateVolumeCapabilitiesRequest,
+    ) -> Result<ValidateVolumeCapabilitiesResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        if request.volume_capabilities.is_empty() {
+            return Err(status(Code::InvalidArgument, "volume_capabilities is missing in the request"));
+        }
+        let id = volume(&request.volume_id)?;
+        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
+        let answer =
+            match plan::validate_capabilities(&capabilities(&request.volume_capabilities), found.disk.max_shares) {
+                Ok(()) => ValidateVolumeCapabilitiesResponse {
+                    confirmed: Some(validate_volume_capabilities_response::Confirmed {
+                        volume_context: request.volume_context,
+                        volume_capabilities: request.volume_capabilities,
+                        parameters: request.parameters,
+                        mutable_parameters: request.mutable_parameters,
+                    }),
+                    message: String::new(),
+                },
+                Err(error) => ValidateVolumeCapabilitiesResponse { confirmed: None, message: error.to_string() },
+            };
+        Ok(answer)
+    }
+
+    async fn list(&self, request: ListVolumesRequest) -> Result<ListVolumesResponse, Status> {
+        let limit = usize::try_from(request.max_entries).map_err(|_| {
+            let message = format!("max_entries is {}: it cannot be negative", request.max_entries);
+            status(Code::InvalidArgument, message)
+        })?;
+        // The token is the id of the last disk of the page before: a page stays right when disks come and go.
+        let after: Option<ArmId> = match request.starting_token.as_str() {
+            "" => None,
+            token => Some(token.parse().map_err(|error| {
+                let message = format!("starting_token {token:?} is none that this driver gave: {error}");
+                status(Code::Aborted, message)
+            })?),
+        };
+        let all = self.volumes.list().await.map_err(|error| failed(Rpc::Read, &error))?;
+        let mut rest =
+            all.into_iter().filter(|found| after.as_ref().is_none_or(|after| found.disk.id > *after)).peekable();
+        let mut entries = Vec::new();
+        let mut last = None;
+        while let Some(found) = rest.next_if(|_| limit == 0 || entries.len() < limit) {
+            last = Some(found.disk.id.folded().to_owned());
+            entries.push(entry(found));
+        }
+        let next_token = last.filter(|_| rest.peek().is_some()).unwrap_or_default();
+        Ok(ListVolumesResponse { entries, next_token })
+    }
+
+    async fn get(&self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
+        let id = volume(&request.volume_id)?;
+        let found = self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Read, &error))?;
+        let published_node_ids = found.nodes.clone();
+        let volume = Volume { volume_id: request.volume_id, ..wire_volume(&found) };
+        Ok(ControllerGetVolumeResponse {
+            volume: Some(volume),
+            status: Some(controller_get_volume_response::VolumeStatus { published_node_ids }),
+        })
+    }
+
+    async fn expand(&self, request: ControllerExpandVolumeRequest) -> Result<ControllerExpandVolumeResponse, Status> {
+        required("volume_id", &request.volume_id)?;
+        if request.capacity_range.is_none() {
+            return Err(status(Code::InvalidArgument, "capacity_range is missing in the request"));
+        }
+        let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
+        let id = volume(&request.volume_id)?;
+        self.volumes.learn_spelling(id.disk(), id.as_str());
+        let size = self.volumes.expand(id.disk(), required_bytes, limit_bytes).await.map_err(|error| match &error {
+            ExpandError::Range(error) => refused(error),
+            ExpandError::Failed(error) => failed(Rpc::Expand, error),
+        })?;
+        Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: true })
+    }
+}
+
+fn wire_volume(found: &Found) -> Volume {
+    Volume {
+        capacity_bytes: wire_bytes(found.disk.size.bytes()),
+        volume_id: found.volume_id.clone(),
+        ..Volume::default()
+    }
+}
+
+fn entry(found: Found) -> list_volumes_response::Entry {
+    list_volumes_response::Entry {
+        volume: Some(wire_volume(&found)),
+        status: Some(list_volumes_response::VolumeStatus { published_node_ids: found.nodes }),
+    }
+}
+
+/// Runs a request on the heap: the futures of whole operations are large, and one lies in every connection's task.
+fn boxed<'a, T>(
+    future: impl Future<Output = Result<T, Status>> + Send + 'a,
+) -> BoxFuture<'a, Result<Response<T>, Status>> {
+    Box::pin(async move { future.await.map(Response::new) })
+}
+
+#[tonic::async_trait]
+impl Controller for ControllerService {
+    async fn create_volume(
+        &self,
+        request: Request<CreateVolumeRequest>,
+    ) -> Result<Response<CreateVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().name);
+        boxed(self.create(request.into_inner())).await
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<DeleteVolumeRequest>,
+    ) -> Result<Response<DeleteVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.delete(request.into_inner())).await
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: Request<ControllerPublishVolumeRequest>,
+    ) -> Result<Response<ControllerPublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.publish(request.into_inner())).await
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: Request<ControllerUnpublishVolumeRequest>,
+    ) -> Result<Response<ControllerUnpublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.unpublish(request.into_inner())).await
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<ValidateVolumeCapabilitiesRequest>,
+    ) -> Result<Response<ValidateVolumeCapabilitiesResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.validate(request.into_inner())).await
+    }
+
+    async fn list_volumes(
+        &self,
+        request: Request<ListVolumesRequest>,
+    ) -> Result<Response<ListVolumesResponse>, Status> {
+        boxed(self.list(request.into_inner())).await
+    }
+
+    async fn controller_get_volume(
+        &self,
+        request: Request<ControllerGetVolumeRequest>,
+    ) -> Result<Response<ControllerGetVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.get(request.into_inner())).await
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<ControllerExpandVolumeRequest>,
+    ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        boxed(self.expand(request.into_inner())).await
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
+        let capabilities = CAPABILITIES
+            .into_iter()
+            .map(|r#type| ControllerServiceCapability {
+                r#type: Some(controller_service_capability::Type::Rpc(RpcCapability { r#type: r#type.into() })),
+            })
+            .collect();
+        Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))
+    }
+
+    async fn get_capacity(&self, _: Request<GetCapacityRequest>) -> Result<Response<GetCapacityResponse>, Status> {
+        Err(unsupported("GetCapacity"))
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<CreateSnapshotRequest>,
+    ) -> Result<Response<CreateSnapshotResponse>, Status> {
+        Err(unsupported("CreateSnapshot"))
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: Request<DeleteSnapshotRequest>,
+    ) -> Result<Response<DeleteSnapshotResponse>, Status> {
+        Err(unsupported("DeleteSnapshot"))
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<ListSnapshotsRequest>,
+    ) -> Result<Response<ListSnapshotsResponse>, Status> {
+        Err(unsupported("ListSnapshots"))
+    }
+
+    async fn get_snapshot(&self, _: Request<GetSnapshotRequest>) -> Result<Response<GetSnapshotResponse>, Status> {
+        Err(unsupported("GetSnapshot"))
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        _: Request<ControllerModifyVolumeRequest>,
+    ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
+        Err(unsupported("ControllerModifyVolume"))
+    }
+
+    async fn controller_list_volume_health(
+        &self,
+        _: Request<ControllerListVolumeHealthRequest>,
+    ) -> Result<Response<ControllerListVolumeHealthResponse>, Status> {
+        Err(unsupported("ControllerListVolumeHealth"))
+    }
+
+    async fn controller_get_volume_health(
+        &self,
+        _: Request<ControllerGetVolumeHealthRequest>,
+    ) -> Result<Response<ControllerGetVolumeHealthResponse>, Status> {
+        Err(unsupported("ControllerGetVolumeHealth"))
+    }
+}

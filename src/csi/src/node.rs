@@ -1,0 +1,493 @@
+//! `csi.v1.Node` of `disk.csi.azure.com`: from an attached disk to a folder or a device in a pod.
+//!
+//! This module decides what a call means and in which order things happen; every system call is made by
+//! [`lazuli_host`]. It holds no Azure credentials: what it knows of Azure is the instance metadata.
+//!
+//! # Life of a volume
+//!
+//! ```text
+//!            NodeStageVolume                        NodePublishVolume
+//! attached ------------------> staged ------------------------------------> published
+//!          <------------------        <------------------------------------
+//!            NodeUnstageVolume                      NodeUnpublishVolume
+//! ```
+//!
+//! # The steps of staging, and why a kill between any two is harmless
+//!
+//! | step | leaves behind | who goes on |
+//! |---|---|---|
+//! | find the device by LUN, ask the metadata whose it is, compare the sizes | nothing | the next try begins anew |
+//! | probe; on a blank disk: intent block, mkfs, erase the intent | intent block, half a file system | probe finds our own intent for this volume, and formats again |
+//! | compare the UUID with what this node knows, of this volume and of others | nothing | |
+//! | fsck | a cleaner file system | fsck again |
+//! | write the record (volume, LUN, device, UUID) | record | unstage releases that device; stage writes it again |
+//! | mount | record and mount | the mount is found to be the right one |
+//! | grow the file system if the disk is larger | a smaller file system | stage asks again whether it is smaller |
+//!
+//! A raw block volume has only the first step and the record. Unstaging goes back: unmount, prove that nobody holds
+//! the device (flush, exclusive open, or the device is gone), erase the record. Killed after the unmount, the record
+//! still names the device to prove it of. Without a record (the volume was staged by the Go driver) the mount names
+//! it, and without a mount the metadata does.
+//!
+//! Publishing and unpublishing need no record: the mount table is all their state. It also tells whether the disk is in
+//! use as the other kind of volume, which is refused: a file system and a raw device of one disk are never out together.
+//!
+//! # Who waits
+//!
+//! Every call runs in a task of its own, which goes on when kubelet gives up, and holds the volume meanwhile: a
+//! second call for it is `ABORTED` until the first has ended.
+
+mod attachment;
+mod device;
+mod doubt;
+mod error;
+mod info;
+mod kind;
+mod locks;
+mod measure;
+mod publish;
+mod request;
+mod stage;
+mod tuning;
+mod whose;
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use csi_proto::csi::{
+    NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
+    NodeGetInfoRequest, NodeGetInfoResponse, NodeGetStorageHealthRequest, NodeGetStorageHealthResponse,
+    NodeGetVolumeHealthRequest, NodeGetVolumeHealthResponse, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse,
+    NodePublishVolumeRequest, NodePublishVolumeResponse, NodeServiceCapability, NodeStageVolumeRequest,
+    NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
+    NodeUnstageVolumeResponse,
+    node_server::Node as NodeRpcs,
+    node_service_capability::{Rpc, Type, rpc},
+};
+use lazuli_azure::imds::Imds;
+use lazuli_plan::{fault::Code, size::SizeLimits};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
+
+use super::server::{RpcNote, chain, failure, status};
+use doubt::Doubts;
+use error::NodeError;
+use lazuli_host::{
+    Host,
+    device::Device,
+    journal::{Journal, JournalError, Record},
+};
+use locks::{Held, Locks};
+pub use request::SOURCE_KEY;
+use request::{Publish, Stage, absolute, required};
+
+/// Whether the node tells its zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneSupport {
+    /// As the instance metadata says.
+    On,
+    /// Never: the cluster does not use zones.
+    Off,
+}
+
+/// How long each kind of step may take. kubelet waits two minutes for a call; a step that takes longer goes on and
+/// the call after it finds it done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the disk is visible at its LUN.
+    pub find: Duration,
+    /// Until the metadata confirms the disk.
+    pub identity: Duration,
+    /// For an answer of the metadata that nothing depends on.
+    pub instance: Duration,
+    /// Until a grown disk shows its size.
+    pub size: Duration,
+    /// For probing and mkfs.
+    pub format: Duration,
+    /// For fsck: hours on a large disk.
+    pub check: Duration,
+    /// For mounts, binds and their undoing.
+    pub mount: Duration,
+    /// For growing a file system.
+    pub grow: Duration,
+    /// For unmounting and flushing.
+    pub release: Duration,
+    /// For measuring.
+    pub stats: Duration,
+    /// How long the metadata must have confirmed a disk that is not as it was when the volume was here before.
+    pub doubt: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let (seconds, minutes) = (Duration::from_secs, |minutes: u64| Duration::from_secs(60 * minutes));
+        Self {
+            find: seconds(60),
+            identity: seconds(20),
+            instance: seconds(3),
+            size: seconds(30),
+            format: minutes(30),
+            check: minutes(360),
+            mount: seconds(60),
+            grow: minutes(30),
+            release: seconds(90),
+            stats: seconds(10),
+            doubt: minutes(2),
+        }
+    }
+}
+
+/// What an operator can set, and what the node is told.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// The node's id: the Kubernetes node name.
+    pub node_id: String,
+    /// How many volumes the node takes, instead of what its VM size says.
+    pub max_volumes: Option<u32>,
+    /// Slots of the VM that are kept free for disks which are not Kubernetes'.
+    pub reserved_slots: u32,
+    /// Whether zones are used.
+    pub zones: ZoneSupport,
+    /// What the controller publishes of VM sizes beyond the shipped table.
+    pub sizes: watch::Receiver<SizeLimits>,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+}
+
+impl NodeConfig {
+    /// The defaults for a node of this name.
+    pub fn new(node_id: impl Into<String>) -> Self {
+        Self {
+            node_id: node_id.into(),
+            max_volumes: None,
+            reserved_slots: 0,
+            zones: ZoneSupport::On,
+            // Nobody publishes anything.
+            sizes: watch::channel(SizeLimits::default()).1,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// The node service; clones share everything.
+#[derive(Debug, Clone)]
+pub struct NodeService(Arc<Node>);
+
+#[derive(Debug)]
+struct Node {
+    host: Host,
+    imds: Option<Imds>,
+    journal: Journal,
+    /// What was on volumes that have been staged here and are not any more.
+    past: Journal,
+    doubts: Doubts,
+    state: PathBuf,
+    config: NodeConfig,
+    locks: Locks,
+    /// One btrfs at a time is compared with the others and mounted.
+    btrfs: Semaphore,
+    /// The calls that are being carried out, also for callers that have left.
+    calls: TaskTracker,
+}
+
+impl NodeService {
+    /// A service on this machine. `state` is a folder that survives restarts; without `imds` no disk's identity is
+    /// checked, and the node tells no zone.
+    ///
+    /// # Errors
+    /// When the folder cannot be used.
+    pub fn open(
+        host: Host,
+        imds: Option<Imds>,
+        state: impl Into<PathBuf>,
+        config: NodeConfig,
+    ) -> Result<Self, JournalError> {
+        let state = state.into();
+        Ok(Self(Arc::new(Node {
+            host,
+            imds,
+            journal: Journal::open(state.join("volumes"))?,
+            past: Journal::open(state.join("past"))?,
+            doubts: Doubts::default(),
+            state,
+            config,
+            locks: Locks::default(),
+            btrfs: Semaphore::new(1),
+            calls: TaskTracker::new(),
+        })))
+    }
+
+    /// Waits until every call has ended, also those whose callers have left: for the time between the end of serving
+    /// and the end of the process. What is cut off there can be repeated, but a repair of a file system had better
+    /// not be cut.
+    pub async fn finish(&self) {
+        self.0.calls.close();
+        self.0.calls.wait().await;
+    }
+
+    /// Runs the call in a task that holds the volume and outlives its caller.
+    async fn own<T, F>(&self, held: Held, work: impl FnOnce(Arc<Node>) -> F) -> Result<Response<T>, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, NodeError>> + Send + 'static,
+    {
+        let (sender, answer) = oneshot::channel();
+        let work = Box::pin(work(self.0.clone()));
+        let task = async move {
+            let outcome = work.await;
+            drop(held);
+            match sender.send(outcome) {
+                Ok(()) => {}
+                Err(Ok(_)) => tracing::info!("the call was finished after its caller had left"),
+                Err(Err(error)) => {
+                    let error = chain(&error);
+                    tracing::warn!(error, "the call failed after its caller had left");
+                }
+            }
+        };
+        self.0.calls.spawn(task.instrument(tracing::Span::current()));
+        answer.await.unwrap_or(Err(NodeError::Task)).map(Response::new).map_err(refused)
+    }
+}
+
+fn refused(error: NodeError) -> Status {
+    failure(error.code(), &error)
+}
+
+impl Node {
+    /// Where the machine's own data is remembered.
+    fn memory(&self) -> PathBuf {
+        self.state.join("machine.json")
+    }
+
+    /// Runs a piece of journal work where it may wait for the disk.
+    async fn journal<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, NodeError> {
+        let journal = self.journal.clone();
+        let done = tokio::task::spawn_blocking(move || work(&journal)).await;
+        done.map_err(|_| NodeError::Task)?.map_err(NodeError::Journal)
+    }
+
+    async fn remember(&self, record: Record) -> Result<(), NodeError> {
+        self.journal(move |journal| journal.put(&record)).await
+    }
+
+    async fn forget(&self, volume: &str) -> Result<(), NodeError> {
+        let volume = volume.to_owned();
+        self.journal(move |journal| journal.remove(&volume)).await
+    }
+
+    /// The volume is here no more; what was on it is remembered, for the day it comes back.
+    async fn retire(&self, volume: &str) -> Result<(), NodeError> {
+        self.doubts.forget(volume);
+        if let Some(record) = self.recall(volume).await.filter(|record| record.fs_uuid.is_some()) {
+            let past = self.past.clone();
+            let kept = move || past.put(&record).and_then(|()| past.keep_newest(doubt::MOST_REMEMBERED));
+            if let Err(error) = tokio::task::spawn_blocking(kept).await.map_err(|_| NodeError::Task)? {
+                let error = chain(&error);
+                tracing::warn!(volume, error, "what was on the volume is not remembered");
+            }
+        }
+        self.forget(volume).await
+    }
+
+    /// The record of a volume.
+    async fn recall(&self, volume: &str) -> Option<Record> {
+        self.look_up(&self.journal, volume).await
+    }
+
+    /// The UUID of the file system that was on a volume when it was last here.
+    async fn past_uuid(&self, volume: &str) -> Option<String> {
+        let record = match self.recall(volume).await {
+            Some(record) => Some(record),
+            None => self.look_up(&self.past, volume).await,
+        };
+        record?.fs_uuid
+    }
+
+    /// A record. An unreadable one counts as none: it is a hint from the past and blocks nothing.
+    async fn look_up(&self, journal: &Journal, volume: &str) -> Option<Record> {
+        let (journal, name) = (journal.clone(), volume.to_owned());
+        let found = tokio::task::spawn_blocking(move || journal.get(&name)).await;
+        match found.map_err(|_| NodeError::Task).and_then(|found| found.map_err(NodeError::Journal)) {
+            Ok(record) => record,
+            Err(error) => {
+                let error = chain(&error);
+                tracing::warn!(volume, error, "the record of the volume is ignored");
+                None
+            }
+        }
+    }
+
+    async fn others_with_uuid(&self, volume: &str, uuid: &str) -> Result<Vec<Record>, NodeError> {
+        let (volume, uuid) = (volume.to_owned(), uuid.to_owned());
+        self.journal(move |journal| journal.others_with_uuid(&volume, &uuid)).await
+    }
+
+    /// The volume whose disk this one may be, by the file system on it: another that was here before, or that is here
+    /// as this very device. What is here on another device has been copied.
+    async fn another_that_may_be_on(
+        &self,
+        device: &Device,
+        volume: &str,
+        uuid: &str,
+    ) -> Result<Option<String>, NodeError> {
+        let here = self.others_with_uuid(volume, uuid).await?;
+        if !here.is_empty() {
+            let on_it = here.into_iter().find(|record| record.device == Some(device.number));
+            return Ok(on_it.map(|record| record.volume_id));
+        }
+        let (past, volume, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
+        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&volume, &uuid)).await;
+        // A hint from the past that cannot be read blocks nothing.
+        let before = before.map_err(|_| NodeError::Task)?.unwrap_or_default();
+        Ok(before.into_iter().next().map(|record| record.volume_id))
+    }
+
+    async fn all_records(&self) -> BTreeMap<String, Record> {
+        self.journal(Journal::all).await.unwrap_or_default()
+    }
+}
+
+#[tonic::async_trait]
+impl NodeRpcs for NodeService {
+    async fn node_stage_volume(
+        &self,
+        request: Request<NodeStageVolumeRequest>,
+    ) -> Result<Response<NodeStageVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let request = Stage::parse(request.into_inner()).map_err(refused)?;
+        let held = self.0.locks.volume(request.volume.as_str()).map_err(refused)?;
+        self.own(held, move |node| async move {
+            stage::stage(&node, &request).await?;
+            Ok(NodeStageVolumeResponse {})
+        })
+        .await
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<NodeUnstageVolumeRequest>,
+    ) -> Result<Response<NodeUnstageVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let NodeUnstageVolumeRequest { volume_id, staging_target_path } = request.into_inner();
+        let volume = required("volume_id", volume_id).map_err(refused)?;
+        let staging = absolute("staging_target_path", staging_target_path).map_err(refused)?;
+        let held = self.0.locks.volume(&volume).map_err(refused)?;
+        self.own(held, move |node| async move {
+            stage::unstage(&node, &volume, &staging).await?;
+            Ok(NodeUnstageVolumeResponse {})
+        })
+        .await
+    }
+
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let request = Publish::parse(request.into_inner()).map_err(refused)?;
+        let locks = &self.0.locks;
+        let held = match request.alone {
+            // Two pods at once would each find the volume free.
+            true => locks.volume(&request.volume),
+            false => locks.target(&request.volume, &request.target),
+        };
+        self.own(held.map_err(refused)?, move |node| async move {
+            publish::publish(&node, &request).await?;
+            Ok(NodePublishVolumeResponse {})
+        })
+        .await
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
+        let volume = required("volume_id", volume_id).map_err(refused)?;
+        let target = absolute("target_path", target_path).map_err(refused)?;
+        let held = self.0.locks.target(&volume, &target).map_err(refused)?;
+        self.own(held, move |node| async move {
+            publish::unpublish(&node, &target).await?;
+            Ok(NodeUnpublishVolumeResponse {})
+        })
+        .await
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let NodeGetVolumeStatsRequest { volume_id, volume_path, .. } = request.into_inner();
+        let volume = required("volume_id", volume_id).map_err(refused)?;
+        let path = required("volume_path", volume_path).map_err(refused)?;
+        let usage = measure::usage(&self.0, &volume, Path::new(&path)).await.map_err(refused)?;
+        Ok(Response::new(NodeGetVolumeStatsResponse { usage }))
+    }
+
+    async fn node_expand_volume(
+        &self,
+        request: Request<NodeExpandVolumeRequest>,
+    ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
+        RpcNote::of(&request).about(&request.get_ref().volume_id);
+        let NodeExpandVolumeRequest { volume_id, volume_path, capacity_range, .. } = request.into_inner();
+        let volume = required("volume_id", volume_id).map_err(refused)?;
+        let path = PathBuf::from(required("volume_path", volume_path).map_err(refused)?);
+        let range = measure::Range::parse(capacity_range).map_err(refused)?;
+        let held = self.0.locks.volume(&volume).map_err(refused)?;
+        self.own(held, move |node| async move {
+            let bytes = measure::expand(&node, &volume, &path, range).await?;
+            Ok(NodeExpandVolumeResponse { capacity_bytes: measure::wire(bytes) })
+        })
+        .await
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
+        let capabilities = [
+            rpc::Type::StageUnstageVolume,
+            rpc::Type::ExpandVolume,
+            rpc::Type::GetVolumeStats,
+            rpc::Type::SingleNodeMultiWriter,
+        ];
+        let capability =
+            |r#type: rpc::Type| NodeServiceCapability { r#type: Some(Type::Rpc(Rpc { r#type: r#type.into() })) };
+        let capabilities = capabilities.into_iter().map(capability).collect();
+        Ok(Response::new(NodeGetCapabilitiesResponse { capabilities }))
+    }
+
+    async fn node_get_info(&self, _: Request<NodeGetInfoRequest>) -> Result<Response<NodeGetInfoResponse>, Status> {
+        info::info(&self.0).await.map(Response::new).map_err(refused)
+    }
+
+    async fn node_get_volume_health(
+        &self,
+        _: Request<NodeGetVolumeHealthRequest>,
+    ) -> Result<Response<NodeGetVolumeHealthResponse>, Status> {
+        Err(status(Code::Unimplemented, "volume health is not offered; events and metrics tell it"))
+    }
+
+    async fn node_get_storage_health(
+        &self,
+        _: Request<NodeGetStorageHealthRequest>,
+    ) -> Result<Response<NodeGetStorageHealthResponse>, Status> {
+        Err(status(Code::Unimplemented, "storage health is not offered; events and metrics tell it"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Why a node call failed, and the code that kubelet gets.
+//!
+//! kubelet reads `CANCELLED`, `DEADLINE_EXCEEDED`, `UNAVAILABLE`, `RESOURCE_EXHAUSTED` and `ABORTED` as "may have
+//! happened": it will call the reverse operation. Every other code of a stage or publish is final: it believes that
+//! nothing is mounted and will not unstage. So what fails after a mount is always `UNAVAILABLE`
+//! ([`NodeError::AfterMount`]), and all of these are tried again.
+
+use std::{path::PathBuf, time::Duration};
+
+use lazuli_azure::imds::ImdsError;
+use lazuli_plan::{
+    disk::{CapabilityError, ParameterError},
+    fault::Code,
+    model::{Lun, VolumeIdError},
+};
+
+use lazuli_host::{
+    RawError, device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
+    options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
+};
+
+/// Why a node call failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NodeError {
+    #[error("{0} is missing in the request")]
+    Missing(&'static str),
+    #[error("{what} {} is not an absolute path", path.display())]
+    Relative { what: &'static str, path: PathBuf },
+    #[error("the volume id cannot be used")]
+    VolumeId(#[source] VolumeIdError),
+    #[error("the volume capability cannot be used")]
+    Capability(#[source] CapabilityError),
+    #[error("the volume's parameters cannot be used")]
+    Parameter(#[source] ParameterError),
+    #[error("the mount flags cannot be used")]
+    Flags(#[source] OptionError),
+    #[error("an operation on {0} is in progress")]
+    InProgress(String),
+    #[error("the disk is not visible on this node yet")]
+    Find(#[source] FindError),
+    #[error("partition {partition} of {device} is not there")]
+    NoPartition { partition: u32, device: String },
+    #[error("LUN {lun} holds {found}, not {wanted}")]
+    OtherDisk { lun: Lun, found: String, wanted: String },
+    #[error("{wanted} is at LUN {found}, not at LUN {told} where it was attached")]
+    OtherLun { wanted: String, found: Lun, told: Lun },
+    #[error(
+        "{device} holds {found}, and {had}: what says that it is the disk may lag, and is believed once it has stood \
+         for {} s more", more.as_secs()
+    )]
+    Doubtful { device: String, found: String, had: String, more: Duration },
+    #[error("{device} holds {found}, {had}, and the instance metadata does not confirm which disk it is: {why}")]
+    Unsaid { device: String, found: String, had: String, why: String },
+    #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
+    Size { device: String, lun: Lun, found: u64, wanted: u64 },
+    #[error("the device at LUN {lun} changed from {before} to {after} while it was looked at")]
+    Changed { lun: Lun, before: String, after: String },
+    #[error(
+        "the file system on {device} has the UUID {uuid} that this node knows from {known}, and the instance \
+         metadata does not confirm which disk it is: {why}"
+    )]
+    KnownUuid { device: String, uuid: String, known: String, why: String },
+    #[error(
+        "the file system on {device} has the UUID {found}, this volume had {known} here, and the instance metadata \
+         does not confirm which disk it is: {why}"
+    )]
+    ChangedUuid { device: String, found: String, known: String, why: String },
+    #[error(
+        "btrfs {fsid} is in use on {other} already; mounting a copy of it on the same node would damage both: use \
+         another node, or give the copy its own id with btrfstune -m"
+    )]
+    TwinBtrfs { fsid: String, other: String },
+    #[error("cannot prepare the file system")]
+    Format(#[source] Box<FormatError>),
+    #[error("the file system cannot be mounted")]
+    Check(#[source] CheckError),
+    #[error("a device setting of the volume cannot be applied")]
+    Setting(#[source] TuningError),
+    #[error("cannot mount or unmount")]
+    Mount(#[source] MountError),
+    #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
+    Incompatible { path: PathBuf, found: String, wanted: String },
+    #[error("{device} is {found} at {}, and {wanted} was asked for: a disk is one of the two at a time", place.display())]
+    OtherKind { device: String, found: &'static str, place: PathBuf, wanted: &'static str },
+    #[error("{} is the staging path of {other}, which is left as it is", path.display())]
+    StagingOfAnother { path: PathBuf, other: String },
+    #[error("the volume is mounted, but not ready")]
+    AfterMount(#[source] Box<Self>),
+    #[error("the volume is not staged at {}", .0.display())]
+    NotStaged(PathBuf),
+    #[error("the volume is published at {} and its access mode allows one pod only", .0.display())]
+    PublishedElsewhere(PathBuf),
+    #[error("the disk cannot be released")]
+    Release(#[source] ReleaseError),
+    #[error("the volume cannot be grown")]
+    Grow(#[source] ResizeError),
+    #[error("{} is mounted read-only and cannot be grown", .0.display())]
+    ReadOnly(PathBuf),
+    #[error("{why}")]
+    Range { why: String },
+    #[error("no volume is at {}", .0.display())]
+    NoVolume(PathBuf),
+    #[error("what is mounted at {} does not answer: {error}", path.display())]
+    Dead { path: PathBuf, error: String },
+    #[error("the disk {disk} of what is mounted at {} is gone from this machine", path.display())]
+    DiskGone { path: PathBuf, disk: String },
+    #[error("the volume cannot be measured")]
+    Stats(#[source] StatsError),
+    #[error("cannot keep the node's record of the volume")]
+    Journal(#[source] JournalError),
+    #[error("what this machine is cannot be told, and is not remembered from before")]
+    Instance(#[source] ImdsError),
+    #[error("the instance metadata service did not answer within {0:?}, and nothing is remembered from before")]
+    Silent(Duration),
+    #[error("the task of this call was lost")]
+    Task,
+}
+
+impl NodeError {
+    /// The code; see the module for how kubelet reads it.
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::Missing(_)
+            | Self::Relative { .. }
+            | Self::VolumeId(_)
+            | Self::Capability(CapabilityError::NoCapability | CapabilityError::NoAccessType)
+            | Self::Flags(_) => Code::InvalidArgument,
+            // CSI's own code for a capability that the volume does not have.
+            Self::Capability(_) => Code::FailedPrecondition,
+            Self::Parameter(error) => error.code(),
+            Self::InProgress(_) => Code::Aborted,
+            Self::Find(FindError::Read { .. } | FindError::Task { .. }) => Code::Internal,
+            Self::Find(_)
+            | Self::NoPartition { .. }
+            | Self::OtherDisk { .. }
+            | Self::OtherLun { .. }
+            | Self::Size { .. }
+            | Self::Changed { .. }
+            | Self::KnownUuid { .. }
+            | Self::ChangedUuid { .. }
+            | Self::Doubtful { .. }
+            | Self::Unsaid { .. }
+            | Self::AfterMount(_)
+            | Self::Instance(_)
+            | Self::Silent(_) => Code::Unavailable,
+            Self::TwinBtrfs { .. }
+            | Self::StagingOfAnother { .. }
+            | Self::NotStaged(_)
+            | Self::PublishedElsewhere(_)
+            | Self::ReadOnly(_) => Code::FailedPrecondition,
+            Self::Format(error) => match **error {
+                // The user asked for something else than what is there: no retry cures that.
+                FormatError::WrongType { .. }
+                | FormatError::Refused { .. }
+                | FormatError::Blank { .. }
+                | FormatError::TooSmall { .. }
+                | FormatError::Unfinished { .. } => Code::FailedPrecondition,
+                FormatError::Busy { .. } => Code::Unavailable,
+                // A mkfs that survived the process which had started it: it ends.
+                FormatError::Orphan { .. } | FormatError::Raw(RawError::InUse { .. }) => Code::Unavailable,
+                _ => Code::Internal,
+            },
+            Self::Check(CheckError::Uncorrected { .. }) => Code::FailedPrecondition,
+            Self::Setting(TuningError::Outside(_)) => Code::InvalidArgument,
+            Self::Check(_) | Self::Setting(_) => Code::Internal,
+            Self::Mount(error) => match error {
+                MountError::Occupied { .. } => Code::AlreadyExists,
+                MountError::BadTarget { .. } => Code::InvalidArgument,
+                MountError::Busy { .. } | MountError::NotEmpty { .. } => Code::FailedPrecondition,
+                // It may still take effect.
+                MountError::Call(_) => Code::Unavailable,
+                _ => Code::Internal,
+            },
+            Self::Incompatible { .. } | Self::OtherKind { .. } => Code::AlreadyExists,
+            Self::Release(ReleaseError::InUse { .. }) => Code::FailedPrecondition,
+            Self::Release(ReleaseError::Call(_)) => Code::Unavailable,
+            Self::Grow(ResizeError::TooSmall { .. } | ResizeError::Call(_)) => Code::Unavailable,
+            Self::Stats(StatsError::Call(_)) => Code::Unavailable,
+            Self::Range { .. } => Code::OutOfRange,
+            Self::NoVolume(_) => Code::NotFound,
+            Self::Release(_)
+            | Self::Grow(_)
+            | Self::Dead { .. }
+            | Self::DiskGone { .. }
+            | Self::Stats(_)
+            | Self::Journal(_)
+            | Self::Task => Code::Internal,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Publishing and unpublishing.
+
+use std::path::{Path, PathBuf};
+
+use super::{Node, error::NodeError, measure::under, request::Publish, stage::staged_block, whose::is_of};
+use lazuli_host::{
+    Deadline,
+    mount::{self, Done, TargetKind, TargetState, as_mounted},
+    mountinfo::Mount,
+    options::Options,
+};
+
+/// Shows the staged volume at the target; repeating it is success.
+pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeError> {
+    let deadline = Deadline::after(node.config.timeouts.mount);
+    let host = &node.host;
+    let (source, kind, shown) = match &request.block {
+        None => {
+            let staged = mount::state(host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
+            let top = match staged {
+                TargetState::Mounted(mounts) => mounts.into_iter().next_back(),
+                TargetState::Corrupted { error, .. } => {
+                    return Err(NodeError::Dead { path: request.staging.clone(), error });
+                }
+                TargetState::Absent | TargetState::Bare(_) => None,
+            };
+            let Some(top) = top else { return Err(NodeError::NotStaged(request.staging.clone())) };
+            // The path may hold another volume, and a pod must not see that.
+            let device = under(node, &top).await?;
+            if !is_of(node, &request.volume, &device).await {
+                return Err(NodeError::NotStaged(request.staging.clone()));
+            }
+            (request.staging.clone(), TargetKind::Directory, Shown::Filesystem(top))
+        }
+        Some(parameters) => {
+            let device = staged_block(node, &request.volume, &request.staging, parameters).await?;
+            let real = std::fs::canonicalize(&device.path).unwrap_or(device.path);
+            (real.clone(), TargetKind::File, Shown::Node(real))
+        }
+    };
+    if request.alone {
+        let table = mount::table(host).await.map_err(NodeError::Mount)?;
+        let own = [as_mounted(&request.target), as_mounted(&source)];
+        let elsewhere =
+            table.iter().find(|mount| shown.is(mount) && !own.contains(&mount.target) && is_a_pod_s(&mount.target));
+        if let Some(elsewhere) = elsewhere {
+            return Err(NodeError::PublishedElsewhere(elsewhere.target.clone()));
+        }
+    }
+    let before = mount::state(host, &request.target, deadline).await.map_err(NodeError::Mount)?;
+    if let TargetState::Corrupted { error, .. } = before {
+        tracing::warn!(target = %request.target.display(), error, "a dead mount is taken away");
+        mount::unmount(host, &request.target, deadline).await.map_err(NodeError::Mount)?;
+    }
+    let flags: &[&str] = if request.read_only { &["ro"] } else { &[] };
+    let options = Options::parse(flags).map_err(NodeError::Flags)?;
+    let made = mount::ensure_target(host, &request.target, kind, deadline).await.map_err(NodeError::Mount)?;
+    if let Err(error) = mount::bind(host, &source, &request.target, &options, deadline).await {
+        let error = NodeError::Mount(error);
+        // kubelet will not unpublish after a final code, so what this call made must go.
+        if made == Done::Now && !error.code().keeps_the_claim() {
+            let _ = mount::remove_target(host, &request.target, deadline).await;
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// What a published target shows.
+enum Shown {
+    /// The file system of this mount.
+    Filesystem(Mount),
+    /// A device node.
+    Node(PathBuf),
+}
+
+impl Shown {
+    fn is(&self, mount: &Mount) -> bool {
+        match self {
+            Self::Filesystem(staged) => mount.device == staged.device && mount.root == staged.root,
+            Self::Node(node) => {
+                matches!(mount.fs_type.as_str(), "devtmpfs" | "tmpfs") && mount.root.file_name() == node.file_name()
+            }
+        }
+    }
+}
+
+/// Whether a mount is one that a pod was given. kubelet makes more of them: a second staging path of an older
+/// version, the folders of `subPath`, and the map of block volumes by pod.
+fn is_a_pod_s(target: &Path) -> bool {
+    let has = |wanted: &str| target.components().any(|part| part.as_os_str() == wanted);
+    let is_map = target.parent().and_then(Path::file_name).is_some_and(|name| name == "dev");
+    let is_kubelet_s = target.ends_with("globalmount") || has("volume-subpaths") || (has("volumeDevices") && is_map);
+    !is_kubelet_s
+}
+
+/// Takes the volume away from the target, whoever published it; repeating it is success.
+pub(super) async fn unpublish(node: &Node, target: &Path) -> Result<(), NodeError> {
+    let deadline = Deadline::after(node.config.timeouts.mount);
+    mount::remove_target(&node.host, target, deadline).await.map_err(NodeError::Mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kubelet_mounts_for_itself_is_not_a_pod_s() {
+        let kubelet = "/var/lib/kubelet";
+        for (path, is) in [
+            ("pods/1/volumes/kubernetes.io~csi/pvc/mount", true),
+            ("plugins/kubernetes.io/csi/volumeDevices/publish/pvc/1", true),
+            ("plugins/kubernetes.io/csi/disk.csi.azure.com/abc/globalmount", false),
+            ("plugins/kubernetes.io/csi/volumeDevices/pvc/dev/1", false),
+            ("pods/1/volume-subpaths/pvc/c/0", false),
+        ] {
+            assert_eq!(is_a_pod_s(&Path::new(kubelet).join(path)), is, "{path}");
+        }
+    }
+}

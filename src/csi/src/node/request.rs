@@ -1,0 +1,124 @@
+//! Requests, parsed once. The order of the checks is the order of the fields in the CSI specification.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use csi_proto::csi::{NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCapability};
+use lazuli_plan::{
+    disk::{self as plan, AccessMode, AccessType, StageParameters, stage_parameters, validate_capabilities},
+    model::VolumeId,
+};
+
+use super::error::NodeError;
+use crate::capability::{capability, ordered};
+use lazuli_host::{fs_type::FsType, options::Options};
+
+/// The context key, in any letter case, by which a controller says that a disk was made from a snapshot, another disk
+/// or an image. Such a disk is never formatted: if it looks blank, something is wrong with it.
+pub const SOURCE_KEY: &str = "sourceResourceId";
+
+/// A parsed `NodeStageVolume`.
+#[derive(Debug, Clone)]
+pub(super) struct Stage {
+    pub(super) volume: VolumeId,
+    pub(super) staging: PathBuf,
+    pub(super) parameters: StageParameters,
+    pub(super) access: Access,
+    /// Whether the disk was made from something, and so is never blank.
+    pub(super) has_content: bool,
+}
+
+/// How a volume is handed out.
+#[derive(Debug, Clone)]
+pub(super) enum Access {
+    Block,
+    Filesystem { fs: FsType, options: Options },
+}
+
+/// A parsed `NodePublishVolume`.
+#[derive(Debug, Clone)]
+pub(super) struct Publish {
+    pub(super) volume: String,
+    pub(super) staging: PathBuf,
+    pub(super) target: PathBuf,
+    pub(super) read_only: bool,
+    /// Whether one target is all that the access mode allows.
+    pub(super) alone: bool,
+    /// The parameters of a raw block volume; `None` for a mounted one.
+    pub(super) block: Option<StageParameters>,
+}
+
+/// A text that must not be empty.
+pub(super) fn required(what: &'static str, value: String) -> Result<String, NodeError> {
+    if value.is_empty() { Err(NodeError::Missing(what)) } else { Ok(value) }
+}
+
+/// An absolute path.
+pub(super) fn absolute(what: &'static str, value: String) -> Result<PathBuf, NodeError> {
+    let path = PathBuf::from(required(what, value)?);
+    if path.is_absolute() { Ok(path) } else { Err(NodeError::Relative { what, path }) }
+}
+
+fn checked(wire: Option<&VolumeCapability>) -> Result<plan::Capability, NodeError> {
+    let parsed = capability(wire.ok_or(NodeError::Missing("volume_capability"))?);
+    // How many machines may share the disk was checked when it was attached.
+    validate_capabilities(std::slice::from_ref(&parsed), u32::MAX).map_err(NodeError::Capability)?;
+    Ok(parsed)
+}
+
+fn says(context: &BTreeMap<String, String>, key: &str) -> bool {
+    context.iter().any(|(found, value)| found.eq_ignore_ascii_case(key) && !value.is_empty())
+}
+
+impl Stage {
+    pub(super) fn parse(wire: NodeStageVolumeRequest) -> Result<Self, NodeError> {
+        let volume = required("volume_id", wire.volume_id)?;
+        let staging = absolute("staging_target_path", wire.staging_target_path)?;
+        let capability = checked(wire.volume_capability.as_ref())?;
+        let volume: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;
+        let (context, publish) = (ordered(wire.volume_context), ordered(wire.publish_context));
+        let parameters = stage_parameters(&context, &capability, &publish).map_err(NodeError::Parameter)?;
+        for warning in &parameters.warnings {
+            tracing::warn!(volume = volume.as_str(), "{warning}");
+        }
+        let access = match parameters.fs_type {
+            None => Access::Block,
+            Some(fs) => {
+                let mut options = Options::parse(&parameters.mount_flags).map_err(NodeError::Flags)?;
+                if capability.access_mode.is_read_only() {
+                    options = options.read_only();
+                }
+                Access::Filesystem { fs, options }
+            }
+        };
+        let has_content = parameters.resize_required || says(&context, SOURCE_KEY) || says(&publish, SOURCE_KEY);
+        Ok(Self { volume, staging, parameters, access, has_content })
+    }
+}
+
+impl Publish {
+    pub(super) fn parse(wire: NodePublishVolumeRequest) -> Result<Self, NodeError> {
+        let volume = required("volume_id", wire.volume_id)?;
+        let target = absolute("target_path", wire.target_path)?;
+        let capability = checked(wire.volume_capability.as_ref())?;
+        if wire.staging_target_path.is_empty() {
+            return Err(NodeError::NotStaged(PathBuf::from("(no staging_target_path is given)")));
+        }
+        let staging = absolute("staging_target_path", wire.staging_target_path)?;
+        let block = match capability.access_type {
+            Some(AccessType::Block) => {
+                let (context, publish) = (ordered(wire.volume_context), ordered(wire.publish_context));
+                Some(stage_parameters(&context, &capability, &publish).map_err(NodeError::Parameter)?)
+            }
+            _ => None,
+        };
+        let mode = capability.access_mode;
+        Ok(Self {
+            volume,
+            staging,
+            target,
+            read_only: wire.readonly || mode.is_read_only(),
+            alone: mode == AccessMode::SingleNodeSingleWriter,
+            block,
+        })
+    }
+}

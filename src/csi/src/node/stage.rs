@@ -1,0 +1,365 @@
+//! Staging and unstaging; the state machine is in the [module above](super).
+
+use std::path::Path;
+
+use lazuli_plan::model::VolumeId;
+
+use super::{
+    Node,
+    attachment::{Identity, identify, locate},
+    device::{at, is_part_of, node_number, number_of, part, with_number},
+    doubt,
+    error::NodeError,
+    kind,
+    request::{Access, Stage},
+    tuning,
+};
+use lazuli_host::{
+    Deadline,
+    device::{self, Device, FindError},
+    device_number::DeviceNumber,
+    format::{self, Outcome, WhenBlank},
+    fs_type::FsType,
+    fsck,
+    journal::Record,
+    mount::{self, TargetKind, TargetState},
+    options::Options,
+    probe::Filesystem,
+    release::{self, ReleaseError, Released},
+    resize::{self, ResizeError},
+};
+
+/// Makes the volume ready to be published; repeating it is success.
+pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError> {
+    let times = &node.config.timeouts;
+    let lun = request.parameters.lun;
+    let (found, identity) = tokio::try_join!(
+        async {
+            let deadline = Deadline::after(times.find);
+            device::wait_for_lun(&node.host, lun.get().into(), deadline).await.map_err(NodeError::Find)
+        },
+        async {
+            let known = identify(node.imds.as_ref(), &request.volume, lun, Deadline::after(times.identity)).await;
+            if known.is_err() {
+                // The metadata has caught up: what stood there was another disk.
+                node.doubts.forget(request.volume.as_str());
+            }
+            known
+        },
+    )?;
+    // What was found before the disk was identified may have been its predecessor.
+    let disk = at(&node.host, lun, None).await?;
+    if disk.number != found.number {
+        return Err(NodeError::Changed { lun, before: found.name, after: disk.name });
+    }
+    let disk = of_full_size(node, disk, &identity, request).await?;
+    let device = part(&node.host, disk.clone(), request.parameters.partition)?;
+    match &request.access {
+        // The device itself is bound when it is published; the record is what unstaging goes by.
+        Access::Block => {
+            kind::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
+            tuning::apply(node, &disk, &request.parameters).await?;
+            node.remember(record(request, &device, None)).await
+        }
+        Access::Filesystem { fs, options } => {
+            let read_only = options.is_read_only() || device.read_only;
+            filesystem(node, request, &device, &Wish { fs: *fs, options, read_only, disk: &disk }, &identity).await
+        }
+    }
+}
+
+/// How a filesystem is to be mounted.
+struct Wish<'a> {
+    fs: FsType,
+    options: &'a Options,
+    /// Asked for, or all that the device allows.
+    read_only: bool,
+    /// The whole disk, where the volume is on a partition of it.
+    disk: &'a Device,
+}
+
+/// The disk, once it is as large as the volume and the metadata say. A larger one is fine: it was grown.
+async fn of_full_size(node: &Node, disk: Device, identity: &Identity, request: &Stage) -> Result<Device, NodeError> {
+    let confirmed = match identity {
+        Identity::Confirmed(size) => *size,
+        Identity::Unconfirmed(_) => None,
+    };
+    let Some(least) = confirmed.max(request.parameters.requested_size) else { return Ok(disk) };
+    let deadline = Deadline::after(node.config.timeouts.size);
+    match resize::rescan(&node.host, &disk, least.bytes(), deadline).await {
+        Ok(disk) => Ok(disk),
+        Err(ResizeError::TooSmall { now, wanted, .. }) => {
+            Err(NodeError::Size { device: disk.name, lun: request.parameters.lun, found: now, wanted })
+        }
+        Err(other) => Err(NodeError::Grow(other)),
+    }
+}
+
+fn record(request: &Stage, device: &Device, filesystem: Option<&Filesystem>) -> Record {
+    Record {
+        volume_id: request.volume.as_str().to_owned(),
+        lun: Some(request.parameters.lun.get().into()),
+        fs_uuid: filesystem.and_then(|found| found.uuid.clone()),
+        fs_type: filesystem.map(|found| found.kind.clone()),
+        staging_path: Some(request.staging.clone()),
+        device_name: Some(device.name.clone()),
+        device: Some(device.number),
+    }
+}
+
+async fn filesystem(
+    node: &Node,
+    request: &Stage,
+    device: &Device,
+    wish: &Wish<'_>,
+    identity: &Identity,
+) -> Result<(), NodeError> {
+    if !is_staged(node, request, device, wish).await? {
+        kind::not_raw(node, [device, wish.disk]).await?;
+        // Two copies of one btrfs must not be looked at and mounted side by side.
+        let _turn = match wish.fs {
+            FsType::Btrfs => node.btrfs.acquire().await.ok(),
+            _ => None,
+        };
+        prepare_and_mount(node, request, device, wish, identity).await?;
+    }
+    if wish.read_only {
+        return Ok(());
+    }
+    let deadline = Deadline::after(node.config.timeouts.grow);
+    let grown = async {
+        if resize::needs_resize(&node.host, device, wish.fs, &request.staging, deadline).await? {
+            resize::grow(&node.host, device, wish.fs, &request.staging, deadline).await?;
+        }
+        Ok(())
+    };
+    grown.await.map_err(|error| NodeError::AfterMount(Box::new(NodeError::Grow(error))))
+}
+
+/// Whether exactly this is mounted at the staging path already. A dead mount there is taken away.
+async fn is_staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<bool, NodeError> {
+    let (fs, read_only) = (wish.fs, wish.read_only);
+    let deadline = Deadline::after(node.config.timeouts.mount);
+    let state = mount::state(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
+    let top = match state {
+        TargetState::Absent | TargetState::Bare(_) => return Ok(false),
+        TargetState::Corrupted { error, .. } => {
+            tracing::warn!(staging = %request.staging.display(), error, "a dead mount is taken away");
+            mount::unmount(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
+            return Ok(false);
+        }
+        TargetState::Mounted(mounts) => mounts.into_iter().next_back(),
+    };
+    let Some(top) = top else { return Ok(false) };
+    let written = |read_only| if read_only { "read-only" } else { "writable" };
+    if mount::is_of(&top, device) && top.fs_type == fs.as_str() && top.read_only() == read_only {
+        return Ok(true);
+    }
+    Err(NodeError::Incompatible {
+        path: request.staging.clone(),
+        found: format!("{} of {} ({}), {}", top.fs_type, top.source.display(), top.device, written(top.read_only())),
+        wanted: format!("{fs} of {} ({}), {}", device.path.display(), device.number, written(read_only)),
+    })
+}
+
+async fn prepare_and_mount(
+    node: &Node,
+    request: &Stage,
+    device: &Device,
+    wish: &Wish<'_>,
+    identity: &Identity,
+) -> Result<(), NodeError> {
+    let times = &node.config.timeouts;
+    let host = &node.host;
+    let Wish { fs, options, read_only, disk } = *wish;
+    let seen = doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
+    let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
+    let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
+    let outcome = format::ensure_filesystem(host, device, wanted, seen, Deadline::after(times.format))
+        .await
+        .map_err(|error| NodeError::Format(Box::new(error)))?;
+    let found = outcome.filesystem();
+    if !matches!(outcome, Outcome::Created(_)) {
+        refuse_a_stranger(node, request, device, found, identity).await?;
+        let in_use = mount::table(host).await.map_err(NodeError::Mount)?;
+        let in_use = in_use.iter().any(|mount| mount::is_of(mount, device));
+        // A repair writes, and one beside a mount destroys.
+        if !read_only && !in_use {
+            fsck::repair(host, device, Deadline::after(times.check)).await.map_err(NodeError::Check)?;
+        }
+    }
+    tuning::apply(node, disk, &request.parameters).await?;
+    // Before the mount: whoever unstages after a crash must know which device to release.
+    node.remember(record(request, device, Some(found))).await?;
+    let deadline = Deadline::after(times.mount);
+    let mounted = async {
+        mount::ensure_target(host, &request.staging, TargetKind::Directory, deadline).await?;
+        mount::mount_block(host, device, &request.staging, fs.as_str(), options, deadline).await
+    };
+    match mounted.await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let error = NodeError::Mount(error);
+            // kubelet will not unstage after a final code, so nothing must be left to unstage.
+            if !error.code().keeps_the_claim() {
+                node.forget(request.volume.as_str()).await?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The second check of identity: a file system that this node knows as another volume's.
+async fn refuse_a_stranger(
+    node: &Node,
+    request: &Stage,
+    device: &Device,
+    found: &Filesystem,
+    identity: &Identity,
+) -> Result<(), NodeError> {
+    let Some(uuid) = &found.uuid else { return Ok(()) };
+    let volume = request.volume.as_str();
+    let name = || device.path.display().to_string();
+    let others = node.others_with_uuid(volume, uuid).await?;
+    if found.kind == FsType::Btrfs.as_str() {
+        refuse_a_twin(node, device, uuid, &others).await?;
+    }
+    let Identity::Unconfirmed(why) = identity else { return Ok(()) };
+    if let Some(other) = others.first() {
+        let (known, why) = (other.volume_id.clone(), why.clone());
+        return Err(NodeError::KnownUuid { device: name(), uuid: uuid.clone(), known, why });
+    }
+    match node.recall(volume).await.and_then(|record| record.fs_uuid) {
+        Some(known) if !known.eq_ignore_ascii_case(uuid) => {
+            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why: why.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The kernel tells btrfs devices apart by nothing but this id.
+async fn refuse_a_twin(node: &Node, device: &Device, fsid: &str, others: &[Record]) -> Result<(), NodeError> {
+    let twin = |other: String| Err(NodeError::TwinBtrfs { fsid: fsid.to_owned(), other });
+    let table = mount::table(&node.host).await.map_err(NodeError::Mount)?;
+    for other in others.iter().filter(|other| other.device != Some(device.number)) {
+        let mounted = table.iter().any(|mount| Some(number_of(mount)) == other.device);
+        if mounted {
+            return twin(other.volume_id.clone());
+        }
+    }
+    // The members of every mounted btrfs, whoever mounted it (source: the kernel's btrfs sysfs interface).
+    let members = node.host.root().join("sys/fs/btrfs").join(fsid).join("devices");
+    let Ok(members) = std::fs::read_dir(members) else { return Ok(()) };
+    let names: Vec<_> = members.flatten().map(|entry| entry.file_name()).collect();
+    let node_name = std::fs::canonicalize(&device.path).ok();
+    let own = node_name.as_deref().and_then(Path::file_name);
+    match names.iter().find(|name| Some(name.as_os_str()) != own) {
+        Some(other) if !names.iter().any(|name| Some(name.as_os_str()) == own) => {
+            twin(other.to_string_lossy().into_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Undoes staging and proves that the disk may be detached; repeating it is success.
+pub(super) async fn unstage(node: &Node, volume: &str, staging: &Path) -> Result<(), NodeError> {
+    let host = &node.host;
+    let deadline = Deadline::after(node.config.timeouts.release);
+    let state = mount::state(host, staging, deadline).await.map_err(NodeError::Mount)?;
+    let device = match &state {
+        TargetState::Mounted(mounts) | TargetState::Corrupted { mounts, .. } => match mounts.last() {
+            // Before the unmount, after which the mount table does not know any more.
+            Some(top) => {
+                refuse_the_path_of_another(node, volume, staging, number_of(top)).await?;
+                with_number(host, number_of(top)).await?
+            }
+            None => remembered(node, volume, deadline).await?,
+        },
+        TargetState::Absent | TargetState::Bare(_) => remembered(node, volume, deadline).await?,
+    };
+    match (mount::unmount(host, staging, deadline).await, &device) {
+        (Ok(_), _) => {}
+        (Err(mount::MountError::Busy { .. }), Some(device)) => {
+            let holders = release::holders(host, device).await;
+            return Err(NodeError::Release(ReleaseError::InUse { path: device.path.clone(), holders }));
+        }
+        (Err(error), _) => return Err(NodeError::Mount(error)),
+    }
+    if let Some(device) = device {
+        let released = release::ensure_released(host, &device, deadline).await.map_err(NodeError::Release)?;
+        match released {
+            Released::Free => {}
+            Released::Gone => tracing::warn!(volume, device = device.name, "the disk was gone before it was unstaged"),
+        }
+    }
+    node.retire(volume).await
+}
+
+/// A call that pairs a volume with the staging path of another would unmount the other, and answer for a volume that is
+/// still in use that its disk may go.
+async fn refuse_the_path_of_another(
+    node: &Node,
+    volume: &str,
+    staging: &Path,
+    mounted: DeviceNumber,
+) -> Result<(), NodeError> {
+    let records = node.all_records().await;
+    let of_it = |record: &&Record| record.device == Some(mounted) && record.staging_path.as_deref() == Some(staging);
+    let is_own = |record: &Record| record.volume_id.eq_ignore_ascii_case(volume);
+    let owners: Vec<&Record> = records.values().filter(of_it).collect();
+    match owners.first() {
+        Some(other) if !owners.iter().any(|record| is_own(record)) => {
+            Err(NodeError::StagingOfAnother { path: staging.to_owned(), other: other.volume_id.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The device of a volume that is not mounted: by this node's record, else by the instance metadata (a raw block
+/// volume that another driver staged).
+async fn remembered(node: &Node, volume: &str, deadline: Deadline) -> Result<Option<Device>, NodeError> {
+    let host = &node.host;
+    if let Some(record) = node.recall(volume).await {
+        let Some(number) = record.device else { return Ok(None) };
+        if let Some(lun) = record.lun {
+            match device::find_by_lun(host, lun).await {
+                Ok(disk) if disk.number == number => return Ok(Some(disk)),
+                // Another disk is there now, or none; the record may still name a partition.
+                Ok(disk) if record.device_name.is_none_or(|name| !is_part_of(&name, &disk.name)) => return Ok(None),
+                Err(FindError::NotFound { .. }) => return Ok(None),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        return with_number(host, number).await;
+    }
+    let Ok(id) = volume.parse::<VolumeId>() else { return Ok(None) };
+    let quick = deadline.capped(node.config.timeouts.instance);
+    let Some(lun) = locate(node.imds.as_ref(), &id, quick).await else { return Ok(None) };
+    match at(host, lun, None).await {
+        Ok(disk) => Ok(Some(disk)),
+        Err(NodeError::Find(FindError::NotFound { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The device that a block volume was staged with, if it is the one at the LUN.
+pub(super) async fn staged_block(
+    node: &Node,
+    volume: &str,
+    staging: &Path,
+    parameters: &lazuli_plan::disk::StageParameters,
+) -> Result<Device, NodeError> {
+    let device = at(&node.host, parameters.lun, parameters.partition).await?;
+    let id: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;
+    let deadline = Deadline::after(node.config.timeouts.instance);
+    let identity = identify(node.imds.as_ref(), &id, parameters.lun, deadline).await?;
+    let recorded = node.recall(volume).await.and_then(|record| record.device);
+    let is_node = node_number(&device.path) == Some(device.number);
+    kind::not_mounted(node, volume, staging, [&device, &device]).await?;
+    match identity {
+        _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
+        Identity::Confirmed(_) => Ok(device),
+        Identity::Unconfirmed(_) if recorded == Some(device.number) => Ok(device),
+        Identity::Unconfirmed(_) => Err(NodeError::NotStaged(staging.to_owned())),
+    }
+}

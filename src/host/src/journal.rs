@@ -1,0 +1,326 @@
+//! What this node remembers of its volumes across restarts: one JSON record per volume in a state
+//! folder.
+//!
+//! Its main use is the file system UUID seen when a volume was first mounted: a disk that shows up
+//! with a UUID known to belong to another volume is a mix-up (or an unexpected clone), whatever its
+//! LUN says. Records are hints from this node's past; a missing or damaged one never blocks a volume,
+//! and deciding what a match means is the caller's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::device_number::DeviceNumber;
+
+/// Name space of the file names; a random constant of this format.
+const NAME_SPACE: Uuid = Uuid::from_u128(0x1d3a_92c4_0b7e_4e0d_8f35_77a1_5e6b_c209);
+
+/// A volume as this node knew it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The volume id, in the spelling of the request.
+    pub volume_id: String,
+    /// Where it was attached.
+    pub lun: Option<u32>,
+    /// UUID of its file system when first seen; none for raw block.
+    pub fs_uuid: Option<String>,
+    /// Its type.
+    pub fs_type: Option<String>,
+    /// Where it was staged.
+    pub staging_path: Option<PathBuf>,
+    /// Kernel name of its device, for the unstage after a restart.
+    pub device_name: Option<String>,
+    /// The device's number then.
+    pub device: Option<DeviceNumber>,
+}
+
+/// Why a record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file system said no.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The record is not one of ours, or torn.
+    #[error("record {} is unreadable", path.display())]
+    Garbled {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The record is of another volume than its name says.
+    #[error("record {} is of volume {found}", path.display())]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+        /// The volume in it.
+        found: String,
+    },
+}
+
+/// The records of one state folder.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    folder: PathBuf,
+}
+
+impl Journal {
+    /// Opens the folder, creating it (mode 0700) when it is missing, and drops what interrupted
+    /// writes left behind.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let folder = folder.into();
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|source| failed("create", &folder, source))?;
+        let journal = Self { folder };
+        for path in journal.files("tmp")? {
+            let _ = fs::remove_file(path);
+        }
+        Ok(journal)
+    }
+
+    /// Writes a record so that after a crash either the old or the new one is there, whole.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn put(&self, record: &Record) -> Result<(), JournalError> {
+        let path = self.path(&record.volume_id);
+        let temporary = path.with_extension("tmp");
+        let text =
+            serde_json::to_vec_pretty(record).map_err(|source| JournalError::Garbled { path: path.clone(), source })?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(|source| failed("create", &temporary, source))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(|source| failed("write", &temporary, source))?;
+        fs::rename(&temporary, &path).map_err(|source| failed("replace", &path, source))?;
+        self.sync_folder()
+    }
+
+    /// The record of a volume. Ids that differ only in letter case are the same volume.
+    ///
+    /// # Errors
+    /// [`JournalError::Garbled`] or [`JournalError::Misplaced`]: the caller may go on without.
+    pub fn get(&self, volume: &str) -> Result<Option<Record>, JournalError> {
+        let path = self.path(volume);
+        match read(&path)? {
+            Some(record) if !record.volume_id.eq_ignore_ascii_case(volume) => {
+                Err(JournalError::Misplaced { path, found: record.volume_id })
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Removes a volume's record; a missing one is success.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn remove(&self, volume: &str) -> Result<(), JournalError> {
+        let path = self.path(volume);
+        match fs::remove_file(&path) {
+            Ok(()) => self.sync_folder(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(failed("remove", &path, source)),
+        }
+    }
+
+    /// All readable records by lower-cased volume id. Unreadable ones are skipped with a warning.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`] when the folder cannot be listed.
+    pub fn all(&self) -> Result<BTreeMap<String, Record>, JournalError> {
+        let mut records = BTreeMap::new();
+        for path in self.files("json")? {
+            match read(&path) {
+                Ok(Some(record)) => {
+                    records.insert(record.volume_id.to_ascii_lowercase(), record);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(%error, cause, "a volume record is ignored");
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    /// Removes the records that were written longest ago, until no more than `most` are left.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`].
+    pub fn keep_newest(&self, most: usize) -> Result<(), JournalError> {
+        let mut records: Vec<_> = self
+            .files("json")?
+            .into_iter()
+            .filter_map(|path| Some((fs::metadata(&path).and_then(|found| found.modified()).ok()?, path)))
+            .collect();
+        records.sort();
+        let surplus = records.len().saturating_sub(most);
+        for (_, path) in records.drain(..surplus) {
+            fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
+        }
+        if surplus > 0 { self.sync_folder() } else { Ok(()) }
+    }
+
+    /// Records of *other* volumes with this file system UUID.
+    ///
+    /// # Errors
+    /// See [`Journal::all`].
+    pub fn others_with_uuid(&self, volume: &str, fs_uuid: &str) -> Result<Vec<Record>, JournalError> {
+        let records = self.all()?.into_values();
+        Ok(records
+            .filter(|record| !record.volume_id.eq_ignore_ascii_case(volume))
+            .filter(|record| {
+                let known = record.fs_uuid.as_deref();
+                known.is_some_and(|known| known.eq_ignore_ascii_case(fs_uuid))
+            })
+            .collect())
+    }
+
+    /// Volume ids are longer than file names may be and contain slashes, so the name is a UUID made
+    /// from the id; the id itself is in the record.
+    fn path(&self, volume: &str) -> PathBuf {
+        let name = Uuid::new_v5(&NAME_SPACE, volume.to_ascii_lowercase().as_bytes());
+        self.folder.join(format!("{name}.json"))
+    }
+
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, JournalError> {
+        let entries = fs::read_dir(&self.folder).map_err(|source| failed("list", &self.folder, source))?;
+        let mut paths: Vec<PathBuf> = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|found| found == extension))
+            .collect();
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn sync_folder(&self) -> Result<(), JournalError> {
+        fs::File::open(&self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|source| failed("flush", &self.folder, source))
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> JournalError {
+    JournalError::Io { action, path: path.to_path_buf(), source }
+}
+
+fn read(path: &Path) -> Result<Option<Record>, JournalError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed("read", path, source)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|source| JournalError::Garbled { path: path.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::TempDir;
+
+    fn record(volume: &str, uuid: &str) -> Record {
+        Record {
+            volume_id: volume.to_owned(),
+            lun: Some(3),
+            fs_uuid: Some(uuid.to_owned()),
+            fs_type: Some("ext4".to_owned()),
+            staging_path: Some(PathBuf::from("/var/lib/kubelet/x/globalmount")),
+            device_name: Some("sdc".to_owned()),
+            device: Some(DeviceNumber { major: 8, minor: 32 }),
+        }
+    }
+
+    #[test]
+    fn a_record_survives_reopening_and_is_found_in_any_letter_case() {
+        let folder = TempDir::new("journal");
+        let long = format!("/subscriptions/S/{}", "x/".repeat(200));
+        let written = record(&long, "u-1");
+        Journal::open(folder.path()).expect("open").put(&written).expect("put");
+        let again = Journal::open(folder.path()).expect("open");
+        assert_eq!(again.get(&long.to_uppercase()).expect("get"), Some(written));
+        again.remove(&long).expect("remove");
+        again.remove(&long).expect("twice");
+        assert_eq!(again.get(&long).expect("get"), None);
+    }
+
+    #[test]
+    fn another_volume_with_the_same_uuid_is_found_and_the_same_volume_is_not() {
+        let folder = TempDir::new("journal");
+        let journal = Journal::open(folder.path()).expect("open");
+        journal.put(&record("a", "ABCD")).expect("put");
+        journal.put(&record("b", "other")).expect("put");
+        let volumes = |volume: &str, uuid: &str| -> Vec<String> {
+            let found = journal.others_with_uuid(volume, uuid).expect("list");
+            found.into_iter().map(|r| r.volume_id).collect()
+        };
+        assert_eq!(volumes("c", "abcd"), ["a"]);
+        assert!(volumes("A", "abcd").is_empty());
+        assert!(volumes("c", "none").is_empty());
+    }
+
+    #[test]
+    fn the_oldest_records_make_room() {
+        let folder = TempDir::new("journal");
+        let journal = Journal::open(folder.path()).expect("open");
+        let epoch = std::time::UNIX_EPOCH;
+        for (age, volume) in ["c", "a", "b"].into_iter().enumerate() {
+            journal.put(&record(volume, "u")).expect("put");
+            let file = fs::File::options().write(true).open(journal.path(volume)).expect("open");
+            file.set_modified(epoch + std::time::Duration::from_secs(age as u64)).expect("age");
+        }
+        journal.keep_newest(3).expect("enough room");
+        assert_eq!(journal.all().expect("list").len(), 3);
+        journal.keep_newest(2).expect("make room");
+        assert_eq!(journal.all().expect("list").into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_garbled_record_is_an_error_by_name_and_skipped_in_lists() {
+        let folder = TempDir::new("journal");
+        let journal = Journal::open(folder.path()).expect("open");
+        journal.put(&record("good", "u")).expect("put");
+        fs::write(journal.path("torn"), b"{\"volume_id\": \"to").expect("write");
+        assert!(matches!(journal.get("torn"), Err(JournalError::Garbled { .. })));
+        assert_eq!(journal.all().expect("list").len(), 1);
+        fs::copy(journal.path("good"), journal.path("moved")).expect("copy");
+        assert!(matches!(journal.get("moved"), Err(JournalError::Misplaced { .. })));
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_write_are_dropped_and_change_nothing() {
+        let folder = TempDir::new("journal");
+        let journal = Journal::open(folder.path()).expect("open");
+        journal.put(&record("v", "u")).expect("put");
+        let leftover = journal.path("v").with_extension("tmp");
+        fs::write(&leftover, b"{").expect("write");
+        let again = Journal::open(folder.path()).expect("open");
+        assert!(!leftover.exists());
+        assert_eq!(again.get("v").expect("get"), Some(record("v", "u")));
+    }
+}

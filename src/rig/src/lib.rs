@@ -1,0 +1,268 @@
+//! A whole provider on an embedded Azure in one process: the emulator, a controller and a node plugin per machine,
+//! each served on its own socket, as in a cluster. The demonstration and the integration tests run on it.
+
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
+pub use lazuli_assembly::services::AttachMethod;
+use lazuli_assembly::{clients, services};
+use lazuli_azure::{
+    imds::Imds,
+    transport::{Routes, Tls, Transport},
+};
+use lazuli_config::{Config, Document, Environment};
+use lazuli_csi::{
+    identity::DISK_DRIVER,
+    node::{NodeConfig, NodeService},
+    server::{self, Endpoint, Listener},
+};
+use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
+use lazuli_host::Host;
+use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_telemetry::Readiness;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint as ClientEndpoint};
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// How long requests in flight may finish when the lab closes.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What to set up.
+#[derive(Debug)]
+pub struct Options {
+    /// A folder for sockets, state and, with the loop hypervisor, the machines. It must exist.
+    pub folder: PathBuf,
+    /// The Azure.
+    pub azure: lazuli_emulator::Options,
+    /// How data disks are written at first.
+    pub attach_method: AttachMethod,
+    /// Whether the provider is told that its Azure is an Azure Stack Hub.
+    pub azure_stack: bool,
+    /// Which LUNs Kubernetes names; without it there is no cluster.
+    pub reservations: Option<watch::Receiver<LunReservations>>,
+    /// Seed of the provider's jitter and request ids.
+    pub seed: u64,
+}
+
+impl Options {
+    /// The default Azure, without latency, in a folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            azure: lazuli_emulator::Options::default(),
+            attach_method: AttachMethod::Auto,
+            azure_stack: false,
+            reservations: None,
+            seed: 1,
+        }
+    }
+}
+
+/// The provider at work.
+#[derive(Debug)]
+pub struct Lab {
+    /// The Azure.
+    pub emulator: Emulator,
+    folder: PathBuf,
+    config: Config,
+    attach_method: AttachMethod,
+    reservations: watch::Receiver<LunReservations>,
+    seed: u64,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Lab {
+    /// Starts the emulator. Controllers and nodes are started by name.
+    ///
+    /// # Errors
+    /// When the emulator does not start.
+    pub async fn start(options: Options) -> Result<Self, AnyError> {
+        // Any TLS library in this process takes this provider; a test may have installed it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let scenario = options.azure.scenario.clone();
+        let emulator = Emulator::start(options.azure).await?;
+        let mut configuration = azure_json(&scenario, &emulator.url());
+        if options.azure_stack {
+            configuration["cloud"] = "AzureStackCloud".into();
+        }
+        let document = Document::parse("the embedded Azure", configuration.to_string().as_bytes())?;
+        let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
+        let reservations = options.reservations.unwrap_or_else(|| watch::channel(LunReservations::NoCluster).1);
+        Ok(Self {
+            emulator,
+            folder: options.folder,
+            config,
+            attach_method: options.attach_method,
+            reservations,
+            seed: options.seed,
+            stop: CancellationToken::new(),
+            tasks: Vec::new(),
+        })
+    }
+
+    /// Starts a controller of this name and connects to it. A second one is a second replica.
+    ///
+    /// # Errors
+    /// When it cannot serve.
+    pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
+        let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
+        let reservations = self.reservations.clone();
+        let readiness = Readiness::new();
+        let routes = services::controller(
+            &azure,
+            DISK_DRIVER,
+            reservations,
+            watch::channel(SizeLimits::default()).1,
+            self.attach_method,
+            &readiness,
+        );
+        let channel = self.serve(&format!("{name}.sock"), routes).await?;
+        Ok(ControllerClient::new(channel))
+    }
+
+    /// Starts the node plugin of a machine and connects to it.
+    ///
+    /// # Errors
+    /// When it cannot serve.
+    pub async fn node(&mut self, machine: &str) -> Result<NodeClient<Channel>, AnyError> {
+        let imds = format!("{}/_imds/{machine}", self.emulator.url()).parse()?;
+        let routes = Routes::none().with_imds(&imds)?;
+        let imds = Imds::new(Transport::new(routes, &Tls::default())?);
+        let host = Host::new().with_root(self.machine_root(machine));
+        let state = self.folder.join("state").join(machine);
+        let node = NodeService::open(host, Some(imds), state, NodeConfig::new(machine))?;
+        let routes = services::node(node, DISK_DRIVER, &Readiness::new());
+        let channel = self.serve(&format!("{machine}.sock"), routes).await?;
+        Ok(NodeClient::new(channel))
+    }
+
+    /// Where the loop hypervisor puts a machine's sys and dev folders.
+    pub fn machine_root(&self, machine: &str) -> PathBuf {
+        machine_root(&hypervisor_root(&self.folder), machine)
+    }
+
+    async fn serve(&mut self, socket: &str, routes: tonic::service::Routes) -> Result<Channel, AnyError> {
+        let path = self.folder.join(socket);
+        let listener = Listener::bind(&Endpoint::Unix(path.clone())).await?;
+        let stop = self.stop.clone();
+        self.tasks.push(tokio::spawn(async move {
+            if let Err(error) = server::serve(routes, listener, stop, DRAIN).await {
+                tracing::error!(error = server::chain(&error), "a server of the lab failed");
+            }
+        }));
+        Ok(connect(&path).await?)
+    }
+
+    /// Closes everything.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            // A server that panicked has said so.
+            let _ = task.await;
+        }
+        self.emulator.shutdown().await;
+    }
+}
+
+/// Connects to a socket.
+///
+/// # Errors
+/// When nobody serves there.
+pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
+    ClientEndpoint::try_from(format!("unix://{}", socket.display()))?.connect().await
+}
+
+/// Where the loop hypervisor of a lab in this folder has its root.
+pub fn hypervisor_root(folder: &Path) -> PathBuf {
+    folder.join("azure")
+}
+
+fn machine_root(hypervisor: &Path, machine: &str) -> PathBuf {
+    hypervisor.join("vms").join(machine)
+}
+
+/// What a machine lacks to run the loop hypervisor and real filesystems; `None` when it lacks nothing.
+pub fn missing_for_mounts() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("not root".into());
+    }
+    let folders = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    let absent = |program: &&str| !folders.iter().any(|folder| Path::new(folder).join(program).exists());
+    let missing: Vec<&str> = ["losetup", "mkfs.ext4", "resize2fs", "blkid"].into_iter().filter(absent).collect();
+    (!missing.is_empty()).then(|| format!("{} missing (Debian: util-linux, e2fsprogs)", missing.join(", ")))
+}
+
+/// Whether this process may grow a mounted ext4: the kernel asks for CAP_SYS_RESOURCE, which some sandboxes keep
+/// from root (source: ext4's ioctl, capabilities(7)).
+pub fn may_grow_mounted_ext4() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
+}
+
+/// A cloud configuration for clients of an emulator.
+pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
+    let client = scenario.clients.first();
+    json!({
+        "cloud": "AzurePublicCloud",
+        "resourceManagerEndpoint": url,
+        "tenantId": scenario.tenant_id,
+        "subscriptionId": scenario.subscription(),
+        "aadClientId": client.map(|client| client.id.as_str()),
+        "aadClientSecret": client.and_then(|client| client.secret.as_deref()),
+        "resourceGroup": scenario.resource_group(),
+        "location": scenario.location,
+        "vmType": "standard",
+        "vnetName": scenario.virtual_networks.first().map(|network| network.name.as_str()),
+        "useInstanceMetadata": true,
+    })
+}
+
+/// The loop hypervisor for a lab in this folder.
+pub fn loop_hypervisor(folder: &Path) -> HypervisorChoice {
+    HypervisorChoice::Loop(hypervisor_root(folder))
+}
+
+/// A folder of its own for one run, removed at the end.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one below the system's folder for temporary files.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make(purpose: &str) -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("lazuli-{purpose}-{}", uuid::Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is still mounted below stays; removing through a mount would remove a volume's files.
+        let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        if !mounted.contains(&*self.0.to_string_lossy()) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
