@@ -8,7 +8,6 @@ use lazuli_azure::{
     transport::{Routes, Tls, Transport},
 };
 use lazuli_plan::model::{CachingMode, DataDiskSource};
-use prometheus_client::registry::Registry;
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()
@@ -49,7 +48,7 @@ fn workers() -> Owners {
     let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
     let transport = Transport::new(Routes::none(), &Tls::default()).unwrap();
     let tokens = Tokens::new(transport.clone(), credential, "audience", 1);
-    let metrics = Metrics::register(&mut Registry::default());
+    let metrics = Metrics::unregistered();
     let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
     let client = Client::new(Compute::new(arm, ApiVersions::public()));
     let reservations = Reservations::new(watch::channel(LunReservations::NoCluster).1);
