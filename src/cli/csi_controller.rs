@@ -179,10 +179,14 @@ mod tests {
     };
     use lazuli_emulator::Emulator;
     use serde_json::json;
-    use tokio::task::yield_now;
 
     use super::*;
     use lazuli_rig::{Folder, azure_json, connect};
+
+    /// A moment of the paused clock, which moves only while nothing else can.
+    async fn moment() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
 
     #[derive(Parser)]
     struct Command {
@@ -245,7 +249,7 @@ mod tests {
         let serving = tokio::spawn(serve(command.options, stop.clone()));
         while !socket.exists() {
             assert!(!serving.is_finished(), "the controller does not start");
-            yield_now().await;
+            moment().await;
         }
         let mut client = ControllerClient::new(connect(&socket).await.unwrap());
         let request =
@@ -261,11 +265,11 @@ mod tests {
         // It has read its VM: now it waits for the attachments.
         let control = azure.control();
         while !control.call_log().iter().any(|call| call.path.ends_with("/virtualMachines/node-0")) {
-            yield_now().await;
+            moment().await;
         }
         stop.cancel();
         while socket.exists() {
-            yield_now().await;
+            moment().await;
         }
         assert!(!publish.is_finished() && !serving.is_finished());
         listed.cancel();

@@ -6,19 +6,21 @@ use std::time::Duration;
 use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
 use lazuli_plan::{
     fault::Fault,
-    model::{ArmId, CachingMode, Gib, Lun, ProvisioningState},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
     op::{Attachment, VmWrite, VmWriteMethod},
     permit::Priority,
     poll::Kind,
+    read::By,
 };
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     Until,
-    arm::{Arm, Retry},
+    arm::{self, Arm, Retry},
     auth::{Credential, ManagedIdentity, Secret, Tokens},
-    compute::{ApiVersions, Compute},
+    compute::{ApiVersions, Compute, Freshness, Snapshot},
+    error::ArmError,
     imds::{Imds, InstanceDiskSource},
     metrics::Metrics,
     testing::{ARM, LOGIN, an_hour, url},
@@ -104,6 +106,11 @@ impl Rig {
     async fn luns(&self) -> Vec<u8> {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
         vm.model.data_disks.iter().map(|disk| disk.lun.get()).collect()
+    }
+
+    /// Reads a resource past the broker, so that the read is shared with no other.
+    async fn get_alone(&self, resource: &ArmId, until: &Until) -> Result<arm::Read, ArmError> {
+        self.compute.arm().get(resource.as_str(), "2025-01-02", &[], Priority::Read, until).await
     }
 
     fn calls(&self) -> Vec<String> {
@@ -260,7 +267,7 @@ async fn more_reads_than_azure_has_tokens_take_the_time_of_their_refill_and_none
             rig.create("a").await;
             tokio::time::sleep(Duration::from_secs(60)).await;
             let (disk, hour, began) = (disk_id(name), an_hour(), Instant::now());
-            let all = futures::future::join_all((0..600).map(|_| rig.compute.get_disk(&disk, &hour))).await;
+            let all = futures::future::join_all((0..600).map(|_| rig.get_alone(&disk, &hour))).await;
             assert!(all.iter().all(|disk| disk.is_ok() == (name == "a")));
             assert_eq!(rig.emulator.control().counters().throttled, 0, "{name}");
             let took = began.elapsed().as_secs_f64();
@@ -279,9 +286,9 @@ async fn reads_of_one_machine_wait_for_its_own_bucket_and_hold_up_no_other_reque
     rig.create("a").await;
     let (hour, began) = (an_hour(), Instant::now());
     let (vm, disk) = (vm_id(), disk_id("a"));
-    let machine = futures::future::join_all((0..40).map(|_| rig.compute.get_vm(&vm, &hour)));
+    let machine = futures::future::join_all((0..40).map(|_| rig.get_alone(&vm, &hour)));
     let disks = async {
-        let all = futures::future::join_all((0..40).map(|_| rig.compute.get_disk(&disk, &hour))).await;
+        let all = futures::future::join_all((0..40).map(|_| rig.get_alone(&disk, &hour))).await;
         (all, began.elapsed())
     };
     let (machine, (disks, took)) = tokio::join!(machine, disks);
@@ -291,4 +298,125 @@ async fn reads_of_one_machine_wait_for_its_own_bucket_and_hold_up_no_other_reque
     assert!((19.9..20.5).contains(&took), "{took}");
     assert_eq!(rig.emulator.control().counters().throttled, 0);
     rig.emulator.shutdown().await;
+}
+
+/// The reads that reached Azure: single ones and pages of lists, of one resource type.
+fn reads(rig: &Rig, resource_type: &str) -> (usize, usize) {
+    let calls = rig.emulator.control().call_log();
+    let gets = calls.iter().filter(|call| call.method == "GET").map(|call| call.path.to_ascii_lowercase());
+    let single = format!("/{resource_type}/").to_ascii_lowercase();
+    let list = format!("/{resource_type}").to_ascii_lowercase();
+    gets.fold((0, 0), |(singles, lists), path| {
+        (singles + usize::from(path.contains(&single)), lists + usize::from(path.ends_with(&list)))
+    })
+}
+
+/// An Azure with so many disks, `d-000` and so on.
+fn with_disks(disks: usize) -> Options {
+    let mut options = typical();
+    options.scenario.disks = (0..disks)
+        .map(|n| serde_json::from_value(json!({ "name": format!("d-{n:03}"), "sizeGib": 32, "sku": "Premium_LRS" })).unwrap())
+        .collect();
+    options
+}
+
+async fn read_all(rig: &Rig, disks: usize) -> Vec<Result<Snapshot<Disk>, ArmError>> {
+    let hour = an_hour();
+    let hour = &hour;
+    let read = (0..disks).map(|n| async move {
+        let id = disk_id(&format!("d-{n:03}"));
+        rig.compute.read_disk(&id, Freshness::listed(), hour).await
+    });
+    futures::future::join_all(read).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_reads_at_once_are_one_list_and_readers_of_one_resource_share_one_read() {
+    let rig = rig(Way::InProcess, with_disks(160)).await;
+    let read = read_all(&rig, 160).await;
+    assert!(read.iter().all(|read| read.as_ref().is_ok_and(|read| read.seen.by == By::List)));
+    assert_eq!(reads(&rig, "disks"), (0, 1));
+    rig.emulator.control().reset_log();
+    let hour = an_hour();
+    let disk = disk_id("d-001");
+    for read in futures::future::join_all((0..50).map(|_| rig.compute.get_disk(&disk, &hour))).await {
+        assert_eq!(read.unwrap().seen.by, By::Single);
+    }
+    assert_eq!(reads(&rig, "disks"), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_list_lacks_is_read_alone_and_a_refused_list_gives_way_to_single_reads() {
+    let rig = rig(Way::InProcess, with_disks(20)).await;
+    // Two of these do not exist.
+    let read = read_all(&rig, 22).await;
+    assert_eq!(read.iter().filter(|read| read.is_ok()).count(), 20);
+    assert!(read[20].as_ref().is_err_and(|error| error.fault == Fault::NotFound));
+    assert_eq!(reads(&rig, "disks"), (2, 1));
+
+    let refusal = json!({"match": {"path": "*/providers/Microsoft.Compute/disks"}, "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0});
+    rig.emulator.control().add_incident(serde_json::from_value(refusal).unwrap()).unwrap();
+    for (expected, rest) in [((20, 1), 60), ((20, 0), 600), ((20, 1), 0)] {
+        rig.emulator.control().reset_log();
+        let read = read_all(&rig, 20).await;
+        assert!(read.iter().all(|read| read.as_ref().is_ok_and(|read| read.seen.by == By::Single)));
+        assert_eq!(reads(&rig, "disks"), expected);
+        tokio::time::sleep(Duration::from_secs(rest)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ends_of_many_creations_are_shown_by_lists_however_these_lag() {
+    for lag in [false, true] {
+        let mut options = typical();
+        options.unverified.list_lag = lag;
+        let rig = rig(Way::InProcess, options).await;
+        let names: Vec<String> = (0..100).map(|n| format!("made-{n:03}")).collect();
+        futures::future::join_all(names.iter().map(|name| rig.create(name))).await;
+        let counters = rig.emulator.control().counters();
+        // Some are polled for their duration, and those of which an old list shows no end.
+        let most = if lag { 110 } else { 20 };
+        assert!(counters.polls <= most && counters.throttled == 0, "{lag}: {counters:?}");
+        for name in &names {
+            let read = rig.compute.get_disk(&disk_id(name), &an_hour()).await.unwrap();
+            assert_eq!(read.model.provisioning_state, ProvisioningState::Succeeded);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_whose_readers_have_left_leaves_the_queue_and_the_next_reader_gets_its_own() {
+    let rig = rig(Way::InProcess, with_disks(2)).await;
+    let (disk, hour) = (disk_id("d-000"), an_hour());
+    rig.get_alone(&disk, &hour).await.unwrap();
+    // The bucket is empty for ten seconds.
+    futures::future::join_all((0..500).map(|_| rig.get_alone(&disk, &hour))).await;
+    let queued: Vec<_> = (0..300).map(|_| Box::pin(rig.get_alone(&disk, &hour))).collect();
+    let mut queued = futures::future::join_all(queued);
+    assert!(futures::poll!(&mut queued).is_pending());
+    rig.emulator.control().reset_log();
+    let other = disk_id("d-001");
+    let left = tokio::time::timeout(Duration::from_millis(50), rig.compute.get_disk(&other, &hour)).await;
+    assert!(left.is_err());
+    let (read, _) = tokio::join!(rig.compute.get_disk(&other, &hour), &mut queued);
+    assert_eq!(read.unwrap().model.id, other);
+    let of_other = rig.emulator.control().call_log().into_iter().filter(|call| call.path.ends_with("/d-001")).count();
+    assert_eq!(of_other, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_panics_answers_all_who_wait_for_it() {
+    let transport = Transport::in_process(
+        Routes::none(),
+        tower::service_fn(|request: http::Request<http_body_util::Full<bytes::Bytes>>| async move {
+            assert!(request.uri().path().contains("token"), "a service that breaks");
+            let token = r#"{"token_type":"Bearer","expires_in":3599,"access_token":"t"}"#;
+            Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::<bytes::Bytes>::from(token)))
+        }),
+    );
+    let compute = client(&transport, principal());
+    let (disk, hour) = (disk_id("a"), an_hour());
+    for read in futures::future::join_all((0..3).map(|_| compute.get_disk(&disk, &hour))).await {
+        assert_eq!(read.unwrap_err().fault, Fault::Unavailable);
+    }
 }

@@ -71,13 +71,15 @@ const PUT_OFF_END: Duration = Duration::from_millis(900);
 #[derive(Debug, Clone, Default)]
 pub struct Durations {
     seen: VecDeque<Duration>,
-    /// Operations that ended, whether their duration is known or not.
-    ended: u64,
+    /// Operations that have begun.
+    begun: u64,
 }
 
 impl Durations {
     const KEPT: usize = 15;
-    /// One operation in so many is asked for its duration once enough is known.
+    /// So many operations, the first, are all asked for their duration.
+    const FIRST: u64 = 8;
+    /// Of the others, one in so many.
     const SAMPLED: u64 = 16;
 
     /// Takes note of one operation, by Azure's own start and end where it gives them.
@@ -98,8 +100,8 @@ impl Durations {
     /// Whether the operation that begins now is to be asked for its duration. An end that a list shows teaches nothing:
     /// it may be as old as the time between two looks.
     pub fn sample(&mut self) -> bool {
-        self.ended += 1;
-        self.seen.len() < ENOUGH || self.ended.is_multiple_of(Self::SAMPLED)
+        self.begun += 1;
+        self.begun <= Self::FIRST || self.begun.is_multiple_of(Self::SAMPLED)
     }
 
     fn shortest(&self) -> Option<Duration> {
@@ -290,10 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn until_enough_is_known_each_operation_is_asked_for_its_duration_and_then_a_few() {
-        let mut durations = seen([1; 4]);
-        assert!(durations.sample());
-        durations.record(Duration::from_millis(1));
+    fn the_first_operations_are_asked_for_their_duration_and_then_a_few() {
+        let mut durations = Durations::default();
+        assert!((0..8).all(|_| durations.sample()));
         let sampled = (0..160).filter(|_| durations.sample()).count();
         assert_eq!(sampled, 10);
     }

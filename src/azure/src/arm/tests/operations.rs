@@ -240,7 +240,7 @@ async fn a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock(
     let mut operation = arm.write(&put(), &a_minute()).await.unwrap();
     operation.wait(&a_minute()).await.unwrap();
     let at: Vec<u128> = fake.calls().iter().map(|seen| seen.at.as_millis()).collect();
-    assert_eq!(at, [0, 885, 1_391, 1_821, 2_150, 2_378, 2_530]);
+    assert_eq!(at, [0, 886, 1_392, 1_822, 2_151, 2_379, 2_530]);
     assert_eq!(arm.median(Kind::DiskCreate), Some(Duration::from_millis(2_400)));
     assert_eq!(arm.median(Kind::DiskDelete), None);
 }
