@@ -48,9 +48,9 @@
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
-//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, secrets | plan | |
+//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, secrets | plan, telemetry | |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
-//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan | |
+//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
 //! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |

@@ -185,7 +185,7 @@ mod tests {
 
     /// A moment of the paused clock, which moves only while nothing else can.
     async fn moment() {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 
     #[derive(Parser)]

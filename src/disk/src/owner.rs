@@ -278,8 +278,12 @@ impl Driver {
         let mut cold_since: Option<Instant> = None;
         let mut waited_for: Option<Permit> = None;
         loop {
+            // Before all else: a queue that the last round emptied costs no read, and what its writes have taught is
+            // forgotten with the task.
+            if self.goals().is_none() {
+                return;
+            }
             self.burst_over().await;
-            // Before the read: a queue that the last round emptied costs none.
             let Some(goals) = self.goals() else { return };
             // The permit first: a write that no condition guards must follow its read at once. One that is not used
             // goes back.
