@@ -4,6 +4,7 @@
 //! an edit of what was read and loses nothing. Chooses nothing: which write a VM needs is decided in `lazuli-plan`.
 
 mod body;
+mod listed_disk;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -19,6 +20,7 @@ use lazuli_plan::{
 use serde_json::{Value, json};
 
 pub use body::encode_disk;
+pub use listed_disk::ListedDisk;
 use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 

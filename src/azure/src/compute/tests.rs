@@ -118,6 +118,44 @@ async fn a_disk_of_a_list_that_cannot_be_read_is_told_apart_and_spoils_no_other(
     assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_who_made_them() {
+    const OTHER: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/w";
+    let mut shared = raw_disk();
+    shared["managedByExtended"] = json!([OTHER, VM.to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/")]);
+    shared["tags"] = json!({"K8S-azure-created-by": "kubernetes-azure-dd"});
+    let mut strange = raw_disk();
+    strange["managedBy"] = json!("not an id");
+    let mut untold = raw_disk();
+    untold["tags"] = json!("not an object");
+    let next = "https://management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks?p=2";
+    let fake = Fake::new([
+        Reply::json(200, json!({"value": [shared, strange], "nextLink": next})),
+        Reply::json(200, json!({"value": [raw_disk(), untold]})),
+    ]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let (mut disks, mut unreadable) = (Vec::new(), Vec::new());
+    let take = |disk: Result<ListedDisk, UnreadableDisk>| match disk {
+        Ok(disk) => disks.push(disk),
+        Err(disk) => unreadable.push(disk),
+    };
+    compute.list_disks_with("s", "G", &a_minute(), take).await.unwrap();
+    let (vm, other): (ArmId, ArmId) = (VM.parse().unwrap(), OTHER.parse().unwrap());
+    let expected = |holders: &[&ArmId], made_by_driver| ListedDisk {
+        id: disk_id(1),
+        size: Gib::new(200),
+        holders: holders.iter().copied().cloned().collect(),
+        made_by_driver,
+    };
+    assert_eq!(disks, [expected(&[&vm, &other], true), expected(&[&vm], false)]);
+    let told: Vec<_> = unreadable.iter().map(|disk| (disk.tags.len(), disk.error.to_string())).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[0].0 == 1 && told[1].0 == 0, "{told:?}");
+    assert_eq!(unreadable[0].error.resource, raw_disk()["id"].as_str().unwrap());
+    let path = "GET management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks";
+    assert!(fake.calls()[0].line.starts_with(path), "{}", fake.calls()[0].line);
+}
+
 #[test]
 fn a_disk_without_what_decisions_rest_on_names_the_field() {
     for (pointer, field) in
