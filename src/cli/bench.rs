@@ -2,6 +2,7 @@
 
 mod attach_storm;
 mod footprint;
+mod list_volumes;
 mod processes;
 
 use clap::{Args, Subcommand};
@@ -22,11 +23,14 @@ enum Bench {
     AttachStorm(attach_storm::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
     Footprint(footprint::Options),
+    /// The whole list of a large cluster's volumes: the controller's peak memory, the time, the reads of Azure.
+    ListVolumes(list_volumes::Options),
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
     match options.bench {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
+        Bench::ListVolumes(options) => list_volumes::run(options).await,
     }
 }

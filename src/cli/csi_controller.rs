@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use lazuli_assembly::{
     clients::{self, CloudOptions},
-    services::{self, AttachMethod},
+    services::{self, AttachMethod, ClusterView, ListVolumes},
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
 use lazuli_telemetry::{
     BuildInfo, Readiness,
     http::{self, Listen, Shown},
@@ -39,6 +39,10 @@ pub(super) struct Options {
     /// have that action.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
+    /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
+    /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
+    #[arg(long, env = "LAZULI_LIST_VOLUMES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    list_volumes: bool,
     /// How long requests in flight may finish after SIGTERM, in seconds.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
@@ -61,13 +65,17 @@ pub(super) async fn run(options: Options) -> Outcome {
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
     azure_ready.ready(format!("resource manager {}", azure.cloud.resource_manager));
 
-    let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
+    let (no_luns, no_handles) = match client {
+        Some(_) => (LunReservations::Cold, VolumeHandles::Cold),
+        None => (LunReservations::NoCluster, VolumeHandles::NoCluster),
+    };
     cluster_ready.ready(if client.is_some() { "VolumeAttachments are watched" } else { "no cluster" });
-    let (snapshot, reservations) = watch::channel(start);
+    let (snapshot, reservations) = watch::channel(no_luns);
+    let (known_handles, handles) = watch::channel(no_handles);
     let watching = tokio::spawn({
         let (driver, stop) = (options.driver_name.clone(), stop.clone());
         let client = client.clone();
-        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, stop).await }
+        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, known_handles, stop).await }
     });
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
@@ -80,9 +88,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        reservations,
-        known_sizes,
+        ClusterView { reservations, handles, sizes: known_sizes },
         options.attach_method,
+        if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
         &readiness,
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));

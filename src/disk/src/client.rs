@@ -7,12 +7,13 @@ use std::time::Duration;
 use lazuli_azure::{
     Until,
     budget::Priority,
-    compute::{self, Compute, Disks, Snapshot, decode_disk},
+    compute::{self, Compute, ListedDisk, Snapshot, UnreadableDisk, decode_disk},
     error::ArmError,
 };
 use lazuli_plan::{
     disk::DiskSpec,
     fault::Fault,
+    list::ResourceGroup,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
 };
@@ -36,8 +37,13 @@ impl Client {
         self.0.get_disk(disk, &Until::within(READ)).await
     }
 
-    pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Disks, ArmError> {
-        self.0.list_disks(subscription, None, &Until::within(READ)).await
+    /// Lists the disks of a resource group and gives each to `take`.
+    pub(crate) async fn list_disks(
+        &self,
+        group: &ResourceGroup,
+        take: impl FnMut(Result<ListedDisk, UnreadableDisk>),
+    ) -> Result<(), ArmError> {
+        self.0.list_disks_with(&group.subscription, &group.name, &Until::within(READ), take).await
     }
 
     /// Makes a disk and gives it as Azure then describes it.

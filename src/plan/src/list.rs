@@ -48,6 +48,16 @@ impl HandleCasing {
         }
     }
 
+    /// The handle of a disk. The disk's own id becomes it, if none is known.
+    pub fn of_or_add(&mut self, disk: &ArmId) -> &Arc<str> {
+        self.by_disk.entry(disk.folded().into()).or_insert_with(|| disk.as_str().into())
+    }
+
+    /// Forgets the handle of a disk.
+    pub fn remove(&mut self, disk: &ArmId) {
+        self.by_disk.remove(disk.folded());
+    }
+
     /// The handle of a disk, if one is known.
     pub fn of(&self, disk: &ArmId) -> Option<&Arc<str>> {
         self.by_disk.get(disk.folded())
@@ -234,7 +244,13 @@ mod tests {
         assert_eq!(handles.iter().count(), 1);
         assert!(handles.names(&first.to_uppercase()));
         assert!(!handles.names("nonsense"));
-        assert_eq!(handles.of(&handle("s", "g", "other").parse().unwrap()), None);
+        let mut handles = handles;
+        let other: ArmId = handle("s", "G", "other").parse().unwrap();
+        assert_eq!(handles.of(&other), None);
+        assert_eq!(&**handles.of_or_add(&other), other.as_str());
+        handles.remove(&handle("s", "g", "OTHER").parse().unwrap());
+        assert_eq!(handles.of(&other), None);
+        assert_eq!(handles.of_or_add(&disk), &last);
     }
 
     #[test]
