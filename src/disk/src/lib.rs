@@ -25,7 +25,7 @@ use lazuli_plan::{
     fault::{Effect, Fault},
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, VolumeId},
     op::VmWriteMethod,
     poll,
     size::SizeLimits,
@@ -353,11 +353,8 @@ impl Volumes {
     }
 
     /// Takes note of how Kubernetes spells a volume's handle.
-    pub fn learn_spelling(&self, disk: &ArmId, volume_id: &str) {
-        let mut spellings = self.spellings();
-        if spellings.of(disk).is_none_or(|known| **known != *volume_id) {
-            spellings.add(volume_id.into());
-        }
+    pub fn learn_spelling(&self, volume: &VolumeId) {
+        self.spellings().add(volume.as_str());
     }
 
     fn found(&self, disk: Disk, spelling: Option<&str>) -> Found {

@@ -160,7 +160,7 @@ impl Volumes {
             LunReservations::NoCluster => {}
             LunReservations::Synced(nodes) => {
                 let named = nodes.values().flatten().filter_map(|reservation| reservation.volume_handle.as_deref());
-                handles.extend(named.map(Arc::from));
+                handles.extend(named);
             }
         }
         Ok(handles)

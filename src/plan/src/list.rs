@@ -41,10 +41,12 @@ pub struct HandleCasing {
 }
 
 impl HandleCasing {
-    /// Adds a handle. One that names no managed disk is ignored, such as the URL of a page blob.
-    pub fn add(&mut self, handle: Arc<str>) {
-        if let Ok(volume) = handle.parse::<VolumeId>() {
-            self.by_disk.insert(volume.disk().folded().into(), handle);
+    /// Adds a handle. One that names no managed disk is ignored, such as the URL of a page blob. A spelling that is known
+    /// takes no further memory.
+    pub fn add(&mut self, handle: impl AsRef<str> + Into<Arc<str>>) {
+        let Ok(volume) = handle.as_ref().parse::<VolumeId>() else { return };
+        if self.of(volume.disk()).is_none_or(|known| **known != *handle.as_ref()) {
+            self.by_disk.insert(volume.disk().folded().into(), handle.into());
         }
     }
 
@@ -74,8 +76,8 @@ impl HandleCasing {
     }
 }
 
-impl Extend<Arc<str>> for HandleCasing {
-    fn extend<T: IntoIterator<Item = Arc<str>>>(&mut self, handles: T) {
+impl<H: AsRef<str> + Into<Arc<str>>> Extend<H> for HandleCasing {
+    fn extend<T: IntoIterator<Item = H>>(&mut self, handles: T) {
         handles.into_iter().for_each(|handle| self.add(handle));
     }
 }
@@ -241,6 +243,9 @@ mod tests {
         let handles = casing([first.clone(), last.clone()]);
         let disk: ArmId = first.parse().unwrap();
         assert_eq!(handles.of(&disk), Some(&last));
+        let mut same = handles.clone();
+        same.add(&*last);
+        assert!(same.of(&disk).is_some_and(|known| Arc::ptr_eq(known, &last)));
         assert_eq!(handles.iter().count(), 1);
         assert!(handles.names(&first.to_uppercase()));
         assert!(!handles.names("nonsense"));
