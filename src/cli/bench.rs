@@ -6,6 +6,7 @@ mod emulator;
 mod figures;
 mod footprint;
 mod life_storm;
+mod list_volumes;
 mod node_loss;
 mod processes;
 mod sidecars;
@@ -48,6 +49,8 @@ enum Bench {
     Emulator(emulator::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
     Footprint(footprint::Options),
+    /// The whole list of a large cluster's volumes: the controller's peak memory, the time, the reads of Azure.
+    ListVolumes(list_volumes::Options),
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
@@ -57,6 +60,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Bench::NodeLoss(options) => node_loss::run(options).await,
         Bench::Emulator(options) => emulator::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
+        Bench::ListVolumes(options) => list_volumes::run(options).await,
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use lazuli_assembly::{
     clients::{self, CloudOptions},
-    services::{self, AttachMethod},
+    services::{self, AttachMethod, ClusterView, ListVolumes},
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
 use lazuli_telemetry::{
     BuildInfo, Readiness,
     http::{self, Listen, Shown},
@@ -43,6 +43,10 @@ pub(super) struct Options {
     /// have that action.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
+    /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
+    /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
+    #[arg(long, env = "LAZULI_LIST_VOLUMES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    list_volumes: bool,
     /// How long requests in flight may finish after SIGTERM, in seconds.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
@@ -70,13 +74,19 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
 
-    let start = if client.is_some() { LunReservations::Cold } else { LunReservations::NoCluster };
-    let (snapshot, reservations) = watch::channel(start);
+    let (no_luns, no_handles) = match client {
+        Some(_) => (LunReservations::Cold, VolumeHandles::Cold),
+        None => (LunReservations::NoCluster, VolumeHandles::NoCluster),
+    };
+    let (snapshot, reservations) = watch::channel(no_luns);
+    let (known_handles, handles) = watch::channel(no_handles);
     let watching = tokio::spawn({
         let (driver, drained) = (options.driver_name.clone(), drained.clone());
         let client = client.clone();
         // Beyond the stop: a publish that is in flight then still needs to know which LUNs are named.
-        async move { lazuli_cluster::watch_luns(client, &driver, snapshot, cluster_condition, drained).await }
+        async move {
+            lazuli_cluster::watch_luns(client, &driver, snapshot, known_handles, cluster_condition, drained).await;
+        }
     });
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
@@ -86,7 +96,13 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     };
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
-    let routes = services::controller(&azure, &options.driver_name, reservations, known_sizes, options.attach_method);
+    let routes = services::controller(
+        &azure,
+        &options.driver_name,
+        ClusterView { reservations, handles, sizes: known_sizes },
+        options.attach_method,
+        if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
+    );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
     let listener = Listener::bind(&options.endpoint).await?;

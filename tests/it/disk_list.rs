@@ -1,9 +1,20 @@
-//! ListVolumes: whole, or an error; right while volumes come and go; with the nodes that hold them.
+//! ListVolumes: whole, or an error; of one moment, however many pages it has; with the nodes that hold the volumes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use lazuli_emulator::scenario::ResourceGroup;
+use csi_proto::csi::{
+    ControllerGetCapabilitiesRequest,
+    controller_service_capability::{Type, rpc::Type as Rpc},
+};
+use lazuli_emulator::scenario::{self, Disk, ResourceGroup, Scenario};
+use lazuli_plan::{
+    list::VolumeHandles,
+    lun::{LunReservations, Reservation},
+    model::Lun,
+};
+use lazuli_rig::ListVolumes;
 use serde_json::json;
+use tokio::sync::watch;
 use tonic::Code;
 
 use super::disk_rig::{
@@ -11,10 +22,45 @@ use super::disk_rig::{
     publish_as, refused, typical, vm_id,
 };
 
+/// The id of a disk of another group of the cluster's subscription.
+fn disk_in(group: &str, name: &str) -> String {
+    disk_id(name).replace(&format!("/{}/", scenario::RESOURCE_GROUP), &format!("/{group}/"))
+}
+
+fn group(name: &str) -> ResourceGroup {
+    ResourceGroup { name: name.into(), location: None, subscription: None }
+}
+
+/// A disk that a driver made.
+fn made(name: &str, group: Option<&str>) -> Disk {
+    Disk {
+        name: name.into(),
+        size_gib: 4,
+        sku: "StandardSSD_LRS".into(),
+        zone: None,
+        resource_group: group.map(str::to_owned),
+        attach_to: None,
+        tags: [("k8s-azure-created-by".to_owned(), "kubernetes-azure-dd".to_owned())].into(),
+    }
+}
+
+/// PersistentVolumes with these handles.
+fn volumes_of(handles: &[&str]) -> VolumeHandles {
+    let pair = |(at, handle): (usize, &&str)| (format!("pv-{at}"), Arc::from(*handle));
+    VolumeHandles::Synced(handles.iter().enumerate().map(pair).collect())
+}
+
+/// The groups whose disks were listed since the log was reset, a page each, in the order of the requests.
+fn groups_listed(rig: &Rig) -> Vec<String> {
+    let lists = rig.calls().into_iter().filter(|call| call.path.to_lowercase().ends_with("/disks"));
+    lists.map(|call| call.path.split('/').nth(4).unwrap_or_default().to_owned()).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn disk_a_list_in_pages_names_every_volume_once_while_others_are_deleted_and_made() {
+async fn disk_the_pages_of_a_list_tell_what_was_so_at_the_first_and_read_nothing_more() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(10)).await;
+    rig.control.reset_log();
     let mut seen = Vec::new();
     let mut token = String::new();
     for page in 0.. {
@@ -22,7 +68,7 @@ async fn disk_a_list_in_pages_names_every_volume_once_while_others_are_deleted_a
         assert!(entries.len() <= 3);
         seen.extend(entries.into_iter().map(|entry| name_of(&named(entry).0).to_owned()));
         match page {
-            // The last of the page, which the token names, and one of the next.
+            // The last of the page, and one of the next.
             0 => {
                 delete(&client, &volumes[2].volume_id).await.unwrap();
                 delete(&client, &volumes[4].volume_id).await.unwrap();
@@ -35,9 +81,185 @@ async fn disk_a_list_in_pages_names_every_volume_once_while_others_are_deleted_a
         }
         token = next;
     }
-    let expected = ["pvc-00", "pvc-01", "pvc-02", "pvc-03", "pvc-05", "pvc-06", "pvc-07", "pvc-08", "pvc-09"];
-    assert_eq!(seen, expected);
+    assert_eq!(seen, numbered(10));
+    assert_eq!(groups_listed(&rig), [scenario::RESOURCE_GROUP]);
+    let anew: Vec<String> = list(&client).await.unwrap().into_keys().map(|id| name_of(&id).to_owned()).collect();
+    let expected = ["pvc-00", "pvc-01", "pvc-03", "pvc-03-a", "pvc-05", "pvc-06", "pvc-07", "pvc-08", "pvc-09"];
+    assert_eq!(anew, expected);
     rig.stop().await;
+}
+
+/// The caller starts anew: a page of another list could hide a volume.
+#[tokio::test(start_paused = true)]
+async fn disk_a_token_of_a_list_that_was_read_to_its_end_or_by_another_replica_is_aborted() {
+    let (mut rig, client) = Rig::typical().await;
+    create_all(&client, &numbered(5)).await;
+    let (_, token) = list_page(&client, 2, "").await.unwrap();
+    let other = rig.lab.controller("other").await.unwrap();
+    let message = refused(list_page(&other, 2, &token).await, Code::Aborted);
+    assert!(message.contains("start the list anew"), "{message}");
+    let (_, last) = list_page(&client, 2, &token).await.unwrap();
+    // An answer that was lost is given again.
+    assert_eq!(list_page(&client, 2, &token).await.unwrap().1, last);
+    assert_eq!(list_page(&client, 2, &last).await.unwrap().1, "");
+    refused(list_page(&client, 2, &last).await, Code::Aborted);
+    refused(list_page(&client, 2, &token).await, Code::Aborted);
+    rig.stop().await;
+}
+
+/// A call of a client that was not told otherwise fails at 4 MiB, and external-attacher sets no `max_entries`.
+#[tokio::test(start_paused = true)]
+async fn disk_a_page_stays_below_the_limit_of_grpc_however_long_names_and_tags_are() {
+    const DISKS: usize = 5_200;
+    let name = |at: usize| format!("{at:04}-{}", "n".repeat(75));
+    let tags: BTreeMap<String, String> = (0..10).map(|at| (format!("tag-{at}"), "t".repeat(256))).collect();
+    let disk = |at| {
+        let mut disk = made(&name(at), None);
+        disk.tags.extend(tags.clone());
+        disk
+    };
+    let mut azure = typical();
+    azure.scenario = Scenario { disks: (0..DISKS).map(disk).collect(), ..Scenario::default() };
+    let mut rig = Rig::on(azure).await;
+    // As many holders as a shared disk may have.
+    let holders: Vec<String> = (0..10).map(|at| format!("node-{at}-{}", "v".repeat(57))).collect();
+    let ids: Vec<String> = holders.iter().map(|holder| vm_id(holder)).collect();
+    for at in 0..DISKS {
+        rig.control.tamper(&disk_id(&name(at)), |disk| disk["managedByExtended"] = json!(ids)).unwrap();
+    }
+    let client = rig.controller().await;
+    rig.control.reset_log();
+    let (mut seen, mut pages, mut token) = (BTreeMap::new(), 0, String::new());
+    loop {
+        let (entries, next) = list_page(&client, 0, &token).await.unwrap();
+        pages += 1;
+        seen.extend(entries.into_iter().map(named));
+        if next.is_empty() {
+            break;
+        }
+        token = next;
+    }
+    assert_eq!(pages, 2);
+    assert_eq!(seen.len(), DISKS);
+    assert!(seen.values().all(|nodes| *nodes == holders));
+    assert_eq!(groups_listed(&rig).len(), DISKS.div_ceil(1000));
+    rig.stop().await;
+}
+
+/// A list is no answer to a question that came after it began: a volume may have been attached in between.
+#[tokio::test(start_paused = true)]
+async fn disk_lists_that_are_asked_for_at_the_same_time_share_their_reads() {
+    let (rig, client) = Rig::typical().await;
+    create_all(&client, &numbered(3)).await;
+    rig.control.reset_log();
+    let answers = futures::future::join_all((0..20).map(|_| list(&client))).await;
+    assert!(answers.into_iter().all(|answer| answer.unwrap().len() == 3));
+    assert!(groups_listed(&rig).len() <= 2, "{:?}", groups_listed(&rig));
+    rig.stop().await;
+}
+
+/// A subscription may hold tens of thousands of disks of others.
+#[tokio::test(start_paused = true)]
+async fn disk_only_the_groups_that_a_volume_is_in_are_listed() {
+    let mut azure = typical();
+    let groups = ["attached", "bound", "made", "others"];
+    azure.scenario.resource_groups.extend(groups.map(group));
+    for name in groups {
+        azure.scenario.disks.push(made("pvc-1", Some(name)));
+    }
+    let attachment = Reservation {
+        lun: Lun::try_from(0).unwrap(),
+        volume_handle: Some(disk_in("attached", "pvc-1")),
+        attachment: "csi-1".into(),
+    };
+    let recorded = LunReservations::Synced([("node-0".to_owned(), vec![attachment])].into());
+    let (_attachments, reservations) = watch::channel(recorded);
+    // The first is of a group that was deleted, and the second names no disk.
+    let bound = disk_in("BOUND", "pvc-1");
+    let known = volumes_of(&[&disk_in("gone", "pvc-1"), "https://a.blob.core.windows.net/vhds/a.vhd", &bound]);
+    let (tell, handles) = watch::channel(known);
+    let mut rig = Rig::with(azure, |options| {
+        options.reservations = Some(reservations);
+        options.handles = Some(handles);
+    })
+    .await;
+    let client = rig.controller().await;
+    rig.control.reset_log();
+    let names = async || list(&client).await.unwrap().into_keys().collect::<Vec<_>>();
+    assert_eq!(names().await, [bound, disk_in("attached", "pvc-1")]);
+    assert_eq!(groups_listed(&rig), ["lazuli", "attached", "BOUND", "gone"]);
+    // A disk that this process made counts before its PersistentVolume exists.
+    let own = create(&client, "pvc-2").await.unwrap().volume_id;
+    let new = create_with(&client, "pvc-2", &[("resourceGroup", "made")]).await.unwrap().volume_id;
+    tell.send_replace(volumes_of(&[]));
+    rig.control.reset_log();
+    assert_eq!(names().await, [disk_in("attached", "pvc-1"), own.clone(), disk_in("made", "pvc-1"), new.clone()]);
+    assert_eq!(groups_listed(&rig), ["lazuli", "attached", "made"]);
+    delete(&client, &new).await.unwrap();
+    rig.control.reset_log();
+    assert_eq!(names().await, [disk_in("attached", "pvc-1"), own]);
+    assert_eq!(groups_listed(&rig), ["lazuli", "attached"]);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_without_its_own_group_there_is_no_list() {
+    for (status, code, expected) in
+        [(404, "ResourceGroupNotFound", Code::FailedPrecondition), (403, "AuthorizationFailed", Code::PermissionDenied)]
+    {
+        let mut azure = typical();
+        azure.scenario.resource_groups.push(group("bound"));
+        let (_tell, handles) = watch::channel(volumes_of(&[&disk_in("bound", "pvc-1")]));
+        let mut rig = Rig::with(azure, |options| options.handles = Some(handles)).await;
+        let client = rig.controller().await;
+        let path = format!("*/resourceGroups/{}/providers/Microsoft.Compute/disks", scenario::RESOURCE_GROUP);
+        rig.incident(json!({"match": {"method": "GET", "path": path}, "then": {"status": status, "code": code}}));
+        refused(list(&client).await, expected);
+        assert_eq!(list(&client).await.unwrap().len(), 0);
+        rig.stop().await;
+    }
+}
+
+/// external-attacher compares the handles of VolumeAttachments, which are those of PersistentVolumes.
+#[tokio::test(start_paused = true)]
+async fn disk_a_volume_is_spelt_as_its_persistent_volume_spells_it_whatever_requests_said() {
+    let spelled = disk_id("PVC-00").replace("resourceGroups", "resourcegroups");
+    let (tell, handles) = watch::channel(volumes_of(&[&spelled]));
+    let mut rig = Rig::with(typical(), |options| options.handles = Some(handles)).await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(1)).await;
+    assert_ne!(volumes[0].volume_id, spelled);
+    assert_eq!(list(&client).await.unwrap().into_keys().collect::<Vec<_>>(), [spelled]);
+    // What was known and is not any more is no reason to guess.
+    tell.send_replace(VolumeHandles::Cold);
+    refused(list(&client).await, Code::Unavailable);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_controller_that_is_told_to_offer_no_list_claims_none() {
+    for (list_volumes, offered) in [(ListVolumes::On, true), (ListVolumes::Off, false)] {
+        let mut rig = Rig::with(typical(), |options| options.list_volumes = list_volumes).await;
+        let client = rig.controller().await;
+        let answer = client.clone().controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await.unwrap();
+        let claimed: Vec<Rpc> = answer
+            .into_inner()
+            .capabilities
+            .into_iter()
+            .map(|capability| match capability.r#type.unwrap() {
+                Type::Rpc(rpc) => rpc.r#type(),
+            })
+            .collect();
+        for rpc in [Rpc::ListVolumes, Rpc::ListVolumesPublishedNodes] {
+            assert_eq!(claimed.contains(&rpc), offered, "{claimed:?}");
+        }
+        assert!(claimed.contains(&Rpc::PublishUnpublishVolume), "{claimed:?}");
+        match list(&client).await {
+            Ok(volumes) => assert!(offered && volumes.is_empty()),
+            Err(refusal) => assert_eq!((offered, refusal.code()), (false, Code::Unimplemented)),
+        }
+        rig.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,7 @@ use lazuli_disk::{Settings, Volumes};
 use lazuli_emulator::{Emulator, scenario};
 use lazuli_plan::{
     disk::{Cloud, Defaults},
+    list::VolumeHandles,
     lun::{LunReservations, Reservation},
     model::Lun,
     op::VmWriteMethod,
@@ -126,6 +127,7 @@ impl Replica {
             subscription: scenario::SUBSCRIPTION.into(),
             resource_group: scenario::RESOURCE_GROUP.into(),
             reservations,
+            handles: watch::channel(VolumeHandles::NoCluster).1,
             sizes: watch::channel(SizeLimits::default()).1,
             method: match world.method {
                 Method::Action => VmWriteMethod::Action,

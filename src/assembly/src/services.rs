@@ -1,9 +1,10 @@
 //! From clients to the gRPC services of a process.
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
+pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService};
 use lazuli_disk::{Settings, Volumes};
-use lazuli_plan::{lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -30,24 +31,37 @@ impl AttachMethod {
     }
 }
 
+/// What the controller is told of the cluster while it runs.
+#[derive(Debug, Clone)]
+pub struct ClusterView {
+    /// Which LUNs VolumeAttachments name.
+    pub reservations: watch::Receiver<LunReservations>,
+    /// The handles of the PersistentVolumes.
+    pub handles: watch::Receiver<VolumeHandles>,
+    /// What is known of VM sizes beyond the shipped table.
+    pub sizes: watch::Receiver<SizeLimits>,
+}
+
 /// The services of the controller over an Azure.
 pub fn controller(
     azure: &Azure,
     driver_name: &str,
-    reservations: watch::Receiver<LunReservations>,
-    sizes: watch::Receiver<SizeLimits>,
+    cluster: ClusterView,
     method: AttachMethod,
+    list_volumes: ListVolumes,
 ) -> Routes {
+    let ClusterView { reservations, handles, sizes } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
         reservations,
+        handles,
         sizes,
         method: method.resolve(azure.stack),
     });
-    Routes::new(IdentityServer::new(IdentityService::disk(driver_name)))
-        .add_service(ControllerServer::new(ControllerService::new(volumes, azure.defaults.clone())))
+    let controller = ControllerService::new(volumes, azure.defaults.clone()).with_list_volumes(list_volumes);
+    Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 
 /// The services of a node.

@@ -19,7 +19,7 @@ use crate::{
     Until,
     arm::{self, Arm, Retry},
     auth::{Credential, ManagedIdentity, Secret, Tokens},
-    compute::{ApiVersions, Compute, Freshness, Snapshot},
+    compute::{ApiVersions, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk},
     error::ArmError,
     imds::{Imds, InstanceDiskSource},
     metrics::Metrics,
@@ -139,9 +139,12 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     assert!(rig.luns().await.is_empty());
     let mut grown = rig.compute.resize_disk(&disk_id("a"), Gib::new(20), &an_hour()).await.unwrap();
     grown.wait(&an_hour()).await.unwrap();
-    let listed = rig.compute.list_disks(scenario::SUBSCRIPTION, None, &an_hour()).await.unwrap();
-    let ours = |id: &ArmId| *id == disk_id("a") || *id == disk_id("b");
-    assert_eq!(listed.disks.iter().filter(|disk| ours(&disk.id)).count(), 2);
+    let (group, mut ours) = (scenario::RESOURCE_GROUP, 0);
+    let take = |disk: Result<ListedDisk, UnreadableDisk>| {
+        ours += usize::from([disk_id("a"), disk_id("b")].contains(&disk.unwrap().id));
+    };
+    rig.compute.list_disks_with(scenario::SUBSCRIPTION, group, &an_hour(), take).await.unwrap();
+    assert_eq!(ours, 2);
     for name in ["a", "b", "a"] {
         let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
         deleted.settle(&an_hour()).await.unwrap();
@@ -315,7 +318,9 @@ fn reads(rig: &Rig, resource_type: &str) -> (usize, usize) {
 fn with_disks(disks: usize) -> Options {
     let mut options = typical();
     options.scenario.disks = (0..disks)
-        .map(|n| serde_json::from_value(json!({ "name": format!("d-{n:03}"), "sizeGib": 32, "sku": "Premium_LRS" })).unwrap())
+        .map(|n| {
+            serde_json::from_value(json!({ "name": format!("d-{n:03}"), "sizeGib": 32, "sku": "Premium_LRS" })).unwrap()
+        })
         .collect();
     options
 }

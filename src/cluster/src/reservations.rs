@@ -1,4 +1,4 @@
-//! The snapshot of LUNs that VolumeAttachments name.
+//! The snapshot of LUNs that VolumeAttachments name, and the one of PersistentVolumes' handles.
 //!
 //! Rests on VolumeAttachments (which LUN, on which node) and PersistentVolumes (whose LUN). Every attachment
 //! of the driver that names a LUN counts, also one that is being deleted or no longer attached: kubelet may
@@ -12,11 +12,16 @@
 //!   LUN of one of those might be given away: waiting is the safe side.
 //!
 //! The other direction, an attachment that is gone and still shown, costs a LUN for a moment and is harmless.
+//!
+//! The handles are `NoCluster`, `Cold` and `Synced` together with the LUNs: a list of volumes that rests on an old picture
+//! would leave out the volumes of a new resource group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use lazuli_plan::list::VolumeHandles;
 use lazuli_plan::lun::{LunReservations, Reservation};
 use lazuli_plan::model::Lun;
 use serde::Deserialize;
@@ -43,46 +48,59 @@ const RESTART: Duration = Duration::from_secs(15);
 /// Changes waiting for the snapshot. A list is one change.
 const WAITING: usize = 64;
 
-/// Keeps `snapshot` up to date until `stop`. `driver` is the CSI driver's name. Without a client the snapshot
-/// becomes `NoCluster` and the call returns. `live` is fulfilled while both resources are followed, or need not be.
+/// Keeps `snapshot` and `known_handles` up to date until `stop`. `driver` is the CSI driver's name. Without a client
+/// both become `NoCluster` and the call returns. `live` is fulfilled while both resources are followed, or need not be.
 ///
-/// Run it as a task of its own. At the end the snapshot is `Cold`: nobody looks after it any more.
+/// Run it as a task of its own. At the end both are `Cold`: nobody looks after them any more.
 pub async fn watch_luns(
     client: Option<Client>,
     driver: &str,
     snapshot: watch::Sender<LunReservations>,
+    known_handles: watch::Sender<VolumeHandles>,
     live: Condition,
     stop: CancellationToken,
 ) {
     let Some(client) = client else {
+        known_handles.send_replace(VolumeHandles::NoCluster);
         snapshot.send_replace(LunReservations::NoCluster);
         live.ready("there is no cluster to watch");
         return;
     };
+    let cold = || {
+        known_handles.send_replace(VolumeHandles::Cold);
+        snapshot.send_replace(LunReservations::Cold);
+    };
     let watching = async {
         loop {
-            snapshot.send_replace(LunReservations::Cold);
-            let Err(panicked) = catch(Box::pin(keep(&client, driver, &snapshot, &live))).await else { return };
+            cold();
+            let kept = keep(&client, driver, &snapshot, &known_handles, &live);
+            let Err(panicked) = catch(Box::pin(kept)).await else { return };
             // A picture that nobody keeps up to date would give away the LUNs of the newest attachments.
-            snapshot.send_replace(LunReservations::Cold);
+            cold();
             live.not_ready(format!("the watch broke off: {panicked}"));
             error!(error = %panicked, "the watch of VolumeAttachments and PersistentVolumes panicked; it starts anew");
             sleep(RESTART).await;
         }
     };
     stop.run_until_cancelled(watching).await;
-    snapshot.send_replace(LunReservations::Cold);
+    cold();
 }
 
 /// Follows both resources and tells the snapshot; does not return by itself.
-async fn keep(client: &Client, driver: &str, snapshot: &watch::Sender<LunReservations>, live: &Condition) {
+async fn keep(
+    client: &Client,
+    driver: &str,
+    snapshot: &watch::Sender<LunReservations>,
+    known_handles: &watch::Sender<VolumeHandles>,
+    live: &Condition,
+) {
     let (attachment_changes, mut attachments) = mpsc::channel(WAITING);
     let (volume_changes, mut volumes) = mpsc::channel(WAITING);
     let following_attachments =
         follow::<SlimAttachment>(client.clone(), ATTACHMENTS, driver.to_owned(), attachment_changes);
     let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, driver.to_owned(), volume_changes);
     let keeping = async {
-        let mut picture = Picture::new(snapshot);
+        let mut picture = Picture::new(snapshot, known_handles);
         let mut liveness = Liveness { condition: live, lost: BTreeMap::new(), shown: None };
         loop {
             liveness.show(picture.synced);
@@ -164,9 +182,10 @@ enum Source {
 /// attachments a rebuild for every event would cost more than everything else this process does.
 struct Picture<'s> {
     snapshot: &'s watch::Sender<LunReservations>,
+    known_handles: &'s watch::Sender<VolumeHandles>,
     attachments: BTreeMap<String, Attachment>,
     /// Handle of each volume, by the name of its PersistentVolume.
-    handles: BTreeMap<String, String>,
+    handles: BTreeMap<String, Arc<str>>,
     /// Attachments by the name of their PersistentVolume.
     by_volume: BTreeMap<String, BTreeSet<String>>,
     attachments_heard: Heard,
@@ -201,9 +220,10 @@ impl Heard {
 }
 
 impl<'s> Picture<'s> {
-    fn new(snapshot: &'s watch::Sender<LunReservations>) -> Self {
+    fn new(snapshot: &'s watch::Sender<LunReservations>, known_handles: &'s watch::Sender<VolumeHandles>) -> Self {
         Self {
             snapshot,
+            known_handles,
             attachments: BTreeMap::new(),
             handles: BTreeMap::new(),
             by_volume: BTreeMap::new(),
@@ -225,6 +245,7 @@ impl<'s> Picture<'s> {
             "no word from the API server about attachments: no LUN is given until there is"
         );
         self.synced = false;
+        self.known_handles.send_replace(VolumeHandles::Cold);
         self.snapshot.send_replace(LunReservations::Cold);
     }
 
@@ -253,7 +274,7 @@ impl<'s> Picture<'s> {
         self.sync();
     }
 
-    fn volumes(&mut self, change: Change<String>) {
+    fn volumes(&mut self, change: Change<Arc<str>>) {
         self.volumes_heard.note(&change);
         match change {
             Change::Replaced(all) => {
@@ -262,13 +283,15 @@ impl<'s> Picture<'s> {
             }
             Change::Applied(volume, Some(handle)) => {
                 if self.handles.get(&volume) != Some(&handle) {
-                    self.handles.insert(volume.clone(), handle);
+                    self.handles.insert(volume.clone(), handle.clone());
                     self.show_all_of(&volume);
+                    self.change_handles(|handles| drop(handles.insert(volume, handle)));
                 }
             }
             Change::Applied(volume, None) | Change::Deleted(volume) => {
                 if self.handles.remove(&volume).is_some() {
                     self.show_all_of(&volume);
+                    self.change_handles(|handles| drop(handles.remove(&volume)));
                 }
             }
             Change::Confirmed | Change::Lost(_) => {}
@@ -290,6 +313,8 @@ impl<'s> Picture<'s> {
         }
         self.synced = true;
         self.replaced = false;
+        // Before the LUNs: who waits for those may then read these.
+        self.known_handles.send_replace(VolumeHandles::Synced(self.handles.clone()));
         self.snapshot.send_if_modified(|shown| {
             let fresh = LunReservations::Synced(nodes);
             let differs = *shown != fresh;
@@ -305,7 +330,7 @@ impl<'s> Picture<'s> {
         Reservation {
             lun: attachment.lun,
             volume_handle: match &attachment.source {
-                Source::Volume(volume) => self.handles.get(volume).cloned(),
+                Source::Volume(volume) => self.handles.get(volume).map(|handle| handle.to_string()),
                 Source::Inline(handle) => Some(handle.clone()),
                 Source::Unknown => None,
             },
@@ -360,6 +385,22 @@ impl<'s> Picture<'s> {
             if reservations.is_empty() {
                 nodes.remove(node);
             }
+            true
+        });
+    }
+}
+
+impl Picture<'_> {
+    /// Changes the handles that are shown, in place. While the picture is cold they are not shown.
+    fn change_handles(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<str>>)) {
+        if !self.synced {
+            return;
+        }
+        self.known_handles.send_if_modified(|shown| {
+            let VolumeHandles::Synced(handles) = shown else {
+                return false;
+            };
+            change(handles);
             true
         });
     }
@@ -446,14 +487,14 @@ impl SlimVolumeSpec {
 }
 
 impl Slim for SlimVolume {
-    type Kept = String;
+    type Kept = Arc<str>;
 
     fn metadata(&self) -> &SlimMetadata {
         &self.metadata
     }
 
-    fn keep(self, driver: &str) -> Option<String> {
-        self.spec.handle(driver)
+    fn keep(self, driver: &str) -> Option<Arc<str>> {
+        self.spec.handle(driver).map(Arc::from)
     }
 }
 
@@ -499,7 +540,7 @@ mod tests {
 
     use super::*;
 
-    type Step = (bool, Change<Attachment>, Change<String>);
+    type Step = (bool, Change<Attachment>, Change<Arc<str>>);
 
     fn attachment() -> impl Strategy<Value = Attachment> {
         (0u8..3, 0i64..4, 0u8..5).prop_map(|(node, lun, source)| Attachment {
@@ -529,7 +570,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let handles = (0u8..3).prop_map(|n| format!("disk{n}"));
+        let handles = (0u8..3).prop_map(|n| Arc::from(format!("disk{n}")));
         let attachments = std::rc::Rc::new(attachment().boxed());
         let step = (any::<bool>(), change("va", attachments), change("pv", handles));
         prop::collection::vec(step, 1..40)
@@ -540,9 +581,11 @@ mod tests {
         #[test]
         fn a_snapshot_that_grew_equals_one_made_anew(steps in steps()) {
             let (sender, grown) = watch::channel(LunReservations::Cold);
-            let mut picture = Picture::new(&sender);
+            let (tell_handles, grown_handles) = watch::channel(VolumeHandles::Cold);
+            let mut picture = Picture::new(&sender, &tell_handles);
             picture.attachments(Change::Replaced(Vec::new()));
             prop_assert_eq!(&*grown.borrow(), &LunReservations::Cold);
+            prop_assert_eq!(&*grown_handles.borrow(), &VolumeHandles::Cold);
             picture.volumes(Change::Replaced(Vec::new()));
             for (attachments, attachment_change, volume_change) in steps {
                 if attachments {
@@ -552,33 +595,40 @@ mod tests {
                 }
             }
             let (sender, anew) = watch::channel(LunReservations::Cold);
-            let mut fresh = Picture::new(&sender);
+            let (tell_handles, anew_handles) = watch::channel(VolumeHandles::Cold);
+            let mut fresh = Picture::new(&sender, &tell_handles);
             fresh.volumes(Change::Replaced(picture.handles.clone().into_iter().collect()));
             fresh.attachments(Change::Replaced(picture.attachments.into_iter().collect()));
             prop_assert_eq!(&*grown.borrow(), &*anew.borrow());
+            prop_assert_eq!(&*grown_handles.borrow(), &*anew_handles.borrow());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_event_after_a_gap_does_not_make_the_picture_whole_but_a_bookmark_does() {
         let (sender, snapshot) = watch::channel(LunReservations::Cold);
-        let mut picture = Picture::new(&sender);
+        let (tell_handles, handles) = watch::channel(VolumeHandles::Cold);
+        let mut picture = Picture::new(&sender, &tell_handles);
         picture.attachments(Change::Replaced(Vec::new()));
         picture.volumes(Change::Replaced(Vec::new()));
         assert_ne!(*snapshot.borrow(), LunReservations::Cold);
         tokio::time::advance(STALE_AFTER).await;
         picture.went_stale();
+        picture.volumes(Change::Applied("pv".to_owned(), Some("handle".into())));
         picture.volumes(Change::Confirmed);
         picture.attachments(Change::Deleted("va".to_owned()));
         assert_eq!(*snapshot.borrow(), LunReservations::Cold);
+        assert_eq!(*handles.borrow(), VolumeHandles::Cold);
         picture.attachments(Change::Confirmed);
         assert_ne!(*snapshot.borrow(), LunReservations::Cold);
+        assert_eq!(*handles.borrow(), VolumeHandles::Synced([("pv".to_owned(), "handle".into())].into()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_of_one_resource_does_not_hide_that_the_other_is_stale() {
         let (sender, snapshot) = watch::channel(LunReservations::Cold);
-        let mut picture = Picture::new(&sender);
+        let (tell_handles, handles) = watch::channel(VolumeHandles::Cold);
+        let mut picture = Picture::new(&sender, &tell_handles);
         picture.volumes(Change::Replaced(Vec::new()));
         picture.attachments(Change::Replaced(Vec::new()));
         tokio::time::advance(STALE_AFTER).await;
@@ -586,5 +636,6 @@ mod tests {
         assert!(picture.stale_at().is_some_and(|at| at <= Instant::now()));
         picture.went_stale();
         assert_eq!(*snapshot.borrow(), LunReservations::Cold);
+        assert_eq!(*handles.borrow(), VolumeHandles::Cold);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -46,6 +46,7 @@ fn volume(name: &str, disk: &str) -> Value {
 struct Watched {
     snapshot: watch::Receiver<LunReservations>,
     readiness: Readiness,
+    handles: watch::Receiver<VolumeHandles>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -53,12 +54,14 @@ struct Watched {
 impl Watched {
     fn start(server: &FakeApiServer) -> Self {
         let (sender, snapshot) = watch::channel(LunReservations::default());
+        let (tell_handles, handles) = watch::channel(VolumeHandles::default());
         let stop = CancellationToken::new();
         let (client, token) = (server.client(), stop.clone());
         let readiness = Readiness::new();
         let live = readiness.tolerant_condition("cluster", TOLERANCE);
-        let task = tokio::spawn(async move { watch_luns(Some(client), DRIVER, sender, live, token).await });
-        Self { snapshot, readiness, stop, task }
+        let task =
+            tokio::spawn(async move { watch_luns(Some(client), DRIVER, sender, tell_handles, live, token).await });
+        Self { snapshot, readiness, handles, stop, task }
     }
 
     /// Waits until the snapshot is synced and shows exactly this.
@@ -69,8 +72,18 @@ impl Watched {
         }
     }
 
+    /// Waits until the handles are exactly those of these PersistentVolumes and disks.
+    async fn knows(&mut self, expected: &[(&str, &str)]) {
+        let pair = |(name, disk): &(&str, &str)| ((*name).to_owned(), handle(disk).into());
+        let expected = VolumeHandles::Synced(expected.iter().map(pair).collect());
+        let waiting = self.handles.wait_for(|now| *now == expected);
+        if tokio::time::timeout(Duration::from_secs(600), waiting).await.is_err() {
+            panic!("{:?} is not {expected:?}", *self.handles.borrow());
+        }
+    }
+
     fn is_cold(&self) -> bool {
-        *self.snapshot.borrow() == LunReservations::Cold
+        *self.snapshot.borrow() == LunReservations::Cold && *self.handles.borrow() == VolumeHandles::Cold
     }
 }
 
@@ -92,9 +105,12 @@ fn lines(snapshot: &LunReservations) -> Option<Vec<String>> {
 #[tokio::test(start_paused = true)]
 async fn without_a_cluster_the_snapshot_says_so_at_once() {
     let (sender, snapshot) = watch::channel(LunReservations::default());
+    let (tell_handles, handles) = watch::channel(VolumeHandles::default());
     let readiness = Readiness::new();
-    watch_luns(None, DRIVER, sender, readiness.condition("cluster"), CancellationToken::new()).await;
+    let live = readiness.condition("cluster");
+    watch_luns(None, DRIVER, sender, tell_handles, live, CancellationToken::new()).await;
     assert_eq!(*snapshot.borrow(), LunReservations::NoCluster);
+    assert_eq!(*handles.borrow(), VolumeHandles::NoCluster);
     assert!(readiness.is_ready());
 }
 
@@ -133,6 +149,27 @@ async fn every_attachment_that_names_a_lun_is_reserved_whatever_its_state() {
     watched.stop.cancel();
     watched.task.await.expect("no panic");
     assert_eq!(*watched.snapshot.borrow(), LunReservations::Cold, "nobody looks after it any more");
+}
+
+/// The disks of a volume that no node uses are listed too, in whatever resource group they are.
+#[tokio::test(start_paused = true)]
+async fn the_handles_of_the_drivers_volumes_are_known_also_of_those_that_nothing_attaches() {
+    let server = FakeApiServer::default();
+    server.put(VOLUMES, volume("pv-a", "a"));
+    let tree = json!({"azureDisk": {"diskName": "t", "diskURI": handle("t")}});
+    server.put(VOLUMES, json!({"metadata": {"name": "pv-tree"}, "spec": tree}));
+    server.put(VOLUMES, json!({"metadata": {"name": "pv-nfs"}, "spec": {"nfs": {"server": "x", "path": "/"}}}));
+    let other = json!({"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}});
+    server.put(VOLUMES, json!({"metadata": {"name": "pv-other"}, "spec": other}));
+    let mut watched = Watched::start(&server);
+    watched.shows(&[]).await;
+    watched.knows(&[("pv-a", "a"), ("pv-tree", "t")]).await;
+    server.put(VOLUMES, volume("pv-b", "b"));
+    server.delete(VOLUMES, "pv-tree");
+    watched.knows(&[("pv-a", "a"), ("pv-b", "b")]).await;
+    watched.stop.cancel();
+    watched.task.await.expect("no panic");
+    assert_eq!(*watched.handles.borrow(), VolumeHandles::Cold, "nobody looks after them any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,12 +20,12 @@ use csi_proto::csi::{
     controller_get_volume_response,
     controller_server::Controller,
     controller_service_capability::{self, Rpc as RpcCapability, rpc},
-    list_volumes_response, validate_volume_capabilities_response,
+    validate_volume_capabilities_response,
 };
 use lazuli_plan::{
     disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY},
     fault::{self, Code, Rpc},
-    model::{ArmId, VolumeId},
+    model::VolumeId,
 };
 use tonic::{Request, Response, Status};
 
@@ -33,6 +33,7 @@ use super::{
     capability::{capability, ordered, segments},
     server::{RpcNote, failure, status},
     usable,
+    volume_pages::Snapshots,
 };
 use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
 
@@ -54,12 +55,39 @@ const CAPABILITIES: [rpc::Type; 7] = [
 pub struct ControllerService {
     volumes: Volumes,
     defaults: Defaults,
+    list_volumes: ListVolumes,
+    snapshots: Snapshots,
+}
+
+/// Whether ListVolumes is offered. Where it is, external-attacher compares the list with the VolumeAttachments once a
+/// minute, and every list costs at least one read of Azure for each resource group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ListVolumes {
+    /// It is.
+    #[default]
+    On,
+    /// It is not: neither `LIST_VOLUMES` nor `LIST_VOLUMES_PUBLISHED_NODES` is claimed.
+    Off,
+}
+
+impl ListVolumes {
+    fn claims(self, capability: rpc::Type) -> bool {
+        match capability {
+            rpc::Type::ListVolumes | rpc::Type::ListVolumesPublishedNodes => self == Self::On,
+            _ => true,
+        }
+    }
 }
 
 impl ControllerService {
     /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
     pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
-        Self { volumes, defaults }
+        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default() }
+    }
+
+    /// The same service, which offers ListVolumes or does not.
+    pub fn with_list_volumes(self, list_volumes: ListVolumes) -> Self {
+        Self { list_volumes, ..self }
     }
 }
 
@@ -104,7 +132,7 @@ fn range(wire: Option<&CapacityRange>) -> (i64, i64) {
     wire.map_or((0, 0), |range| (range.required_bytes, range.limit_bytes))
 }
 
-fn wire_bytes(bytes: u64) -> i64 {
+pub(crate) fn wire_bytes(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -187,7 +215,7 @@ impl ControllerService {
         plan::validate_capabilities(&[capability(wire)], parameters.max_shares)
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
-        self.volumes.learn_spelling(id.disk(), id.as_str());
+        self.volumes.learn_spelling(&id);
         let published = self
             .volumes
             .publish(id.disk(), &node, parameters.caching)
@@ -218,7 +246,7 @@ impl ControllerService {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; it is attached nowhere");
             return Ok(ControllerUnpublishVolumeResponse {});
         };
-        self.volumes.learn_spelling(id.disk(), id.as_str());
+        self.volumes.learn_spelling(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
         self.volumes.unpublish(id.disk(), node).await.map_err(|error| failed(Rpc::Unpublish, &error))?;
         Ok(ControllerUnpublishVolumeResponse {})
@@ -251,29 +279,20 @@ impl ControllerService {
     }
 
     async fn list(&self, request: ListVolumesRequest) -> Result<ListVolumesResponse, Status> {
+        if self.list_volumes == ListVolumes::Off {
+            return Err(unsupported("ListVolumes"));
+        }
         let limit = usize::try_from(request.max_entries).map_err(|_| {
             let message = format!("max_entries is {}: it cannot be negative", request.max_entries);
             status(Code::InvalidArgument, message)
         })?;
-        // The token is the id of the last disk of the page before: a page stays right when disks come and go.
-        let after: Option<ArmId> = match request.starting_token.as_str() {
-            "" => None,
-            token => Some(token.parse().map_err(|error| {
-                let message = format!("starting_token {token:?} is none that this driver gave: {error}");
-                status(Code::Aborted, message)
-            })?),
-        };
-        let all = self.volumes.list().await.map_err(|error| failed(Rpc::Read, &error))?;
-        let mut rest =
-            all.into_iter().filter(|found| after.as_ref().is_none_or(|after| found.disk.id > *after)).peekable();
-        let mut entries = Vec::new();
-        let mut last = None;
-        while let Some(found) = rest.next_if(|_| limit == 0 || entries.len() < limit) {
-            last = Some(found.disk.id.folded().to_owned());
-            entries.push(entry(found));
+        match request.starting_token.as_str() {
+            "" => {
+                let volumes = self.volumes.list().await.map_err(|error| failed(Rpc::Read, &error))?;
+                Ok(self.snapshots.first(volumes, limit))
+            }
+            token => self.snapshots.next(token, limit),
         }
-        let next_token = last.filter(|_| rest.peek().is_some()).unwrap_or_default();
-        Ok(ListVolumesResponse { entries, next_token })
     }
 
     async fn get(&self, request: ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse, Status> {
@@ -294,7 +313,7 @@ impl ControllerService {
         }
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let id = volume(&request.volume_id)?;
-        self.volumes.learn_spelling(id.disk(), id.as_str());
+        self.volumes.learn_spelling(&id);
         let size = self.volumes.expand(id.disk(), required_bytes, limit_bytes).await.map_err(|error| match &error {
             ExpandError::Range(error) => refused(error),
             ExpandError::Failed(error) => failed(Rpc::Expand, error),
@@ -308,13 +327,6 @@ fn wire_volume(found: &Found) -> Volume {
         capacity_bytes: wire_bytes(found.disk.size.bytes()),
         volume_id: found.volume_id.clone(),
         ..Volume::default()
-    }
-}
-
-fn entry(found: Found) -> list_volumes_response::Entry {
-    list_volumes_response::Entry {
-        volume: Some(wire_volume(&found)),
-        status: Some(list_volumes_response::VolumeStatus { published_node_ids: found.nodes }),
     }
 }
 
@@ -400,6 +412,7 @@ impl Controller for ControllerService {
     ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
         let capabilities = CAPABILITIES
             .into_iter()
+            .filter(|capability| self.list_volumes.claims(*capability))
             .map(|r#type| ControllerServiceCapability {
                 r#type: Some(controller_service_capability::Type::Rpc(RpcCapability { r#type: r#type.into() })),
             })

@@ -19,6 +19,7 @@ pub mod node;
 pub mod registration;
 pub mod server;
 mod usable;
+mod volume_pages;
 
 #[cfg(test)]
 mod scratch;

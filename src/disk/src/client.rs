@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use lazuli_azure::{
     Until,
-    compute::{self, Compute, Disks, Freshness, Snapshot, decode_disk},
+    compute::{self, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk, decode_disk},
     error::ArmError,
     permits::Permit,
 };
 use lazuli_plan::{
     disk::DiskSpec,
     fault::Fault,
+    list::ResourceGroup,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
     permit::Priority,
@@ -42,8 +43,13 @@ impl Client {
         self.0.read_disk(disk, freshness, &unbounded()).await
     }
 
-    pub(crate) async fn list_disks(&self, subscription: &str) -> Result<Disks, ArmError> {
-        self.0.list_disks(subscription, None, &Until::working(LIST)).await
+    /// Lists the disks of a resource group and gives each to `take`.
+    pub(crate) async fn list_disks(
+        &self,
+        group: &ResourceGroup,
+        take: impl FnMut(Result<ListedDisk, UnreadableDisk>),
+    ) -> Result<(), ArmError> {
+        self.0.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
     }
 
     /// Waits for a permit to make a disk, as long as the creation is wanted.

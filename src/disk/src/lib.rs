@@ -8,14 +8,14 @@
 mod claims;
 mod client;
 mod error;
+mod list;
 mod nodes;
 mod owner;
 mod reservations;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -23,8 +23,9 @@ use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_plan::{
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
     fault::{Effect, Fault},
+    list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
     op::VmWriteMethod,
     permit::Priority,
     poll,
@@ -32,7 +33,7 @@ use lazuli_plan::{
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -40,15 +41,12 @@ use tracing::{info, warn};
 use claims::{Claims, Hold};
 use client::Client;
 pub use error::VolumeError;
+use list::Lists;
+pub use list::{ListedVolume, VolumeList};
 use nodes::{Nodes, Search, is_machine};
 use owner::{Goal, Owners};
 use reservations::Reservations;
 
-/// The tag that tells a disk was made by this driver, or by the Go driver: the same, so that either may take over.
-pub const CREATED_BY_TAG: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
-
-/// How long a list waits for the cluster's VolumeAttachments.
-const SPELLINGS_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a disk that somebody else is making.
 const CREATION_WAIT: Duration = Duration::from_secs(600);
 /// How long to wait with the next try to delete a disk that Azure is busy with and that cannot be seen.
@@ -89,6 +87,8 @@ pub struct Settings {
     pub resource_group: String,
     /// Which LUNs Kubernetes names.
     pub reservations: watch::Receiver<LunReservations>,
+    /// The handles of the cluster's PersistentVolumes. They are known when the LUNs are.
+    pub handles: watch::Receiver<VolumeHandles>,
     /// What is known of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
     /// How data disks are written at first; a missing permission makes it fall back.
@@ -128,24 +128,38 @@ pub struct Created {
 #[derive(Debug, Clone)]
 pub struct Volumes {
     client: Client,
-    subscription: String,
+    /// The cluster's own resource group.
+    group: ResourceGroup,
     nodes: Nodes,
     owners: Owners,
     claims: Claims<Request, Left>,
     reservations: Reservations,
-    /// How Kubernetes spells a volume's handle, as far as it has told us.
-    spellings: Arc<Mutex<BTreeMap<ArmId, String>>>,
+    /// The handles of the requests so far, and of the disks that this process made.
+    spellings: Arc<Mutex<HandleCasing>>,
+    /// The handles of PersistentVolumes.
+    handles: watch::Receiver<VolumeHandles>,
+    lists: Lists,
 }
 
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, sizes, method } = settings;
+        let Settings { compute, subscription, resource_group, reservations, handles, sizes, method } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group);
         let reservations = Reservations::new(reservations);
         let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
-        Self { client, subscription, nodes, owners, claims: Claims::default(), reservations, spellings: Arc::default() }
+        Self {
+            client,
+            group: ResourceGroup { subscription, name: resource_group },
+            nodes,
+            owners,
+            claims: Claims::default(),
+            reservations,
+            spellings: Arc::default(),
+            handles,
+            lists: Lists::default(),
+        }
     }
 
     /// Makes the disk of a plan, or finds it made.
@@ -159,7 +173,7 @@ impl Volumes {
         let disk = left(self.claims.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
         // One volume has one handle, however Azure spells it from answer to answer.
-        let volume_id = self.spellings().entry(disk.id.clone()).or_insert_with(|| disk.id.to_string()).clone();
+        let volume_id = self.spellings().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
     }
 
@@ -349,118 +363,24 @@ impl Volumes {
             .get_disk(disk)
             .await
             .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-        let spelling = self.spellings().get(&read.model.id).cloned();
-        Ok(self.found(read.model, spelling))
-    }
-
-    /// Every volume: disks that a driver made, and disks that Kubernetes has named, of the cluster's subscription and
-    /// of those that a known volume is in. In the order of their ids.
-    ///
-    /// # Errors
-    /// As Azure says; an incomplete list is an error, for external-attacher takes what is missing as detached. Only
-    /// another subscription that is closed to us is left out.
-    pub async fn list(&self) -> Result<Vec<Found>, VolumeError> {
-        self.spellings_known().await?;
-        let spellings = self.all_spellings();
-        let is_volume = |id: &str, tags: &BTreeMap<String, String>| {
-            let made = |(key, value): (&String, &String)| {
-                key.eq_ignore_ascii_case(CREATED_BY_TAG.0) && value == CREATED_BY_TAG.1
-            };
-            tags.iter().any(made) || spellings.contains_key(&id.to_ascii_lowercase())
-        };
-        let mut disks = self.disks_of(&self.subscription, is_volume).await?;
-        for subscription in self.other_subscriptions(&spellings) {
-            match self.disks_of(&subscription, is_volume).await {
-                Ok(more) => disks.extend(more),
-                // Our own was listed, so it is that one which is closed to us. Whoever names a disk there learns of it
-                // at each call; the other volumes have nothing to do with it.
-                Err(error)
-                    if matches!(error.fault, Fault::Forbidden | Fault::Unauthenticated | Fault::ScopeNotFound) =>
-                {
-                    warn!(error = %error, "the volumes of a subscription are left out of the list");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let mut found: Vec<Found> = disks
-            .into_iter()
-            .map(|disk| {
-                let spelling = spellings.get(disk.id.folded()).cloned();
-                self.found(disk, spelling)
-            })
-            .collect();
-        found.sort_by(|a, b| a.disk.id.cmp(&b.disk.id));
-        // A disk that is made between two of Azure's pages may push another onto both.
-        found.dedup_by(|a, b| a.disk.id == b.disk.id);
-        Ok(found)
-    }
-
-    /// Waits, but not long, until the cluster has told how it spells its handles: external-attacher compares them to
-    /// the letter, and takes a volume that is spelled otherwise for one that is not attached.
-    async fn spellings_known(&self) -> Result<(), VolumeError> {
-        match timeout(SPELLINGS_WAIT, self.reservations.known()).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(VolumeError::new(
-                Fault::Unavailable,
-                "the cluster's VolumeAttachments are not known yet, and with them how it spells its volumes",
-            )),
-        }
-    }
-
-    /// The disks of a subscription that are volumes, by id and tags. Among the others one that cannot be read is left
-    /// out; among these it fails the list.
-    async fn disks_of(
-        &self,
-        subscription: &str,
-        is_volume: impl Fn(&str, &BTreeMap<String, String>) -> bool,
-    ) -> Result<Vec<Disk>, VolumeError> {
-        let failed =
-            |error| VolumeError::azure(format!("the disks of subscription {subscription} cannot be listed"), error);
-        let list = self.client.list_disks(subscription).await.map_err(failed)?;
-        for unreadable in list.unreadable {
-            if unreadable.id.as_deref().is_none_or(|id| is_volume(id, &unreadable.tags)) {
-                return Err(failed(unreadable.error));
-            }
-            warn!(error = %unreadable.error, "a disk that is no volume cannot be read; the list goes without it");
-        }
-        Ok(list.disks.into_iter().filter(|disk| is_volume(disk.id.as_str(), &disk.tags)).collect())
-    }
-
-    /// The subscriptions of known volumes, but for the cluster's own.
-    fn other_subscriptions(&self, spellings: &BTreeMap<String, String>) -> BTreeSet<String> {
-        let ids = spellings.keys().filter_map(|id| id.parse::<ArmId>().ok());
-        ids.map(|id| id.subscription().to_owned()).filter(|id| !id.eq_ignore_ascii_case(&self.subscription)).collect()
+        let spelling = self.spellings().of(&read.model.id).cloned();
+        Ok(self.found(read.model, spelling.as_deref()))
     }
 
     /// Takes note of how Kubernetes spells a volume's handle.
-    pub fn learn_spelling(&self, disk: &ArmId, volume_id: &str) {
-        let mut spellings = self.spellings();
-        if spellings.get(disk).is_none_or(|known| known != volume_id) {
-            spellings.insert(disk.clone(), volume_id.to_owned());
-        }
+    pub fn learn_spelling(&self, volume: &VolumeId) {
+        self.spellings().add(volume.as_str());
     }
 
-    fn found(&self, disk: Disk, spelling: Option<String>) -> Found {
+    fn found(&self, disk: Disk, spelling: Option<&str>) -> Found {
         Found {
             nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect(),
-            volume_id: spelling.unwrap_or_else(|| disk.id.to_string()),
+            volume_id: spelling.unwrap_or(disk.id.as_str()).to_owned(),
             disk: Arc::new(disk),
         }
     }
 
-    /// How Kubernetes spells the handles it has told, by disk id in lower case: what the requests said, and what
-    /// VolumeAttachments say.
-    fn all_spellings(&self) -> BTreeMap<String, String> {
-        let mut all = BTreeMap::new();
-        if let LunReservations::Synced(nodes) = &*self.reservations.now() {
-            let handles = nodes.values().flatten().filter_map(|reservation| reservation.volume_handle.as_deref());
-            all.extend(handles.map(|handle| (handle.to_ascii_lowercase(), handle.to_owned())));
-        }
-        all.extend(self.spellings().iter().map(|(disk, spelling)| (disk.folded().to_owned(), spelling.clone())));
-        all
-    }
-
-    fn spellings(&self) -> std::sync::MutexGuard<'_, BTreeMap<ArmId, String>> {
+    fn spellings(&self) -> MutexGuard<'_, HandleCasing> {
         self.spellings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,6 +8,7 @@
 //! | [`model`] | nothing: the words the rest is said in (`ArmId`, `VolumeId`, `Lun`, `Gib`, `Disk`, `Vm`) |
 //! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
 //! | [`lun`] | which LUN a disk gets |
+//! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
@@ -19,6 +20,7 @@ pub mod apply;
 pub mod attach;
 pub mod disk;
 pub mod fault;
+pub mod list;
 pub mod lun;
 pub mod model;
 pub mod op;

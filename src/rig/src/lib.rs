@@ -9,8 +9,11 @@ use std::{
 };
 
 use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
-pub use lazuli_assembly::services::AttachMethod;
-use lazuli_assembly::{clients, services};
+pub use lazuli_assembly::services::{AttachMethod, ListVolumes};
+use lazuli_assembly::{
+    clients,
+    services::{self, ClusterView},
+};
 use lazuli_azure::{
     imds::Imds,
     transport::{Routes, Tls, Transport},
@@ -23,7 +26,7 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -48,6 +51,10 @@ pub struct Options {
     pub azure_stack: bool,
     /// Which LUNs Kubernetes names; without it there is no cluster.
     pub reservations: Option<watch::Receiver<LunReservations>>,
+    /// The handles of the PersistentVolumes; without it there is no cluster to ask for them.
+    pub handles: Option<watch::Receiver<VolumeHandles>>,
+    /// Whether controllers offer ListVolumes.
+    pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
     pub seed: u64,
 }
@@ -61,6 +68,8 @@ impl Options {
             attach_method: AttachMethod::Auto,
             azure_stack: false,
             reservations: None,
+            handles: None,
+            list_volumes: ListVolumes::On,
             seed: 1,
         }
     }
@@ -74,7 +83,8 @@ pub struct Lab {
     folder: PathBuf,
     config: Config,
     attach_method: AttachMethod,
-    reservations: watch::Receiver<LunReservations>,
+    cluster: ClusterView,
+    list_volumes: ListVolumes,
     seed: u64,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -96,13 +106,18 @@ impl Lab {
         }
         let document = Document::parse("the embedded Azure", configuration.to_string().as_bytes())?;
         let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
-        let reservations = options.reservations.unwrap_or_else(|| watch::channel(LunReservations::NoCluster).1);
+        let cluster = ClusterView {
+            reservations: options.reservations.unwrap_or_else(|| watch::channel(LunReservations::NoCluster).1),
+            handles: options.handles.unwrap_or_else(|| watch::channel(VolumeHandles::NoCluster).1),
+            sizes: watch::channel(SizeLimits::default()).1,
+        };
         Ok(Self {
             emulator,
             folder: options.folder,
             config,
             attach_method: options.attach_method,
-            reservations,
+            cluster,
+            list_volumes: options.list_volumes,
             seed: options.seed,
             stop: CancellationToken::new(),
             tasks: Vec::new(),
@@ -115,14 +130,8 @@ impl Lab {
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
-        let reservations = self.reservations.clone();
-        let routes = services::controller(
-            &azure,
-            DISK_DRIVER,
-            reservations,
-            watch::channel(SizeLimits::default()).1,
-            self.attach_method,
-        );
+        let routes =
+            services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.attach_method, self.list_volumes);
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

@@ -5,6 +5,7 @@
 
 mod body;
 mod listed;
+mod listed_disk;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use body::encode_disk;
+pub use listed_disk::ListedDisk;
 use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
 
@@ -99,15 +101,6 @@ impl Freshness {
     pub fn priority(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
-}
-
-/// The disks of a list.
-#[derive(Debug, Clone, Default)]
-pub struct Disks {
-    /// Those that can be read.
-    pub disks: Vec<Disk>,
-    /// The others. Whoever needs every disk of a kind must look whether one of these may be such a disk.
-    pub unreadable: Vec<UnreadableDisk>,
 }
 
 /// A disk of a list that cannot be read, and as much of it as may tell whose it is.
@@ -271,35 +264,6 @@ impl Compute {
             }
             other => other,
         }
-    }
-
-    /// Lists the disks of a resource group, or of the whole subscription: all of them, or an error. A subscription
-    /// holds disks of all the world; one of them that cannot be read spoils nothing here and is told apart.
-    ///
-    /// # Errors
-    /// Any [`Fault`].
-    pub async fn list_disks(
-        &self,
-        subscription: &str,
-        resource_group: Option<&str>,
-        until: &Until,
-    ) -> Result<Disks, ArmError> {
-        let path = list_path(subscription, resource_group, "disks");
-        let mut pages = self.arm.pages(&path, self.versions.disks, &[], Priority::List, until)?;
-        let mut list = Disks::default();
-        while let Some(items) = pages.next_of(listed::DISKS.fields).await? {
-            for item in items {
-                match decode_disk(&item) {
-                    Ok(disk) => list.disks.push(disk),
-                    Err(error) => {
-                        let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
-                        let error = undecodable(id.as_deref().unwrap_or(&path), error);
-                        list.unreadable.push(UnreadableDisk { id, tags: wire::tags(&item), error });
-                    }
-                }
-            }
-        }
-        Ok(list)
     }
 
     /// Reads a virtual machine, or an instance of a scale set, by a single read from now on.

@@ -110,12 +110,53 @@ async fn a_disk_of_a_list_that_cannot_be_read_is_told_apart_and_spoils_no_other(
     nameless.as_object_mut().unwrap().remove("id");
     let fake = Fake::new([Reply::json(200, json!({"value": [strange, raw_disk(), nameless]}))]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
-    let list = compute.list_disks("s", None, &a_minute()).await.unwrap();
-    assert_eq!(list.disks[0].id.name(), "d1");
-    let told: Vec<_> = list.unreadable.iter().map(|disk| (disk.id.as_deref(), disk.tags["a"].as_str())).collect();
+    let mut list = Vec::new();
+    compute.list_disks_with("s", "g", &a_minute(), |disk| list.push(disk)).await.unwrap();
+    let (disks, unreadable): (Vec<_>, Vec<_>) = list.into_iter().partition(Result::is_ok);
+    assert_eq!(disks[0].as_ref().unwrap().id.name(), "d1");
+    let unreadable: Vec<UnreadableDisk> = unreadable.into_iter().map(Result::unwrap_err).collect();
+    let told: Vec<_> = unreadable.iter().map(|disk| (disk.id.as_deref(), disk.tags["a"].as_str())).collect();
     assert_eq!(told, [(Some("not an id"), "b"), (None, "b")]);
-    let error = &list.unreadable[0].error;
+    let error = &unreadable[0].error;
     assert_eq!((&error.fault, error.resource.as_str()), (&Fault::Malformed, "not an id"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_disks_of_a_group_are_given_one_by_one_with_every_holder_once_and_who_made_them() {
+    const OTHER: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/w";
+    let mut shared = raw_disk();
+    shared["managedByExtended"] = json!([OTHER, VM.to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/")]);
+    shared["tags"] = json!({"K8S-azure-created-by": "kubernetes-azure-dd"});
+    let mut strange = raw_disk();
+    strange["managedBy"] = json!("not an id");
+    let mut untold = raw_disk();
+    untold["tags"] = json!("not an object");
+    let next = "https://management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks?p=2";
+    let fake = Fake::new([
+        Reply::json(200, json!({"value": [shared, strange], "nextLink": next})),
+        Reply::json(200, json!({"value": [raw_disk(), untold]})),
+    ]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let (mut disks, mut unreadable) = (Vec::new(), Vec::new());
+    let take = |disk: Result<ListedDisk, UnreadableDisk>| match disk {
+        Ok(disk) => disks.push(disk),
+        Err(disk) => unreadable.push(disk),
+    };
+    compute.list_disks_with("s", "G", &a_minute(), take).await.unwrap();
+    let (vm, other): (ArmId, ArmId) = (VM.parse().unwrap(), OTHER.parse().unwrap());
+    let expected = |holders: &[&ArmId], made_by_driver| ListedDisk {
+        id: disk_id(1),
+        size: Gib::new(200),
+        holders: holders.iter().copied().cloned().collect(),
+        made_by_driver,
+    };
+    assert_eq!(disks, [expected(&[&vm, &other], true), expected(&[&vm], false)]);
+    let told: Vec<_> = unreadable.iter().map(|disk| (disk.tags.len(), disk.error.to_string())).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[0].0 == 1 && told[1].0 == 0, "{told:?}");
+    assert_eq!(unreadable[0].error.resource, raw_disk()["id"].as_str().unwrap());
+    let path = "GET management.azure.com/subscriptions/s/resourceGroups/G/providers/Microsoft.Compute/disks";
+    assert!(fake.calls()[0].line.starts_with(path), "{}", fake.calls()[0].line);
 }
 
 #[test]
@@ -276,7 +317,6 @@ async fn the_reads_ask_where_azure_keeps_things() {
     let page = |items: Value| Reply::json(200, json!({"value": items}));
     let fake = Fake::new([
         page(json!([raw_disk()])),
-        page(json!([])),
         page(json!([raw_vm(json!([]))])),
         page(json!([
             {"resourceType": "virtualMachines", "name": "Standard_D2s_v3", "capabilities": [
@@ -287,8 +327,9 @@ async fn the_reads_ask_where_azure_keeps_things() {
     ]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     let until = Until::within(Duration::from_secs(60));
-    assert_eq!(compute.list_disks("s", None, &until).await.unwrap().disks.len(), 1);
-    compute.list_disks("s", Some("g"), &until).await.unwrap();
+    let mut disks = 0;
+    compute.list_disks_with("s", "g", &until, |_| disks += 1).await.unwrap();
+    assert_eq!(disks, 1);
     let vms = compute.list_vms("s", "g", &until).await.unwrap();
     assert_eq!(vms[0].etag.as_deref(), Some("\"7\""));
     let sizes = compute.vm_sizes("s", "eastus2", &until).await.unwrap();
@@ -299,7 +340,6 @@ async fn the_reads_ask_where_azure_keeps_things() {
     assert_eq!(
         lines,
         [
-            format!("{compute}/disks?api-version=2025-01-02"),
             format!("/resourceGroups/g{compute}/disks?api-version=2025-01-02"),
             format!("/resourceGroups/g{compute}/virtualMachines?api-version=2025-04-01"),
             format!("{compute}/skus?api-version=2021-07-01&%24filter=location%20eq%20%27eastus2%27"),

@@ -6,11 +6,14 @@
 use std::collections::BTreeMap;
 
 use lazuli_plan::{
+    disk::is_made_by_driver,
     model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use super::ListedDisk;
 
 /// Why an answer cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,27 +86,46 @@ fn provisioning_state(value: &Value) -> Result<ProvisioningState, DecodeError> {
     Ok(ProvisioningState::from_azure(text(value, "properties.provisioningState")?))
 }
 
-/// Reads a managed disk.
-///
-/// # Errors
-/// When a field that decisions rest on is missing or is not what it should be.
-pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
+fn disk_size(raw: &Value) -> Result<Gib, DecodeError> {
     const SIZE: &str = "properties.diskSizeGB";
     let size = match (optional_number(raw, SIZE)?, optional_number(raw, "properties.diskSizeBytes")?) {
         (Some(gib), _) => u32::try_from(gib).ok().map(Gib::new),
         (None, Some(bytes)) => Gib::holding(bytes),
         (None, None) => None,
     };
-    let holders = list(raw, "managedByExtended")?
+    size.ok_or_else(|| wrong(SIZE, "is missing"))
+}
+
+fn managed_by_extended(raw: &Value) -> Result<Vec<ArmId>, DecodeError> {
+    list(raw, "managedByExtended")?
         .iter()
         .map(|id| {
             let id = id.as_str().ok_or_else(|| wrong("managedByExtended", "holds what is no text"))?;
             parse_id(id, "managedByExtended")
         })
-        .collect::<Result<_, _>>()?;
-    if at(raw, "tags").is_some_and(|tags| !tags.is_object()) {
-        return Err(wrong("tags", "is no object"));
-    }
+        .collect()
+}
+
+/// Reads as much of a managed disk as a list of volumes says.
+pub(super) fn decode_listed_disk(raw: &Value) -> Result<ListedDisk, DecodeError> {
+    let mut holders = managed_by_extended(raw)?;
+    holders.extend(optional_id(raw, "managedBy")?);
+    holders.sort();
+    holders.dedup();
+    Ok(ListedDisk {
+        id: parse_id(text(raw, "id")?, "id")?,
+        size: disk_size(raw)?,
+        holders,
+        made_by_driver: is_made_by_driver(&readable_tags(raw)?),
+    })
+}
+
+/// Reads a managed disk.
+///
+/// # Errors
+/// When a field that decisions rest on is missing or is not what it should be.
+pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
+    let tags = readable_tags(raw)?;
     let number32 = |path: &str| -> Result<Option<u32>, DecodeError> {
         optional_number(raw, path)?.map(|n| u32::try_from(n).map_err(|_| wrong(path, "is too large"))).transpose()
     };
@@ -112,20 +134,27 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         location: text(raw, "location")?.to_owned(),
         zones: texts(raw, "zones")?,
         sku: optional_text(raw, "sku.name")?.and_then(SkuName::from_azure),
-        size: size.ok_or_else(|| wrong(SIZE, "is missing"))?,
+        size: disk_size(raw)?,
         state: optional_text(raw, "properties.diskState")?.and_then(DiskState::from_azure),
         provisioning_state: provisioning_state(raw)?,
         managed_by: optional_id(raw, "managedBy")?,
-        managed_by_extended: holders,
+        managed_by_extended: managed_by_extended(raw)?,
         max_shares: number32("properties.maxShares")?.unwrap_or(1),
         disk_encryption_set: optional_id(raw, "properties.encryption.diskEncryptionSetId")?,
-        tags: tags(raw),
+        tags,
         iops: optional_number(raw, "properties.diskIOPSReadWrite")?,
         mbps: optional_number(raw, "properties.diskMBpsReadWrite")?,
         logical_sector_size: number32("properties.creationData.logicalSectorSize")?,
         network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
         source: source(raw),
     })
+}
+
+fn readable_tags(raw: &Value) -> Result<BTreeMap<String, String>, DecodeError> {
+    if at(raw, "tags").is_some_and(|tags| !tags.is_object()) {
+        return Err(wrong("tags", "is no object"));
+    }
+    Ok(tags(raw))
 }
 
 /// The tags that are texts.

@@ -45,5 +45,6 @@ pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_para
 pub use sku::{max_shares, size_range};
 pub use spec::{CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, PublicNetworkAccess};
 pub use stage::{FsType, StageParameters, stage_parameters};
+pub use tags::is_made_by_driver;
 pub use tuning::basic_profile;
 pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};

@@ -7,8 +7,14 @@ use super::{
     parameter::{Parameter, Parameters},
 };
 
-/// Says who made the disk; what the Go driver and the in-tree plugin write.
+/// The tag that says that a driver made the disk: the Go driver, the in-tree plugin or this one, so that either may take
+/// over.
 pub(super) const CREATED_BY: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
+
+/// Whether these tags say that a driver made the disk. Azure ignores the letter case of a tag's name.
+pub fn is_made_by_driver(tags: &BTreeMap<String, String>) -> bool {
+    tags.iter().any(|(name, value)| name.eq_ignore_ascii_case(CREATED_BY.0) && value == CREATED_BY.1)
+}
 
 /// Switches the write accelerator on when the disk is attached ([`crate::model::Disk::write_accelerator`]); a tag
 /// because only the VM has a property for it.
@@ -151,6 +157,16 @@ mod tests {
         let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let parameters = Parameters::written(&map)?;
         disk_tags(&parameters, &Templates::of(&parameters), false, &mut Vec::new())
+    }
+
+    #[test]
+    fn the_tag_of_a_driver_counts_by_its_name_in_any_letter_case_and_its_exact_value() {
+        let made = |name: &str, value: &str| is_made_by_driver(&[(name.to_owned(), value.to_owned())].into());
+        assert!(made("k8s-azure-created-by", "kubernetes-azure-dd"));
+        assert!(made("K8s-Azure-Created-By", "kubernetes-azure-dd"));
+        assert!(!made("k8s-azure-created-by", "Kubernetes-Azure-DD"));
+        assert!(!made("created-by", "kubernetes-azure-dd"));
+        assert!(!is_made_by_driver(&BTreeMap::new()));
     }
 
     #[test]

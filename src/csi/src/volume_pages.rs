@@ -1,0 +1,292 @@
+//! Pages of ListVolumes.
+//!
+//! A list that does not fit into one page is kept as a snapshot, and a token names the snapshot and the place in it: later
+//! pages tell what was so when the first one was read, whatever happens to the volumes meanwhile. Snapshots are few and
+//! do not stay: one goes with its last page, after [`KEPT_FOR`] without a page, when [`MOST_SNAPSHOTS`] newer ones are
+//! kept, and with the process. A token of a snapshot that is gone is ABORTED, and the caller starts anew (source: the CSI
+//! specification, ListVolumes, "invalid starting_token").
+
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use csi_proto::csi::{ListVolumesResponse, Volume, list_volumes_response};
+use lazuli_disk::{ListedVolume, VolumeList};
+use lazuli_plan::{fault::Code, list::Page};
+use prost::{Message, encoding};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::{
+    controller::wire_bytes,
+    server::{failure, status},
+};
+
+/// How many snapshots are kept. external-attacher reads one list at a time; the others are for whoever else lists.
+const MOST_SNAPSHOTS: usize = 4;
+/// How long a snapshot is kept without a page of it being read.
+const KEPT_FOR: Duration = Duration::from_secs(180);
+
+/// The place in a list where a page starts, as `starting_token` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token {
+    snapshot: Uuid,
+    /// How many entries the pages before have.
+    skip: usize,
+}
+
+/// Why a text is no token of this driver.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("starting_token {0:?} is none that this driver gives; start the list anew, without a token")]
+pub(crate) struct TokenError(String);
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.snapshot.simple(), self.skip)
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let token = || {
+            let (snapshot, skip) = text.split_once('.')?;
+            Some(Self { snapshot: snapshot.parse().ok()?, skip: skip.parse().ok()? })
+        };
+        token().ok_or_else(|| TokenError(text.to_owned()))
+    }
+}
+
+/// The lists of which not every page has been read; clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshots(Arc<Mutex<Vec<Snapshot>>>);
+
+#[derive(Debug)]
+struct Snapshot {
+    id: Uuid,
+    volumes: VolumeList,
+    /// Drops the snapshot when its time is over.
+    _expiry: AbortOnDropHandle<()>,
+}
+
+impl Snapshots {
+    fn kept(&self) -> MutexGuard<'_, Vec<Snapshot>> {
+        // A panic elsewhere leaves the table whole: every change is a single insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first page of a list that was just read.
+    pub(crate) fn first(&self, volumes: VolumeList, most_entries: usize) -> ListVolumesResponse {
+        self.page(Uuid::new_v4(), volumes, 0, most_entries)
+    }
+
+    /// The page that a token names.
+    ///
+    /// # Errors
+    /// ABORTED when its snapshot is gone.
+    pub(crate) fn next(&self, token: &str, most_entries: usize) -> Result<ListVolumesResponse, Status> {
+        let Token { snapshot, skip } = token.parse().map_err(|error: TokenError| failure(Code::Aborted, &error))?;
+        let volumes = self.kept().iter().find(|kept| kept.id == snapshot).map(|kept| kept.volumes.clone());
+        match volumes {
+            Some(volumes) if skip < volumes.len() => Ok(self.page(snapshot, volumes, skip, most_entries)),
+            _ => {
+                let message = format!(
+                    "starting_token {token:?} names a list that is not kept any more; start the list anew, without a \
+                     token"
+                );
+                Err(status(Code::Aborted, message))
+            }
+        }
+    }
+
+    /// The page that starts at an entry. The snapshot is kept when more follows, and dropped otherwise.
+    fn page(&self, id: Uuid, volumes: VolumeList, skip: usize, most_entries: usize) -> ListVolumesResponse {
+        let mut page = Page::new(most_entries);
+        let fitting = volumes[skip..].iter().map(entry).take_while(|entry| page.takes(encoded_len(entry)));
+        let entries: Vec<list_volumes_response::Entry> = fitting.collect();
+        let skip = skip + entries.len();
+        let next_token = if skip < volumes.len() {
+            self.keep(id, volumes);
+            Token { snapshot: id, skip }.to_string()
+        } else {
+            self.drop_snapshot(id);
+            String::new()
+        };
+        ListVolumesResponse { entries, next_token }
+    }
+
+    /// Keeps a snapshot as the newest, in place of the oldest if need be.
+    fn keep(&self, id: Uuid, volumes: VolumeList) {
+        let snapshots = Arc::downgrade(&self.0);
+        let expiry = tokio::spawn(async move {
+            sleep(KEPT_FOR).await;
+            if let Some(snapshots) = snapshots.upgrade().map(Self) {
+                snapshots.drop_snapshot(id);
+            }
+        });
+        let snapshot = Snapshot { id, volumes, _expiry: AbortOnDropHandle::new(expiry) };
+        let mut kept = self.kept();
+        kept.retain(|kept| kept.id != id);
+        if kept.len() == MOST_SNAPSHOTS {
+            kept.remove(0);
+        }
+        kept.push(snapshot);
+    }
+
+    fn drop_snapshot(&self, id: Uuid) {
+        self.kept().retain(|kept| kept.id != id);
+    }
+}
+
+fn entry(volume: &ListedVolume) -> list_volumes_response::Entry {
+    list_volumes_response::Entry {
+        volume: Some(Volume {
+            capacity_bytes: wire_bytes(volume.size.bytes()),
+            volume_id: volume.volume_id.to_string(),
+            ..Volume::default()
+        }),
+        status: Some(list_volumes_response::VolumeStatus {
+            published_node_ids: volume.nodes.iter().map(ToString::to_string).collect(),
+        }),
+    }
+}
+
+/// How many bytes an entry takes in the message.
+fn encoded_len(entry: &list_volumes_response::Entry) -> usize {
+    let length = entry.encoded_len();
+    // Source: csi.proto, ListVolumesResponse.entries.
+    const FIELD: u32 = 1;
+    encoding::key_len(FIELD) + encoding::encoded_len_varint(length as u64) + length
+}
+
+#[cfg(test)]
+mod tests {
+    use lazuli_plan::{list::PAGE_BYTES, model::Gib};
+
+    use super::*;
+
+    fn volumes(count: usize, name: &str) -> VolumeList {
+        let nodes: Vec<Arc<str>> = vec!["node-0".into(), "node-1".into()];
+        let volume = |n| ListedVolume {
+            volume_id: format!("/{n:06}/{name}").into(),
+            size: Gib::new(4),
+            nodes: nodes.clone().into(),
+        };
+        (0..count).map(volume).collect()
+    }
+
+    fn ids(page: &ListVolumesResponse) -> Vec<String> {
+        page.entries.iter().map(|entry| entry.volume.as_ref().unwrap().volume_id.clone()).collect()
+    }
+
+    fn kept(snapshots: &Snapshots) -> usize {
+        snapshots.kept().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fits_into_a_page_is_not_kept() {
+        let snapshots = Snapshots::default();
+        for most in [0, 5, 6] {
+            let page = snapshots.first(volumes(5, "v"), most);
+            assert_eq!((page.entries.len(), page.next_token.as_str()), (5, ""));
+        }
+        assert_eq!(snapshots.first(volumes(0, "v"), 0), ListVolumesResponse::default());
+        assert_eq!(kept(&snapshots), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_leads_through_its_own_snapshot_to_the_end_and_a_page_may_be_read_again() {
+        let snapshots = Snapshots::default();
+        let list = volumes(5, "mine");
+        let first = snapshots.first(list.clone(), 2);
+        let other = snapshots.first(volumes(9, "other"), 3);
+        let second = snapshots.next(&first.next_token, 2).unwrap();
+        // The answer was lost.
+        assert_eq!(snapshots.next(&first.next_token, 2).unwrap(), second);
+        let last = snapshots.next(&second.next_token, 2).unwrap();
+        assert_eq!(last.next_token, "");
+        let all: Vec<String> = list.iter().map(|volume| volume.volume_id.to_string()).collect();
+        assert_eq!([ids(&first), ids(&second), ids(&last)].concat(), all);
+        // The other is still there, and this one is not.
+        assert_eq!(kept(&snapshots), 1);
+        assert_eq!(snapshots.next(&other.next_token, 0).unwrap().entries.len(), 6);
+        assert_eq!(snapshots.next(&second.next_token, 2).unwrap_err().code(), tonic::Code::Aborted);
+        assert_eq!(kept(&snapshots), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_of_nothing_that_is_kept_is_aborted() {
+        let snapshots = Snapshots::default();
+        let token = snapshots.first(volumes(5, "v"), 2).next_token;
+        let (id, _) = token.split_once('.').unwrap();
+        let restarted = Snapshots::default();
+        let foreign = restarted.first(volumes(5, "v"), 2).next_token;
+        for wrong in [
+            "nonsense",
+            "",
+            ".",
+            &foreign,
+            &format!("{id}.5"),
+            &format!("{id}.99999999999999999999"),
+            &format!("{id}.-1"),
+        ] {
+            let refusal = snapshots.next(wrong, 0).unwrap_err();
+            assert_eq!(refusal.code(), tonic::Code::Aborted, "{wrong}");
+            assert!(refusal.message().contains(&format!("{wrong:?}")), "{}", refusal.message());
+        }
+        assert_eq!(snapshots.next(&token, 0).unwrap().entries.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_goes_after_three_minutes_without_a_page() {
+        let snapshots = Snapshots::default();
+        let first = snapshots.first(volumes(5, "v"), 1);
+        sleep(KEPT_FOR - Duration::from_secs(1)).await;
+        let second = snapshots.next(&first.next_token, 1).unwrap();
+        sleep(KEPT_FOR - Duration::from_secs(1)).await;
+        snapshots.next(&second.next_token, 1).unwrap();
+        sleep(KEPT_FOR + Duration::from_secs(1)).await;
+        assert_eq!(kept(&snapshots), 0);
+        assert_eq!(snapshots.next(&second.next_token, 1).unwrap_err().code(), tonic::Code::Aborted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_snapshot_that_was_not_read_for_longest_makes_room() {
+        let snapshots = Snapshots::default();
+        let begin = || snapshots.first(volumes(9, "v"), 1).next_token;
+        let first: Vec<String> = (0..MOST_SNAPSHOTS).map(|_| begin()).collect();
+        snapshots.next(&first[0], 1).unwrap();
+        begin();
+        assert_eq!(kept(&snapshots), MOST_SNAPSHOTS);
+        assert_eq!(snapshots.next(&first[1], 1).unwrap_err().code(), tonic::Code::Aborted);
+        snapshots.next(&first[0], 1).unwrap();
+        snapshots.next(&first[2], 1).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_as_large_as_grpc_allows_and_no_larger() {
+        let snapshots = Snapshots::default();
+        let list = volumes(20_000, &"n".repeat(700));
+        let mut page = snapshots.first(list.clone(), 0);
+        let (mut count, mut pages) = (0, 0);
+        loop {
+            pages += 1;
+            count += page.entries.len();
+            let bytes = page.encoded_len();
+            assert!(bytes <= PAGE_BYTES, "{bytes}");
+            if page.next_token.is_empty() {
+                break;
+            }
+            // Not one entry more would fit.
+            assert!(bytes > PAGE_BYTES - 2048, "{bytes}");
+            page = snapshots.next(&page.next_token, 0).unwrap();
+        }
+        assert_eq!((count, pages), (20_000, 4));
+    }
+}

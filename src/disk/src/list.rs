@@ -1,0 +1,332 @@
+//! The volumes of the cluster, all of them: what ListVolumes tells.
+//!
+//! A list reads the resource groups that [`lazuli_plan::list::groups`] names and keeps of each disk its volume id, its
+//! size and its nodes. Callers share reads: one list is read at a time, and all who ask while it is read share the next
+//! one. Nobody joins a list that is being read already: its first page may be older than what the caller knows, and
+//! external-attacher would take a volume that was attached since for detached.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt, TryStreamExt,
+    future::{BoxFuture, Shared, WeakShared},
+    stream,
+};
+use lazuli_azure::compute::{ListedDisk, UnreadableDisk};
+use lazuli_plan::{
+    disk::is_made_by_driver,
+    fault::Fault,
+    list::{GroupFailure, HandleCasing, ResourceGroup, VolumeHandles, group_failure, groups},
+    lun::LunReservations,
+    model::{ArmId, Gib},
+};
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::{debug, warn};
+
+use super::{VolumeError, Volumes};
+
+/// How long a list waits for the cluster's VolumeAttachments and PersistentVolumes.
+const CLUSTER_WAIT: Duration = Duration::from_secs(10);
+/// How many groups are listed at the same time. A page of a list is some megabytes.
+const GROUPS_AT_ONCE: usize = 4;
+
+/// A volume of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedVolume {
+    /// Its volume id as Kubernetes spells it.
+    pub volume_id: Arc<str>,
+    /// The size of its disk.
+    pub size: Gib,
+    /// The names of the nodes it is attached to, as Kubernetes spells them.
+    pub nodes: Box<[Arc<str>]>,
+}
+
+/// The volumes of a list, in the order of their disks' ids, each once.
+pub type VolumeList = Arc<[ListedVolume]>;
+
+type Answer = Result<VolumeList, VolumeError>;
+type Read = BoxFuture<'static, Answer>;
+
+/// The reads of lists; clones share them.
+#[derive(Clone)]
+pub(crate) struct Lists {
+    /// One list is read at a time.
+    turn: Arc<Semaphore>,
+    /// The read that has not begun. It ends when its last caller leaves.
+    next: Arc<Mutex<Option<WeakShared<Read>>>>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), next: Arc::default() }
+    }
+}
+
+impl fmt::Debug for Lists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lists").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}
+
+impl Lists {
+    fn next(&self) -> MutexGuard<'_, Option<WeakShared<Read>>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer of a read that begins after this call.
+    async fn read<F>(&self, read: impl FnOnce() -> F + Send + 'static) -> Answer
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let shared = self.join(read);
+        shared.await
+    }
+
+    fn join<F>(&self, read: impl FnOnce() -> F + Send + 'static) -> Shared<Read>
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let mut next = self.next();
+        if let Some(waiting) = next.as_ref().and_then(WeakShared::upgrade) {
+            return waiting;
+        }
+        let lists = self.clone();
+        let shared = async move {
+            let _turn = lists.turn.acquire().await.expect("the semaphore is never closed");
+            // From here on the read is no answer to a new question.
+            *lists.next() = None;
+            read().await
+        };
+        let shared = shared.boxed().shared();
+        *next = shared.downgrade();
+        shared
+    }
+}
+
+impl Volumes {
+    /// Every volume of the cluster's resource group and of the groups that a known volume is in: disks that a driver
+    /// made, and disks that Kubernetes names.
+    ///
+    /// # Errors
+    /// As Azure says. An incomplete list is an error, for external-attacher takes what is missing for detached. Only a
+    /// group of others that is closed to this identity is left out.
+    pub async fn list(&self) -> Answer {
+        let volumes = self.clone();
+        self.lists.read(move || async move { volumes.read_list().await }).await
+    }
+
+    async fn read_list(&self) -> Answer {
+        let handles = self.known_handles().await?;
+        let groups = groups(&self.group, &handles);
+        let listed: Vec<Vec<ListedVolume>> = stream::iter(groups)
+            .map(|group| {
+                let handles = &handles;
+                async move { self.volumes_of(&group, handles).await }
+            })
+            .buffered(GROUPS_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut volumes: Vec<ListedVolume> = listed.into_iter().flatten().collect();
+        volumes.sort_by(|a, b| folded(a).cmp(folded(b)));
+        // A disk that is made between two of Azure's pages may push another onto both.
+        volumes.dedup_by(|a, b| a.volume_id.eq_ignore_ascii_case(&b.volume_id));
+        Ok(volumes.into())
+    }
+
+    /// The handles that are known, and how they are spelled: what requests said, then what PersistentVolumes say, then
+    /// what VolumeAttachments say, for external-attacher compares the list with those.
+    async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
+        let unknown = || {
+            VolumeError::new(
+                Fault::Unavailable,
+                "the cluster's VolumeAttachments and PersistentVolumes are not known yet, and with them how it spells \
+                 its volumes",
+            )
+        };
+        timeout(CLUSTER_WAIT, self.reservations.known()).await.map_err(|_| unknown())?;
+        let mut handles = self.spellings().clone();
+        match &*self.handles.borrow() {
+            VolumeHandles::Cold => return Err(unknown()),
+            VolumeHandles::NoCluster => {}
+            VolumeHandles::Synced(volumes) => handles.extend(volumes.values().cloned()),
+        }
+        match &*self.reservations.now() {
+            LunReservations::Cold => return Err(unknown()),
+            LunReservations::NoCluster => {}
+            LunReservations::Synced(nodes) => {
+                let named = nodes.values().flatten().filter_map(|reservation| reservation.volume_handle.as_deref());
+                handles.extend(named);
+            }
+        }
+        Ok(handles)
+    }
+
+    /// The volumes of a resource group. A disk that is no volume and cannot be read is left out; a volume that cannot
+    /// be read fails the list.
+    async fn volumes_of(
+        &self,
+        group: &ResourceGroup,
+        handles: &HandleCasing,
+    ) -> Result<Vec<ListedVolume>, VolumeError> {
+        let ResourceGroup { subscription, name } = group;
+        let failed = |error| {
+            VolumeError::azure(
+                format!("the disks of resource group {name} of subscription {subscription} cannot be listed"),
+                error,
+            )
+        };
+        let mut volumes = Vec::new();
+        let mut unreadable_volume = None;
+        let mut nodes = NodeNames::default();
+        let take = |disk: Result<ListedDisk, UnreadableDisk>| match disk {
+            Ok(disk) => {
+                let handle = handles.of(&disk.id);
+                if disk.made_by_driver || handle.is_some() {
+                    volumes.push(ListedVolume {
+                        volume_id: handle.cloned().unwrap_or_else(|| disk.id.as_str().into()),
+                        size: disk.size,
+                        nodes: disk.holders.iter().map(|vm| nodes.of(vm, || self.nodes.name_of(vm))).collect(),
+                    });
+                }
+            }
+            Err(disk) => {
+                let is_volume = |id: &str| is_made_by_driver(&disk.tags) || handles.names(id);
+                if disk.id.as_deref().is_none_or(is_volume) {
+                    unreadable_volume.get_or_insert(disk.error);
+                } else {
+                    warn!(error = %disk.error, "a disk that is no volume cannot be read; the list goes without it");
+                }
+            }
+        };
+        if let Err(error) = self.client.list_disks(group, take).await {
+            return match group_failure(&self.group, group, &error.fault, &error.code) {
+                GroupFailure::Gone => {
+                    debug!(subscription, resource_group = name, "a volume's resource group does not exist");
+                    Ok(Vec::new())
+                }
+                GroupFailure::Closed => {
+                    let error = failed(error);
+                    warn!(error = %error, "the volumes of a resource group are left out of the list");
+                    Ok(Vec::new())
+                }
+                GroupFailure::Incomplete => Err(failed(error)),
+            };
+        }
+        match unreadable_volume {
+            Some(error) => Err(failed(error)),
+            None => Ok(volumes),
+        }
+    }
+}
+
+/// The bytes of a volume's handle in lower case. A handle is its disk's id in some letter case.
+fn folded(volume: &ListedVolume) -> impl Iterator<Item = u8> {
+    volume.volume_id.bytes().map(|byte| byte.to_ascii_lowercase())
+}
+
+/// The names of a list's nodes, each in memory once.
+#[derive(Debug, Default)]
+struct NodeNames(BTreeMap<ArmId, Arc<str>>);
+
+impl NodeNames {
+    fn of(&mut self, vm: &ArmId, name: impl FnOnce() -> String) -> Arc<str> {
+        if let Some(known) = self.0.get(vm) {
+            return known.clone();
+        }
+        let name: Arc<str> = name().into();
+        self.0.insert(vm.clone(), name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Reads that end when they are told to, and their count.
+    #[derive(Clone, Default)]
+    struct Reads {
+        begun: Arc<AtomicUsize>,
+        end: Arc<Notify>,
+    }
+
+    impl Reads {
+        /// Asks for a list, in a task. Its answer says which read it was.
+        async fn ask(&self, lists: &Lists) -> tokio::task::JoinHandle<usize> {
+            let (reads, lists) = (self.clone(), lists.clone());
+            let asked = tokio::spawn(async move {
+                let read = move || async move {
+                    let number = reads.begun.fetch_add(1, Ordering::Relaxed) + 1;
+                    reads.end.notified().await;
+                    let volume = |_| ListedVolume { volume_id: "v".into(), size: Gib::new(1), nodes: Box::default() };
+                    Ok((0..number).map(volume).collect())
+                };
+                lists.read(read).await.unwrap().len()
+            });
+            for _ in 0..5 {
+                tokio::task::yield_now().await;
+            }
+            asked
+        }
+
+        fn begun(&self) -> usize {
+            self.begun.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_while_a_list_is_read_share_the_next_one() {
+        let (lists, reads) = (Lists::default(), Reads::default());
+        let first = reads.ask(&lists).await;
+        let (second, third) = (reads.ask(&lists).await, reads.ask(&lists).await);
+        assert_eq!(reads.begun(), 1);
+        reads.end.notify_one();
+        assert_eq!(first.await.unwrap(), 1);
+        let fourth = reads.ask(&lists).await;
+        assert_eq!(reads.begun(), 2);
+        reads.end.notify_one();
+        assert_eq!((second.await.unwrap(), third.await.unwrap()), (2, 2));
+        reads.end.notify_one();
+        assert_eq!(fourth.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_nobody_waits_for_is_not_read_and_keeps_nobody_waiting() {
+        let (lists, reads) = (Lists::default(), Reads::default());
+        let first = reads.ask(&lists).await;
+        let second = reads.ask(&lists).await;
+        for left in [second, first] {
+            left.abort();
+            left.await.unwrap_err();
+        }
+        let third = reads.ask(&lists).await;
+        assert_eq!(reads.begun(), 2);
+        reads.end.notify_one();
+        assert_eq!(third.await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_leaves_does_not_take_the_list_from_those_who_stay() {
+        let (lists, reads) = (Lists::default(), Reads::default());
+        let first = reads.ask(&lists).await;
+        let (second, third) = (reads.ask(&lists).await, reads.ask(&lists).await);
+        reads.end.notify_one();
+        assert_eq!(first.await.unwrap(), 1);
+        tokio::task::yield_now().await;
+        second.abort();
+        second.await.unwrap_err();
+        tokio::task::yield_now().await;
+        assert_eq!(reads.begun(), 2);
+        reads.end.notify_one();
+        assert_eq!(third.await.unwrap(), 2);
+    }
+}
