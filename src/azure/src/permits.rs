@@ -172,6 +172,12 @@ impl InFlight {
     pub(crate) fn throttled(mut self, headers: &HeaderMap, failure: &Failure, retry_after: Option<Duration>) {
         if let Some((permits, ticket, direction)) = self.0.take() {
             let (told, refusal) = (told(direction, headers, false), refusal(headers, failure));
+            tracing::debug!(
+                resource = failure.resource,
+                ?refusal,
+                ?retry_after,
+                "Azure answered 429: too many requests"
+            );
             permits.drive(|queue, now| queue.throttled(ticket, &told, &refusal, retry_after, now));
             permits.send_away_who_may_not_wait();
         }

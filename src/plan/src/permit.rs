@@ -559,11 +559,11 @@ impl Permits {
     fn settle(&mut self, granted: &Granted, now: Duration) {
         let door = self.door(&granted.scope, now);
         door.in_flight -= 1;
-        door.own.0.settle();
-        door.global.0.settle();
+        door.own.0.settle(now);
+        door.global.0.settle(now);
         for (key, _) in &granted.limits {
             if let Some(bucket) = self.limits.get_mut(key) {
-                bucket.settle();
+                bucket.settle(now);
             }
         }
         if self.limits.len() > self.kept.max(KEPT_FULL) {

@@ -1,22 +1,24 @@
 //! One of Azure's token buckets, as far as it can be known from here.
 //!
 //! The estimate is a lower bound of what Azure's bucket will hold once every permit that was given has reached it: a
-//! token is taken when the permit is given, and comes back by the published refill. Three things keep it true:
+//! token is taken when the permit is given, and comes back by the published refill. Four things keep it true:
 //!
 //! - **What an answer tells.** Azure says what remained when it counted that request. Since then at most the refill of
 //!   the round trip has come back, which bounds the estimate from above: other clients use the bucket too. And at most
 //!   the permits that were out when that request was given its own, and those given since, are not counted in it,
 //!   which bounds the estimate from below.
-//! - **A hair.** Azure's bucket gets nothing while it is full, and it is full until the first request arrives. So ours
-//!   is full a little earlier, by the refill of [`ARRIVAL`]; and it refills a little slower, by [`SLOWER`], because two
-//!   clocks differ. What this leaves over is found again by the lower bound.
+//! - **The way there.** Azure's bucket gets nothing while it is full, and it is full until the first request arrives.
+//!   So the estimate and the permits that may still be under way are never more than the bucket holds. A request is
+//!   under way for at most [`ARRIVAL`]; the rest of its time Azure works on it.
+//! - **Two clocks.** The estimate refills a little slower than published, by [`SLOWER`]. What that leaves over is found
+//!   again by the lower bound.
 //! - **The share.** When Azure refuses although a token was there, another client takes its part of the refill. Ours is
 //!   halved, once for all requests that were out at that time, and grows back by [`RECOVERY`].
 
 use std::time::Duration;
 
 /// The time a request may take to the place where it is counted.
-const ARRIVAL: f64 = 0.2;
+const ARRIVAL: Duration = Duration::from_secs(2);
 /// The part of the published refill that is relied on.
 const SLOWER: f64 = 0.998;
 /// How much of the share comes back in a second: half of it in 170 s. That is slow because each return to a share too
@@ -40,6 +42,10 @@ pub(super) struct Bucket {
     /// Permits taken, and permits of which Azure has counted the request or never will.
     taken: u64,
     settled: u64,
+    /// Permits taken in the window of [`ARRIVAL`] that began at this time, and in the one before it.
+    window: Duration,
+    taken_in_window: u64,
+    taken_before: u64,
     halved: Option<Duration>,
 }
 
@@ -53,17 +59,39 @@ pub(super) struct Mark {
 impl Bucket {
     /// A full bucket of so many tokens that get so many a second.
     pub(super) fn full(size: f64, refill: f64, now: Duration) -> Self {
-        let mut bucket = Self { size, refill, share: 1.0, tokens: 0.0, at: now, taken: 0, settled: 0, halved: None };
-        bucket.tokens = bucket.brim();
-        bucket
+        Self {
+            size,
+            refill,
+            share: 1.0,
+            tokens: size,
+            at: now,
+            taken: 0,
+            settled: 0,
+            window: now,
+            taken_in_window: 0,
+            taken_before: 0,
+            halved: None,
+        }
     }
 
-    /// The most that the estimate holds.
+    /// The most that the estimate holds: the rest may be used by permits that are under way.
     fn brim(&self) -> f64 {
-        (self.size - self.refill * ARRIVAL).max(1.0)
+        let under_way = (self.taken - self.settled).min(self.taken_in_window + self.taken_before);
+        // Exact in an f64: a process does not send 2^53 requests.
+        self.size - under_way as f64
     }
 
     fn refresh(&mut self, now: Duration) {
+        // What was under way until a window ended has bounded the refill until then, and not longer.
+        while self.taken_in_window + self.taken_before > 0 && now.saturating_sub(self.window) >= ARRIVAL {
+            self.window += ARRIVAL;
+            self.refill_until(self.window);
+            self.taken_before = std::mem::take(&mut self.taken_in_window);
+        }
+        self.refill_until(now);
+    }
+
+    fn refill_until(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         let growing = passed.min((1.0 - self.share) / RECOVERY);
         let parts = passed - growing + self.share * growing + RECOVERY * growing * growing / 2.0;
@@ -87,17 +115,21 @@ impl Bucket {
     pub(super) fn level(&self, now: Duration) -> f64 {
         let mut then = self.clone();
         then.refresh(now);
-        (then.tokens / then.brim()).clamp(0.0, 1.0)
+        (then.tokens / then.size).clamp(0.0, 1.0)
     }
 
     pub(super) fn is_at_rest(&self, now: Duration) -> bool {
-        self.taken == self.settled && self.share >= 1.0 && self.level(now) >= 1.0
+        self.taken == self.settled && self.share >= 1.0 && self.wait(self.size, now).is_zero()
     }
 
     pub(super) fn take(&mut self, now: Duration) -> Mark {
         self.refresh(now);
         let mark = Mark { settled: self.settled, at: now };
+        if self.taken_in_window + self.taken_before == 0 {
+            self.window = now;
+        }
         self.taken += 1;
+        self.taken_in_window += 1;
         self.tokens -= 1.0;
         mark
     }
@@ -110,7 +142,8 @@ impl Bucket {
     }
 
     /// Azure has counted the request, or it was lost on its way.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, now: Duration) {
+        self.refresh(now);
         self.settled += 1;
     }
 
@@ -133,8 +166,7 @@ impl Bucket {
 
     /// What remains of our share when every permit that may not be counted yet is.
     fn least(&self, mark: Mark, remaining: f64) -> f64 {
-        // Permits that were out when this one was taken, and those taken since. Exact in an f64: a process does not
-        // send 2^53 requests.
+        // Permits that were out when this one was taken, and those taken since.
         let uncounted = self.taken.saturating_sub(mark.settled).saturating_sub(1) as f64;
         (remaining * self.share - uncounted).max(0.0).min(self.brim())
     }
@@ -185,13 +217,13 @@ mod tests {
         // Another client has used most of it.
         let mark = bucket.take(START);
         bucket.told(mark, 10, seconds(0.1));
-        bucket.settle();
+        bucket.settle(seconds(0.1));
         assert!(bucket.wait(12.0, seconds(0.1)) <= Duration::ZERO);
         assert!(bucket.wait(13.0, seconds(0.1)) > Duration::ZERO);
         // The other client was the estimate's own mistake: nothing is out, so what is told is there.
         let mark = bucket.take(seconds(0.2));
         bucket.told(mark, 200, seconds(0.2));
-        bucket.settle();
+        bucket.settle(seconds(0.2));
         assert_eq!(bucket.wait(200.0, seconds(0.2)), Duration::ZERO);
         assert!(bucket.wait(201.0, seconds(0.2)) > Duration::ZERO);
     }
@@ -203,13 +235,26 @@ mod tests {
         let marks: Vec<Mark> = (0..240).map(|_| bucket.take(START)).collect();
         // The first one was counted alone.
         bucket.told(first, 249, START);
-        bucket.settle();
+        bucket.settle(START);
         assert!(bucket.wait(10.0, START) > Duration::ZERO);
         // All of those were answered before this one was sent.
-        marks.iter().for_each(|_| bucket.settle());
+        marks.iter().for_each(|_| bucket.settle(START));
         let last = bucket.take(START);
         bucket.told(last, 8, START);
         assert_eq!(bucket.wait(8.0, START), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_refill_begins_when_the_first_request_may_have_come() {
+        let mut bucket = Bucket::full(250.0, 25.0, START);
+        let marks: Vec<Mark> = (0..250).map(|_| bucket.take(START)).collect();
+        // Azure's bucket may be full until its answers say that it is not, or until all must have come.
+        assert!(bucket.wait(1.0, seconds(1.0)) > Duration::ZERO);
+        bucket.told(marks[0], 249, seconds(1.0));
+        marks[..30].iter().for_each(|_| bucket.settle(seconds(1.0)));
+        assert_eq!(bucket.wait(24.0, seconds(2.0)), Duration::ZERO);
+        assert!(bucket.wait(31.0, seconds(3.0)) > Duration::ZERO);
+        assert_eq!(bucket.wait(60.0, seconds(7.0)), Duration::ZERO);
     }
 
     #[test]
@@ -219,7 +264,7 @@ mod tests {
         for mark in marks {
             bucket.halve_share(mark, seconds(1.0));
             bucket.refused(Some(seconds(1.0)), seconds(1.0));
-            bucket.settle();
+            bucket.settle(seconds(1.0));
         }
         let half = bucket.wait(1.0, seconds(1.0)).as_secs_f64();
         assert!((half - 0.2).abs() < 0.01, "{half}");

@@ -242,11 +242,10 @@ fn a_request_that_only_its_own_machine_holds_back_lets_others_pass() {
     }
     let others: Vec<Ticket> = (1..=20).map(|n| permits.request(vm(n), Priority::Attach, Duration::ZERO)).collect();
     let step = permits.step(Duration::ZERO);
-    // A machine takes twelve writes and then four a minute; a hair less than twelve is relied on.
-    assert_eq!(step.granted.len(), 11 + others.len());
+    // A machine takes twelve writes and then four a minute.
+    assert_eq!(step.granted.len(), 12 + others.len());
     assert!(others.iter().all(|ticket| step.granted.contains(ticket)));
+    // Its refill begins when the first of them has come to it, at the latest two windows of their way later.
     let wake_at = step.wake_at.unwrap();
-    assert!(wake_at < ms(300), "{wake_at:?}");
-    assert_eq!(permits.step(wake_at).granted.len(), 1);
-    assert!(permits.step(wake_at).wake_at.unwrap() > Duration::from_secs(15));
+    assert!(wake_at > Duration::from_secs(15) && wake_at < Duration::from_secs(20), "{wake_at:?}");
 }
