@@ -230,3 +230,46 @@ impl Drop for ClockPause<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn seconds(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_to_work_stands_still_while_any_request_waits_for_a_permit() {
+        let until = Until::working(Duration::from_secs(10));
+        let began = Instant::now();
+        let works = until.run(std::future::pending::<()>());
+        let first = async {
+            seconds(5).await;
+            until.run_queued(true, seconds(20)).await
+        };
+        let second = async {
+            seconds(15).await;
+            until.clone().run_queued(true, seconds(20)).await
+        };
+        let (works, first, second) = tokio::join!(works, first, second);
+        assert_eq!((works, first, second), (Err(Interrupted::Deadline), Ok(()), Ok(())));
+        // From 5 s to 35 s it stood still.
+        assert_eq!(began.elapsed().as_secs(), 40);
+        assert_eq!(until.left(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_callers_own_deadline_counts_in_the_queue_too_and_cancelling_ends_any_wait() {
+        let until = Until::within(Duration::from_secs(10));
+        assert_eq!(until.run_queued(true, seconds(20)).await, Err(Interrupted::Deadline));
+        let cancel = CancellationToken::new();
+        let until = Until::cancelled(cancel.clone());
+        let cancelled = async {
+            seconds(1).await;
+            cancel.cancel();
+        };
+        let (waited, ()) = tokio::join!(until.run_queued(false, seconds(20)), cancelled);
+        assert_eq!(waited, Err(Interrupted::Cancelled));
+    }
+}

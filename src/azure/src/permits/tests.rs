@@ -51,7 +51,9 @@ async fn a_dropped_waiter_leaves_the_queue_and_a_dropped_permit_goes_to_the_next
         let gone = permit(&arm, Priority::DetachDeadNode);
         tokio::pin!(gone);
         assert!(futures::poll!(gone.as_mut()).is_pending());
+        assert!(arm.permit_would_wait(Verb::Put, DISK, Priority::List) > Duration::from_millis(199));
     }
+    assert!(arm.permit_would_wait(Verb::Put, DISK, Priority::List) < Duration::from_millis(101));
     let first = permit(&arm, Priority::Attach).await;
     let waited = began.elapsed();
     assert!(waited > Duration::from_millis(99) && waited < Duration::from_millis(105), "{waited:?}");
