@@ -122,7 +122,8 @@ impl Until {
             match &self.deadline {
                 Deadline::None => std::future::pending().await,
                 Deadline::At(deadline) => tokio::time::sleep_until(*deadline).await,
-                Deadline::Working(work) => work.over().await,
+                // On the heap: this future is part of every future of a call, several times over.
+                Deadline::Working(work) => Box::pin(work.over()).await,
             }
         };
         // Biased, so that the same run gives the same outcome; a result that is there beats the deadline.

@@ -363,7 +363,9 @@ impl Arm {
             };
             // A permit from before a pause is given back: after the pause the queue decides again.
             let Some(permit) = permit.take().filter(|_| pause.is_zero()) else {
-                permit = Some(self.permit_of(call, scope.as_ref(), pause, &mut history, until).await?);
+                // On the heap, because few calls wait here and every caller's future would carry the state of the wait.
+                let next = Box::pin(self.permit_of(call, scope.as_ref(), pause, &mut history, until));
+                permit = Some(next.await?);
                 // That may have taken long, so token and pauses are checked again.
                 continue;
             };
