@@ -94,7 +94,7 @@
 //! |---|---|---|
 //! | one failure lists every machine of the scale set; a stuck detach does seven times | one machine is read | `disk_a_failed_attach_or_detach_costs_no_list_of_machines` `disk_publishing_what_is_attached_costs_no_write_and_one_read_in_any_spelling` |
 //! | 429 is not tried again | after the pause that Azure asks for, while that is worth waiting for | `retry_after_is_law_for_every_verb` `disk_azures_pause_is_law_and_a_long_one_is_told_at_once` |
-//! | one 429 closes the whole kind of resource, in a data race | its own scope, by what Azure says of it | `a_429_pauses_its_own_scope_until_its_time_is_over` `a_request_that_only_its_own_machine_holds_back_lets_others_pass` |
+//! | one 429 closes the whole kind of resource, in a data race | its own scope, by what Azure says of it | `a_429_pauses_its_own_scope_until_its_time_is_over` `a_request_held_back_by_its_own_vm_lets_others_pass` |
 //! | the skipped read under throttling is dead code | what is left of the quota is read from every answer | `waiting_requests_go_by_priority_then_by_arrival` `all_requests_of_a_paused_scope_wait_and_lists_go_last` |
 //! | throttled attaches are internal errors | `UNAVAILABLE` | `throttling_never_makes_the_provisioner_choose_another_node` |
 //! | the call sleeps up to twenty minutes | a long pause is told at once | `a_wait_that_is_too_long_is_told_at_once` |

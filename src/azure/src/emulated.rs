@@ -262,13 +262,15 @@ async fn the_sizes_of_a_region_are_read_with_what_they_take() {
 /// Azure's own time for so many reads that come at once: 250 tokens are there, and 25 come in a second.
 #[tokio::test(start_paused = true)]
 async fn more_reads_than_azure_has_tokens_take_the_time_of_their_refill_and_none_is_refused() {
-    // What is not there is refused by the front door, which tells nothing of its bucket then.
+    // The front door itself answers for a disk that does not exist, and then reports nothing of its bucket.
     for name in ["a", "not-there"] {
         let mut logs = Vec::new();
         for _ in 0..2 {
             let rig = rig(Way::InProcess, typical()).await;
-            rig.create("a").await;
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            if name == "a" {
+                rig.create(name).await;
+                tokio::time::sleep(Duration::from_secs(60)).await;
+            }
             let (disk, hour, began) = (disk_id(name), an_hour(), Instant::now());
             let all = futures::future::join_all((0..600).map(|_| rig.get_alone(&disk, &hour))).await;
             assert!(all.iter().all(|disk| disk.is_ok() == (name == "a")));

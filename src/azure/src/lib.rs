@@ -37,7 +37,8 @@
 //! ```
 //!
 //! Nothing here chooses: which write to send is decided before it comes here. Nothing here outlives its caller but
-//! the renewal of a token and the reading of metadata; an accepted [`arm::Operation`] goes on in Azure.
+//! the renewal of a token, the reading of metadata, and the task that hands out permits while other requests wait for
+//! one; an accepted [`arm::Operation`] goes on in Azure.
 //! Waiting is on tokio's clock and randomness from one seed, so that a simulation can be replayed call by call.
 
 pub mod arm;

@@ -1,14 +1,15 @@
-//! Permits: a request goes out only when Azure has a token for it.
+//! Permits: a request is sent only when Azure has a token for it.
 //!
-//! [`lazuli_plan::permit`] decides who gets the next permit and when; this module keeps its queue for one identity,
-//! wakes those who get one, and tells it what Azure answered.
+//! [`lazuli_plan::permit`] decides which request gets the next permit, and when. This module keeps its queue for one
+//! identity, wakes the requests that get one, and reports Azure's answers to it.
 //!
-//! - A request that waits costs no task. While any waits, one task sleeps until the next permit is due.
-//! - A waiting request that is dropped leaves the queue. A [`Permit`] that is dropped gives its token back.
-//! - Whoever waits for a pause that is longer than it may last is told so, also when the pause comes while it waits.
+//! - A waiting request costs no task. One task sleeps until the next permit is due, while any request waits for time.
+//! - A waiting request that is dropped leaves the queue. A [`Permit`] that is dropped unused returns its token.
+//! - A request names the longest pause that it may wait for. It is rejected when Azure asks for a longer one, also
+//!   while it waits.
 //!
-//! Permits are given in the queue's order and under one lock, so that the same requests at the same times get theirs
-//! in the same order.
+//! All changes of the queue go through one lock, and permits are handed out in the queue's order. So the same requests
+//! at the same times get their permits in the same order.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +19,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use lazuli_plan::permit::{self, Direction, Priority, Refusal, Scope, Ticket, Told};
+use lazuli_plan::permit::{self, Direction, Priority, Refusal, Remaining, Scope, Ticket};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -30,7 +31,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What a request of this verb is taken from.
+/// The front door's bucket of requests of this verb.
 pub(crate) fn direction(verb: Verb) -> Direction {
     match verb {
         Verb::Get => Direction::Reads,
@@ -39,14 +40,14 @@ pub(crate) fn direction(verb: Verb) -> Direction {
     }
 }
 
-/// The priority of a request, which may be raised while the request waits for its permit. Clones are one rank.
+/// The priority of a request, which may be raised while the request waits for its permit. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Rank(Arc<Mutex<RankState>>);
 
 #[derive(Debug)]
 struct RankState {
     priority: Priority,
-    /// Where requests of this rank wait.
+    /// The requests of this rank that wait.
     waiting: Vec<(Permits, Ticket)>,
 }
 
@@ -61,13 +62,13 @@ impl Rank {
         self.lock().priority
     }
 
-    /// Goes before all of lower priority from now on, also where it waits already. It never goes back.
+    /// Raises the priority, also of requests that wait already. A lower priority changes nothing.
     pub fn raise(&self, priority: Priority) {
         let mut state = self.lock();
         if priority < state.priority {
             state.priority = priority;
             for (permits, ticket) in &state.waiting {
-                permits.drive(|queue, _| queue.raise(*ticket, priority));
+                permits.update(|queue, _| queue.raise(*ticket, priority));
             }
         }
     }
@@ -88,11 +89,11 @@ impl From<Priority> for Rank {
 pub(crate) struct Permits(Arc<Shared>);
 
 struct Shared {
-    /// The moment from which the queue's times count.
+    /// The queue's times count from here.
     start: Instant,
     metrics: Metrics,
     state: Mutex<State>,
-    /// The time of the next permit has changed.
+    /// Notified when the time of the next permit changes.
     changed: Notify,
 }
 
@@ -107,38 +108,38 @@ struct State {
 struct Waiter {
     scope: Scope,
     since: Duration,
-    /// The longest pause that it waits for.
+    /// The longest pause that the request may wait for.
     longest_pause: Duration,
-    tell: oneshot::Sender<Result<Permit, Paused>>,
+    reply: oneshot::Sender<Result<Permit, PauseTooLong>>,
 }
 
-/// Azure asks for a pause that is longer than the request may wait.
+/// Azure asks for a pause that is longer than the request may wait for: what is left of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Paused(pub(crate) Duration);
+pub(crate) struct PauseTooLong(pub(crate) Duration);
 
-/// The right to send one request now. Dropped unused, it gives its token back.
+/// The permission to send one request now. Dropped unused, it returns its token.
 #[derive(Debug)]
 pub struct Permit {
-    /// `None` outside of subscriptions, where nothing is counted.
+    /// `None` for a request outside of subscriptions, which is not counted.
     taken: Option<(Permits, Ticket, Scope)>,
 }
 
-/// A request that was sent under a permit. Dropped, it counts as lost: Azure may have counted it.
+/// A request that was sent under a permit. Dropped without an answer, it counts as lost: Azure may have counted it.
 #[derive(Debug)]
 pub(crate) struct InFlight(Option<(Permits, Ticket, Direction)>);
 
 impl Permit {
     /// The permit of a request that is not counted.
-    fn of_nothing() -> Self {
+    fn uncounted() -> Self {
         Self { taken: None }
     }
 
-    /// Whether it is a permit for requests of this scope.
+    /// Whether the permit is for requests of this scope.
     pub(crate) fn is_for(&self, scope: Option<&Scope>) -> bool {
         self.taken.as_ref().map(|(_, _, scope)| scope) == scope
     }
 
-    /// The request is sent now.
+    /// Turns the permit into the request that is sent now.
     pub(crate) fn sent(mut self) -> InFlight {
         InFlight(self.taken.take().map(|(permits, ticket, scope)| (permits, ticket, scope.direction())))
     }
@@ -147,33 +148,39 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some((permits, ticket, _)) = self.taken.take() {
-            permits.drive(|queue, now| queue.refund(ticket, now));
+            permits.update(|queue, now| queue.refund(ticket, now));
         }
     }
 }
 
 impl InFlight {
-    /// The request did not leave this machine.
+    /// Returns the token: the request did not leave this machine.
     pub(crate) fn not_sent(mut self) {
         if let Some((permits, ticket, _)) = self.0.take() {
-            permits.drive(|queue, now| queue.refund(ticket, now));
+            permits.update(|queue, now| queue.refund(ticket, now));
         }
     }
 
-    /// It was answered, with anything but 429.
+    /// Records an answer, unless it is a 429.
     pub(crate) fn answered(mut self, headers: &HeaderMap, succeeded: bool) {
         if let Some((permits, ticket, direction)) = self.0.take() {
-            let told = told(direction, headers, succeeded);
-            permits.drive(|queue, now| queue.answered(ticket, &told, now));
+            let remaining = remaining(direction, headers, succeeded);
+            permits.update(|queue, now| queue.answered(ticket, &remaining, now));
         }
     }
 
-    /// It was answered with 429.
+    /// Records a 429.
     pub(crate) fn throttled(mut self, headers: &HeaderMap, failure: &Failure, retry_after: Option<Duration>) {
         if let Some((permits, ticket, direction)) = self.0.take() {
-            let (told, refusal) = (told(direction, headers, false), refusal(headers, failure));
-            permits.drive(|queue, now| queue.throttled(ticket, &told, &refusal, retry_after, now));
-            permits.send_away_who_may_not_wait();
+            let (remaining, refusal) = (remaining(direction, headers, false), refusal(headers, failure));
+            tracing::debug!(
+                resource = failure.resource,
+                %refusal,
+                ?retry_after,
+                "Azure answered 429: too many requests"
+            );
+            permits.update(|queue, now| queue.throttled(ticket, &remaining, &refusal, retry_after, now));
+            permits.reject_too_long_pauses();
         }
     }
 }
@@ -181,13 +188,13 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some((permits, ticket, _)) = self.0.take() {
-            permits.drive(|queue, now| queue.lost(ticket, now));
+            permits.update(|queue, now| queue.lost(ticket, now));
         }
     }
 }
 
-/// What an answer tells of remaining tokens.
-fn told(direction: Direction, headers: &HeaderMap, succeeded: bool) -> Told {
+/// The remaining tokens that an answer reports.
+fn remaining(direction: Direction, headers: &HeaderMap, succeeded: bool) -> Remaining {
     let door = |of: &str| {
         let name = format!("x-ms-ratelimit-remaining-subscription-{of}{}", direction.as_str());
         headers.get(name)?.to_str().ok()?.trim().parse().ok()
@@ -195,17 +202,17 @@ fn told(direction: Direction, headers: &HeaderMap, succeeded: bool) -> Told {
     let provider = headers.get_all("x-ms-ratelimit-remaining-resource").iter().flat_map(|value| {
         value.to_str().unwrap_or_default().split(',').filter_map(|policy| {
             let (name, remaining) = policy.trim().split_once(';')?;
-            // A name is Azure's; a text of any length is not.
+            // Bounds the memory that an answer can take.
             (name.len() < 100).then_some((name.to_owned(), remaining.trim().parse().ok()?))
         })
     });
-    Told { own: door(""), global: door("global-"), provider: provider.collect(), succeeded }
+    Remaining { own: door(""), global: door("global-"), provider: provider.collect(), succeeded }
 }
 
-/// Who refused a request.
+/// Who refused a request with 429.
 fn refusal(headers: &HeaderMap, failure: &Failure) -> Refusal {
     let gateway = headers.get("x-ms-failure-cause").is_some_and(|cause| cause.as_bytes() == b"gateway");
-    // Not every refusal of the front door says that it is one.
+    // Not every refusal of the front door carries that header.
     if gateway || failure.code.eq_ignore_ascii_case("SubscriptionRequestsThrottled") {
         return Refusal::FrontDoor;
     }
@@ -226,7 +233,7 @@ impl Permits {
         Self(Arc::new(Shared { start: Instant::now(), metrics, state, changed }))
     }
 
-    /// How long Azure's pauses keep a request of this scope from being sent.
+    /// What is left of the pauses that Azure asked for in this scope.
     pub(crate) fn paused(&self, scope: &Scope) -> Duration {
         self.lock().queue.paused(scope, self.now())
     }
@@ -236,78 +243,78 @@ impl Permits {
         self.lock().queue.level(scope, self.now())
     }
 
-    /// How long a request that comes now would wait.
+    /// An estimate of how long a request that comes now would wait.
     pub(crate) fn would_wait(&self, scope: &Scope, priority: Priority) -> Duration {
         self.lock().queue.would_wait(scope, priority, self.now())
     }
 
-    /// A permit, if there is one now that nobody goes before.
-    pub(crate) fn at_once(&self, scope: Option<&Scope>, priority: Priority) -> Option<Permit> {
-        let Some(scope) = scope else { return Some(Permit::of_nothing()) };
-        let (ticket, mut told) = self.join(scope, priority, Duration::MAX);
-        let permit = told.try_recv().ok().and_then(Result::ok);
+    /// A permit, if there is one now and no waiting request goes before.
+    pub(crate) fn try_acquire(&self, scope: Option<&Scope>, priority: Priority) -> Option<Permit> {
+        let Some(scope) = scope else { return Some(Permit::uncounted()) };
+        let (ticket, mut answer) = self.enqueue(scope, priority, Duration::MAX);
+        let permit = answer.try_recv().ok().and_then(Result::ok);
         if permit.is_none() {
             self.leave(ticket);
         }
         permit
     }
 
-    /// Waits for a permit. A future that is dropped leaves the queue.
+    /// Waits for a permit. A dropped future leaves the queue.
     ///
     /// # Errors
-    /// When Azure asks for a longer pause than this, now or while the request waits.
-    pub(crate) async fn wait(
+    /// [`PauseTooLong`] when Azure asks for a longer pause than this, now or while the request waits.
+    pub(crate) async fn acquire(
         &self,
         scope: Option<&Scope>,
         rank: &Rank,
         longest_pause: Duration,
-    ) -> Result<Permit, Paused> {
-        let Some(scope) = scope else { return Ok(Permit::of_nothing()) };
+    ) -> Result<Permit, PauseTooLong> {
+        let Some(scope) = scope else { return Ok(Permit::uncounted()) };
         let pause = self.paused(scope);
         if pause > longest_pause {
-            return Err(Paused(pause));
+            return Err(PauseTooLong(pause));
         }
-        let (waits, mut told) = {
-            // Whoever raises the rank finds the ticket in it, or is before the request.
+        let (place, mut answer) = {
+            // Under the rank's lock, so that a raise comes before the request or finds its ticket.
             let mut rank_state = rank.lock();
-            let (ticket, told) = self.join(scope, rank_state.priority, longest_pause);
+            let (ticket, answer) = self.enqueue(scope, rank_state.priority, longest_pause);
             rank_state.waiting.push((self.clone(), ticket));
-            (Waits { permits: self, rank, ticket }, told)
+            (QueuePlace { permits: self, rank, ticket }, answer)
         };
-        let told = match told.try_recv() {
-            Ok(told) => Ok(told),
-            Err(_) => told.await,
+        let answer = match answer.try_recv() {
+            Ok(answer) => Ok(answer),
+            Err(_) => answer.await,
         };
-        drop(waits);
-        // The sender is gone only with the queue, which this future holds.
-        told.unwrap_or(Err(Paused(Duration::ZERO)))
+        drop(place);
+        // The sender is dropped only with the queue, which this future holds.
+        answer.unwrap_or(Err(PauseTooLong(Duration::ZERO)))
     }
 
-    fn join(
+    fn enqueue(
         &self,
         scope: &Scope,
         priority: Priority,
         longest_pause: Duration,
-    ) -> (Ticket, oneshot::Receiver<Result<Permit, Paused>>) {
-        let (tell, told) = oneshot::channel();
-        let ticket = self.drive_state(|state, now| {
+    ) -> (Ticket, oneshot::Receiver<Result<Permit, PauseTooLong>>) {
+        let (reply, answer) = oneshot::channel();
+        let ticket = self.update_state(|state, now| {
             let ticket = state.queue.request(scope.clone(), priority, now);
-            state.waiting.insert(ticket, Waiter { scope: scope.clone(), since: now, longest_pause, tell });
+            state.waiting.insert(ticket, Waiter { scope: scope.clone(), since: now, longest_pause, reply });
             ticket
         });
-        (ticket, told)
+        (ticket, answer)
     }
 
     fn leave(&self, ticket: Ticket) {
-        self.drive_state(|state, _| {
+        self.update_state(|state, _| {
             state.queue.leave(ticket);
             state.waiting.remove(&ticket);
         });
     }
 
-    /// Those who wait for a pause that is too long for them hear of it.
-    fn send_away_who_may_not_wait(&self) {
-        let away: Vec<(Waiter, Duration)> = self.drive_state(|state, now| {
+    /// Rejects the waiting requests for which Azure's pause is too long.
+    fn reject_too_long_pauses(&self) {
+        let away: Vec<(Waiter, Duration)> = self.update_state(|state, now| {
             let State { queue, waiting, .. } = state;
             let too_long = waiting.iter().filter_map(|(ticket, waiter)| {
                 let pause = queue.paused(&waiter.scope, now);
@@ -322,8 +329,8 @@ impl Permits {
             away
         });
         for (waiter, pause) in away {
-            // One that has stopped waiting needs no answer.
-            let _ = waiter.tell.send(Err(Paused(pause)));
+            // A request that was dropped meanwhile needs no reply.
+            let _ = waiter.reply.send(Err(PauseTooLong(pause)));
         }
     }
 
@@ -335,16 +342,17 @@ impl Permits {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn drive(&self, change: impl FnOnce(&mut permit::Permits, Duration)) {
-        self.drive_state(|state, now| change(&mut state.queue, now));
+    fn update(&self, change: impl FnOnce(&mut permit::Permits, Duration)) {
+        self.update_state(|state, now| change(&mut state.queue, now));
     }
 
-    /// Changes the queue, gives the permits that there are then, and sees to it that the next one is given in time.
-    fn drive_state<T>(&self, change: impl FnOnce(&mut State, Duration) -> T) -> T {
-        let now = self.now();
+    /// Changes the state, hands out the permits that the queue grants then, and schedules the next grant.
+    fn update_state<T>(&self, change: impl FnOnce(&mut State, Duration) -> T) -> T {
         let mut granted = Vec::new();
-        let (result, pump) = {
+        let (result, pump, now) = {
             let mut state = self.lock();
+            // Under the lock, so that the queue's time never goes back.
+            let now = self.now();
             let result = change(&mut state, now);
             let step = state.queue.step(now);
             for ticket in step.granted {
@@ -359,40 +367,40 @@ impl Permits {
             for direction in Direction::ALL {
                 self.0.metrics.permit_queue(direction, state.queue.waiting(direction));
             }
-            (result, pump)
+            (result, pump, now)
         };
         if pump {
             let pump = Pump { permits: self.clone(), ended: false };
-            // Outside of a runtime nobody waits who could be woken; the next one who comes starts the task.
+            // Outside of a runtime the task is dropped at once; the next change inside of one starts it.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(pump.run().instrument(tracing::debug_span!("permits")));
             }
         }
-        for (ticket, Waiter { scope, since, tell, .. }) in granted {
+        for (ticket, Waiter { scope, since, reply, .. }) in granted {
             self.0.metrics.permit_wait(scope.direction(), now.saturating_sub(since));
             let permit = Permit { taken: Some((self.clone(), ticket, scope)) };
-            // One that has stopped waiting gives its permit back here.
-            drop(tell.send(Ok(permit)));
+            // A request that was dropped meanwhile drops its permit here, which returns the token.
+            drop(reply.send(Ok(permit)));
         }
         result
     }
 }
 
-/// A place in the queue.
-struct Waits<'a> {
+/// A request's place in the queue, left on drop.
+struct QueuePlace<'a> {
     permits: &'a Permits,
     rank: &'a Rank,
     ticket: Ticket,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.rank.lock().waiting.retain(|(_, ticket)| *ticket != self.ticket);
         self.permits.leave(self.ticket);
     }
 }
 
-/// The task that wakes when the next permit is due; there is one while any request waits for a time to come.
+/// The task that hands out permits when they are due. There is one while any request waits for time to pass.
 struct Pump {
     permits: Permits,
     ended: bool,
@@ -405,7 +413,7 @@ impl Pump {
             let changed = permits.0.changed.notified();
             let wake_at = {
                 let mut state = permits.lock();
-                // Under the lock, so that the next one who has to wait starts another task.
+                // Under the lock, so that the next request that has to wait starts another task.
                 state.pumping = state.wake_at.is_some();
                 self.ended = !state.pumping;
                 state.wake_at
@@ -414,7 +422,7 @@ impl Pump {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep_until(permits.0.start + wake_at) => permits.drive(|_, _| ()),
+                () = tokio::time::sleep_until(permits.0.start + wake_at) => permits.update(|_, _| ()),
             }
         }
     }
@@ -422,7 +430,7 @@ impl Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        // A runtime that ends takes the task along, and perhaps not the queue.
+        // A runtime that ends drops the task; the queue may live on in another.
         if !self.ended {
             self.permits.lock().pumping = false;
         }

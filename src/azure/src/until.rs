@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 ///
 /// | made by | what counts |
 /// |---|---|
-/// | [`Until::within`], [`Until::new`] | all time: it is the caller's own deadline |
-/// | [`Until::working`] | time outside of the queue for permits: however long that queue is, Azure gets its time |
+/// | [`Until::within`], [`Until::new`] | all time: the caller's own deadline |
+/// | [`Until::working`] | time outside of the queue for permits, so that a long queue takes no time from Azure |
 ///
-/// Clones share one deadline.
+/// Clones share one deadline; the time of [`Until::working`] stops while any request of theirs waits for a permit.
 #[derive(Debug, Clone)]
 pub struct Until {
     deadline: Deadline,
@@ -29,12 +29,12 @@ pub struct Until {
 enum Deadline {
     None,
     At(Instant),
-    Working(Arc<Work>),
+    Working(Arc<WorkClock>),
 }
 
-/// Time that stands still while a request waits for a permit.
+/// A deadline that moves while a request waits for a permit.
 #[derive(Debug)]
-struct Work {
+struct WorkClock {
     state: Mutex<WorkState>,
     goes_on: Notify,
 }
@@ -42,7 +42,7 @@ struct Work {
 #[derive(Debug, Clone, Copy)]
 struct WorkState {
     deadline: Instant,
-    /// How many requests wait for a permit, and since when time stands still.
+    /// The number of requests that wait for a permit, and since when any does.
     waiting: u32,
     since: Instant,
 }
@@ -75,16 +75,16 @@ impl Until {
         Self::of(Deadline::At(deadline), cancel)
     }
 
-    /// For this long from now, whatever the time goes by with.
+    /// For this long from now. Waits of any kind count.
     pub fn within(time: Duration) -> Self {
         Self::new(Instant::now() + time, CancellationToken::new())
     }
 
-    /// For this long from now, outside of the queue for permits: while a request waits there, time stands still.
+    /// For this long from now, without the time in which a request waits for a permit.
     pub fn working(time: Duration) -> Self {
         let now = Instant::now();
         let state = Mutex::new(WorkState { deadline: now + time, waiting: 0, since: now });
-        let work = Work { state, goes_on: Notify::new() };
+        let work = WorkClock { state, goes_on: Notify::new() };
         Self::of(Deadline::Working(Arc::new(work)), CancellationToken::new())
     }
 
@@ -93,15 +93,16 @@ impl Until {
         Self::of(Deadline::None, cancel)
     }
 
-    /// Only as long as this is not cancelled, for requests that still wait for a permit and of which nothing was sent.
-    /// Those leave the queue with [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline). What was sent goes on.
+    /// Until this is cancelled too, but only for a request that waits for its permit and of which nothing was sent. It
+    /// leaves the queue with [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline) and without effect. A request
+    /// that was sent goes on, and so does the polling of the operation that it started.
     #[must_use]
     pub fn while_wanted(mut self, wanted: CancellationToken) -> Self {
         self.wanted = Some(wanted);
         self
     }
 
-    /// The same for what follows a request that was sent: it is needed, whoever waits.
+    /// The same for the requests that follow a write that was sent: they are needed also when no caller waits.
     pub(crate) fn after_sending(&self) -> Self {
         Self { wanted: None, ..self.clone() }
     }
@@ -121,7 +122,8 @@ impl Until {
             match &self.deadline {
                 Deadline::None => std::future::pending().await,
                 Deadline::At(deadline) => tokio::time::sleep_until(*deadline).await,
-                Deadline::Working(work) => work.over().await,
+                // On the heap: this future is part of every future of a call, several times over.
+                Deadline::Working(work) => Box::pin(work.over()).await,
             }
         };
         // Biased, so that the same run gives the same outcome; a result that is there beats the deadline.
@@ -133,8 +135,8 @@ impl Until {
         }
     }
 
-    /// Runs a wait for a permit to its end, unless the caller stops waiting first; of a request of which nothing was
-    /// sent also when no caller wants it any more.
+    /// Runs a wait for a permit to its end, unless the caller stops waiting first. While nothing was sent, the request
+    /// is also given up when no caller wants it any more.
     pub(crate) async fn run_queued<F: Future>(&self, nothing_sent: bool, future: F) -> Result<F::Output, Interrupted> {
         let unwanted = async {
             match &self.wanted {
@@ -142,8 +144,8 @@ impl Until {
                 _ => std::future::pending().await,
             }
         };
-        let _stopped = match &self.deadline {
-            Deadline::Working(work) => Some(Stopped::new(work)),
+        let _pause = match &self.deadline {
+            Deadline::Working(work) => Some(ClockPause::new(work)),
             Deadline::None | Deadline::At(_) => None,
         };
         self.run(async {
@@ -173,7 +175,7 @@ impl Until {
     }
 }
 
-impl Work {
+impl WorkClock {
     fn lock(&self) -> MutexGuard<'_, WorkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,11 +204,11 @@ impl Work {
     }
 }
 
-/// Time stands still.
-struct Stopped<'a>(&'a Work);
+/// The clock stands still until this is dropped.
+struct ClockPause<'a>(&'a WorkClock);
 
-impl<'a> Stopped<'a> {
-    fn new(work: &'a Work) -> Self {
+impl<'a> ClockPause<'a> {
+    fn new(work: &'a WorkClock) -> Self {
         let mut state = work.lock();
         if state.waiting == 0 {
             state.since = Instant::now();
@@ -217,7 +219,7 @@ impl<'a> Stopped<'a> {
     }
 }
 
-impl Drop for Stopped<'_> {
+impl Drop for ClockPause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.waiting -= 1;
@@ -227,5 +229,48 @@ impl Drop for Stopped<'_> {
             drop(state);
             self.0.goes_on.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn seconds(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_to_work_stands_still_while_any_request_waits_for_a_permit() {
+        let until = Until::working(Duration::from_secs(10));
+        let began = Instant::now();
+        let works = until.run(std::future::pending::<()>());
+        let first = async {
+            seconds(5).await;
+            until.run_queued(true, seconds(20)).await
+        };
+        let second = async {
+            seconds(15).await;
+            until.clone().run_queued(true, seconds(20)).await
+        };
+        let (works, first, second) = tokio::join!(works, first, second);
+        assert_eq!((works, first, second), (Err(Interrupted::Deadline), Ok(()), Ok(())));
+        // From 5 s to 35 s it stood still.
+        assert_eq!(began.elapsed().as_secs(), 40);
+        assert_eq!(until.left(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_callers_own_deadline_counts_in_the_queue_too_and_cancelling_ends_any_wait() {
+        let until = Until::within(Duration::from_secs(10));
+        assert_eq!(until.run_queued(true, seconds(20)).await, Err(Interrupted::Deadline));
+        let cancel = CancellationToken::new();
+        let until = Until::cancelled(cancel.clone());
+        let cancelled = async {
+            seconds(1).await;
+            cancel.cancel();
+        };
+        let (waited, ()) = tokio::join!(until.run_queued(false, seconds(20)), cancelled);
+        assert_eq!(waited, Err(Interrupted::Cancelled));
     }
 }

@@ -1,27 +1,29 @@
-//! Which request goes out next, and when: a queue in front of each of Azure's request buckets.
+//! Which request to Azure goes out next, and when: a queue in front of each of Azure's request buckets.
 //!
-//! Azure counts requests in token buckets and refuses with 429 what comes when one is empty. A refused request costs a
-//! round trip and a pause of whole seconds, so here every request takes a permit before it is sent, and a permit is
-//! given only when Azure will have a token for it.
+//! Azure counts requests in token buckets and answers 429 to a request that finds its bucket empty. Such a request
+//! costs a round trip and a pause of whole seconds. So every request takes a permit before it is sent, and a permit is
+//! granted only when Azure will have a token for the request.
 //!
 //! ```text
-//!  request ──> waiting ──step──> granted ──┬─ answered, throttled, lost ──> gone, and what Azure told is learned
-//!                │                         └─ refund ──> gone, and the token is back
-//!                └── leave ──> gone
+//!  request ──> waiting ──step──> granted ──┬─ answered, throttled, lost ──> done; the remaining quota is recorded
+//!                │                         └─ refund ──> done; the token is back
+//!                └── leave ──> done
 //! ```
 //!
-//! - **The queue.** One for each bucket of the front door (subscription, and reads, writes or deletes), by
-//!   [`Priority`], then by arrival. There is no reserve for those who go first. Whoever comes gets the next token that
-//!   is not wanted by someone before it, so a detach from a dead node waits for one refill, a tenth of a second, also
-//!   behind ten thousand reads. A reserve would save that tenth and waste its part of the bucket.
-//! - **Narrower buckets.** A request that is held back only by its provider's policy, its resource's bucket or a pause
-//!   of those lets others of its queue pass.
-//! - **Pauses.** After a 429 nothing of the refused scope is sent before its `Retry-After` is over: of the direction
-//!   when the front door refused, of the policy when the provider named one, else of that resource.
-//! - **The start.** Before any answer has told what remains, the published bucket counts, and at most [`MOST_UNTOLD`]
-//!   requests of it are in flight: another process may have used it a moment ago. An Azure that tells nothing (Azure Stack Hub) is not limited by guesses, only by its pauses.
+//! - **Order.** Each bucket of the front door (a subscription's reads, writes or deletes) has one queue, by
+//!   [`Priority`], then by arrival. There is no reserve for high priorities, because the order does its work: a new
+//!   request gets the next token that no request before it takes. So a detach from a dead node waits for one refill
+//!   (40 ms for reads, 100 ms for writes) behind any number of other requests. A reserve would save that one refill
+//!   and leave its part of the bucket unused.
+//! - **Narrower buckets.** A request that is held back only by a throttle policy of its provider, by the bucket of its
+//!   resource or by a pause of one of those lets the other requests of its queue pass.
+//! - **Pauses.** After a 429, no request of the refused scope is sent before `Retry-After` is over. The scope is the
+//!   direction when the front door refused, the policy when the provider named one, else the resource.
+//! - **Start.** Before the first answer that reports what remains, the published bucket is assumed, and at most
+//!   [`MOST_IN_FLIGHT_AT_START`] requests of it are in flight, because another process may have emptied it. An Azure
+//!   that reports nothing (Azure Stack Hub) is limited by its pauses alone.
 //!
-//! Times are durations since a moment of the caller's choosing, and never go back. There is no clock here.
+//! Times are durations since a moment that the caller chooses, and never go back. This module has no clock.
 
 mod bucket;
 mod policy;
@@ -31,6 +33,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -44,9 +47,9 @@ pub use scope::{Direction, Scope};
 /// Which request goes first when tokens run short, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Frees the disks of a node that is gone: pods wait elsewhere.
+    /// Frees the disks of a node that is gone: its pods wait on other nodes.
     DetachDeadNode,
-    /// Asks how an accepted operation is doing: what waits for its end has waited longest.
+    /// Polls an accepted operation. Its callers have waited longest, and a late poll makes them wait on.
     Poll,
     /// Takes disks off a VM.
     Detach,
@@ -60,23 +63,24 @@ pub enum Priority {
     List,
 }
 
-/// The requests of one bucket that may be in flight before an answer has told what remains.
-pub const MOST_UNTOLD: u32 = 8;
-/// The longest that a request waits for a bucket which only a header of unknown meaning speaks of.
+/// The requests of one bucket that may be in flight before an answer has reported what remains.
+pub const MOST_IN_FLIGHT_AT_START: u32 = 8;
+/// The longest that a request waits for a bucket that is known only by an unknown name in a header.
 pub const LONGEST_OBSERVED: Duration = Duration::from_secs(10);
-/// How long the first answer may take, when somebody asks how long a request would wait for it.
+/// The estimate of [`Permits::would_wait`] while the first answer is awaited.
 const FIRST_ANSWER: Duration = Duration::from_millis(100);
-/// Buckets of an unknown name that are smaller than this are taken for those of one resource (a VM's hold 12 to 45):
-/// what one has left says nothing of the next.
+/// Buckets of an unknown name that are smaller than this are taken for those of one resource (a VM's hold 12 to 45).
+/// They limit nothing, because the bucket of the next resource of the type is another one.
 const SMALLEST_SHARED: f64 = 60.0;
 /// Tokens per second of a bucket of an unknown name; below the slowest published one that all VMs of a subscription
 /// share (125 per minute).
 const OBSERVED_REFILL: f64 = 1.0;
-/// Names that a header may bring before further ones are ignored. A name is Azure's; a flood of them is not.
+/// The number of unknown names in headers that are kept; further ones are ignored, so that memory stays bounded.
 const MOST_OBSERVED: usize = 1_000;
-/// How many buckets of policies there may always be; most are those of single resources.
+/// The number of policy buckets below which none is dropped. Most of them are of single resources.
 const KEPT_FULL: usize = 4_096;
-/// How much wider the bucket of all clients of a subscription is than that of one (as recorded: 3749 = 15 x 250 - 1).
+/// The ratio of the bucket that all clients of a subscription share to the bucket of one client (recorded in the
+/// `-global-` headers: 3749 = 15 x 250 - 1).
 const GLOBAL: f64 = 15.0;
 
 /// Size and refill per second of one client's bucket (source: Microsoft's document
@@ -88,21 +92,21 @@ fn front_door(direction: Direction) -> (f64, f64) {
     }
 }
 
-/// One request, from when it asks for a permit until it is answered. Later ones are greater.
+/// The id of one request, from when it asks for a permit until it is answered. A later request has a greater one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// What an answer tells of remaining tokens.
+/// The remaining tokens that an answer reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Remaining {
     /// In the bucket of this client: `x-ms-ratelimit-remaining-subscription-{reads,writes,deletes}`.
     pub own: Option<u32>,
     /// In the bucket of all clients: `x-ms-ratelimit-remaining-subscription-global-{reads,writes,deletes}`.
     pub global: Option<u32>,
     /// In the provider's, by name: `x-ms-ratelimit-remaining-resource`.
     pub provider: Vec<(String, u32)>,
-    /// Whether the request succeeded: then an answer that tells nothing means that nothing is ever told. A refusal by
-    /// the front door (403, 404, 429) tells nothing anyway.
+    /// Whether the request succeeded. A successful answer that reports nothing means that this Azure never does; an
+    /// answer of the front door itself (403, 404, 429) reports nothing on any Azure (recorded).
     pub succeeded: bool,
 }
 
@@ -113,55 +117,65 @@ pub enum Refusal {
     FrontDoor,
     /// The provider, by the policy it names.
     Policy(String),
-    /// The provider, without saying why.
+    /// The provider, without a policy's name.
     Resource,
 }
 
-/// What [`Permits::step`] gives.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrontDoor => f.write_str("front door"),
+            Self::Policy(name) => write!(f, "policy {name}"),
+            Self::Resource => f.write_str("provider"),
+        }
+    }
+}
+
+/// The result of [`Permits::step`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// The requests that may be sent now, first to last.
     pub granted: Vec<Ticket>,
-    /// When the next one may be, if nothing else happens before. `None` when only something else can bring one.
+    /// When to call [`Permits::step`] again if nothing else happens before. `None` when time alone grants no permit.
     pub wake_at: Option<Duration>,
 }
 
-/// Whom a pause stops.
+/// The requests that a pause stops.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Paused {
+enum PauseScope {
     Direction(Arc<str>, Direction),
     Class(Arc<str>, Class),
     Resource(Direction, Arc<str>),
 }
 
-/// What is known of a bucket's content.
+/// Whether Azure reports what remains in a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Knowledge {
-    /// Nothing yet.
+enum Reporting {
+    /// No answer has reported it yet.
     #[default]
-    Untold,
-    /// Answers tell.
-    Told,
-    /// An answer that should have told did not.
-    Silent,
+    Unknown,
+    /// Answers report it.
+    Reported,
+    /// A successful answer did not report it: this Azure does not.
+    Absent,
 }
 
 /// A bucket of the front door.
 #[derive(Debug)]
-struct Door {
-    own: (Bucket, Knowledge),
-    global: (Bucket, Knowledge),
+struct FrontDoor {
+    own: (Bucket, Reporting),
+    global: (Bucket, Reporting),
     in_flight: u32,
     queue: BTreeSet<(Priority, Ticket)>,
 }
 
-/// Why the front door lets nothing through.
+/// Why the front door's bucket grants no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shut {
-    /// There is a token at this time.
+enum Blocked {
+    /// It has a token at this time.
     Until(Duration),
-    /// An answer must tell first.
-    Untold,
+    /// An answer must report what remains first.
+    FirstAnswer,
 }
 
 #[derive(Debug)]
@@ -182,13 +196,13 @@ struct Granted {
 
 /// A bucket of a policy: the policy, which of its limits, and the subscription or resource it belongs to.
 type LimitKey = (Policy, usize, Arc<str>);
-/// A bucket that only a header speaks of: subscription, class, name.
+/// A bucket that is known only by its name in a header: subscription, class, name.
 type ObservedKey = (Arc<str>, Class, String);
 
 #[derive(Debug, Clone, Copy)]
 struct Observed {
     tokens: f64,
-    /// The most that was ever told.
+    /// The most that was ever reported.
     size: f64,
     at: Duration,
 }
@@ -216,69 +230,70 @@ impl Observed {
 #[derive(Debug, Default)]
 pub struct Permits {
     last: u64,
-    doors: BTreeMap<(Arc<str>, Direction), Door>,
+    doors: BTreeMap<(Arc<str>, Direction), FrontDoor>,
     waiting: BTreeMap<Ticket, Waiting>,
     granted: BTreeMap<Ticket, Granted>,
     limits: BTreeMap<LimitKey, Bucket>,
-    /// How many of those there may be before the full ones go.
+    /// The number of those at which the full ones are dropped next.
     kept: usize,
-    policies: BTreeMap<(Arc<str>, Policy), Knowledge>,
+    policies: BTreeMap<(Arc<str>, Policy), Reporting>,
     observed: BTreeMap<ObservedKey, Observed>,
-    paused: BTreeMap<Paused, Duration>,
+    paused: BTreeMap<PauseScope, Duration>,
 }
 
-impl Door {
+impl FrontDoor {
     fn new(direction: Direction, now: Duration) -> Self {
         let (size, refill) = front_door(direction);
         Self {
-            own: (Bucket::full(size, refill, now), Knowledge::Untold),
-            global: (Bucket::full(size * GLOBAL, refill * GLOBAL, now), Knowledge::Untold),
+            own: (Bucket::full(size, refill, now), Reporting::Unknown),
+            global: (Bucket::full(size * GLOBAL, refill * GLOBAL, now), Reporting::Unknown),
             in_flight: 0,
             queue: BTreeSet::new(),
         }
     }
 
-    /// How long until there are so many tokens, as far as anything is told of them.
-    fn wait(&self, tokens: f64, now: Duration) -> Result<Duration, Shut> {
+    /// How long until the buckets hold so many tokens.
+    fn wait(&self, tokens: f64, now: Duration) -> Result<Duration, Blocked> {
         let own = match self.own.1 {
-            // The published bucket counts until Azure tells of another, or of none.
-            Knowledge::Told | Knowledge::Untold => self.own.0.wait(tokens, now),
-            Knowledge::Silent => Duration::ZERO,
+            // The published bucket is assumed until Azure reports another content, or turns out to report none.
+            Reporting::Reported | Reporting::Unknown => self.own.0.wait(tokens, now),
+            Reporting::Absent => Duration::ZERO,
         };
         let global = match self.global.1 {
-            Knowledge::Told => self.global.0.wait(tokens, now),
-            Knowledge::Untold | Knowledge::Silent => Duration::ZERO,
+            Reporting::Reported => self.global.0.wait(tokens, now),
+            Reporting::Unknown | Reporting::Absent => Duration::ZERO,
         };
-        if self.own.1 == Knowledge::Untold && f64::from(self.in_flight) + tokens > f64::from(MOST_UNTOLD) {
-            return Err(Shut::Untold);
+        if self.own.1 == Reporting::Unknown && f64::from(self.in_flight) + tokens > f64::from(MOST_IN_FLIGHT_AT_START) {
+            return Err(Blocked::FirstAnswer);
         }
         Ok(own.max(global))
     }
 
-    fn shut(&self, now: Duration) -> Option<Shut> {
+    fn blocked(&self, now: Duration) -> Option<Blocked> {
         match self.wait(1.0, now) {
             Ok(Duration::ZERO) => None,
-            Ok(wait) => Some(Shut::Until(now.saturating_add(wait))),
-            Err(shut) => Some(shut),
+            Ok(wait) => Some(Blocked::Until(now.saturating_add(wait))),
+            Err(blocked) => Some(blocked),
         }
     }
 }
 
-fn learn(bucket: &mut (Bucket, Knowledge), mark: Mark, told: Option<u32>, succeeded: bool, now: Duration) {
-    let (bucket, knowledge) = bucket;
-    match (told, *knowledge) {
-        (Some(remaining), Knowledge::Told) => bucket.told(mark, remaining, now),
-        (Some(remaining), Knowledge::Untold | Knowledge::Silent) => {
-            *knowledge = Knowledge::Told;
-            bucket.told_first(mark, remaining, now);
+/// Records what an answer reports of a bucket of the front door.
+fn learn(bucket: &mut (Bucket, Reporting), mark: Mark, remaining: Option<u32>, succeeded: bool, now: Duration) {
+    let (bucket, reporting) = bucket;
+    match (remaining, *reporting) {
+        (Some(remaining), Reporting::Reported) => bucket.reported(mark, remaining, now),
+        (Some(remaining), Reporting::Unknown | Reporting::Absent) => {
+            *reporting = Reporting::Reported;
+            bucket.first_report(mark, remaining, now);
         }
-        (None, Knowledge::Untold) if succeeded => *knowledge = Knowledge::Silent,
+        (None, Reporting::Unknown) if succeeded => *reporting = Reporting::Absent,
         (None, _) => {}
     }
 }
 
 impl Permits {
-    /// A request joins its queue.
+    /// Adds a request to its queue.
     pub fn request(&mut self, scope: Scope, priority: Priority, now: Duration) -> Ticket {
         self.last += 1;
         let ticket = Ticket(self.last);
@@ -287,7 +302,7 @@ impl Permits {
         ticket
     }
 
-    /// A waiting request goes before all of lower priority; it keeps its arrival, and never goes back.
+    /// Raises the priority of a waiting request. It keeps its arrival. A lower priority changes nothing.
     pub fn raise(&mut self, ticket: Ticket, priority: Priority) {
         let Some(waiting) = self.waiting.get_mut(&ticket).filter(|waiting| priority < waiting.priority) else {
             return;
@@ -300,7 +315,7 @@ impl Permits {
         }
     }
 
-    /// A request leaves its queue. Nothing happens to one that does not wait.
+    /// Removes a request from its queue. A request that does not wait stays as it is.
     pub fn leave(&mut self, ticket: Ticket) {
         if let Some(waiting) = self.waiting.remove(&ticket) {
             let key = (waiting.scope.subscription, waiting.scope.direction);
@@ -310,7 +325,7 @@ impl Permits {
         }
     }
 
-    /// A permit is given back: nothing was sent under it.
+    /// Returns the token of a granted permit under which nothing was sent.
     pub fn refund(&mut self, ticket: Ticket, now: Duration) {
         let Some(granted) = self.granted.remove(&ticket) else { return };
         let door = self.door(&granted.scope, now);
@@ -329,37 +344,37 @@ impl Permits {
         }
     }
 
-    /// The request under a permit was answered, with anything but 429.
-    pub fn answered(&mut self, ticket: Ticket, told: &Told, now: Duration) {
+    /// Records the answer to a request, unless it is a 429.
+    pub fn answered(&mut self, ticket: Ticket, remaining: &Remaining, now: Duration) {
         let Some(granted) = self.granted.remove(&ticket) else { return };
-        self.learn(&granted, told, now);
+        self.learn(&granted, remaining, now);
         self.settle(&granted, now);
     }
 
-    /// The request under a permit was sent, and no answer came. Azure may have counted it.
+    /// Records that a request was sent and no answer came. Azure may have counted it.
     pub fn lost(&mut self, ticket: Ticket, now: Duration) {
         if let Some(granted) = self.granted.remove(&ticket) {
             self.settle(&granted, now);
         }
     }
 
-    /// The request under a permit was answered with 429, and perhaps a pause was asked for.
+    /// Records a 429, with the pause that Azure asks for, if any.
     pub fn throttled(
         &mut self,
         ticket: Ticket,
-        told: &Told,
+        remaining: &Remaining,
         refusal: &Refusal,
         retry_after: Option<Duration>,
         now: Duration,
     ) {
         let Some(granted) = self.granted.remove(&ticket) else { return };
-        self.learn(&granted, told, now);
-        let [direction, class, resource] = granted.scope.paused();
+        self.learn(&granted, remaining, now);
+        let [direction, class, resource] = granted.scope.pause_scopes();
         let paused = match refusal {
             Refusal::FrontDoor => {
-                let (own, knowledge) = &mut self.door(&granted.scope, now).own;
-                // Where nothing is told yet, the bucket may have been empty from the start.
-                if *knowledge == Knowledge::Told {
+                let (own, reporting) = &mut self.door(&granted.scope, now).own;
+                // Before the first report the bucket may have been empty from the start.
+                if *reporting == Reporting::Reported {
                     own.halve_share(granted.own, now);
                 }
                 own.refused(retry_after, now);
@@ -392,12 +407,12 @@ impl Permits {
         }
     }
 
-    /// How long Azure's pauses keep a request of this scope from being sent.
+    /// What is left of the pauses that Azure asked for in this scope.
     pub fn paused(&self, scope: &Scope, now: Duration) -> Duration {
-        scope.paused().iter().filter_map(|paused| self.left(paused, now)).max().unwrap_or_default()
+        scope.pause_scopes().iter().filter_map(|paused| self.left(paused, now)).max().unwrap_or_default()
     }
 
-    /// Gives the permits that there are now.
+    /// Grants the permits for which Azure has tokens now.
     pub fn step(&mut self, now: Duration) -> Step {
         self.paused.retain(|_, until| *until > now);
         let mut step = Step::default();
@@ -405,7 +420,7 @@ impl Permits {
             self.doors.iter().filter(|(_, door)| !door.queue.is_empty()).map(|(key, _)| key.clone()).collect();
         for key in keys {
             let mut wakes = |at: Duration| step.wake_at = Some(step.wake_at.map_or(at, |other| other.min(at)));
-            if let Some(left) = self.left(&Paused::Direction(key.0.clone(), key.1), now) {
+            if let Some(left) = self.left(&PauseScope::Direction(key.0.clone(), key.1), now) {
                 wakes(now.saturating_add(left));
                 continue;
             }
@@ -413,13 +428,13 @@ impl Permits {
             while let Some(door) = self.doors.get(&key)
                 && let Some(&(priority, ticket)) = door.queue.range((passed, Bound::Unbounded)).next()
             {
-                match door.shut(now) {
+                match door.blocked(now) {
                     None => {}
-                    Some(Shut::Until(at)) => {
+                    Some(Blocked::Until(at)) => {
                         wakes(at);
                         break;
                     }
-                    Some(Shut::Untold) => break,
+                    Some(Blocked::FirstAnswer) => break,
                 }
                 passed = Bound::Excluded((priority, ticket));
                 let Some(waiting) = self.waiting.get(&ticket) else { continue };
@@ -435,14 +450,14 @@ impl Permits {
         step
     }
 
-    /// The part of the front door's bucket that is left, from 0 to 1; 1 where nothing is told of it.
+    /// The part of the front door's bucket that is left, from 0 to 1; 1 where Azure reports nothing.
     pub fn level(&self, scope: &Scope, now: Duration) -> f64 {
         let Some(door) = self.doors.get(&(scope.subscription.clone(), scope.direction)) else { return 1.0 };
-        let known = [&door.own, &door.global].into_iter().filter(|(_, knowledge)| *knowledge == Knowledge::Told);
+        let known = [&door.own, &door.global].into_iter().filter(|(_, reporting)| *reporting == Reporting::Reported);
         known.map(|(bucket, _)| bucket.level(now)).fold(1.0, f64::min)
     }
 
-    /// How long a request would wait for its permit if it came now and nothing else came: an estimate.
+    /// An estimate of how long a request would wait for its permit if it came now and no other request came later.
     pub fn would_wait(&self, scope: &Scope, priority: Priority, now: Duration) -> Duration {
         let narrow = self.narrow_wait(scope, now, now).max(self.paused(scope, now));
         let Some(door) = self.doors.get(&(scope.subscription.clone(), scope.direction)) else { return narrow };
@@ -457,22 +472,22 @@ impl Permits {
         self.doors.iter().filter(|(key, _)| key.1 == direction).map(|(_, door)| door.queue.len()).sum()
     }
 
-    fn door(&mut self, scope: &Scope, now: Duration) -> &mut Door {
+    fn door(&mut self, scope: &Scope, now: Duration) -> &mut FrontDoor {
         self.doors
             .entry((scope.subscription.clone(), scope.direction))
-            .or_insert_with(|| Door::new(scope.direction, now))
+            .or_insert_with(|| FrontDoor::new(scope.direction, now))
     }
 
     /// What is left of a pause; `None` when there is none.
-    fn left(&self, paused: &Paused, now: Duration) -> Option<Duration> {
+    fn left(&self, paused: &PauseScope, now: Duration) -> Option<Duration> {
         self.paused.get(paused).map(|until| until.saturating_sub(now)).filter(|left| !left.is_zero())
     }
 
-    /// How long the buckets and pauses behind the front door's hold a request back that waits since then.
+    /// How long the provider's buckets and pauses hold back a request that has waited since then.
     fn narrow_wait(&self, scope: &Scope, since: Duration, now: Duration) -> Duration {
-        let [_, class, resource] = scope.paused();
+        let [_, class, resource] = scope.pause_scopes();
         let pauses = [class, resource].into_iter().filter_map(|paused| self.left(&paused, now));
-        let policy = scope.policy().filter(|policy| self.knowledge(scope, *policy) != Knowledge::Silent);
+        let policy = scope.policy().filter(|policy| self.reporting(scope, *policy) != Reporting::Absent);
         let limits = policy.into_iter().flat_map(|policy| {
             let keys = (0..policy.limits().len()).map(move |index| scope.limit_key(policy, index));
             keys.filter_map(|key| Some(self.limits.get(&key)?.wait(1.0, now)))
@@ -488,7 +503,7 @@ impl Permits {
         self.observed.range(first..).take_while(move |(key, _)| of_scope(key))
     }
 
-    fn knowledge(&self, scope: &Scope, policy: Policy) -> Knowledge {
+    fn reporting(&self, scope: &Scope, policy: Policy) -> Reporting {
         self.policies.get(&(scope.subscription.clone(), policy)).copied().unwrap_or_default()
     }
 
@@ -516,12 +531,12 @@ impl Permits {
         self.granted.insert(ticket, Granted { scope, own, global, limits, observed });
     }
 
-    fn learn(&mut self, granted: &Granted, told: &Told, now: Duration) {
+    fn learn(&mut self, granted: &Granted, remaining: &Remaining, now: Duration) {
         let door = self.door(&granted.scope, now);
-        learn(&mut door.own, granted.own, told.own, told.succeeded, now);
-        learn(&mut door.global, granted.global, told.global, told.succeeded, now);
+        learn(&mut door.own, granted.own, remaining.own, remaining.succeeded, now);
+        learn(&mut door.global, granted.global, remaining.global, remaining.succeeded, now);
         let mut known = false;
-        for (name, remaining) in &told.provider {
+        for (name, tokens) in &remaining.provider {
             let named = granted
                 .limits
                 .iter()
@@ -530,18 +545,18 @@ impl Permits {
                 Some((key, mark)) => {
                     known = true;
                     if let Some(bucket) = self.limits.get_mut(key) {
-                        bucket.told(*mark, *remaining, now);
+                        bucket.reported(*mark, *tokens, now);
                     }
                 }
-                None => self.observe(&granted.scope, name, *remaining, now),
+                None => self.observe(&granted.scope, name, *tokens, now),
             }
         }
         if let Some(policy) = granted.scope.policy() {
             let key = (granted.scope.subscription.clone(), policy);
             if known {
-                self.policies.insert(key, Knowledge::Told);
-            } else if told.succeeded && told.provider.is_empty() && !self.policies.contains_key(&key) {
-                self.policies.insert(key, Knowledge::Silent);
+                self.policies.insert(key, Reporting::Reported);
+            } else if remaining.succeeded && remaining.provider.is_empty() && !self.policies.contains_key(&key) {
+                self.policies.insert(key, Reporting::Absent);
             }
         }
     }
@@ -559,15 +574,15 @@ impl Permits {
     fn settle(&mut self, granted: &Granted, now: Duration) {
         let door = self.door(&granted.scope, now);
         door.in_flight -= 1;
-        door.own.0.settle();
-        door.global.0.settle();
+        door.own.0.settle(now);
+        door.global.0.settle(now);
         for (key, _) in &granted.limits {
             if let Some(bucket) = self.limits.get_mut(key) {
-                bucket.settle();
+                bucket.settle(now);
             }
         }
         if self.limits.len() > self.kept.max(KEPT_FULL) {
-            // A full bucket is as good as none.
+            // A full bucket is made again when it is needed.
             self.limits.retain(|_, bucket| !bucket.is_at_rest(now));
             self.kept = 2 * self.limits.len();
         }
@@ -575,11 +590,11 @@ impl Permits {
 }
 
 impl Scope {
-    fn paused(&self) -> [Paused; 3] {
+    fn pause_scopes(&self) -> [PauseScope; 3] {
         [
-            Paused::Direction(self.subscription.clone(), self.direction),
-            Paused::Class(self.subscription.clone(), self.class.clone()),
-            Paused::Resource(self.direction, self.resource.clone()),
+            PauseScope::Direction(self.subscription.clone(), self.direction),
+            PauseScope::Class(self.subscription.clone(), self.class.clone()),
+            PauseScope::Resource(self.direction, self.resource.clone()),
         ]
     }
 
@@ -592,9 +607,9 @@ impl Scope {
     }
 }
 
-/// A policy's name without its provider's.
+/// A policy's name without its provider's, as the table has it.
 fn short(name: &str) -> &str {
-    // An empty name is that of no limit: the table has empty ones for what is not known.
+    // The table has empty names for limits whose name is not known; no name in a header may match those.
     let name = name.rsplit_once('/').map_or(name, |(_, short)| short).trim();
     if name.is_empty() { "?" } else { name }
 }

@@ -59,7 +59,7 @@ use crate::{
     auth::Tokens,
     error::{ArmError, AzureError, Failure, Verb},
     metrics::{Metrics, ResourceType},
-    permits::{Paused, Permit, Permits, Rank, direction},
+    permits::{PauseTooLong, Permit, Permits, Rank, direction},
     random::Random,
     transport::{Transport, origin},
     until::{Interrupted, Until},
@@ -122,7 +122,8 @@ pub struct Read {
     pub value: Value,
     /// Its version, from the `ETag` header or the body.
     pub etag: Option<String>,
-    /// When the request that was answered was sent: it shows all that Azure had done by then.
+    /// When the request that was answered was sent. The answer shows all that Azure had done by then, unless its reads
+    /// lag.
     pub sent_at: Instant,
 }
 
@@ -209,8 +210,8 @@ impl Arm {
         Ok(Read { value, etag, sent_at: answer.sent_at })
     }
 
-    /// Waits for the permit to send one request of this verb to this path: to bring it along with a write that may not
-    /// wait ([`Write::with_permit`]), or to begin with what goes before it only when it can be sent.
+    /// Waits for the permit to send one request of this verb to this path, for [`Write::with_permit`]. The caller of a
+    /// write that may not wait takes the permit before it reads what it decides on.
     ///
     /// # Errors
     /// [`Fault::Throttled`] when Azure asks for a pause longer than [`Retry::longest_wait`] or what is left of the
@@ -227,27 +228,26 @@ impl Arm {
         let interrupted = |why: Interrupted| failed(Fault::Deadline, why.as_str());
         until.check().map_err(interrupted)?;
         let longest = until.left().unwrap_or(Duration::MAX).min(self.0.retry.longest_wait);
-        let permit = until.run_queued(true, self.0.permits.wait(scope.as_ref(), &rank, longest));
-        permit
-            .await
-            .map_err(interrupted)?
-            .map_err(|Paused(pause)| failed(Fault::Throttled { retry_after: Some(pause) }, PAUSE_IS_NOT_OVER).into())
+        let permit = until.run_queued(true, self.0.permits.acquire(scope.as_ref(), &rank, longest));
+        permit.await.map_err(interrupted)?.map_err(|PauseTooLong(pause)| {
+            failed(Fault::Throttled { retry_after: Some(pause) }, PAUSE_IS_NOT_OVER).into()
+        })
     }
 
-    /// The permit to send one request of this verb to this path, if there is one now that no waiting request goes
+    /// The permit to send one request of this verb to this path, if there is one now and no waiting request goes
     /// before.
     pub fn try_permit(&self, verb: Verb, path: &str, priority: Priority) -> Option<Permit> {
         let scope = self.scope(verb, path).ok()?;
-        self.0.permits.at_once(scope.as_ref(), priority)
+        self.0.permits.try_acquire(scope.as_ref(), priority)
     }
 
-    /// The part of the front door's bucket for this verb and path that is left, from 0 to 1; 1 where nothing is told
-    /// of it.
+    /// The part of the front door's bucket for this verb and path that is left, from 0 to 1; 1 where Azure reports
+    /// nothing.
     pub fn permit_level(&self, verb: Verb, path: &str) -> f64 {
         self.scope(verb, path).ok().flatten().map_or(1.0, |scope| self.0.permits.level(&scope))
     }
 
-    /// How long a request would wait for its permit if it came now and nothing else did: an estimate.
+    /// An estimate of how long a request would wait for its permit if it came now and no other request came later.
     pub fn permit_would_wait(&self, verb: Verb, path: &str, priority: Priority) -> Duration {
         let scope = self.scope(verb, path).ok().flatten();
         scope.map_or(Duration::ZERO, |scope| self.0.permits.would_wait(&scope, priority))
@@ -365,10 +365,12 @@ impl Arm {
                     continue;
                 }
             };
-            // One that was given before the pause is used after it, if at all, by those who go first then.
+            // A permit from before a pause is given back: after the pause the queue decides again.
             let Some(permit) = permit.take().filter(|_| pause.is_zero()) else {
-                permit = Some(self.permit_of(call, scope.as_ref(), pause, &mut history, until).await?);
-                // That may have taken long, too.
+                // On the heap, because few calls wait here and every caller's future would carry the state of the wait.
+                let next = Box::pin(self.permit_of(call, scope.as_ref(), pause, &mut history, until));
+                permit = Some(next.await?);
+                // That may have taken long, so token and pauses are checked again.
                 continue;
             };
             let client_request_id = inner.random.uuid().to_string();
@@ -462,7 +464,7 @@ impl Arm {
         }
     }
 
-    /// The permit for the next sending, behind a pause that the call may wait for.
+    /// The permit for the next sending, after a pause that the call may wait for.
     async fn permit_of(
         &self,
         call: &Call<'_>,
@@ -473,20 +475,20 @@ impl Arm {
     ) -> Result<Permit, ArmError> {
         let (permits, priority) = (&self.0.permits, call.rank.priority());
         if call.patience == Patience::None {
-            return permits.at_once(scope, priority).ok_or_else(|| {
+            return permits.try_acquire(scope, priority).ok_or_else(|| {
                 let wait = scope.map_or(Duration::ZERO, |scope| permits.would_wait(scope, priority));
                 call.put_off(wait, history, "Azure has no token for this request now, and this write may not wait")
                     .into()
             });
         }
-        // Another call may be told to wait longer meanwhile.
+        // Azure may ask for a longer pause meanwhile, in its answer to another call.
         let longest = self.0.retry.longest_wait.saturating_sub(history.waited);
         let longest = until.left().map_or(longest, |left| left.min(longest));
         history.waited += pause;
-        let permit = until.run_queued(!history.sent, permits.wait(scope, &call.rank, longest)).await;
+        let permit = until.run_queued(!history.sent, permits.acquire(scope, &call.rank, longest)).await;
         permit
             .map_err(|why| call.interrupted(why, history))?
-            .map_err(|Paused(pause)| call.put_off(pause, history, PAUSE_IS_NOT_OVER).into())
+            .map_err(|PauseTooLong(pause)| call.put_off(pause, history, PAUSE_IS_NOT_OVER).into())
     }
 
     /// Whether a write that may not wait is to be given back because its token was refused: not twice within a while.

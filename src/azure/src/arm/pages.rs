@@ -28,11 +28,11 @@ use crate::{
 pub struct Listed<T> {
     /// What it lists.
     pub items: Vec<T>,
-    /// When its first page was asked for: an item shows what Azure had done by then, or later.
+    /// When the request for its first page was sent.
     pub sent_at: Instant,
 }
 
-/// A list that is read page by page; it may be left at any page.
+/// A list that is read page by page. The caller may stop after any page.
 #[derive(Debug)]
 pub struct Pages {
     arm: Arm,
@@ -45,7 +45,7 @@ pub struct Pages {
     sent_at: Option<Instant>,
 }
 
-/// More pages than any list has.
+/// The most pages that a list may have; a longer one does not end.
 const MOST_PAGES: usize = 10_000;
 
 /// One page of a list.
@@ -153,7 +153,7 @@ impl Pages {
         Ok(Some(items))
     }
 
-    /// When the first page was asked for; `None` before it is read.
+    /// When the request for the first page was sent; `None` before its answer.
     pub fn sent_at(&self) -> Option<Instant> {
         self.sent_at
     }

@@ -38,24 +38,26 @@ async fn permit(arm: &Arm, rank: impl Into<Rank>) -> Permit {
     arm.permit(Verb::Put, DISK, rank, &an_hour()).await.unwrap()
 }
 
-/// How many tasks there are on this runtime beside the test itself.
+/// The number of tasks on this runtime beside the test itself.
 fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_dropped_leaves_and_a_permit_that_is_dropped_is_the_next_ones() {
+async fn a_dropped_waiter_leaves_the_queue_and_a_dropped_permit_goes_to_the_next_waiter() {
     let (_, arm) = drained([]).await;
     let began = Instant::now();
     {
         let gone = permit(&arm, Priority::DetachDeadNode);
         tokio::pin!(gone);
         assert!(futures::poll!(gone.as_mut()).is_pending());
+        assert!(arm.permit_would_wait(Verb::Put, DISK, Priority::List) > Duration::from_millis(199));
     }
+    assert!(arm.permit_would_wait(Verb::Put, DISK, Priority::List) < Duration::from_millis(101));
     let first = permit(&arm, Priority::Attach).await;
     let waited = began.elapsed();
     assert!(waited > Duration::from_millis(99) && waited < Duration::from_millis(105), "{waited:?}");
-    // Another token would come a tenth of a second later.
+    // The next token would come a tenth of a second later.
     let second = permit(&arm, Priority::List);
     tokio::pin!(second);
     assert!(futures::poll!(second.as_mut()).is_pending());
@@ -65,7 +67,7 @@ async fn a_waiter_that_is_dropped_leaves_and_a_permit_that_is_dropped_is_the_nex
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_wait_one_task_wakes_them_and_none_is_left_when_none_waits() {
+async fn one_task_wakes_all_waiting_requests_and_ends_when_none_waits() {
     let (_, arm) = drained([]).await;
     let before = tasks();
     let waiting: Vec<_> = (0..100).map(|_| permit(&arm, Priority::Create)).collect();
@@ -75,7 +77,7 @@ async fn however_many_wait_one_task_wakes_them_and_none_is_left_when_none_waits(
     assert_eq!(tasks(), before + 1);
     let began = Instant::now();
     let permits = waiting.await;
-    // Two came before; the refill that is relied on is a little less than ten a second.
+    // Two tokens came before; the estimate refills by a little less than ten a second.
     let took = began.elapsed().as_secs_f64();
     assert!((9.7..9.9).contains(&took), "{took}");
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -84,7 +86,7 @@ async fn however_many_wait_one_task_wakes_them_and_none_is_left_when_none_waits(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rank_that_is_raised_while_it_waits_goes_first() {
+async fn a_request_whose_rank_is_raised_while_it_waits_goes_first() {
     let (_, arm) = drained([]).await;
     let rank = Rank::new(Priority::List);
     let order = Mutex::new(Vec::new());
@@ -110,7 +112,7 @@ async fn a_rank_that_is_raised_while_it_waits_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_wants_any_more_leaves_the_queue_and_what_was_sent_goes_on() {
+async fn a_request_that_no_caller_wants_leaves_the_queue_and_one_that_was_sent_goes_on() {
     let accepted = Reply::json(202, json!({}))
         .header("azure-asyncoperation", "https://management.azure.com/subscriptions/s/x/1")
         .after(Duration::from_secs(2));
@@ -122,12 +124,12 @@ async fn what_nobody_wants_any_more_leaves_the_queue_and_what_was_sent_goes_on()
         tokio::time::sleep(Duration::from_millis(150)).await;
         wanted.cancel();
     };
-    // The first gets the next token and is on its way when the caller leaves; the second still waits.
+    // When the callers leave, the first request has been sent and the second still waits.
     let (first, second) = (put("a"), put("b"));
     let (first, second, ()) = tokio::join!(arm.write(&first, &until), arm.write(&second, &until), gives_up);
     let error = second.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None), "{error}");
-    // It is followed to its end as well.
+    // The operation that the first one started is polled to its end.
     first.unwrap().wait(&until).await.unwrap();
     assert_eq!(fake.calls().len(), 3);
     assert!(fake.script_is_used_up());
@@ -135,7 +137,7 @@ async fn what_nobody_wants_any_more_leaves_the_queue_and_what_was_sent_goes_on()
 
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_counts_against_the_callers_deadline_and_not_against_the_time_to_work() {
-    // Another client uses the bucket: each token is a long time coming.
+    // Twenty requests go first, at ten a second.
     let (fake, arm) = drained((0..20).map(|_| left(0)).chain([Reply::Silence])).await;
     let crowd: Vec<Write> = (0..20).map(|n| put(&n.to_string()).priority(Priority::DetachDeadNode)).collect();
     let crowd_until = an_hour();
@@ -147,7 +149,7 @@ async fn time_in_the_queue_counts_against_the_callers_deadline_and_not_against_t
         began.elapsed()
     };
     let working = async {
-        // It waits for two seconds, then it is sent, and one second later its time is over.
+        // It waits for two seconds, is sent, and has a second from then on.
         let error = arm.write(&put("working"), &Until::working(Duration::from_secs(1))).await.unwrap_err();
         assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::Possible));
         began.elapsed()
@@ -159,7 +161,7 @@ async fn time_in_the_queue_counts_against_the_callers_deadline_and_not_against_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_comes_while_requests_wait_is_told_to_those_for_whom_it_is_too_long() {
+async fn a_pause_that_begins_while_requests_wait_rejects_those_that_may_not_wait_for_it() {
     let stop =
         Reply::json(429, json!({"error": {"code": "SubscriptionRequestsThrottled"}})).header("retry-after", "300");
     let (fake, arm) = drained([stop]).await;
@@ -175,24 +177,24 @@ async fn a_pause_that_comes_while_requests_wait_is_told_to_those_for_whom_it_is_
     }
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(fake.calls().len(), 2);
-    // Whoever comes later is told at once; deletions have another bucket.
+    // A later request is rejected at once; deletions have another bucket.
     arm.permit(Verb::Delete, DISK, Priority::Create, &an_hour()).await.unwrap();
     let error = arm.permit(Verb::Put, DISK, Priority::Create, &an_hour()).await.unwrap_err();
     assert!(matches!(error.fault, Fault::Throttled { retry_after: Some(_) }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_never_left_this_machine_costs_no_token() {
+async fn a_request_that_never_left_this_machine_costs_no_token() {
     let (_, arm) = drained([]).await;
     tokio::time::sleep(Duration::from_millis(110)).await;
     let permit = arm.try_permit(Verb::Put, DISK, Priority::List).unwrap();
     assert!(arm.try_permit(Verb::Put, DISK, Priority::DetachDeadNode).is_none());
     permit.sent().not_sent();
     let permit = arm.try_permit(Verb::Put, DISK, Priority::List).unwrap();
-    // One that was sent and not answered may have been counted.
+    // Azure may have counted a request that was sent and not answered.
     drop(permit.sent());
     assert!(arm.try_permit(Verb::Put, DISK, Priority::DetachDeadNode).is_none());
-    // Outside of subscriptions nothing is counted.
+    // Requests outside of subscriptions are not counted.
     assert!((0..1_000).all(|_| arm.try_permit(Verb::Get, "/metadata/endpoints", Priority::List).is_some()));
 }
 

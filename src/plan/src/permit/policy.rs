@@ -1,19 +1,19 @@
-//! The throttle policies that resource providers publish, and which of them a request counts against.
+//! The throttle policies that resource providers publish, and the policy of a request.
 //!
 //! Sources: Microsoft's documents "Throttling limits for virtual machines and virtual machine scale sets"
 //! (compute-throttling-limits) and "Understand how Azure Resource Manager throttles requests"
-//! (request-limits-and-throttling). Disks and snapshots have no published policy of their own. The words by which
-//! `x-ms-ratelimit-remaining-resource` names the compute buckets are unverified; a word that is not in this table is
-//! still read, as an observed cap.
+//! (request-limits-and-throttling). Disks and snapshots have no published policy of their own. The names
+//! of the compute buckets in `x-ms-ratelimit-remaining-resource` are unverified; a name that is not in this table is
+//! kept as an observed bucket.
 
 use super::Direction;
 
-/// Whose requests a bucket counts.
+/// What a bucket belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Those to one resource.
+    /// One resource.
     Resource,
-    /// Those of all in the subscription.
+    /// The subscription.
     Subscription,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Limit {
     pub(super) size: f64,
     /// Tokens that come back in a minute.
     pub(super) per_minute: f64,
-    /// What follows the provider's name in the header; empty where it is not known.
+    /// The bucket's name in the header, without the provider's; empty where it is not known.
     pub(super) header: &'static str,
 }
 
@@ -67,9 +67,8 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    /// The buckets of the policy, as published: "bucket, refill per minute". The network and storage providers publish
-    /// counts per five minutes (and per second and hour); those stand here as a bucket of that count that refills in
-    /// that time.
+    /// The buckets of the policy as published. The network and storage providers publish counts per five minutes, per
+    /// second or per hour; each is a bucket of that count here, which refills in that time.
     pub(super) fn limits(self) -> &'static [Limit] {
         match self {
             Self::UpdateVm => {

@@ -1,4 +1,4 @@
-//! What a request counts against: the front door's bucket, a provider's policy, one resource.
+//! The buckets that a request counts against: the front door's, a provider's policy, one resource's.
 
 use std::sync::Arc;
 
@@ -29,16 +29,16 @@ impl Direction {
     }
 }
 
-/// Requests that a provider counts together.
+/// Requests that a provider counts in one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// By a published policy.
+    /// Those of a published throttle policy.
     Policy(Policy),
-    /// By direction and resource type, where no policy is published.
+    /// Those of one direction and resource type, where no policy is published.
     Type(Direction, Arc<str>),
 }
 
-/// What a request counts against.
+/// The buckets that a request counts against.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
     pub(super) subscription: Arc<str>,
@@ -49,8 +49,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The scope of a request to a path; letter case does not matter. `None` outside of subscriptions, where nothing
-    /// is counted here.
+    /// The scope of a request to a path, in any letter case. `None` outside of subscriptions: those requests are not
+    /// counted.
     pub fn of(direction: Direction, path: &str) -> Option<Self> {
         let path = path.to_ascii_lowercase();
         let subscription = path.strip_prefix("/subscriptions/")?.split('/').next()?;
@@ -84,7 +84,7 @@ impl Scope {
         Some(Self { subscription: subscription.into(), direction, class, resource: resource.into() })
     }
 
-    /// Which of the front door's buckets the request is taken from.
+    /// The front door's bucket of the request.
     pub fn direction(&self) -> Direction {
         self.direction
     }

@@ -5,6 +5,7 @@ mod retry;
 
 use super::*;
 use crate::testing::{ARM, Fake, Reply, a_minute, an_hour, url};
+use serde::Deserialize;
 use serde_json::json;
 
 const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
@@ -24,6 +25,7 @@ async fn a_read_carries_a_token_an_id_and_the_version_and_gives_body_and_etag() 
     let fake = Fake::new([Reply::json(200, disk()).header("etag", "\"3\"")]);
     let read = read(&fake.arm(fake.in_process())).await.unwrap();
     assert_eq!((read.value, read.etag.as_deref()), (disk(), Some("\"3\"")));
+    assert_eq!(read.sent_at, Instant::now());
     let log = fake.log();
     assert_eq!(log[0].line, "POST login.microsoftonline.com/tenant/oauth2/v2.0/token");
     assert!(log[0].body.contains("scope=https%3A%2F%2Fmanagement.azure.com%2F.default"), "{}", log[0].body);
@@ -97,6 +99,38 @@ async fn a_list_is_all_of_its_pages() {
     let all = arm.list("/subscriptions/s/providers/Microsoft.Compute/disks", "1", &[("$top", "2")], &a_minute()).await;
     assert_eq!(all.unwrap().items, [json!(1), json!(2), json!(3)]);
     assert_eq!(fake.calls()[2].line, "GET management.azure.com/page?token=3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_read_page_by_page_as_far_as_wanted_and_is_as_old_as_its_first_request() {
+    #[derive(Deserialize)]
+    struct Item {
+        name: String,
+    }
+    let next = format!("{ARM}/page?token=2");
+    let first = json!({"value": [{"name": "a", "more": 1}, {"name": "b"}], "nextLink": next});
+    let slow = Reply::json(200, first).after(Duration::from_secs(3));
+    let last = Reply::json(200, json!({"value": [{"name": "c"}]}));
+    let failed = Reply::json(403, json!({"error": {"code": "AuthorizationFailed"}}));
+    let fake = Fake::new([slow.clone(), slow, failed, last]);
+    let arm = fake.arm(fake.in_process());
+    let until = a_minute();
+    let path = "/subscriptions/s/providers/Microsoft.Compute/disks";
+    let mut pages = arm.pages(path, "1", &[], Priority::List, &until).unwrap();
+    assert_eq!(pages.sent_at(), None);
+    let page: Vec<Item> = pages.next_page().await.unwrap().unwrap();
+    assert_eq!(page.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    drop(pages);
+    assert_eq!(fake.calls().len(), 1);
+    let began = Instant::now();
+    let mut pages = arm.pages(path, "1", &[], Priority::List, &until).unwrap();
+    assert!(pages.next_page::<Item>().await.unwrap().is_some());
+    // A page that failed may be asked for again.
+    assert_eq!(pages.next_page::<Item>().await.err().unwrap().fault, Fault::Forbidden);
+    assert_eq!(pages.next_page::<Item>().await.unwrap().unwrap()[0].name, "c");
+    assert!(pages.next_page::<Item>().await.unwrap().is_none());
+    assert_eq!(pages.sent_at(), Some(began));
+    assert!(fake.script_is_used_up());
 }
 
 #[tokio::test(start_paused = true)]
