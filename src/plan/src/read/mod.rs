@@ -240,8 +240,15 @@ impl Watched {
         (self.operation.accepted_at + self.look(supply).latest).max(self.not_before)
     }
 
-    fn may_be_listed(&self) -> bool {
-        !self.by_poll && self.operation.target != Target::Polled
+    /// Whether a list may serve for the next look. At the expected end most operations have ended, so where a list only
+    /// prompts the poll it would come on top.
+    fn may_be_listed(&self, supply: Supply) -> bool {
+        let expected = self.look(supply) == self.operation.expectation.next_not_early(None);
+        match self.operation.target {
+            Target::Polled => false,
+            Target::Size(_) => !self.by_poll,
+            Target::Absent | Target::AtRest => !self.by_poll && !expected,
+        }
     }
 
     /// When it is polled where no other look shares the cost.
@@ -456,7 +463,7 @@ impl Group {
             if watched.polling || looking.contains(number) {
                 continue;
             }
-            let at = match watched.may_be_listed() && !few {
+            let at = match watched.may_be_listed(supply) && !few {
                 true => watched.latest(supply),
                 false => watched.alone_at(supply),
             };
@@ -491,7 +498,7 @@ impl Group {
         let looks: Vec<(u64, &Watched)> = self
             .operations
             .iter()
-            .filter(|(_, watched)| !watched.polling && watched.may_be_listed() && watched.due(supply) <= now)
+            .filter(|(_, watched)| !watched.polling && watched.may_be_listed(supply) && watched.due(supply) <= now)
             .map(|(number, watched)| (*number, watched))
             .collect();
         let gathered = reads.iter().any(|entry| entry.gathered_at() <= now);

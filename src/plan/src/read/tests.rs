@@ -181,9 +181,10 @@ fn early_looks_are_polls_only_while_reads_are_plentiful() {
 
 #[test]
 fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_absence() {
-    let at = ms(2_530);
+    let at = ms(7_000);
     let mut group = Group::default();
-    let new = |target| operation(0, ms(0), Kind::DiskCreate, target);
+    // They were looked at in vain at the expected end, so a list may serve for the next look at each of them.
+    let new = |target| Operation { last: Some(ms(4_500)), ..operation(0, ms(0), Kind::DiskCreate, target) };
     let mut begin = |number: usize, operation: Operation| {
         let operation = Operation { resource: disk(number), expectation: learned(Kind::DiskCreate), ..operation };
         group.begin(number as u64, operation);
@@ -220,6 +221,24 @@ fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_abs
         later.iter().map(|action| if let Action::Poll(number) = action { *number } else { 99 }).collect();
     polled.sort_unstable();
     assert_eq!(polled, [1, 2, 5, 8]);
+}
+
+#[test]
+fn at_the_expected_end_a_list_serves_creations_only_for_of_others_it_would_only_prompt_the_poll() {
+    let at = ms(2_530);
+    for (target, listed) in [(Target::Size(Gib::new(32)), true), (Target::Absent, false), (Target::AtRest, false)] {
+        let mut group = Group::default();
+        for number in 0..20 {
+            let begun = Operation {
+                expectation: learned(Kind::DiskCreate),
+                ..operation(number, ms(0), Kind::DiskCreate, target)
+            };
+            group.begin(number as u64, begun);
+        }
+        let actions = group.step(at, Supply::Plentiful);
+        let polls = actions.iter().filter(|action| matches!(action, Action::Poll(_))).count();
+        assert_eq!((actions.contains(&Action::List(Priority::Poll)), polls), (listed, if listed { 0 } else { 20 }));
+    }
 }
 
 /// Azure, as far as a group of reads is concerned: operations that end, and lists that lag.
