@@ -21,10 +21,10 @@ pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 const START: Duration = Duration::from_secs(120);
 
 /// This very program, quiet, and ended with us.
-fn lazuli(subcommand: &str) -> Command {
+fn lazuli(subcommand: &str, log: &str) -> Command {
     // The program that runs: an update under our feet must not mix versions.
     let mut command = Command::new("/proc/self/exe");
-    command.args(["--log", "warn", subcommand]).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(["--log", log, subcommand]).stdin(Stdio::null()).kill_on_drop(true);
     // Nothing from outside decides what is measured.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("LAZULI_") || name.starts_with("AZURE_")) {
@@ -37,21 +37,22 @@ fn lazuli(subcommand: &str) -> Command {
 
 /// An emulator on a port of its own that writes a cloud configuration.
 pub(super) fn emulator(config: &Path) -> Command {
-    let mut command = lazuli("emulator");
+    let mut command = lazuli("emulator", "warn");
     command.args(["--listen", "127.0.0.1:0", "--output", "json", "--azure-json"]).arg(config);
     command
 }
 
-/// A controller at a socket.
+/// A controller at a socket. It logs errors alone: calls that fail and are repeated are counted, and there may be
+/// thousands.
 pub(super) fn controller(socket: &Path, config: &Path) -> Command {
-    let mut command = lazuli("csi-controller");
+    let mut command = lazuli("csi-controller", "error");
     command.arg("--endpoint").arg(format!("unix://{}", socket.display())).arg("--cloud-config").arg(config);
     command
 }
 
 /// A node plugin at a socket, with its state beside it.
 pub(super) fn node(socket: &Path, imds: &Url) -> Command {
-    let mut command = lazuli("csi-node");
+    let mut command = lazuli("csi-node", "warn");
     command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(["--node-id", "node-0"]);
     command.arg("--state-dir").arg(socket.with_extension("state")).args(["--imds-url", imds.as_str()]);
     command

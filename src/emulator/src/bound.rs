@@ -23,7 +23,7 @@
 //! * Latency: the longest operation, after the creation of a disk that it attaches or deletes.
 //! * The bucket of each verb at the front door (reads, writes, deletes), and the compute provider's
 //!   buckets of the subscription, each with the content that it had at the start of the phase. The kth
-//!   write cannot be accepted before the bucket has given k tokens. Of N operations whose writes wait,
+//!   write cannot be accepted before its buckets have given k tokens. Of N operations whose writes wait,
 //!   the longest should go first: no other order ends sooner.
 //! * Reads: the kth end cannot be earlier than the kth write with the shortest latency, nor than the kth
 //!   shortest latency. From these ends on the reads take their tokens in order.
@@ -146,7 +146,7 @@ impl<'a> Spent<'a> {
     }
 }
 
-/// Seconds after the start at which a bucket has given `nth` tokens, counted from 1.
+/// Seconds after the start at which a bucket can have given `nth` tokens, counted from 1.
 fn slot(level: &Level, nth: usize) -> f64 {
     ((nth as f64 - TOLERANCE - level.tokens) / level.per_second).max(0.0)
 }
@@ -164,15 +164,13 @@ fn with_levels(needs: &[Need], levels: &Levels) -> f64 {
     policies.dedup();
     let mut all_ends = Vec::with_capacity(needs.len());
     for door in [Door::Writes, Door::Deletes] {
-        let level = levels.of(door);
-        let ends = Ends::of(needs.iter().filter(|need| need.door == door), |nth| slot(&level, nth));
+        let ends = Ends::of(needs.iter().filter(|need| need.door == door), &[levels.of(door)]);
         bound = bound.max(ends.last_write);
         all_ends.extend(ends.in_order);
     }
     for (door, policy) in policies {
-        let (level, provider) = (levels.of(door), levels.of_policy(policy));
         let group = needs.iter().filter(|need| need.door == door && need.policy == Some(policy));
-        let ends = Ends::of(group, |nth| slot(&level, nth).max(slot(&provider, nth)));
+        let ends = Ends::of(group, &[levels.of(door), levels.of_policy(policy)]);
         bound = bound.max(ends.last_write).max(last_read(&ends.in_order, &levels.reads));
     }
     all_ends.sort_by(f64::total_cmp);
@@ -188,37 +186,64 @@ struct Ends {
 }
 
 impl Ends {
-    fn of<'a>(needs: impl Iterator<Item = &'a Need>, slot: impl Fn(usize) -> f64) -> Self {
+    /// `buckets`: every write takes a token from each of them.
+    fn of<'a>(needs: impl Iterator<Item = &'a Need>, buckets: &[Level]) -> Self {
         let mut latencies: Vec<f64> = needs.map(|need| need.latency.as_secs_f64()).collect();
         latencies.sort_by(f64::total_cmp);
-        let count = latencies.len();
-        let last_write =
-            latencies.iter().enumerate().map(|(at, latency)| slot(count - at) + latency).fold(0.0, f64::max);
+        let slots = slots(latencies.len(), buckets);
+        let longest_first = slots.iter().zip(latencies.iter().rev());
+        let last_write = longest_first.map(|(slot, latency)| slot + latency).fold(0.0, f64::max);
         let shortest = latencies.first().copied().unwrap_or_default();
-        let in_order = latencies
-            .iter()
-            .enumerate()
-            .map(|(at, latency)| (slot(at + 1) + shortest).max(slot(1) + latency))
-            .collect();
+        let first = slots.first().copied().unwrap_or_default();
+        let in_order =
+            slots.iter().zip(&latencies).map(|(slot, latency)| (slot + shortest).max(first + latency)).collect();
         Self { last_write, in_order }
     }
 }
 
+/// When each of so many writes can be accepted at the soonest, in seconds. Each is sent as soon as all buckets have a
+/// token: to wait longer never helps. A bucket that is full while another is waited for gains nothing.
+fn slots(count: usize, buckets: &[Level]) -> Vec<f64> {
+    let (mut now, mut buckets) = (0.0, buckets.to_vec());
+    let mut slots = Vec::with_capacity(count);
+    for _ in 0..count {
+        let wait = buckets.iter().map(Level::wait).fold(0.0, f64::max);
+        now += wait;
+        for bucket in &mut buckets {
+            bucket.pass(wait);
+            bucket.tokens -= 1.0;
+        }
+        slots.push(now);
+    }
+    slots
+}
+
 /// When the last of the reads gets its token, in seconds; each is sent at one of `ends`, which are in order, or later.
 fn last_read(ends: &[f64], reads: &Level) -> f64 {
-    let (mut now, mut tokens) = (0.0_f64, reads.tokens);
+    let (mut now, mut reads) = (0.0_f64, *reads);
     for end in ends {
-        let wait = (end - now).max(0.0);
-        now += wait;
-        tokens = (tokens + wait * reads.per_second).min(reads.capacity.max(tokens));
-        let missing = 1.0 - TOLERANCE - tokens;
-        if missing > 0.0 {
-            now += missing / reads.per_second;
-            tokens += missing;
-        }
-        tokens -= 1.0;
+        let idle = (end - now).max(0.0);
+        reads.pass(idle);
+        let wait = reads.wait();
+        reads.pass(wait);
+        reads.tokens -= 1.0;
+        now += idle + wait;
     }
     now
+}
+
+impl Level {
+    /// Seconds until there is a token.
+    fn wait(&self) -> f64 {
+        ((1.0 - TOLERANCE - self.tokens) / self.per_second).max(0.0)
+    }
+
+    /// So many seconds pass.
+    fn pass(&mut self, seconds: f64) {
+        if seconds > 0.0 {
+            self.tokens = (self.tokens + seconds * self.per_second).min(self.capacity);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What exists at the start: a scenario made into resources, without operations or latencies.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -22,7 +23,7 @@ fn within(scenario: &Scenario, group: &str, kind: &str, name: &str) -> String {
     format!("{}/providers/{kind}/{name}", group_id(scenario, group))
 }
 
-fn tags(tags: &std::collections::BTreeMap<String, String>) -> Option<Value> {
+fn tags(tags: &BTreeMap<String, String>) -> Option<Value> {
     (!tags.is_empty()).then(|| json!(tags))
 }
 
@@ -71,8 +72,9 @@ impl State {
             let doc = availability_sets::document(&id, &planned.name, &location, &body);
             self.store.insert(&id, Resource::new(doc), START);
         }
+        let mut given_out = BTreeMap::new();
         for machine in scenario.machines() {
-            self.seed_machine(scenario, &machine, &location, stamp);
+            self.seed_machine(scenario, &machine, &location, stamp, &mut given_out);
         }
         for planned in &scenario.disks {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
@@ -119,7 +121,15 @@ impl State {
         held::take(self, vm, lun, disk, START);
     }
 
-    fn seed_machine(&mut self, scenario: &Scenario, planned: &Planned, location: &str, stamp: &str) {
+    /// `given_out`: by subnet, how many addresses the machines before have taken.
+    fn seed_machine(
+        &mut self,
+        scenario: &Scenario,
+        planned: &Planned,
+        location: &str,
+        stamp: &str,
+        given_out: &mut BTreeMap<String, u32>,
+    ) {
         let group = &planned.resource_group;
         let name = &planned.name;
         let id = within(scenario, group, kinds::MACHINE, name);
@@ -137,15 +147,15 @@ impl State {
                 "properties": {"subnet": {"id": subnet_id}, "primary": true},
             }]}});
             let guids = (guid_of(&format!("{nic_id}/etag")), guid_of(&nic_id));
-            if let Ok(mut doc) = network::nic_document(
-                self,
-                &nic_id,
-                &format!("{name}-nic"),
-                location,
-                &body,
-                (&guids.0, &guids.1),
-                None,
-            ) {
+            let before = given_out.entry(subnet_id.clone()).or_default();
+            let address = network::next_address(self, &subnet_id, *before);
+            let document = |address| {
+                let name = format!("{name}-nic");
+                let before = network::Before::FreeAddress(address);
+                network::nic_document(self, &nic_id, &name, location, &body, (&guids.0, &guids.1), before).ok()
+            };
+            if let Some(mut doc) = address.as_deref().and_then(document) {
+                *before += 1;
                 doc["properties"]["virtualMachine"] = json!({ "id": id });
                 // The card's address follows from the machine's name, so that it is the same each time.
                 let mac = guids.1.replace('-', "").to_ascii_uppercase();

@@ -559,10 +559,22 @@ pub(crate) fn put_nic(context: &mut Context<'_>) -> Reply {
     }
     let tag = context.state.guid();
     let resource_guid = context.state.guid();
-    let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), old.as_deref())?;
+    let before = old.as_deref().map_or(Before::Nothing, Before::Interface);
+    let doc = nic_document(context.state, &id, &name, &location, &body, (&tag, &resource_guid), before)?;
     let now = context.now;
     context.state.store.insert(&id, Resource::new(doc.clone()), now);
     Ok(Answer::json(if old.is_none() { 201 } else { 200 }, doc))
+}
+
+/// What there was before a network interface is written.
+#[derive(Clone, Copy)]
+pub(crate) enum Before<'a> {
+    /// Nothing: it gets the lowest free address.
+    Nothing,
+    /// Its document: it keeps its address.
+    Interface(&'a Value),
+    /// Nothing, and this address is known to be free.
+    FreeAddress(&'a str),
 }
 
 /// The document of a network interface. Recorded members.
@@ -573,8 +585,13 @@ pub(crate) fn nic_document(
     location: &str,
     body: &Value,
     guids: (&str, &str),
-    old: Option<&Value>,
+    before: Before<'_>,
 ) -> Result<Value, Fault> {
+    let (old, free) = match before {
+        Before::Nothing => (None, None),
+        Before::Interface(old) => (Some(old), None),
+        Before::FreeAddress(address) => (None, Some(address)),
+    };
     let tag = weak(guids.0);
     let asked = &body["properties"];
     let given = asked["ipConfigurations"].as_array().filter(|list| !list.is_empty());
@@ -595,12 +612,13 @@ pub(crate) fn nic_document(
                 .and_then(|c| c["properties"]["privateIPAddress"].as_str().map(str::to_owned))
         });
         let wanted = item["properties"]["privateIPAddress"].as_str().map(str::to_owned);
-        let address = match wanted.or(kept) {
-            Some(address) => {
+        let address = match (wanted.or(kept), free) {
+            (Some(address), _) => {
                 check_address(state, id, item_name, subnet_id, &prefix, &address)?;
                 address
             }
-            None => free_address(state, subnet_id, &prefix, &list)?,
+            (None, Some(free)) => free.to_owned(),
+            (None, None) => free_address(state, subnet_id, &prefix, &list)?,
         };
         list.push(json!({
             "name": item_name,
@@ -724,6 +742,13 @@ fn check_address(state: &State, nic: &str, name: &str, subnet: &str, prefix: &st
         }
         None => Ok(()),
     }
+}
+
+/// The address that a subnet gives out after `before` others, when none of them was given back.
+pub(crate) fn next_address(state: &State, subnet: &str, before: u32) -> Option<String> {
+    let (first, last) = usable(&subnet_prefix(state, subnet)?);
+    let address = first.checked_add(before).filter(|address| *address <= last)?;
+    Some(Ipv4Addr::from(address).to_string())
 }
 
 /// The lowest free address from `.4` on.

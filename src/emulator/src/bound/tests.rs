@@ -240,3 +240,20 @@ fn without_throttling_only_latency_counts() {
     let bound = of_phase(&[share(needs, &Levels::unlimited())]);
     assert_eq!((bound.total, bound.bucket_wait), (Duration::from_secs(12), Duration::ZERO));
 }
+
+#[test]
+fn a_bucket_that_is_full_while_another_is_waited_for_gains_nothing() {
+    let full = Levels::full();
+    let levels = Levels {
+        writes: level(0.0, 8.0, 1.0),
+        update_vm: level(10.0, 10.0, 0.5),
+        reads: Level { tokens: 250.0, ..full.reads },
+        ..full
+    };
+    let need =
+        Need { door: Door::Writes, policy: Some(UPDATE_VM.name), latency: Duration::ZERO, after: Duration::ZERO };
+    let bound = of_phase(&[share(vec![need; 21], &levels)]).total.as_secs_f64();
+    // The first waits a second for the front door. The provider's bucket is full meanwhile: it gives its ten and one
+    // every two seconds from then on. With its refill counted from the start it would be 22 s.
+    assert!((bound - 23.0).abs() < 0.001, "{bound}");
+}
