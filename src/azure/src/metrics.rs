@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_plan::{permit::Direction, poll::Kind};
+use lazuli_plan::{permit::Direction, poll::Kind, read::By};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -25,6 +25,7 @@ pub struct Metrics {
     permit_queue: Family<Bucket, Gauge>,
     permit_waits: Family<Bucket, Histogram, fn() -> Histogram>,
     list_pages: Family<Listed, Counter>,
+    shared_reads: Family<Shared, Counter>,
     last_success: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -110,6 +111,12 @@ struct Bucket {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Shared {
+    resource: Label,
+    by: Label,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Listed {
     resource: Label,
 }
@@ -170,6 +177,11 @@ impl Metrics {
             metrics.permit_waits.clone(),
         );
         registry.register("lazuli_azure_list_pages", "Pages of lists that were read", metrics.list_pages.clone());
+        registry.register(
+            "lazuli_azure_shared_reads",
+            "Reads that needed no request of their own, by the request that answered them",
+            metrics.shared_reads.clone(),
+        );
         metrics
     }
 
@@ -183,6 +195,7 @@ impl Metrics {
             permit_queue: Family::default(),
             permit_waits: Family::new_with_constructor(|| Histogram::new(WAIT_BUCKETS)),
             list_pages: Family::default(),
+            shared_reads: Family::default(),
             last_success: Arc::default(),
         }
     }
@@ -226,6 +239,16 @@ impl Metrics {
 
     pub(crate) fn list_page(&self, resource: ResourceType) {
         self.list_pages.get_or_create(&Listed { resource: Label(resource.as_str()) }).inc();
+    }
+
+    /// So many reads were answered by the request of another.
+    pub(crate) fn shared_reads(&self, resource: ResourceType, by: By, reads: usize) {
+        let by = Label(match by {
+            By::Single => "single",
+            By::List => "list",
+        });
+        let reads = u64::try_from(reads).unwrap_or(u64::MAX);
+        self.shared_reads.get_or_create(&Shared { resource: Label(resource.as_str()), by }).inc_by(reads);
     }
 
     pub(crate) fn operation(&self, kind: Kind, succeeded: bool, took: Duration) {
@@ -287,6 +310,7 @@ mod tests {
         metrics.permit_queue(Direction::Reads, 3);
         metrics.permit_wait(Direction::Deletes, Duration::from_secs(1));
         metrics.list_page(ResourceType::Disks);
+        metrics.shared_reads(ResourceType::Disks, By::List, 7);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
@@ -296,6 +320,7 @@ mod tests {
             "lazuli_azure_permit_queue_length{bucket=\"reads\"} 3",
             "lazuli_azure_permit_wait_seconds_count{bucket=\"deletes\"} 1",
             "lazuli_azure_list_pages_total{resource=\"disks\"} 1",
+            "lazuli_azure_shared_reads_total{resource=\"disks\",by=\"list\"} 7",
             "lazuli_azure_operation_seconds_count{kind=\"vm_attach\",outcome=\"succeeded\"} 1",
         ] {
             assert!(text.contains(line), "{text}");

@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// The broker bounds a read; whoever asks waits for its end, or leaves.
+/// The broker bounds a read. A caller waits for its end, or drops its future.
 fn unbounded() -> Until {
     Until::cancelled(CancellationToken::new())
 }

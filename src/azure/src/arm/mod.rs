@@ -287,6 +287,10 @@ impl Arm {
         Operation::begin(self.clone(), write, &url, &answer)
     }
 
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
     /// What is expected of an operation of this kind that is accepted now, and whether its end is to be polled for its
     /// duration.
     fn expectation(&self, kind: Kind, retry_after: Option<Duration>) -> (Expectation, bool) {

@@ -1,12 +1,13 @@
 //! The read broker: every read of a resource and every look at an operation goes through it, so that many share one
 //! request.
 //!
-//! What to send is decided by [`lazuli_plan::read::Group`], one for each type of resource and resource group. The broker
-//! sends it, one task a request, and hands the answer to all who wait for it. A task of a group's own wakes it when time
-//! has passed; it ends when nothing is asked.
+//! [`lazuli_plan::read::Group`] decides what to send; there is one for each type of resource and resource group. The
+//! broker sends it, one task a request, and hands the answer to all callers that wait for it. Each group has a task of its
+//! own, which steps it when something has changed or when time has passed. That task ends when no read is asked and no
+//! operation is watched.
 //!
-//! A caller that stops waiting leaves. A single read that nobody waits for any more leaves the queue for a permit; one
-//! that was sent goes on and answers nobody. When a read fails, or its task panics, all who wait for it get the failure.
+//! A caller that drops its future leaves the group. A single read without callers leaves the queue for a permit; one that
+//! was sent runs to its end. When a read fails, or its task panics, all callers that wait for it get the failure.
 
 mod fields;
 
@@ -36,6 +37,7 @@ pub(crate) use fields::Fields;
 use crate::{
     arm::Arm,
     error::{ArmError, Failure, Verb},
+    metrics,
     permits::Rank,
     until::Until,
 };
@@ -119,7 +121,7 @@ impl Broker {
         Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default() }))
     }
 
-    /// Reads a resource, together with all who ask for it.
+    /// Reads a resource, together with all callers that ask for it.
     ///
     /// # Errors
     /// Any [`Fault`] of the shared read.
@@ -269,7 +271,7 @@ impl Entry {
     fn answer(&mut self, ids: Vec<u64>, answer: &Answer) {
         for id in ids {
             if let Some(caller) = self.callers.remove(&id) {
-                // One that has left just now hears nothing.
+                // The caller may have left since.
                 let _ = caller.send(answer.clone());
             }
         }
@@ -310,6 +312,12 @@ impl Shared {
             tokio::spawn(self.clone().drive(key.clone()));
         }
         entry.wake.notify_one();
+    }
+
+    fn shared_reads(&self, key: &Key, by: By, reads: usize) {
+        if reads > 0 {
+            self.arm.metrics().shared_reads(metrics::ResourceType::of(&key.list_path()), by, reads);
+        }
     }
 
     fn supply(&self, key: &Key) -> Supply {
@@ -400,7 +408,7 @@ impl Single {
         self.end((!unwanted).then_some(answer));
     }
 
-    /// Answers all who wait for it; nobody when it left the queue, for who came meanwhile is to get a read of his own.
+    /// Answers the callers. A read that left the queue answers none: a caller that came since gets another read.
     fn end(&mut self, answer: Option<Answer>) {
         self.ended = true;
         if let Some(entry) = self.shared.groups().get_mut(&self.key) {
@@ -413,6 +421,7 @@ impl Single {
                         Err(_) => self.shared.now(),
                     };
                     let ids = entry.group.single_ended(&self.resource, sent_at);
+                    self.shared.shared_reads(&self.key, By::Single, ids.len().saturating_sub(1));
                     entry.answer(ids, &answer);
                 }
             }
@@ -498,7 +507,7 @@ impl List {
         looked_at: &BTreeSet<ArmId>,
         shown: &mut BTreeMap<ArmId, (Listed, Arc<Value>)>,
     ) {
-        // An item without an id that can be read is none that anybody asks for.
+        // No caller can ask for an item whose id cannot be read.
         let Some(id) = item.get("id").and_then(Value::as_str).and_then(|id| id.parse::<ArmId>().ok()) else { return };
         let usable = (entry.resource_type.is_complete)(&item);
         let state = (entry.resource_type.shown)(&item);
@@ -508,6 +517,7 @@ impl List {
         if ids.is_empty() && !looked_at.contains(&id) {
             return;
         }
+        self.shared.shared_reads(&self.key, By::List, ids.len());
         let value = Arc::new(item);
         let observation = Observation { value: value.clone(), etag, seen: Seen { by: By::List, sent_at } };
         entry.answer(ids, &Ok(observation));

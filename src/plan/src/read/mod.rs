@@ -1,4 +1,4 @@
-//! Which reads are sent for all who ask: one single read for many, one list for many single reads.
+//! Which reads are sent: one single read for many callers, one list for many single reads.
 //!
 //! Azure gives one identity 250 reads and 25 more a second for a whole subscription, so no read is private. A [`Group`]
 //! knows everything that is asked of the resources of one type in one resource group: reads, and looks at operations that
@@ -14,13 +14,13 @@
 //!
 //! Each snapshot says whether a single read or a list made it and when that was sent ([`Seen`]).
 //!
-//! - A read answers only those who ask for nothing older: `not_before` is at or before the time it was sent. A list counts
-//!   from its first page.
+//! - A read answers a caller only if it was sent at or after the caller's `not_before`. A list was sent when its first
+//!   page was.
 //! - A list may be older than a single read. So absence in a list proves nothing, and neither does a state that is not the
 //!   one waited for: the next look at that operation is a poll.
 //! - A list ends the looks at a creation or an expansion, by the value that was asked for. For everything else it prompts
 //!   the poll or the single read that proves it.
-//! - Who decides without a write asks for a single read ([`Accept::Single`]).
+//! - A decision without a write needs a single read ([`Accept::Single`]).
 //!
 //! # What a read costs
 //!
@@ -267,12 +267,12 @@ impl Watched {
 }
 
 impl Group {
-    /// Somebody asks for a resource.
+    /// A caller asks for a resource.
     pub fn ask(&mut self, resource: &ArmId, ask: Ask) {
         self.resources.entry(resource.clone()).or_default().asks.push(ask);
     }
 
-    /// A caller has left. `true` when the single read of the resource has nobody left to answer.
+    /// A caller has left. `true` when the single read of the resource has no caller left.
     pub fn leave(&mut self, resource: &ArmId, id: u64) -> bool {
         let Some(entry) = self.resources.get_mut(resource) else { return false };
         entry.asks.retain(|ask| ask.id != id);
@@ -290,7 +290,7 @@ impl Group {
         self.operations.insert(number, watched);
     }
 
-    /// An operation has ended, or nobody waits for its end.
+    /// An operation has ended, or its caller has stopped waiting.
     pub fn end(&mut self, number: u64) {
         self.operations.remove(&number);
     }
@@ -305,7 +305,7 @@ impl Group {
         }
     }
 
-    /// The single read of a resource that was sent then has ended. Gives those whom it answers.
+    /// The single read of a resource that was sent then has ended. Gives the callers it answers.
     pub fn single_ended(&mut self, resource: &ArmId, sent_at: Duration) -> Vec<u64> {
         let Some(entry) = self.resources.get_mut(resource) else { return Vec::new() };
         entry.single = None;
@@ -318,7 +318,7 @@ impl Group {
         ids(answered)
     }
 
-    /// The single read of a resource left the queue unsent, for nobody waited for it.
+    /// The single read of a resource left the queue unsent, because its last caller had left.
     pub fn single_unsent(&mut self, resource: &ArmId) {
         if let Some(entry) = self.resources.get_mut(resource) {
             entry.single = None;
@@ -347,7 +347,7 @@ impl Group {
         looking.filter_map(|number| self.operations.get(number)).map(|watched| &watched.operation.resource)
     }
 
-    /// An item of the list that was sent then. Gives those whom it answers; `usable` is whether it says all that a
+    /// An item of the list that was sent then. Gives the callers it answers; `usable` is whether it says all that a
     /// reader needs.
     pub fn listed(&mut self, resource: &ArmId, usable: bool, sent_at: Duration) -> Vec<u64> {
         let Some(entry) = self.resources.get_mut(resource) else { return Vec::new() };
@@ -404,8 +404,8 @@ impl Group {
         news
     }
 
-    /// The list could not be read. When Azure refuses it, single reads take its place for ten minutes. Otherwise those
-    /// who waited for it get its failure; gives them.
+    /// The list could not be read. When Azure refuses it, single reads take its place for ten minutes. Otherwise the
+    /// callers that waited for it get its failure; gives them.
     pub fn list_failed(&mut self, refused: bool, now: Duration) -> Vec<u64> {
         let Some(list) = self.list.take() else { return Vec::new() };
         for number in list.looking {
