@@ -58,16 +58,16 @@
 //!
 //! # How a request goes
 //!
-//! `ControllerPublishVolume` arrives at `lazuli-csi`, is parsed into values of `lazuli-plan`, and becomes a wish at the
-//! owner of its VM in `lazuli-disk`. The owner waits until a burst of wishes is quiet, reads the VM through
-//! `lazuli-azure`, asks `lazuli_plan::attach::plan` for the one write that serves them all, sends it, polls it by
+//! `ControllerPublishVolume` arrives at `lazuli-csi`, is parsed into values of `lazuli-plan`, and becomes a request to
+//! the worker of its VM in `lazuli-disk`. The worker waits until a burst of requests has ended, reads the VM through
+//! `lazuli-azure`, takes from `lazuli_plan::attach::plan` the one write that serves them all, sends it, polls it by
 //! `lazuli_plan::poll`, reads the VM again and answers each caller with what Azure then says. A failure is sorted by
 //! `lazuli_plan::fault` and becomes the gRPC code that the sidecar in front understands.
 //!
 //! # What holds everywhere
 //!
 //! - What chooses is pure and lives in `lazuli-plan`; what touches a socket, file, clock or process chooses nothing.
-//! - Every write has an owner that outlives its caller; a repeated request joins it.
+//! - Every write runs in a task that outlives its caller; a repeated request joins it.
 //! - A process may be killed between any two instructions: the next one reads what is there and goes on. State lives
 //!   in Azure and in the Kubernetes API, and nowhere else.
 //! - Clients speak to logical https origins; a route table says where those really are. That is the only seam to the

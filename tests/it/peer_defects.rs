@@ -71,7 +71,7 @@
 //! | a machine whose last operation failed is written empty first, or blocks (kubernetes#94764) | it takes and gives disks as it is | `audit_a_failed_vm_still_takes_and_gives_disks` |
 //! | a second's sleep before each batch, holding the node's lock | a batch waits until the burst is over: milliseconds | `disk_one_disk_alone_waits_for_azure_and_for_nothing_else` `disk_what_arrives_while_a_write_is_in_flight_is_one_further_write` |
 //! | who waits cannot leave | it leaves the batch, or the write goes on and its repetition joins | `disk_a_caller_that_gives_up_before_its_write_is_sent_leaves_the_batch` `disk_a_caller_that_gives_up_stops_nothing_and_its_repetition_joins` |
-//! | a slow machine holds up others | each has an owner of its own | `disk_a_machine_whose_write_hangs_keeps_no_other_machine_waiting` |
+//! | a slow machine holds up others | each VM has a worker of its own | `disk_a_machine_whose_write_hangs_keeps_no_other_machine_waiting` |
 //! | polls come every five seconds | when the operation is likely to have ended, six up to then | `a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock` `one_operation_alone_costs_six_polls_before_anything_is_known_and_one_afterwards` |
 //! | a write that was pushed aside is made good by an empty one | planned again from a read | `disk_what_happens_once_is_made_up_for_where_it_may_be` |
 //! | a size that the table does not know takes 16, and a full one "no limit" | 16; a full machine says one, never none | `an_unknown_size_takes_sixteen` `a_full_vm_never_says_no_limit` |
@@ -86,7 +86,7 @@
 //! | a write although nothing is to be detached | none | `disk_unpublishing_what_is_not_attached_there_costs_no_write` |
 //! | the cached machine is changed before the call succeeds | nothing is kept of a write that failed | `audit_a_detach_is_never_forced_whatever_went_wrong` `disk_what_a_failed_attach_left_can_be_taken_off_by_an_unpublish` |
 //! | a bad disk keeps the others of its batch on | it fails alone | `disk_a_bad_member_of_a_detach_batch_does_not_keep_the_others` |
-//! | time-outs inside the call end the detach | it has an owner that outlives its callers | `disk_a_write_goes_on_when_nobody_waits_for_it` |
+//! | time-outs inside the call end the detach | it runs in a task that outlives its callers | `disk_a_write_goes_on_when_nobody_waits_for_it` |
 //!
 //! # Caches and throttling
 //!

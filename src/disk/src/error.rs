@@ -12,7 +12,7 @@ const DISK: &str = "Microsoft.Compute/disks";
 
 /// A failed volume operation: what a caller may do about it, and a sentence for the reader.
 ///
-/// Cheap to clone, for everybody who waits for one write gets the same failure.
+/// Cheap to clone, because all callers that wait for one write get the same failure.
 #[derive(Debug, Clone)]
 pub struct VolumeError {
     /// What a caller may do about it.
@@ -39,8 +39,8 @@ impl VolumeError {
         }
     }
 
-    /// The disk that Azure's answer says it is about, where it names one.
-    pub(crate) fn culprit(&self) -> Option<ArmId> {
+    /// The disk that Azure's answer names as its target, if any.
+    pub(crate) fn named_disk(&self) -> Option<ArmId> {
         let target = self.source.as_ref()?.target.as_deref()?;
         target.parse().ok().filter(|id: &ArmId| id.is_type(DISK))
     }

@@ -1,7 +1,7 @@
 //! Managed disks as volumes: made, found, attached, detached, grown, deleted.
 //!
-//! This crate turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each under an owner that outlives its
-//! caller: one writer per VM ([`owner`]) and one operation per disk ([`claims`]). It knows nothing of gRPC, and of
+//! This crate turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each in a task that outlives its
+//! caller: one worker per VM ([`worker`]) and one operation per disk ([`claims`]). It knows nothing of gRPC, and of
 //! Kubernetes only what it is given: which LUNs VolumeAttachments name. It keeps no state that Azure does not have;
 //! what it remembers ([`Nodes`], the spelling of handles) only saves questions and spells answers.
 
@@ -10,8 +10,8 @@ mod client;
 mod error;
 mod list;
 mod nodes;
-mod owner;
 mod reservations;
+mod worker;
 
 use std::{
     fmt,
@@ -44,8 +44,8 @@ pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Nodes, Search, is_machine};
-use owner::{Goal, Owners};
 use reservations::Reservations;
+use worker::{Goal, VmWorkers};
 
 /// How long to wait for a disk that somebody else is making.
 const CREATION_WAIT: Duration = Duration::from_secs(600);
@@ -131,7 +131,7 @@ pub struct Volumes {
     /// The cluster's own resource group.
     group: ResourceGroup,
     nodes: Nodes,
-    owners: Owners,
+    workers: VmWorkers,
     claims: Claims<Request, Left>,
     reservations: Reservations,
     /// The handles of the requests so far, and of the disks that this process made.
@@ -148,12 +148,12 @@ impl Volumes {
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group);
         let reservations = Reservations::new(reservations);
-        let owners = Owners::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
+        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },
             nodes,
-            owners,
+            workers,
             claims: Claims::default(),
             reservations,
             spellings: Arc::default(),
@@ -185,7 +185,7 @@ impl Volumes {
         let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
         self.claims.run(disk, Request::Delete, operation).await?;
         self.spellings().remove(disk);
-        self.owners.forget(disk);
+        self.workers.forget(disk);
         Ok(())
     }
 
@@ -201,12 +201,12 @@ impl Volumes {
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
         let vm = self.nodes.candidate(node)?;
-        let lun = match self.want(&vm, node, disk, Goal::Attached(caching)).await {
+        let lun = match self.request(&vm, node, disk, Goal::Attached(caching)).await {
             // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
             Err(error) if error.fault == Fault::NotFound && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);
                 let vm = self.nodes.search(&self.client, node).await?.found(node)?;
-                self.want(&vm, node, disk, Goal::Attached(caching)).await?
+                self.request(&vm, node, disk, Goal::Attached(caching)).await?
             }
             outcome => {
                 let lun = outcome?;
@@ -216,7 +216,7 @@ impl Volumes {
         };
         let lun =
             lun.ok_or_else(|| VolumeError::new(Fault::Conflict, format!("{disk} was detached from {node} meanwhile")))?;
-        Ok(Published { lun, source: self.owners.source_of(disk) })
+        Ok(Published { lun, source: self.workers.source_of(disk) })
     }
 
     /// Detaches a disk from a node, or from every node when none is named.
@@ -237,7 +237,7 @@ impl Volumes {
             Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
         };
         for vm in holders {
-            self.want(&vm, &self.nodes.name_of(&vm), disk, Goal::Detached).await?;
+            self.request(&vm, &self.nodes.name_of(&vm), disk, Goal::Detached).await?;
         }
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Volumes {
             // No VM can have this name, so nothing is attached to it.
             return Ok(());
         };
-        match self.want(&vm, node, disk, Goal::Detached).await {
+        match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => {
                 self.nodes.learn(node, &vm);
                 Ok(())
@@ -255,7 +255,7 @@ impl Volumes {
             Err(error) if error.fault == Fault::NotFound => {
                 self.nodes.forget(node);
                 match self.nodes.search(&self.client, node).await? {
-                    Search::Found(found) => self.want(&found, node, disk, Goal::Detached).await.map(drop),
+                    Search::Found(found) => self.request(&found, node, disk, Goal::Detached).await.map(drop),
                     Search::Absent(others) => self.confirm_gone(&vm, node, disk, &others).await,
                 }
             }
@@ -263,9 +263,9 @@ impl Volumes {
         }
     }
 
-    async fn want(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> owner::Outcome {
+    async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
         let hold = self.claims.hold(disk)?;
-        self.owners.want(vm, node, disk, goal, hold).await
+        self.workers.request(vm, node, disk, goal, hold).await
     }
 
     async fn is_missing(&self, vm: &ArmId) -> Result<bool, VolumeError> {
@@ -300,7 +300,7 @@ impl Volumes {
         for holder in holders {
             match self.client.get_vm(&holder).await {
                 Ok(read) if is_machine(&read.model, node) => {
-                    self.want(&holder, node, disk, Goal::Detached).await?;
+                    self.request(&holder, node, disk, Goal::Detached).await?;
                     self.nodes.learn(node, &holder);
                 }
                 Ok(_) => {}

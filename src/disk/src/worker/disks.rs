@@ -1,4 +1,4 @@
-//! What the disks say of themselves: which of the wishes may be asked of the planner, and whose a disk is.
+//! The disks' own state: which requests the planner takes, and to which VM a disk is attached.
 
 use std::sync::PoisonError;
 
@@ -8,7 +8,7 @@ use lazuli_azure::{
     error::ArmError,
 };
 use lazuli_plan::{
-    attach::{self, Terms, Unattachable, Wanted},
+    attach::{self, DesiredDisks, Terms, Unattachable},
     disk::effective_caching,
     fault::Fault,
     model::{ArmId, CachingMode, Disk, ProvisioningState, Vm},
@@ -18,47 +18,47 @@ use lazuli_plan::{
 use tracing::warn;
 
 use super::{
-    Driver, LAG,
-    answers::concerning,
+    READ_LAG_PAUSES, VmWorker,
+    answers::failure_for,
     queue::{Batch, Goal},
 };
 use crate::VolumeError;
 
-impl Driver {
-    /// What may be asked of the planner: every disk that leaves, and every disk that comes and whose own state allows
-    /// it. The others are answered here, but for those of which nothing can be said before the VM is at rest: these
-    /// are given back.
-    pub(super) async fn wanted(&self, vm: &Vm, members: &Batch) -> (Wanted, Batch) {
-        let mut wanted = Wanted::default();
-        let mut unsaid = Batch::new();
+impl VmWorker {
+    /// The desired state that the planner takes: every disk to detach, and every disk to attach whose own state allows
+    /// it. The requests that the disk's own state refuses are answered here. Those that cannot be decided before
+    /// another writer's write of the VM has ended are returned second.
+    pub(super) async fn desired_disks(&self, vm: &Vm, members: &Batch) -> (DesiredDisks, Batch) {
+        let mut desired = DesiredDisks::default();
+        let mut undecided = Batch::new();
         let mut unread = Vec::new();
         for (disk, goal) in members {
             match goal {
-                // While somebody writes to the VM, its model may not show yet what that write brings.
+                // While another writer's write of the VM runs, its model may not show yet what that write attaches.
                 Goal::Detached
                     if vm.data_disk(disk).is_none() && vm.provisioning_state == ProvisioningState::InProgress =>
                 {
-                    unsaid.insert(disk.clone(), Goal::Detached);
+                    undecided.insert(disk.clone(), Goal::Detached);
                 }
                 Goal::Detached => {
-                    wanted.detach.insert(disk.clone());
+                    desired.detach.insert(disk.clone());
                 }
-                // A VM at rest holds what its model lists: the disk's own state has nothing to add. While a write
-                // runs, and after one that failed, the model may list what never came.
+                // In the state Succeeded, every disk that the VM's model lists is attached, so the disk is not read.
+                // While a write runs, and after one that failed, the model may list a disk that was never attached.
                 Goal::Attached(_)
                     if vm.data_disk(disk).is_some() && vm.provisioning_state == ProvisioningState::Succeeded =>
                 {
-                    wanted.attach.insert(disk.clone(), listed_already());
+                    desired.attach.insert(disk.clone(), listed_already());
                 }
                 Goal::Attached(_) => unread.push(disk.clone()),
             }
         }
-        // What the VM lists is decided without a write, and so by single reads. Of the others a list may tell the terms
-        // of the attach.
-        let (listed, coming): (Vec<ArmId>, Vec<ArmId>) =
+        // A disk that the VM lists may be answered without a write, and so needs a single read. For the others a list
+        // may give the terms of the attach.
+        let (listed, to_attach): (Vec<ArmId>, Vec<ArmId>) =
             unread.into_iter().partition(|disk| vm.data_disk(disk).is_some());
-        let (mut reads, of_coming) = tokio::join!(self.read(listed), self.read_terms(vm, coming));
-        reads.extend(of_coming);
+        let (mut reads, of_to_attach) = tokio::join!(self.read(listed), self.read_terms(vm, to_attach));
+        reads.extend(of_to_attach);
         for (disk, read) in reads {
             let Goal::Attached(caching) = members[&disk] else { continue };
             if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
@@ -66,18 +66,18 @@ impl Driver {
             }
             let listed = vm.data_disk(&disk).is_some();
             let answer = match read {
-                Ok(read) if listed && attach::held(&read.model, &vm.id) => {
-                    wanted.attach.insert(disk, listed_already());
+                Ok(read) if listed && attach::confirmed_attached(&read.model, &vm.id) => {
+                    desired.attach.insert(disk, listed_already());
                     continue;
                 }
                 Ok(_) if listed && vm.provisioning_state == ProvisioningState::InProgress => {
-                    unsaid.insert(disk, Goal::Attached(caching));
+                    undecided.insert(disk, Goal::Attached(caching));
                     continue;
                 }
                 Ok(read) => match attach::attachable(&read.model, &vm.id) {
                     Ok(()) if listed => {
-                        warn!(%disk, "the VM lists the disk and does not hold it: the last write of the VM failed");
-                        wanted.unheld.insert(disk);
+                        warn!(%disk, "the VM lists the disk, and the disk's own state does not confirm its attach");
+                        desired.listed_not_attached.insert(disk);
                         continue;
                     }
                     Ok(()) => {
@@ -86,10 +86,10 @@ impl Driver {
                             disk_encryption_set: read.model.disk_encryption_set.clone(),
                             write_accelerator: read.model.write_accelerator(),
                         };
-                        wanted.attach.insert(disk, terms);
+                        desired.attach.insert(disk, terms);
                         continue;
                     }
-                    Err(Unattachable::HeldBy(holders)) => self.held_elsewhere(&disk, &holders),
+                    Err(Unattachable::AttachedTo(holders)) => self.attached_elsewhere(&disk, &holders),
                     Err(Unattachable::InUse(state)) => VolumeError::new(
                         Fault::InUse,
                         format!(
@@ -101,23 +101,24 @@ impl Driver {
             };
             self.answer(&disk, Goal::Attached(caching), &Err(answer));
         }
-        (wanted, unsaid)
+        (desired, undecided)
     }
 
-    /// What a culprit is told, when nothing else of the VM's model is to blame. Azure has one code for "on another VM" and
-    /// "on this one already": the disk tells, if need be after a while, for reads may lag.
-    pub(super) async fn whose(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
+    /// The failure that the caller of a failing disk gets, when no stale disk of the VM's model caused it. Azure has
+    /// one code for "attached to another VM" and "attached to this VM already". The disk's own state tells them apart,
+    /// if need be after a pause, because reads may lag.
+    pub(super) async fn attach_conflict(&self, disk: &ArmId, goal: Goal, error: VolumeError) -> VolumeError {
         match error.fault {
-            Fault::NotFound if goal != Goal::Detached && error.culprit().is_none() => return error,
+            Fault::NotFound if goal != Goal::Detached && error.named_disk().is_none() => return error,
             Fault::AttachedElsewhere { .. } if goal != Goal::Detached => {}
-            _ => return concerning(&error, disk, goal),
+            _ => return failure_for(&error, disk, goal),
         }
-        let mut lag = LAG.iter();
+        let mut lag = READ_LAG_PAUSES.iter();
         loop {
             match self.shared.client.get_disk(disk).await {
-                Err(_) => return concerning(&error, disk, goal),
+                Err(_) => return failure_for(&error, disk, goal),
                 Ok(read) => match attach::attachable(&read.model, &self.vm) {
-                    Err(Unattachable::HeldBy(holders)) => return self.held_elsewhere(disk, &holders),
+                    Err(Unattachable::AttachedTo(holders)) => return self.attached_elsewhere(disk, &holders),
                     _ if read.model.holders().contains(&&self.vm) => return error.resorted(Fault::Conflict),
                     _ => {}
                 },
@@ -134,18 +135,18 @@ impl Driver {
         self.read_by(disks, Freshness::single()).await
     }
 
-    /// Reads disks that are to be attached. A list that says of one that it cannot be answers nobody: a single read does.
+    /// Reads disks that are to be attached. A disk that a list shows as not attachable is read again by a single read.
     async fn read_terms(&self, vm: &Vm, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
         let read = self.read_by(disks, Freshness::listed()).await;
-        let doubtful = |read: &Snapshot<Disk>| {
+        let refused = |read: &Snapshot<Disk>| {
             read.seen.by == By::List
                 && (attach::attachable(&read.model, &vm.id).is_err()
                     || read.model.provisioning_state != ProvisioningState::Succeeded)
         };
-        let (again, mut sure): (Vec<_>, Vec<_>) =
-            read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(doubtful));
-        sure.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
-        sure
+        let (again, mut reads): (Vec<_>, Vec<_>) =
+            read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(refused));
+        reads.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
+        reads
     }
 
     async fn read_by(&self, disks: Vec<ArmId>, freshness: Freshness) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
@@ -157,7 +158,7 @@ impl Driver {
         .await
     }
 
-    fn held_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
+    fn attached_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
         let nodes: Vec<String> = holders.iter().map(|holder| self.shared.nodes.name_of(holder)).collect();
         VolumeError::new(
             Fault::AttachedElsewhere { holder: holders.first().cloned() },
@@ -166,7 +167,7 @@ impl Driver {
     }
 }
 
-/// The terms of a disk that needs no attaching.
+/// The terms of a disk that is attached already.
 fn listed_already() -> Terms {
     Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
 }

@@ -1,7 +1,9 @@
-//! How an owner waits: for a burst to end, for the attachments, for somebody else's write, for a pause to be over.
+//! How a VM worker waits: for a burst of requests to end, for the VolumeAttachments, for another writer's write, for
+//! the end of a pause.
 //!
-//! A wait keeps nobody whose wish needs no write: whenever a wish arrives in one, the VM is read, and what is so
-//! already is answered. Only while a write of the owner's own takes as long as writes do are wishes merely collected.
+//! A wait does not delay a request that needs no write. When a request arrives during a wait, the worker reads the VM
+//! and answers the requests that the VM meets already. While the worker's own write takes no longer than usual,
+//! requests are only collected.
 
 use std::{
     future::{Future, pending},
@@ -18,26 +20,26 @@ use lazuli_plan::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
-    Driver,
+    VmWorker,
     queue::{Goal, Queue},
 };
 
 /// How long no request may arrive before a burst counts as over.
 const QUIET: Duration = Duration::from_millis(25);
-/// The longest an owner waits for a burst to end.
+/// The longest that a worker waits for a burst to end.
 const LONGEST_BURST: Duration = Duration::from_millis(150);
-/// How long somebody else's write to the VM is waited for.
-const OTHERS_MAY_TAKE: Duration = Duration::from_secs(180);
+/// The longest that a worker waits for another writer's write of the VM.
+const MAX_FOREIGN_WRITE: Duration = Duration::from_secs(180);
 
-/// How soon a worker notices, while it waits for a permit or a read, that its last caller has left.
+/// How soon a worker notices, while it waits for a permit or a read, that its last caller has given up.
 const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
-impl Driver {
+impl VmWorker {
     fn arrivals(&self) -> u64 {
         self.shared.queues().get(&self.vm).map_or(0, Queue::arrivals)
     }
 
-    /// Waits until there is a wish that was not looked at.
+    /// Waits until a request arrives that this worker has not processed yet.
     async fn arrival(&self) {
         let arrived = self.shared.queues().get(&self.vm).map(Queue::arrived);
         while self.arrivals() == self.looked_at.load(Ordering::Relaxed) {
@@ -48,7 +50,7 @@ impl Driver {
         }
     }
 
-    /// Waits until no request has arrived for a moment.
+    /// Waits until no request has arrived for [`QUIET`], or for [`LONGEST_BURST`].
     pub(super) async fn burst_over(&self) {
         let latest = Instant::now() + LONGEST_BURST;
         let mut seen = self.arrivals();
@@ -62,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// Waits until the attachments are known, or until something arrives: what leaves need not wait for them.
+    /// Waits until the VolumeAttachments are known, or until a request arrives: a detach does not need them.
     pub(super) async fn reservations_or_arrival(&self, deadline: Instant) {
         tokio::select! {
             biased;
@@ -72,22 +74,22 @@ impl Driver {
         }
     }
 
-    /// Waits for something, but not longer than any caller waits. `None` when the last has left.
-    pub(super) async fn while_wanted<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+    /// Waits for something while the queue has requests. `None` when every caller has given up.
+    pub(super) async fn while_requested<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = pin!(wait);
         loop {
             if let Ok(done) = timeout(ABANDONED_AFTER, &mut wait).await {
                 return Some(done);
             }
-            let wanted = self.shared.queues().get(&self.vm).is_some_and(Queue::is_wanted);
-            if !wanted {
+            let requested = self.shared.queues().get(&self.vm).is_some_and(Queue::has_requests);
+            if !requested {
                 return None;
             }
         }
     }
 
-    /// Waits for something. Wishes that were not looked at before and need no write are answered meanwhile.
-    pub(super) async fn meanwhile<T>(&self, wait: impl Future<Output = T>) -> T {
+    /// Waits for something, and answers requests that arrive during the wait and need no write.
+    pub(super) async fn while_answering<T>(&self, wait: impl Future<Output = T>) -> T {
         let mut wait = pin!(wait);
         loop {
             let serve = async {
@@ -99,12 +101,12 @@ impl Driver {
                     if unsent.is_empty() {
                         return;
                     }
-                    // Who does not learn it now learns it when the wait is over.
+                    // A request that a failed read leaves open is answered after the wait.
                     if let Ok(vm) = self.shared.client.get_vm(&self.vm).await {
-                        self.settle(&vm.model, &unsent).await;
+                        self.answer_without_write(&vm.model, &unsent).await;
                     }
-                    // What is gone may have to be looked at once more to be believed.
-                    match self.shared.reads_tell_since() {
+                    // A detach may need one more read, once reads are fresh.
+                    match self.shared.reads_fresh_since() {
                         Some(since) if self.unsent().values().any(|goal| *goal == Goal::Detached) => {
                             sleep_until(since).await;
                         }
@@ -120,23 +122,23 @@ impl Driver {
         }
     }
 
-    /// Reads the VM until nobody writes to it any more, or for as long as that is worth waiting for.
+    /// Reads the VM until no write of it runs, or for at most [`MAX_FOREIGN_WRITE`].
     pub(super) async fn at_rest(&self) -> Result<Snapshot<Vm>, ArmError> {
-        let rest = async {
+        let ended = async {
             let started = Instant::now();
             loop {
                 let vm = self.shared.client.get_vm(&self.vm).await?;
                 let elapsed = started.elapsed();
-                if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= OTHERS_MAY_TAKE {
+                if vm.model.provisioning_state != ProvisioningState::InProgress || elapsed >= MAX_FOREIGN_WRITE {
                     return Ok(vm);
                 }
                 sleep(poll::again(poll::Kind::VmAttach, elapsed)).await;
             }
         };
-        self.meanwhile(rest).await
+        self.while_answering(ended).await
     }
 
     pub(super) async fn pause(&self, pause: Duration) {
-        self.meanwhile(sleep(pause)).await;
+        self.while_answering(sleep(pause)).await;
     }
 }

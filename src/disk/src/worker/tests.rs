@@ -1,4 +1,4 @@
-use super::*;
+use super::{outcome::unnamed_disks_gone, queue::Opposed, *};
 use crate::{Left, Request, claims::Claims};
 use lazuli_azure::{
     arm::{Arm, Retry},
@@ -7,7 +7,10 @@ use lazuli_azure::{
     metrics::Metrics,
     transport::{Routes, Tls, Transport},
 };
-use lazuli_plan::model::{CachingMode, DataDiskSource};
+use lazuli_plan::{
+    model::{CachingMode, DataDisk, DataDiskSource, ProvisioningState},
+    op::VmWrite,
+};
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()
@@ -37,12 +40,12 @@ fn vm(disks: &[i64]) -> Vm {
 #[test]
 fn a_disk_that_left_with_a_write_that_did_not_name_it_is_told() {
     let write = VmWrite { vm: vm(&[]).id, attach: Vec::new(), detach: vec![disk(1)], reapply: Vec::new() };
-    assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0, 2])), []);
-    assert_eq!(vanished(&vm(&[0, 1, 2]), &write, &vm(&[0])), [Lun::try_from(2).unwrap()]);
+    assert_eq!(unnamed_disks_gone(&vm(&[0, 1, 2]), &write, &vm(&[0, 2])), []);
+    assert_eq!(unnamed_disks_gone(&vm(&[0, 1, 2]), &write, &vm(&[0])), [Lun::try_from(2).unwrap()]);
 }
 
-/// Workers of no Azure: nothing in these tests gets as far as a request.
-fn workers() -> Owners {
+/// Workers without an Azure: no test here sends a request to it.
+fn workers() -> VmWorkers {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let authority = url::Url::parse("https://login.example").unwrap();
     let credential = Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
@@ -53,7 +56,42 @@ fn workers() -> Owners {
     let client = Client::new(Compute::new(arm, ApiVersions::public()));
     let reservations = Reservations::new(watch::channel(LunReservations::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
-    Owners::new(client, Nodes::new("s", "g"), reservations, sizes, VmWriteMethod::Action)
+    VmWorkers::new(client, Nodes::new("s", "g"), reservations, sizes, VmWriteMethod::Action)
+}
+
+#[test]
+fn a_request_that_contradicts_another_names_disk_node_both_operations_and_when_to_retry() {
+    let message = |goal, earlier, sent| opposed_message(&disk(1), "node-0", goal, Opposed { goal: earlier, sent });
+    let (attached, detached) = (Goal::Attached(None), Goal::Detached);
+    for (goal, earlier, sent, expected) in [
+        (
+            attached,
+            detached,
+            true,
+            "attached to node node-0 while it is being detached from it; retry when the detach has finished",
+        ),
+        (
+            attached,
+            detached,
+            false,
+            "attached to node node-0 while its detach from it is requested; retry when the detach has finished",
+        ),
+        (
+            detached,
+            attached,
+            true,
+            "detached from node node-0 while it is being attached to it; retry when the attach has finished",
+        ),
+        (
+            Goal::Attached(Some(CachingMode::ReadOnly)),
+            attached,
+            false,
+            "attached to node node-0 with ReadOnly caching while an attach with default caching is under way; \
+             retry when that attach has finished",
+        ),
+    ] {
+        assert_eq!(message(goal, earlier, sent), format!("{} cannot be {expected}", disk(1)));
+    }
 }
 
 #[tokio::test]
@@ -65,9 +103,9 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
         let hold = claims.hold(&disk(n)).unwrap();
         let mut queues = workers.shared.queues();
         let queue = queues.entry(id.clone()).or_default();
-        answers.push((disk(n), queue.want(&disk(n), Goal::Attached(None), hold).unwrap()));
+        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold).unwrap()));
     }
-    let worker = Driver {
+    let worker = VmWorker {
         shared: workers.shared.clone(),
         vm: id.clone(),
         node: "node-0".into(),
@@ -78,7 +116,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
     drop(worker);
     for (disk, answer) in answers {
         let error = answer.await.unwrap().unwrap_err();
-        // A write may have been sent: no sidecar may take this for final.
+        // A write may have been sent, so no sidecar may take this error for final.
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
         let message = error.to_string();
         assert!(message.contains("a slot was given twice") && message.contains("node-0"), "{message}");

@@ -1,4 +1,4 @@
-//! What is wanted of one VM's data disks, and who waits for it. Nothing here does I/O or chooses a write.
+//! The queue of requests for one VM's data disks, with their callers. It does no I/O and chooses no write.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,19 +8,19 @@ use tracing::debug;
 
 use crate::{DiskHold, VolumeError};
 
-/// How often a write that met another writer is planned again before its callers are told.
+/// How often a write that conflicted with another writer is planned again before its callers get the failure.
 const TRIES: u32 = 5;
 
-/// What a caller wants of a disk on a VM.
+/// The state of a disk on a VM that a caller requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// On the VM, cached like this; by default as the disk allows.
+    /// Attached to the VM with this caching. `None`: with the caching that the disk allows.
     Attached(Option<CachingMode>),
-    /// Off the VM.
+    /// Not attached to the VM.
     Detached,
 }
 
-/// Disks that one round is about, with what is wanted of them. What arrives for one of them later is another wish.
+/// The disks of one round with their requested goals. What arrives for one of them later is another request.
 pub(super) type Batch = BTreeMap<ArmId, Goal>;
 
 /// What a caller gets: the LUN of an attached disk, nothing for a detached one.
@@ -33,7 +33,7 @@ pub(super) enum Retry {
     Free,
 }
 
-/// Why a wish was not taken: the opposite is wanted of the same disk, or under way.
+/// Why a request was refused: another goal is requested of the same disk, or in flight.
 #[derive(Debug)]
 pub(super) struct Opposed {
     pub(super) goal: Goal,
@@ -44,11 +44,11 @@ pub(super) struct Opposed {
 pub(super) struct Queue {
     waiting: BTreeMap<ArmId, Request>,
     arrivals: u64,
-    /// Told of each arrival.
+    /// Notified of each arrival.
     arrived: Arc<Notify>,
 }
 
-/// One wish and everybody who waits for it.
+/// One request and all callers that wait for it.
 #[derive(Debug)]
 pub(super) struct Request {
     goal: Goal,
@@ -66,25 +66,25 @@ impl Request {
 
     pub(super) fn answer(self, outcome: &Outcome) {
         for caller in self.callers {
-            // A caller that has given up hears nothing; the write happened all the same.
+            // A caller that has given up gets no outcome. The write happened all the same.
             let _ = caller.send(outcome.clone());
         }
     }
 }
 
 impl Queue {
-    /// How many wishes have ever arrived.
+    /// How many requests have ever arrived.
     pub(super) fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// Who is told of each arrival. One told before the wait began is told too.
+    /// The notification of arrivals. It also wakes a wait that begins after the arrival.
     pub(super) fn arrived(&self) -> Arc<Notify> {
         self.arrived.clone()
     }
 
-    /// Takes a wish, or lets it join the same one.
-    pub(super) fn want(
+    /// Adds a request, or lets its caller join the same one.
+    pub(super) fn request(
         &mut self,
         disk: &ArmId,
         goal: Goal,
@@ -106,44 +106,44 @@ impl Queue {
         Ok(answer)
     }
 
-    /// What is wanted now; what nobody waits for any more is dropped.
+    /// The requested goals. Abandoned requests are dropped.
     pub(super) fn goals(&mut self) -> Batch {
         self.waiting.retain(|disk, request| {
             let keep = !request.abandoned();
             if !keep {
-                debug!(%disk, "nobody waits for this any more; it was not sent");
+                debug!(%disk, "every caller has given up; the request was dropped before its write was sent");
             }
             keep
         });
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
-    /// Whether any caller waits, or any write is about.
-    pub(super) fn is_wanted(&self) -> bool {
+    /// Whether any request has a caller that waits, or has been sent.
+    pub(super) fn has_requests(&self) -> bool {
         self.waiting.values().any(|request| !request.abandoned())
     }
 
-    /// What is wanted now and no write is about.
+    /// The requests that no write in flight is about.
     pub(super) fn unsent(&self) -> Batch {
         let unsent = self.waiting.iter().filter(|(_, request)| !request.sent && !request.abandoned());
         unsent.map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
-    /// From now on these go on without their callers. `false`, and none does, when one has been given up, or is wanted
-    /// otherwise by now.
+    /// Marks these as sent: from now on they go on without their callers. Returns `false`, and marks none, when one has
+    /// been abandoned or replaced.
     pub(super) fn send(&mut self, batch: &Batch) -> bool {
-        let wanted = batch.iter().all(|(disk, goal)| {
+        let current = batch.iter().all(|(disk, goal)| {
             self.waiting.get(disk).is_some_and(|request| request.goal == *goal && !request.abandoned())
         });
-        if wanted {
+        if current {
             for (_, request) in self.of(batch) {
                 request.sent = true;
             }
         }
-        wanted
+        current
     }
 
-    /// Puts these back for the next round, and gives those that have had their tries.
+    /// Puts these back for the next round, and returns those that have used up their tries.
     pub(super) fn put_back(&mut self, batch: &Batch, retry: Retry) -> Batch {
         let mut spent = Batch::new();
         for (disk, request) in self.of(batch) {
@@ -156,8 +156,8 @@ impl Queue {
         spent
     }
 
-    /// Takes out a wish that is to be answered. One that its callers gave up may have made room for another of the
-    /// same disk meanwhile, which is not meant.
+    /// Takes out a request to answer it. A request of the same disk with another goal, which replaced an abandoned one,
+    /// stays.
     pub(super) fn take(&mut self, disk: &ArmId, goal: Goal) -> Option<Request> {
         match self.waiting.get(disk) {
             Some(request) if request.goal == goal => self.waiting.remove(disk),
@@ -165,12 +165,12 @@ impl Queue {
         }
     }
 
-    /// Everything that is waited for, with its callers.
+    /// All requests with their callers.
     pub(super) fn into_requests(self) -> impl Iterator<Item = (ArmId, Request)> {
         self.waiting.into_iter()
     }
 
-    /// The wishes that a round is about.
+    /// The requests of a batch that are still the same.
     fn of<'a>(&'a mut self, batch: &'a Batch) -> impl Iterator<Item = (&'a ArmId, &'a mut Request)> {
         self.waiting.iter_mut().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal))
     }

@@ -1,0 +1,129 @@
+//! The outcomes that callers get.
+
+use lazuli_plan::{attach::Resolved, fault::Fault, model::ArmId};
+
+use super::{
+    VmWorker,
+    queue::{Batch, Goal, Opposed, Outcome, Queue, Retry},
+};
+use crate::VolumeError;
+
+impl VmWorker {
+    /// The outcome of a request that needs no write.
+    pub(super) fn resolved_outcome(&self, disk: &ArmId, resolved: Resolved) -> Outcome {
+        let node = &self.node;
+        Err(match resolved {
+            Resolved::Attached { lun } => return Ok(Some(lun)),
+            Resolved::Detached => return Ok(None),
+            Resolved::StillLeaving => {
+                VolumeError::new(Fault::BeingDetached, format!("{disk} is still being detached from node {node}"))
+            }
+            Resolved::DetachFailed => VolumeError::new(
+                Fault::BeingDetached,
+                format!(
+                    "{disk} cannot be attached to node {node}: Azure was told to detach it from there and failed, and a \
+                     VolumeAttachment says that the node may still use it; detach it again when no pod there does"
+                ),
+            ),
+            Resolved::TooManyDisks { limit, attached } => VolumeError::new(
+                Fault::DiskLimit,
+                format!(
+                    "{disk} cannot be attached to node {node}: its VM size takes {limit} data disks and it has {attached}"
+                ),
+            ),
+            Resolved::NoFreeLun => VolumeError::new(
+                Fault::DiskLimit,
+                format!(
+                    "{disk} cannot be attached to node {node}: every LUN is occupied or named by a VolumeAttachment"
+                ),
+            ),
+            Resolved::ReservationsUnknown => VolumeError::new(
+                Fault::Unavailable,
+                format!("{disk} cannot be attached to node {node}: the cluster's VolumeAttachments are not known yet"),
+            ),
+        })
+    }
+
+    /// Marks these requests as sent: from now on they go on without their callers. Returns `false`, and marks none,
+    /// when one has been abandoned or replaced. The batch must then be planned again.
+    pub(super) fn send(&self, members: &Batch) -> bool {
+        self.shared.queues().get_mut(&self.vm).is_some_and(|queue| queue.send(members))
+    }
+
+    /// Puts requests back for the next round. Answers those that have used up their tries with the last failure.
+    pub(super) fn try_again(&self, members: &Batch, failure: &VolumeError, retry: Retry) {
+        let spent = self.shared.queues().get_mut(&self.vm).map(|queue| queue.put_back(members, retry));
+        for (disk, goal) in spent.unwrap_or_default() {
+            self.answer(&disk, goal, &Err(failure_for(failure, &disk, goal)));
+        }
+    }
+
+    /// The requests that no write in flight is about.
+    pub(super) fn unsent(&self) -> Batch {
+        self.shared.queues().get(&self.vm).map(Queue::unsent).unwrap_or_default()
+    }
+
+    /// Answers a request, if it is still in the queue.
+    pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
+        let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
+        if let Some(request) = request {
+            request.answer(outcome);
+        }
+    }
+
+    pub(super) fn answer_all<'a>(&self, requests: impl IntoIterator<Item = (&'a ArmId, &'a Goal)>, outcome: &Outcome) {
+        for (disk, goal) in requests {
+            self.answer(disk, *goal, outcome);
+        }
+    }
+}
+
+/// The message for a request that contradicts an earlier one of the same disk on the same node.
+pub(super) fn opposed_message(disk: &ArmId, node: &str, goal: Goal, opposed: Opposed) -> String {
+    match (goal, opposed.goal) {
+        (Goal::Detached, _) => {
+            let state = if opposed.sent { "it is being attached to it" } else { "its attach to it is requested" };
+            format!("{disk} cannot be detached from node {node} while {state}; retry when the attach has finished")
+        }
+        (Goal::Attached(_), Goal::Detached) => {
+            let state = if opposed.sent { "it is being detached from it" } else { "its detach from it is requested" };
+            format!("{disk} cannot be attached to node {node} while {state}; retry when the detach has finished")
+        }
+        (Goal::Attached(asked), Goal::Attached(earlier)) => {
+            let [asked, earlier] =
+                [asked, earlier].map(|caching| caching.map_or("default", |caching| caching.as_str()));
+            format!(
+                "{disk} cannot be attached to node {node} with {asked} caching while an attach with {earlier} caching is \
+                 under way; retry when that attach has finished"
+            )
+        }
+    }
+}
+
+/// The failure of a batch's write, as the caller of one of its requests gets it.
+///
+/// A failure that is about another disk is a conflict to this caller, and so is "not found" or "attached elsewhere"
+/// where Azure does not name the disk. "Not found" and "attached elsewhere" are always conflicts to the caller of a
+/// detach.
+pub(super) fn failure_for(failure: &VolumeError, disk: &ArmId, goal: Goal) -> VolumeError {
+    let named = failure.named_disk();
+    let about_this_disk = match failure.fault {
+        Fault::NotFound | Fault::AttachedElsewhere { .. } => goal != Goal::Detached && named.as_ref() == Some(disk),
+        Fault::BeingDetached
+        | Fault::InUse
+        | Fault::Invalid
+        | Fault::Unclear
+        | Fault::Exhausted
+        | Fault::LinkedForbidden
+        | Fault::OperationFailed => named.is_none_or(|named| named == *disk),
+        _ => true,
+    };
+    match failure.fault {
+        _ if !about_this_disk => failure.clone().resorted(Fault::Conflict),
+        // Azure's message names the scope that the identity may not use, and not the disk that refers to it.
+        Fault::LinkedForbidden => failure.clone().prefixed(&format!(
+            "{disk}: this program's identity lacks a right on the disk or on a resource that it refers to"
+        )),
+        _ => failure.clone(),
+    }
+}

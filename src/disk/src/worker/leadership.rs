@@ -1,0 +1,29 @@
+//! When reads of a VM show what another replica wrote while it was the leader.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How old a read of a VM may be (unverified). A replica that has just become the leader does not take a disk's absence
+/// from the VM's list as proof of its detach for this long: the leader before it may have written a moment ago.
+const MAX_READ_LAG: Duration = Duration::from_secs(4);
+
+/// Since when this replica has had requests without a break.
+///
+/// Leadership is a lease of the sidecars, which no replica of this program sees. After 4 s without a request,
+/// leadership may have moved in between. Reads taken in the first 4 s after that are not trusted to prove a detach.
+#[derive(Debug, Default)]
+pub(super) struct Leadership {
+    last_request: Option<Instant>,
+    /// From then on no read is older than the last write of the leader before.
+    pub(super) reads_fresh_since: Option<Instant>,
+}
+
+impl Leadership {
+    pub(super) fn request_arrived(&mut self, now: Instant) {
+        if self.last_request.is_none_or(|last| now >= last + MAX_READ_LAG) {
+            self.reads_fresh_since = Some(now + MAX_READ_LAG);
+        }
+        self.last_request = Some(now);
+    }
+}
