@@ -58,11 +58,16 @@
 //!
 //! # How a request goes
 //!
-//! `ControllerPublishVolume` arrives at `lazuli-csi`, is parsed into values of `lazuli-plan`, and becomes a request to
-//! the worker of its VM in `lazuli-disk`. The worker waits until a burst of requests has ended, reads the VM through
-//! `lazuli-azure`, takes from `lazuli_plan::attach::plan` the one write that serves them all, sends it, polls it by
-//! `lazuli_plan::poll`, reads the VM again and answers each caller with what Azure then says. A failure is sorted by
-//! `lazuli_plan::fault` and becomes the gRPC code that the sidecar in front understands.
+//! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-plan` and hands it to the
+//! worker of its VM in `lazuli-disk`. The worker waits until a burst of requests is over, takes a permit to write the VM,
+//! reads the VM and the disks through `lazuli-azure`, and asks `lazuli_plan::attach::plan` for the one write that serves
+//! all requests. It sends that write, waits for its end, reads the VM again, and answers each caller with what Azure then
+//! says. `lazuli_plan::fault` sorts a failure into the gRPC code that the sidecar in front understands.
+//!
+//! Azure gives one identity few requests. Each request therefore waits in `lazuli_azure::permits` until Azure has a token
+//! for it, by priority, then arrival (`lazuli_plan::permit`). Reads go through the read broker of `lazuli-azure`: callers
+//! share single reads, many single reads become one list, and lists show the ends of operations (`lazuli_plan::read`,
+//! `lazuli_plan::poll`).
 //!
 //! # What holds everywhere
 //!

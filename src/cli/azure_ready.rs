@@ -59,7 +59,8 @@ fn is_an_answer(error: &ArmError) -> bool {
     error.fault == Fault::NotFound
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
+#[cfg(feature = "emulator")]
 mod tests {
     use lazuli_assembly::clients;
     use lazuli_azure::transport::Routes;

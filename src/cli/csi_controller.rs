@@ -184,7 +184,8 @@ pub(super) fn seed() -> u64 {
     (bits as u64) ^ ((bits >> 64) as u64)
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
+#[cfg(feature = "emulator")]
 mod tests {
     use axum::{body::Body, extract::Request, response::IntoResponse, routing::get};
     use clap::Parser;

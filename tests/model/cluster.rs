@@ -12,12 +12,7 @@ use std::{
     time::Duration,
 };
 
-use csi_proto::csi::{
-    CapacityRange, ControllerExpandVolumeRequest, ControllerGetVolumeRequest, ControllerPublishVolumeRequest,
-    ControllerUnpublishVolumeRequest, CreateVolumeRequest, DeleteVolumeRequest, ListVolumesRequest, VolumeCapability,
-    controller_server::Controller,
-    volume_capability::{AccessMode, AccessType, MountVolume, access_mode::Mode},
-};
+use csi_proto::csi::{ControllerGetVolumeRequest, ListVolumesRequest, controller_server::Controller};
 use lazuli_emulator::Emulator;
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -31,7 +26,10 @@ use super::{
     wire::Replica,
 };
 
-const GIB: i64 = 1 << 30;
+mod requests;
+mod workers;
+
+use requests::{create, publish, unpublish};
 
 /// What is wanted of a volume, and what is known of it.
 #[derive(Debug, Clone, Default)]
@@ -417,137 +415,6 @@ impl Cluster {
         result
     }
 
-    // ---- the workers ----
-
-    async fn volume_worker(self: Arc<Self>, disk: String) {
-        enum Todo {
-            Create(i64),
-            Expand(String, i64),
-            Delete,
-            Rest,
-        }
-        let mut dice = Dice::of(self.world.seed, &disk);
-        loop {
-            let changed = self.changed.notified();
-            let todo = {
-                let state = self.state.lock().unwrap();
-                let volume = &state.volumes[&disk];
-                let attached = state.attachments.keys().any(|(_, of)| *of == disk);
-                match volume {
-                    VolumeState { deleted: true, .. } => return,
-                    VolumeState { wanted: true, made: false, .. } => {
-                        // What was asked for first is asked for again, though the volume may have grown.
-                        Todo::Create(if volume.handle.is_empty() { volume.gib } else { volume.size })
-                    }
-                    VolumeState { wanted: true, .. } if volume.size < volume.gib => {
-                        Todo::Expand(volume.handle.clone(), volume.gib)
-                    }
-                    VolumeState { wanted: false, hasty, .. } if *hasty || !attached => Todo::Delete,
-                    _ => Todo::Rest,
-                }
-            };
-            let done = match todo {
-                Todo::Rest => {
-                    changed.await;
-                    // Nothing has happened: to say so would keep everybody awake for ever.
-                    continue;
-                }
-                Todo::Create(gib) => {
-                    let rpc = Rpc::Create { disk: disk.clone(), gib };
-                    let name = disk.clone();
-                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| create(replica, name, gib)).await;
-                    let mut state = self.state.lock().unwrap();
-                    let volume = state.volumes.get_mut(&disk).unwrap();
-                    if let Ok((handle, context, size)) = &answer {
-                        volume.made = true;
-                        // A persistent volume is written once.
-                        if volume.handle.is_empty() {
-                            (volume.handle, volume.context, volume.size) = (handle.clone(), context.clone(), *size);
-                        }
-                    }
-                    answer.is_ok()
-                }
-                Todo::Expand(handle, gib) => {
-                    let rpc = Rpc::Expand { disk: disk.clone(), gib };
-                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| expand(replica, handle, gib)).await;
-                    if let Ok(size) = &answer {
-                        self.state.lock().unwrap().volumes.get_mut(&disk).unwrap().size = *size;
-                    }
-                    answer.is_ok()
-                }
-                Todo::Delete => {
-                    let rpc = Rpc::Delete { disk: disk.clone() };
-                    let handle = self.handle(&disk);
-                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| delete(replica, handle)).await;
-                    if answer.is_ok() {
-                        let mut state = self.state.lock().unwrap();
-                        state.volumes.get_mut(&disk).unwrap().deleted = true;
-                    }
-                    answer.is_ok()
-                }
-            };
-            self.wake();
-            if !done {
-                sleep(dice.millis(100, 4_000)).await;
-            }
-        }
-    }
-
-    /// What was answered, or what it would be.
-    fn handle(&self, disk: &str) -> String {
-        let handle = self.state.lock().unwrap().volumes[disk].handle.clone();
-        if handle.is_empty() { super::wire::disk_id(disk) } else { handle }
-    }
-
-    async fn attachment_worker(self: Arc<Self>, place: Place) {
-        let (node, disk) = place.clone();
-        let mut dice = Dice::of(self.world.seed, &format!("{node} {disk}"));
-        loop {
-            let changed = self.changed.notified();
-            let (attachment, volume) = {
-                let state = self.state.lock().unwrap();
-                (state.attachments[&place].clone(), state.volumes[&disk].clone())
-            };
-            let done = if attachment.wanted && (attachment.answered.is_some() || volume.handle.is_empty()) {
-                changed.await;
-                true
-            } else if attachment.wanted {
-                let rpc = Rpc::Publish { disk: disk.clone(), node: node.clone() };
-                let (on, whom) = (node.clone(), format!("{node} {disk}"));
-                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| publish(replica, volume, on)).await;
-                if let Ok(lun) = &answer {
-                    {
-                        let mut state = self.state.lock().unwrap();
-                        let attachment = state.attachments.get_mut(&place).unwrap();
-                        attachment.answered = Some(*lun);
-                        attachment.recorded.get_or_insert(*lun);
-                        let recorded = attachment.recorded;
-                        self.judge.lock().unwrap().attachments.insert(place.clone(), recorded);
-                    }
-                    self.inform();
-                }
-                answer.is_ok()
-            } else {
-                let rpc = Rpc::Unpublish { disk: disk.clone(), node: Some(node.clone()) };
-                let (on, handle, whom) = (Some(node.clone()), self.handle(&disk), format!("{node} {disk}"));
-                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| unpublish(replica, handle, on)).await;
-                if answer.is_ok() {
-                    {
-                        let mut state = self.state.lock().unwrap();
-                        state.attachments.remove(&place);
-                        self.judge.lock().unwrap().attachments.remove(&place);
-                    }
-                    self.inform();
-                    return self.wake();
-                }
-                false
-            };
-            if !done {
-                sleep(dice.millis(100, 4_000)).await;
-            }
-        }
-    }
-
     // ---- the end ----
 
     /// From here on callers have patience, replicas without a role are gone, every attachment is asked for once more,
@@ -649,64 +516,4 @@ fn unwant(state: &mut State, disk: &str, but: Option<&str>) {
             attachment.wanted = false;
         }
     }
-}
-
-fn capability() -> VolumeCapability {
-    VolumeCapability {
-        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
-        access_type: Some(AccessType::Mount(MountVolume { fs_type: "ext4".into(), ..Default::default() })),
-    }
-}
-
-type Made = (String, HashMap<String, String>, i64);
-
-async fn create(replica: Arc<Replica>, name: String, gib: i64) -> Result<(Option<u8>, Made), Status> {
-    let request = CreateVolumeRequest {
-        name,
-        capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
-        volume_capabilities: vec![capability()],
-        // The one that every Azure has, and that every size takes.
-        parameters: [("skuName".to_owned(), "Standard_LRS".to_owned())].into(),
-        ..Default::default()
-    };
-    let answer = replica.service.create_volume(Request::new(request)).await?.into_inner();
-    let volume = answer.volume.unwrap();
-    Ok((None, (volume.volume_id, volume.volume_context, volume.capacity_bytes / GIB)))
-}
-
-async fn delete(replica: Arc<Replica>, volume_id: String) -> Result<(Option<u8>, ()), Status> {
-    let request = DeleteVolumeRequest { volume_id, ..Default::default() };
-    replica.service.delete_volume(Request::new(request)).await?;
-    Ok((None, ()))
-}
-
-async fn expand(replica: Arc<Replica>, volume_id: String, gib: i64) -> Result<(Option<u8>, i64), Status> {
-    let request = ControllerExpandVolumeRequest {
-        volume_id,
-        capacity_range: Some(CapacityRange { required_bytes: gib * GIB, limit_bytes: 0 }),
-        volume_capability: Some(capability()),
-        ..Default::default()
-    };
-    let answer = replica.service.controller_expand_volume(Request::new(request)).await?.into_inner();
-    Ok((None, answer.capacity_bytes / GIB))
-}
-
-async fn publish(replica: Arc<Replica>, volume: VolumeState, node: String) -> Result<(Option<u8>, u8), Status> {
-    let request = ControllerPublishVolumeRequest {
-        volume_id: volume.handle,
-        node_id: node,
-        volume_capability: Some(capability()),
-        volume_context: volume.context,
-        ..Default::default()
-    };
-    let answer = replica.service.controller_publish_volume(Request::new(request)).await?.into_inner();
-    let lun = answer.publish_context["LUN"].parse().unwrap();
-    Ok((Some(lun), lun))
-}
-
-async fn unpublish(replica: Arc<Replica>, volume_id: String, node: Option<String>) -> Result<(Option<u8>, ()), Status> {
-    let request =
-        ControllerUnpublishVolumeRequest { volume_id, node_id: node.unwrap_or_default(), ..Default::default() };
-    replica.service.controller_unpublish_volume(Request::new(request)).await?;
-    Ok((None, ()))
 }

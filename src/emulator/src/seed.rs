@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::{availability_sets, groups, held, kinds, network};
+use crate::arm::{
+    availability_sets, groups, held, kinds,
+    network::{self, interfaces},
+};
 use crate::derived::guid_of;
 use crate::path;
 use crate::scenario::{Machine as Planned, Scenario};
@@ -148,11 +151,11 @@ impl State {
             }]}});
             let guids = (guid_of(&format!("{nic_id}/etag")), guid_of(&nic_id));
             let before = given_out.entry(subnet_id.clone()).or_default();
-            let address = network::next_address(self, &subnet_id, *before);
+            let address = interfaces::next_address(self, &subnet_id, *before);
             let document = |address| {
                 let name = format!("{name}-nic");
-                let before = network::Before::FreeAddress(address);
-                network::nic_document(self, &nic_id, &name, location, &body, (&guids.0, &guids.1), before).ok()
+                let before = interfaces::Before::FreeAddress(address);
+                interfaces::nic_document(self, &nic_id, &name, location, &body, (&guids.0, &guids.1), before).ok()
             };
             if let Some(mut doc) = address.as_deref().and_then(document) {
                 *before += 1;

@@ -623,6 +623,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     asked_pause(headers).map(|pause| pause.min(LONGEST_RETRY_AFTER))
 }
 
+/// The answer's `Date`, in seconds since 1970.
+fn date(headers: &HeaderMap) -> Option<i64> {
+    let date = headers.get(header::DATE)?.to_str().ok()?;
+    OffsetDateTime::parse(date.trim(), &Rfc2822).ok().map(OffsetDateTime::unix_timestamp)
+}
+
 fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: header::HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(header::RETRY_AFTER)?;

@@ -8,6 +8,9 @@
 //!                 └─ 200, 201, 204 ─────────> done
 //! ```
 //!
+//! The read broker says when to look at an operation whose end a list may show; any other is polled by its own
+//! expectation ([`lazuli_plan::poll`]).
+//!
 //! A question that fails does not fail the operation: Azure goes on with it. A status that is not known any more, or
 //! that we may not read (source: the right to change a resource does not bring the right to track its operations,
 //! which are resources of the subscription), leaves the resource itself to tell. Only Azure's word ends the operation;
@@ -28,7 +31,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Answer, Arm, Call, Write, retry_after};
+use super::{Answer, Arm, Call, Write, date, retry_after};
 use crate::{
     broker::{Begun, Broker, Look, ResourceType, Watch},
     error::{ArmError, AzureError, Failure, Verb},
@@ -49,6 +52,8 @@ pub struct Operation {
     /// Where the result is when the status does not hold it.
     location: Option<Url>,
     since: Instant,
+    /// The `Date` of the first answer, in seconds since 1970.
+    accepted: Option<i64>,
     /// When it was last looked at, since it was accepted.
     last: Option<Duration>,
     expectation: Expectation,
@@ -106,6 +111,7 @@ impl Operation {
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
+            accepted: date(&answer.headers),
             last: None,
             expectation,
             sample,
@@ -153,12 +159,18 @@ impl Operation {
             state: State::Done(Ok(None)),
             location: None,
             since: Instant::now(),
+            accepted: None,
             last: None,
             expectation,
             sample,
             watching: None,
             failures: 0,
         }
+    }
+
+    /// When Azure accepted the write, by its own clock, in seconds since 1970.
+    pub(crate) fn accepted_by_azures_clock(&self) -> Option<i64> {
+        self.accepted
     }
 
     /// Lists may show its end.

@@ -5,6 +5,7 @@ use lazuli_plan::{
     read::Listed,
 };
 use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::broker::{
     Fields::{All, Only},
@@ -27,6 +28,7 @@ pub(super) static DISKS: ResourceType = ResourceType {
             Only(&[
                 ("provisioningState", All),
                 ("diskState", All),
+                ("timeCreated", All),
                 ("diskSizeGB", All),
                 ("diskSizeBytes", All),
                 ("maxShares", All),
@@ -43,7 +45,9 @@ pub(super) static DISKS: ResourceType = ResourceType {
     shown: |disk| {
         let size = disk.pointer("/properties/diskSizeGB").and_then(Value::as_u64);
         let size = size.and_then(|gib| u32::try_from(gib).ok()).map(Gib::new);
-        Some(Listed { state: state(disk)?, size })
+        let made = disk.pointer("/properties/timeCreated").and_then(Value::as_str);
+        let made = made.and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok()).map(OffsetDateTime::unix_timestamp);
+        Some(Listed { state: state(disk)?, size, made })
     },
 };
 
@@ -80,7 +84,7 @@ pub(super) static MACHINES: ResourceType = ResourceType {
         ),
     ]),
     is_complete: |machine| machine.pointer("/properties/provisioningState").is_some_and(Value::is_string),
-    shown: |machine| Some(Listed { state: state(machine)?, size: None }),
+    shown: |machine| Some(Listed { state: state(machine)?, size: None, made: None }),
 };
 
 fn state(resource: &Value) -> Option<ProvisioningState> {

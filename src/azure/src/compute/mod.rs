@@ -122,6 +122,9 @@ pub struct Compute {
     versions: ApiVersions,
 }
 
+/// How much earlier a disk may have been made than its `PUT` was answered, by the answer's `Date`, in seconds. A disk of
+/// the same name cannot have been made and deleted in that time.
+const MADE_BEFORE_DATE: i64 = 2;
 const SCALE_SET_VM: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
 
 impl Compute {
@@ -219,9 +222,13 @@ impl Compute {
     ) -> Result<Operation, ArmError> {
         let size =
             body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
-        let target = size.map_or(Target::Polled, |gib| Target::Size(Gib::new(gib)));
         let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate).with_permit(permit);
-        self.write_disk(disk, write, target, until).await
+        let operation = self.arm.write(&write, until).await?;
+        let target = match (size, operation.accepted_by_azures_clock()) {
+            (Some(gib), Some(accepted)) => Target::Made { size: Gib::new(gib), since: accepted - MADE_BEFORE_DATE },
+            _ => Target::Polled,
+        };
+        Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
     }
 
     /// Changes properties of a disk. The body says what they shall be, so it may be sent again.

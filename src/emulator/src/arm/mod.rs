@@ -231,11 +231,15 @@ fn network_routes(method: &str, grouped: bool, rest: &[&str]) -> Found {
         (true, ["virtualnetworks", _, "subnets", _], "PUT") => route("subnets.createOrUpdate", network::put_subnet),
         (true, ["virtualnetworks", _, "subnets", _], "GET") => route("subnets.get", network::get_subnet),
         (true, ["virtualnetworks", _, "subnets", _], "DELETE") => route("subnets.delete", network::delete_subnet),
-        (_, ["networkinterfaces"], "GET") => route("networkInterfaces.list", network::list_nics),
-        (true, ["networkinterfaces", _], "PUT") => route("networkInterfaces.createOrUpdate", network::put_nic),
+        (_, ["networkinterfaces"], "GET") => route("networkInterfaces.list", network::interfaces::list_nics),
+        (true, ["networkinterfaces", _], "PUT") => {
+            route("networkInterfaces.createOrUpdate", network::interfaces::put_nic)
+        }
         (true, ["networkinterfaces", _], "PATCH") => route("networkInterfaces.updateTags", network::patch_tags),
-        (true, ["networkinterfaces", _], "GET") => route("networkInterfaces.get", network::get_nic),
-        (true, ["networkinterfaces", _], "DELETE") => route("networkInterfaces.delete", network::delete_nic),
+        (true, ["networkinterfaces", _], "GET") => route("networkInterfaces.get", network::interfaces::get_nic),
+        (true, ["networkinterfaces", _], "DELETE") => {
+            route("networkInterfaces.delete", network::interfaces::delete_nic)
+        }
         (_, ["virtualnetworks" | "networkinterfaces", ..], _) => return Some(Err(())),
         _ => return None,
     };

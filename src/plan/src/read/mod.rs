@@ -96,8 +96,15 @@ pub struct Ask {
 /// What ends an operation, as far as a list can show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// The resource exists, is at rest, and has at least this size.
+    /// The resource is at rest and has at least this size.
     Size(Gib),
+    /// The same, and it was made no earlier: a list that lags may show one of the same name that was deleted before.
+    Made {
+        /// The least size.
+        size: Gib,
+        /// The earliest time at which it can have been made, by Azure's clock, in seconds since 1970.
+        since: i64,
+    },
     /// The resource is absent. That prompts a poll.
     Absent,
     /// The resource is at rest. That prompts a poll.
@@ -113,6 +120,8 @@ pub struct Listed {
     pub state: ProvisioningState,
     /// Its size, if it has one.
     pub size: Option<Gib>,
+    /// When it was made, by Azure's clock, in seconds since 1970.
+    pub made: Option<i64>,
 }
 
 /// An operation that is under way.
@@ -246,7 +255,7 @@ impl Watched {
         let expected = self.look(supply) == self.operation.expectation.next_not_early(None);
         match self.operation.target {
             Target::Polled => false,
-            Target::Size(_) => !self.by_poll,
+            Target::Size(_) | Target::Made { .. } => !self.by_poll,
             Target::Absent | Target::AtRest => !self.by_poll && !expected,
         }
     }
@@ -523,13 +532,23 @@ impl Group {
     }
 }
 
+fn large_enough(size: Gib) -> impl Fn(&Listed) -> bool {
+    move |listed| listed.size.is_some_and(|listed| listed >= size)
+}
+
+fn ended(_: Listed) -> News {
+    News::Ended
+}
+
 /// What an item of a list, or its absence in a whole list, means for an operation; `None` when it shows no end.
 fn judge(target: Target, listed: Option<Listed>, whole: bool) -> Option<News> {
     let state = listed.map(|listed| listed.state);
     match (target, state) {
         (_, Some(ProvisioningState::Failed | ProvisioningState::Canceled)) => Some(News::Poll),
-        (Target::Size(target), Some(ProvisioningState::Succeeded)) => {
-            listed.and_then(|listed| listed.size).filter(|size| *size >= target).map(|_| News::Ended)
+        (Target::Size(target), Some(ProvisioningState::Succeeded)) => listed.filter(large_enough(target)).map(ended),
+        (Target::Made { size, since }, Some(ProvisioningState::Succeeded)) => {
+            let made = listed.filter(large_enough(size)).filter(|listed| listed.made.is_some_and(|made| made >= since));
+            made.map(ended)
         }
         (Target::Absent, None) if whole => Some(News::Poll),
         (Target::AtRest, Some(ProvisioningState::Succeeded)) => Some(News::Poll),

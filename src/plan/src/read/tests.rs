@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::poll::{Durations, Kind};
 
+/// When the resources of these tests were made.
+const MADE: i64 = 1_000;
 const MS: Duration = Duration::from_millis(1);
 
 fn disk(n: usize) -> ArmId {
@@ -31,7 +33,7 @@ fn learned(kind: Kind) -> Expectation {
 }
 
 fn at_rest() -> Option<Listed> {
-    Some(Listed { state: ProvisioningState::Succeeded, size: Some(Gib::new(32)) })
+    Some(Listed { state: ProvisioningState::Succeeded, size: Some(Gib::new(32)), made: Some(MADE) })
 }
 
 fn reads(actions: &[Action]) -> usize {
@@ -205,11 +207,15 @@ fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_abs
     group.list_sent(at);
     let shown = |id: &ArmId| match id.name() {
         "d0001" | "d0004" => None,
-        "d0007" => Some(Listed { state: ProvisioningState::Failed, size: Some(Gib::new(32)) }),
+        "d0007" => Some(Listed { state: ProvisioningState::Failed, size: Some(Gib::new(32)), made: None }),
         _ => at_rest(),
     };
     let shown = |id: &ArmId| {
-        if id.name() == "d0005" { Some(Listed { state: ProvisioningState::InProgress, size: None }) } else { shown(id) }
+        if id.name() == "d0005" {
+            Some(Listed { state: ProvisioningState::InProgress, size: None, made: None })
+        } else {
+            shown(id)
+        }
     };
     let news: Vec<_> =
         group.list_ended(at, 1, true, shown).into_iter().map(|(number, _, news)| (number, news)).collect();
@@ -238,6 +244,17 @@ fn at_the_expected_end_a_list_serves_creations_only_for_of_others_it_would_only_
         let actions = group.step(at, Supply::Plentiful);
         let polls = actions.iter().filter(|action| matches!(action, Action::Poll(_))).count();
         assert_eq!((actions.contains(&Action::List(Priority::Poll)), polls), (listed, if listed { 0 } else { 20 }));
+    }
+}
+
+#[test]
+fn a_list_that_shows_an_older_resource_of_the_same_name_ends_no_creation() {
+    for (since, ended) in [(MADE, true), (MADE - 5, true), (MADE + 1, false)] {
+        let target = Target::Made { size: Gib::new(32), since };
+        assert_eq!(judge(target, at_rest(), true), ended.then_some(News::Ended), "{since}");
+        let untold = at_rest().map(|listed| Listed { made: None, ..listed });
+        assert_eq!(judge(target, untold, true), None);
+        assert_eq!(judge(Target::Made { size: Gib::new(33), since }, at_rest(), true), None);
     }
 }
 

@@ -1,0 +1,158 @@
+//! Which cloud the configuration names, and the endpoints of it.
+
+use url::Url;
+
+use super::*;
+
+fn known(value: &Value, endpoint_file: Option<&str>) -> Result<Cloud, Vec<String>> {
+    let variables = BTreeMap::new();
+    let mut environment = Environment::new(&variables);
+    if let Some(text) = endpoint_file {
+        environment = environment.with_endpoint_file("/env.json", text);
+    }
+    match Config::from_documents(Some(&document(value)), None, &environment) {
+        Ok(Config { cloud: CloudSource::Known(cloud), .. }) => Ok(cloud),
+        Ok(config) => panic!("unexpected {:?}", config.cloud),
+        Err(ConfigError::Invalid(found)) => Err(found.0.iter().map(Problem::to_string).collect()),
+        Err(error) => panic!("unexpected {error}"),
+    }
+}
+
+#[test]
+fn well_known_clouds_are_found_by_name_in_any_case() {
+    for (name, resource_manager, login, suffix) in [
+        ("", "management.azure.com", "login.microsoftonline.com", "core.windows.net"),
+        ("AZURECLOUD", "management.azure.com", "login.microsoftonline.com", "core.windows.net"),
+        ("azurechinacloud", "management.chinacloudapi.cn", "login.chinacloudapi.cn", "core.chinacloudapi.cn"),
+        ("AzureUSGovernment", "management.usgovcloudapi.net", "login.microsoftonline.us", "core.usgovcloudapi.net"),
+    ] {
+        let cloud = known(&with(json!({"cloud": name})), None).expect(name);
+        assert_eq!(cloud.resource_manager.host_str(), Some(resource_manager));
+        assert_eq!(cloud.login.host_str(), Some(login));
+        assert_eq!(cloud.storage_suffix, suffix);
+    }
+    let found = known(&with(json!({"cloud": "AzureGermanCloud"})), None).expect_err("is gone");
+    assert!(found[0].contains("AzurePublicCloud, AzureChinaCloud, AzureUSGovernmentCloud"), "{found:?}");
+}
+
+const STACK: &str = r#"{"name": "AzureStackCloud", "managementPortalURL": "https://portal.local.azurestack.external/",
+    "serviceManagementEndpoint": "https://management.adfs.azurestack.local/guid",
+    "resourceManagerEndpoint": "https://management.local.azurestack.external/",
+    "activeDirectoryEndpoint": "https://adfs.local.azurestack.external/adfs/",
+    "storageEndpointSuffix": "local.azurestack.external", "tokenAudience": "https://management.adfs/x",
+    "keyVaultDNSSuffix": "vault.local", "resourceIdentifiers": {"graph": "N/A"}}"#;
+
+#[test]
+fn azure_stack_comes_from_the_endpoint_file() {
+    let value = with(json!({"cloud": "AzureStackCloud", "identitySystem": "ADFS"}));
+    let cloud = known(&value, Some(STACK)).expect("is complete");
+    assert_eq!(cloud.resource_manager.as_str(), "https://management.local.azurestack.external/");
+    assert_eq!(cloud.login.as_str(), "https://adfs.local.azurestack.external/");
+    assert_eq!(cloud.audiences, ["https://management.adfs/x"]);
+    assert_eq!(cloud.storage_suffix, "local.azurestack.external");
+    assert!(load(&value).is_err(), "without the file there are no endpoints");
+    let found = known(&value, Some("{}")).expect_err("is incomplete");
+    assert!(found[0].contains("resourceManagerEndpoint"), "{found:?}");
+    let found = known(&value, Some("no json")).expect_err("is broken");
+    assert!(found[0].contains("/env.json"), "{found:?}");
+}
+
+#[test]
+fn the_endpoint_file_overrides_a_well_known_cloud_in_part() {
+    let text =
+        r#"{"activeDirectoryEndpoint": "https://login.example/", "resourceManagerEndpoint": "https://rm.example/"}"#;
+    let cloud = known(&azure_json_of_2017(), Some(text)).expect("loads");
+    assert_eq!(cloud.login.as_str(), "https://login.example/");
+    // Without its audience the resource manager is not taken.
+    assert_eq!(cloud.resource_manager.as_str(), "https://management.azure.com/");
+}
+
+#[test]
+fn a_resource_manager_endpoint_asks_for_discovery() {
+    let value = with(json!({"cloud": "AZURESTACKCLOUD",
+        "resourceManagerEndpoint": "https://management.local.azurestack.external"}));
+    let config = load(&value).expect("loads");
+    assert!(config.is_stack_cloud);
+    let CloudSource::Discover(discovery) = config.cloud else {
+        panic!("is to be discovered");
+    };
+    assert_eq!(discovery.resource_manager.as_str(), "https://management.local.azurestack.external/");
+    let cloud = discovery
+        .finish(
+            r#"{"galleryEndpoint": "https://g/", "graphEndpoint": "https://graph/",
+            "portalEndpoint": "https://portal/", "authentication": {
+            "loginEndpoint": "https://login.windows.net/", "audiences": ["https://management.stack/guid"]}}"#,
+        )
+        .expect("is the form of Azure Stack Hub");
+    assert_eq!(cloud.name, "AZURESTACKCLOUD");
+    assert_eq!(cloud.storage_suffix, "local.azurestack.external");
+    assert_eq!(cloud.audiences, ["https://management.stack/guid"]);
+    let disabled = with(json!({"cloud": "AZURESTACKCLOUD", "disableAzureStackCloud": true,
+        "resourceManagerEndpoint": "https://rm.example"}));
+    assert!(!load(&disabled).expect("loads").is_stack_cloud);
+}
+
+#[test]
+fn metadata_in_array_form_is_picked_by_host() {
+    let asked = Url::parse("https://management.chinacloudapi.cn").expect("is a URL");
+    let entry = |name: &str, resource_manager: &str, suffix: &str| {
+        json!({"name": name, "resourceManager": resource_manager, "suffixes": {"storage": suffix},
+            "authentication": {"loginEndpoint": "https://login.example", "audiences": ["a", "b"]}})
+    };
+    let both = json!([
+        entry("AzureCloud", "https://management.azure.com/", "core.windows.net"),
+        entry("AzureChinaCloud", "https://management.chinacloudapi.cn/", "core.chinacloudapi.cn")
+    ]);
+    let cloud = Cloud::from_metadata(&both.to_string(), &asked).expect("is listed");
+    assert_eq!((cloud.name.as_str(), cloud.storage_suffix.as_str()), ("AzureChinaCloud", "core.chinacloudapi.cn"));
+    assert_eq!(cloud.audiences, ["a", "b"]);
+    let other = Url::parse("https://elsewhere.example").expect("is a URL");
+    assert_eq!(
+        Cloud::from_metadata(&both.to_string(), &other),
+        Err(CloudError::NotListed { count: 2, host: "elsewhere.example".to_owned() })
+    );
+    for (json, problem) in [
+        ("[]", "names 0 clouds"),
+        ("nonsense", "not JSON"),
+        ("7", "neither an object nor an array"),
+        (r#"{"authentication": {"audiences": ["a"]}}"#, "loginEndpoint"),
+        (r#"{"authentication": {"loginEndpoint": "https://l", "audiences": []}}"#, "audiences"),
+        (r#"{"authentication": {"loginEndpoint": "http://evil", "audiences": ["a"]}}"#, "loginEndpoint"),
+    ] {
+        let error = Cloud::from_metadata(json, &asked).expect_err(json);
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn clear_text_is_allowed_to_loopback_hosts_only() {
+    for text in [
+        "https://management.azure.com",
+        "http://127.0.0.1:8080",
+        "http://127.9.9.9",
+        "http://[::1]:1",
+        "http://localhost:1",
+        "http://arm.localhost",
+    ] {
+        assert!(check_endpoint(text).is_ok(), "{text}");
+    }
+    for (text, reason) in [
+        ("http://management.azure.com", "credentials travel over https only"),
+        ("http://127.0.0.1.example", "credentials travel over https only"),
+        ("http://0.0.0.0", "credentials travel over https only"),
+        ("http://192.168.0.1", "credentials travel over https only"),
+        ("ftp://host", "has scheme ftp"),
+        ("management.azure.com", "is not an absolute https URL"),
+        ("unix:/x", "is not an absolute https URL"),
+        ("https://user@host", "contains a user name or password"),
+    ] {
+        let error = check_endpoint(text).expect_err(text);
+        assert!(error.to_string().contains(reason), "{text}: {error}");
+    }
+    let found = problems(load(&with(json!({"resourceManagerEndpoint": "http://azure.example"}))));
+    assert_eq!(
+        found,
+        ["azure.json: resourceManagerEndpoint: uses http with host azure.example: credentials travel \
+          over https only, except to a loopback host"]
+    );
+}

@@ -1,0 +1,47 @@
+//! What the node tells kubelet of itself.
+
+use super::*;
+
+#[tokio::test]
+async fn the_node_tells_its_zone_and_its_limit_without_foreign_disks() {
+    let mut machine = Machine::new().await;
+    for (lun, name) in [(0, "by-hand"), (1, "pvc-0e8f3a0e-5bb8-4f0c-9a53-2f9f1b8a5d11")] {
+        machine.tell(lun, name);
+    }
+    let info = machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner();
+    assert_eq!(info.node_id, "node-1");
+    // Standard_D2s_v3 takes four; one slot holds a disk that is not Kubernetes'.
+    assert_eq!(info.max_volumes_per_node, 3);
+    let segments = info.accessible_topology.clone().unwrap().segments;
+    assert_eq!(segments["topology.disk.csi.azure.com/zone"], "westeurope-2");
+    assert_eq!(segments["topology.kubernetes.io/zone"], "westeurope-2");
+
+    // The same from memory, after a restart, while the metadata is silent.
+    machine.metadata.lock().unwrap().down = true;
+    machine.restart().await;
+    assert_eq!(machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner(), info);
+}
+
+#[tokio::test]
+async fn a_node_that_never_knew_its_zone_says_so_instead_of_guessing() {
+    let mut machine = Machine::new().await;
+    machine.metadata.lock().unwrap().down = true;
+    let refusal = machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap_err();
+    assert_eq!(refusal.code(), Grpc::Unavailable);
+}
+
+#[tokio::test]
+async fn the_capabilities_are_those_of_the_go_driver() {
+    let mut machine = Machine::new().await;
+    let answer = machine.client.node_get_capabilities(NodeGetCapabilitiesRequest {}).await.unwrap();
+    let kinds: Vec<_> = answer
+        .into_inner()
+        .capabilities
+        .into_iter()
+        .map(|capability| match capability.r#type.unwrap() {
+            Type::Rpc(rpc) => rpc.r#type(),
+        })
+        .collect();
+    use rpc::Type::{ExpandVolume, GetVolumeStats, SingleNodeMultiWriter, StageUnstageVolume};
+    assert_eq!(kinds, [StageUnstageVolume, ExpandVolume, GetVolumeStats, SingleNodeMultiWriter]);
+}

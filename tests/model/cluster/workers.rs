@@ -1,0 +1,142 @@
+//! One worker per volume and per attachment: it asks, again and again, until it is told OK.
+
+use std::sync::Arc;
+
+use tokio::time::sleep;
+
+use super::super::{dice::Dice, judge::Rpc, script::Role, wire::disk_id};
+use super::{
+    Cluster, Place, VolumeState,
+    requests::{create, delete, expand, publish, unpublish},
+};
+
+impl Cluster {
+    pub(super) async fn volume_worker(self: Arc<Self>, disk: String) {
+        enum Todo {
+            Create(i64),
+            Expand(String, i64),
+            Delete,
+            Rest,
+        }
+        let mut dice = Dice::of(self.world.seed, &disk);
+        loop {
+            let changed = self.changed.notified();
+            let todo = {
+                let state = self.state.lock().unwrap();
+                let volume = &state.volumes[&disk];
+                let attached = state.attachments.keys().any(|(_, of)| *of == disk);
+                match volume {
+                    VolumeState { deleted: true, .. } => return,
+                    VolumeState { wanted: true, made: false, .. } => {
+                        // What was asked for first is asked for again, though the volume may have grown.
+                        Todo::Create(if volume.handle.is_empty() { volume.gib } else { volume.size })
+                    }
+                    VolumeState { wanted: true, .. } if volume.size < volume.gib => {
+                        Todo::Expand(volume.handle.clone(), volume.gib)
+                    }
+                    VolumeState { wanted: false, hasty, .. } if *hasty || !attached => Todo::Delete,
+                    _ => Todo::Rest,
+                }
+            };
+            let done = match todo {
+                Todo::Rest => {
+                    changed.await;
+                    // Nothing has happened: to say so would keep everybody awake for ever.
+                    continue;
+                }
+                Todo::Create(gib) => {
+                    let rpc = Rpc::Create { disk: disk.clone(), gib };
+                    let name = disk.clone();
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| create(replica, name, gib)).await;
+                    let mut state = self.state.lock().unwrap();
+                    let volume = state.volumes.get_mut(&disk).unwrap();
+                    if let Ok((handle, context, size)) = &answer {
+                        volume.made = true;
+                        // A persistent volume is written once.
+                        if volume.handle.is_empty() {
+                            (volume.handle, volume.context, volume.size) = (handle.clone(), context.clone(), *size);
+                        }
+                    }
+                    answer.is_ok()
+                }
+                Todo::Expand(handle, gib) => {
+                    let rpc = Rpc::Expand { disk: disk.clone(), gib };
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| expand(replica, handle, gib)).await;
+                    if let Ok(size) = &answer {
+                        self.state.lock().unwrap().volumes.get_mut(&disk).unwrap().size = *size;
+                    }
+                    answer.is_ok()
+                }
+                Todo::Delete => {
+                    let rpc = Rpc::Delete { disk: disk.clone() };
+                    let handle = self.handle(&disk);
+                    let answer = self.ask(Role::Provisioner, rpc, &disk, |replica| delete(replica, handle)).await;
+                    if answer.is_ok() {
+                        let mut state = self.state.lock().unwrap();
+                        state.volumes.get_mut(&disk).unwrap().deleted = true;
+                    }
+                    answer.is_ok()
+                }
+            };
+            self.wake();
+            if !done {
+                sleep(dice.millis(100, 4_000)).await;
+            }
+        }
+    }
+
+    /// What was answered, or what it would be.
+    fn handle(&self, disk: &str) -> String {
+        let handle = self.state.lock().unwrap().volumes[disk].handle.clone();
+        if handle.is_empty() { disk_id(disk) } else { handle }
+    }
+
+    pub(super) async fn attachment_worker(self: Arc<Self>, place: Place) {
+        let (node, disk) = place.clone();
+        let mut dice = Dice::of(self.world.seed, &format!("{node} {disk}"));
+        loop {
+            let changed = self.changed.notified();
+            let (attachment, volume) = {
+                let state = self.state.lock().unwrap();
+                (state.attachments[&place].clone(), state.volumes[&disk].clone())
+            };
+            let done = if attachment.wanted && (attachment.answered.is_some() || volume.handle.is_empty()) {
+                changed.await;
+                true
+            } else if attachment.wanted {
+                let rpc = Rpc::Publish { disk: disk.clone(), node: node.clone() };
+                let (on, whom) = (node.clone(), format!("{node} {disk}"));
+                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| publish(replica, volume, on)).await;
+                if let Ok(lun) = &answer {
+                    {
+                        let mut state = self.state.lock().unwrap();
+                        let attachment = state.attachments.get_mut(&place).unwrap();
+                        attachment.answered = Some(*lun);
+                        attachment.recorded.get_or_insert(*lun);
+                        let recorded = attachment.recorded;
+                        self.judge.lock().unwrap().attachments.insert(place.clone(), recorded);
+                    }
+                    self.inform();
+                }
+                answer.is_ok()
+            } else {
+                let rpc = Rpc::Unpublish { disk: disk.clone(), node: Some(node.clone()) };
+                let (on, handle, whom) = (Some(node.clone()), self.handle(&disk), format!("{node} {disk}"));
+                let answer = self.ask(Role::Attacher, rpc, &whom, |replica| unpublish(replica, handle, on)).await;
+                if answer.is_ok() {
+                    {
+                        let mut state = self.state.lock().unwrap();
+                        state.attachments.remove(&place);
+                        self.judge.lock().unwrap().attachments.remove(&place);
+                    }
+                    self.inform();
+                    return self.wake();
+                }
+                false
+            };
+            if !done {
+                sleep(dice.millis(100, 4_000)).await;
+            }
+        }
+    }
+}
