@@ -145,7 +145,16 @@ impl Storm {
     /// Runs a phase: one call for every volume.
     pub(super) async fn phase(&mut self, step: Step, volumes: &mut [Volume]) -> Result<(), AnyError> {
         let begun = self.control.begin(step.name()).await?;
-        let round = self.sidecars.all(step, volumes).await?;
+        // A process that has died answers nothing any more, and the sidecars would repeat their calls for hours.
+        let round = tokio::select! {
+            round = self.sidecars.all(step, volumes) => round?,
+            status = self.controller.wait() => {
+                return Err(format!("the controller ended during {}: {}", step.name(), status?).into());
+            }
+            status = self.azure.wait() => {
+                return Err(format!("the emulator ended during {}: {}", step.name(), status?).into());
+            }
+        };
         self.phases.push(Phase { step, begun, round });
         Ok(())
     }
