@@ -39,9 +39,13 @@ fn audit_every_command_in_the_readme_is_understood() {
 #[test]
 fn audit_every_script_and_option_in_the_readme_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let help: String = ["emulator", "csi-controller", "csi-node"]
-        .map(|command| Cli::try_parse_from(["lazuli", command, "--help"]).unwrap_err().to_string())
-        .concat();
+    let subcommands = ["emulator", "csi-controller", "csi-node"].map(|command| vec![command]);
+    let benches = ["attach-storm", "life-storm", "node-loss", "list-volumes"].map(|bench| vec!["bench", bench]);
+    let help = |command: &Vec<&str>| {
+        let asked = ["lazuli"].iter().chain(command).chain(&["--help"]);
+        Cli::try_parse_from(asked).unwrap_err().to_string()
+    };
+    let help: String = subcommands.iter().chain(&benches).map(help).collect();
     // Options of cargo, and of the sidecars, which the README says how to run.
     let of_others = ["--worker-threads", "--timeout", "--extra-create-metadata", "--release", "--no-default-features"];
     for command in commands() {
