@@ -200,9 +200,11 @@ pub fn took(elapsed: Duration, last: Option<Duration>) -> Duration {
     last.map_or_else(|| elapsed.saturating_sub(SLACK), |last| last + elapsed.saturating_sub(last) / 2)
 }
 
-/// How long to wait before something that another writer works on is read again, by how long it has been watched.
+/// How long to wait before something that another writer works on is read again, by how long it has been watched: as one
+/// operation alone of which nothing is known.
 pub fn again(kind: Kind, watched: Duration) -> Duration {
-    (watched / 6).clamp(kind.prior() / 10, (kind.prior() * 2).min(LONGEST_GAP))
+    let next = Expectation::of(kind, &Durations::default(), None).next_alone(Some(watched));
+    next.saturating_sub(watched).max(SHORTEST_GAP)
 }
 
 #[cfg(test)]
