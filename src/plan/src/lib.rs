@@ -10,6 +10,7 @@
 //! | [`lun`] | which LUN a disk gets |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
+//! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`permit`] | which request to Azure goes out next, and when |
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod list;
 pub mod lun;
 pub mod model;
+pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
