@@ -4,7 +4,7 @@ use csi_proto::csi::{controller_server::ControllerServer, identity_server::Ident
 pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService};
 use lazuli_disk::{Settings, Volumes};
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -38,6 +38,8 @@ pub struct ClusterView {
     pub reservations: watch::Receiver<LunReservations>,
     /// The handles of the PersistentVolumes.
     pub handles: watch::Receiver<VolumeHandles>,
+    /// The Nodes.
+    pub nodes: watch::Receiver<ClusterNodes>,
     /// What is known of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
 }
@@ -50,13 +52,14 @@ pub fn controller(
     method: AttachMethod,
     list_volumes: ListVolumes,
 ) -> Routes {
-    let ClusterView { reservations, handles, sizes } = cluster;
+    let ClusterView { reservations, handles, nodes, sizes } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
         reservations,
         handles,
+        nodes,
         sizes,
         method: method.resolve(azure.stack),
     });

@@ -10,7 +10,7 @@ mod client;
 mod error;
 mod list;
 mod nodes;
-mod reservations;
+mod told;
 mod worker;
 
 use std::{
@@ -26,6 +26,7 @@ use lazuli_plan::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
+    node::ClusterNodes,
     op::VmWriteMethod,
     permit::Priority,
     poll,
@@ -43,8 +44,8 @@ use client::Client;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Nodes, Search, is_machine};
-use reservations::Reservations;
+use nodes::{Candidate, Nodes, Search, is_machine};
+use told::Told;
 use worker::{Goal, VmWorkers};
 
 /// How long to wait for a disk that somebody else is making.
@@ -89,6 +90,8 @@ pub struct Settings {
     pub reservations: watch::Receiver<LunReservations>,
     /// The handles of the cluster's PersistentVolumes. They are known when the LUNs are.
     pub handles: watch::Receiver<VolumeHandles>,
+    /// The cluster's Nodes.
+    pub nodes: watch::Receiver<ClusterNodes>,
     /// What is known of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
     /// How data disks are written at first; a missing permission makes it fall back.
@@ -133,7 +136,7 @@ pub struct Volumes {
     nodes: Nodes,
     workers: VmWorkers,
     claims: Claims<Request, Left>,
-    reservations: Reservations,
+    reservations: Told<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
     spellings: Arc<Mutex<HandleCasing>>,
     /// The handles of PersistentVolumes.
@@ -144,10 +147,10 @@ pub struct Volumes {
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, handles, sizes, method } = settings;
+        let Settings { compute, subscription, resource_group, reservations, handles, nodes, sizes, method } = settings;
         let client = Client::new(compute);
-        let nodes = Nodes::new(&subscription, &resource_group);
-        let reservations = Reservations::new(reservations);
+        let nodes = Nodes::new(&subscription, &resource_group, nodes);
+        let reservations = Told::new(reservations, |luns| *luns != LunReservations::Cold);
         let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
         Self {
             client,
@@ -200,10 +203,11 @@ impl Volumes {
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let vm = self.nodes.candidate(node)?;
+        let Candidate { vm, named } = self.nodes.candidate(node).await?;
+        self.nodes.check_is_of_cluster(node, &vm)?;
         let lun = match self.request(&vm, node, disk, Goal::Attached(caching)).await {
             // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
-            Err(error) if error.fault == Fault::NotFound && self.is_missing(&vm).await? => {
+            Err(error) if error.fault == Fault::NotFound && !named && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);
                 let vm = self.nodes.search(&self.client, node).await?.found(node)?;
                 self.request(&vm, node, disk, Goal::Attached(caching)).await?
@@ -243,9 +247,11 @@ impl Volumes {
     }
 
     async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
-        let Ok(vm) = self.nodes.candidate(node) else {
+        let Candidate { vm, named } = match self.nodes.candidate(node).await {
+            Ok(candidate) => candidate,
             // No VM can have this name, so nothing is attached to it.
-            return Ok(());
+            Err(error) if error.fault == Fault::NotFound => return Ok(()),
+            Err(error) => return Err(error),
         };
         match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => {
@@ -254,6 +260,10 @@ impl Volumes {
             }
             Err(error) if error.fault == Fault::NotFound => {
                 self.nodes.forget(node);
+                if named {
+                    let others = self.nodes.vms_beside(&self.client, &vm).await?;
+                    return self.confirm_gone(&vm, node, disk, &others).await;
+                }
                 match self.nodes.search(&self.client, node).await? {
                     Search::Found(found) => self.request(&found, node, disk, Goal::Detached).await.map(drop),
                     Search::Absent(others) => self.confirm_gone(&vm, node, disk, &others).await,
@@ -321,12 +331,14 @@ impl Volumes {
                 return Ok(());
             }
         }
-        match self.nodes.search(&self.client, node).await? {
-            Search::Absent(_) => Ok(()),
-            Search::Found(_) => {
-                Err(VolumeError::new(Fault::Conflict, format!("node {node}: its VM has appeared since it was missing")))
-            }
+        let beside = self.nodes.vms_beside(&self.client, vm).await?;
+        if beside.iter().any(|beside| beside.id == *vm || is_machine(beside, node)) {
+            return Err(VolumeError::new(
+                Fault::Conflict,
+                format!("node {node}: its VM has appeared since it was missing"),
+            ));
         }
+        Ok(())
     }
 
     /// Grows a disk until it has `required_bytes`; one that has is left as it is. Gives its size then.

@@ -54,7 +54,7 @@ use tokio::{
 };
 use tracing::{Instrument, error, warn};
 
-use super::{DiskHold, Nodes, VolumeError, client::Client, reservations::Reservations};
+use super::{DiskHold, Nodes, VolumeError, client::Client, told::Told};
 use answers::opposed_message;
 use failure_state::FailureState;
 use leadership::Leadership;
@@ -86,7 +86,7 @@ pub(crate) struct VmWorkers {
 struct Shared {
     client: Client,
     nodes: Nodes,
-    reservations: Reservations,
+    reservations: Told<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What a disk was made from, for each disk with a source that a worker has read.
@@ -99,7 +99,7 @@ impl VmWorkers {
     pub(crate) fn new(
         client: Client,
         nodes: Nodes,
-        reservations: Reservations,
+        reservations: Told<LunReservations>,
         sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
     ) -> Self {
@@ -259,7 +259,7 @@ impl VmWorker {
             let Some(goals) = self.goals() else { return };
             // The permit comes before the read: a write without a condition must follow its read at once. A permit that
             // is not used is returned.
-            let permit = waited_for.take().or_else(|| self.shared.client.try_permit(&self.vm, priority(&goals)));
+            let permit = waited_for.take().or_else(|| self.shared.client.try_permit(&self.vm, self.priority(&goals)));
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
@@ -335,7 +335,7 @@ impl VmWorker {
     /// Reads the VM for a round. A list suffices where every request needs a write, and one list serves many VMs. A
     /// single read is needed to answer a request without a write, and before a write of the whole list of disks.
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
-        let priority = priority(goals);
+        let priority = self.priority(goals);
         if failure_state.is_clean() && self.shared.method() == VmWriteMethod::Action {
             let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
             match read {
@@ -418,7 +418,7 @@ impl VmWorker {
             };
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(priority(&members));
+            return Round::WaitsForPermit(self.priority(&members));
         }
         self.write(vm, &plan.write, &members, permit, failure_state).await;
         Round::Continue
@@ -428,6 +428,17 @@ impl VmWorker {
     fn needs_permit(&self, vm: &Snapshot<Vm>, failure_state: &FailureState) -> bool {
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
         method == VmWriteMethod::Action || vm.etag.is_none()
+    }
+
+    /// The priority of the reads and the write of a batch.
+    fn priority(&self, batch: &Batch) -> Priority {
+        if batch.values().any(|goal| *goal != Goal::Detached) {
+            Priority::Attach
+        } else if self.shared.nodes.is_dead(&self.node) {
+            Priority::DetachDeadNode
+        } else {
+            Priority::Detach
+        }
     }
 
     fn plan(&self, vm: &Vm, desired: &DesiredDisks) -> (Plan, NodeReservations) {
@@ -458,11 +469,6 @@ impl VmWorker {
         }
         members.into_keys().filter(|disk| !is_open(&desired, &undecided, disk)).collect()
     }
-}
-
-/// The priority of the reads and the write of a batch.
-fn priority(batch: &Batch) -> Priority {
-    if batch.values().all(|goal| *goal == Goal::Detached) { Priority::Detach } else { Priority::Attach }
 }
 
 /// A request as [`attach::all_need_a_write`] takes it.

@@ -207,8 +207,7 @@ mod tests {
 
     use super::*;
 
-    const VM_ID: &str =
-        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm-0";
+    const VM_ID: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm-0";
     const INSTANCE_ID: &str =
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set/virtualMachines/3";
 
@@ -227,7 +226,10 @@ mod tests {
         let vm: ArmId = VM_ID.parse().unwrap();
         assert_eq!(Machine::of_provider_id(&format!("azure://{VM_ID}")), Some(Machine::Vm(vm.clone())));
         assert_eq!(
-            Machine::of_provider_id(&format!("Azure://{}", VM_ID.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions"))),
+            Machine::of_provider_id(&format!(
+                "Azure://{}",
+                VM_ID.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions")
+            )),
             Some(Machine::Vm(vm))
         );
         let instance = INSTANCE_ID.parse().unwrap();

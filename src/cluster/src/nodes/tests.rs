@@ -62,7 +62,10 @@ async fn a_node_is_the_machine_that_its_provider_id_names_and_dead_when_it_is_no
     assert_eq!(nodes.place("n0"), Some(Place::Named(Machine::Vm(VM.parse().unwrap()))));
     assert_eq!(nodes.place("n1"), Some(Place::Group("g".into())));
     assert_eq!(nodes.place("new"), Some(Place::ByName));
-    assert_eq!(nodes.name_of(&VM.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions").parse().unwrap()), Some("n0"));
+    assert_eq!(
+        nodes.name_of(&VM.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions").parse().unwrap()),
+        Some("n0")
+    );
     assert_eq!(["n0", "n1", "n2", "new", "gone"].map(|name| nodes.is_dead(name)), [false, true, true, true, true]);
     watched.stop.cancel();
     watched.task.await.unwrap();

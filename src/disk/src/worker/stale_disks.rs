@@ -166,7 +166,7 @@ impl VmWorker {
             reapply: Vec::new(),
         };
         let mut method = conditional;
-        let mut written = self.shared.client.write_vm(vm, &write, conditional, permit).await;
+        let mut written = self.shared.client.write_vm(vm, &write, conditional, self.priority(&goals), permit).await;
         if let Err(error) = &written
             && conditional != usual
             && usual == VmWriteMethod::Action
@@ -177,7 +177,7 @@ impl VmWorker {
         {
             // The role, or this Azure cloud, has the action only. A list needs rights on the VM's other resources too.
             method = usual;
-            written = self.shared.client.write_vm(vm, &write, usual, None).await;
+            written = self.shared.client.write_vm(vm, &write, usual, self.priority(&goals), None).await;
         }
         if let Err(error) = &written
             && let Some(pause) = failure_state.pause(error)

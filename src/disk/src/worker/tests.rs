@@ -9,6 +9,7 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     model::{CachingMode, DataDisk, DataDiskSource, ProvisioningState},
+    node::ClusterNodes,
     op::VmWrite,
 };
 
@@ -54,9 +55,10 @@ fn workers() -> VmWorkers {
     let metrics = Metrics::unregistered();
     let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
     let client = Client::new(Compute::new(arm, ApiVersions::public()));
-    let reservations = Reservations::new(watch::channel(LunReservations::NoCluster).1);
+    let reservations = Told::new(watch::channel(LunReservations::NoCluster).1, |_| true);
+    let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
-    VmWorkers::new(client, Nodes::new("s", "g"), reservations, sizes, VmWriteMethod::Action)
+    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action)
 }
 
 #[test]
