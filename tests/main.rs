@@ -16,6 +16,7 @@ mod it {
     mod cargo_lock;
     mod disk_batch;
     mod disk_callers;
+    mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;
     mod disk_expand;

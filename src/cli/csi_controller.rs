@@ -99,12 +99,13 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         subscription: azure.defaults.subscription.clone(),
         location: azure.defaults.location.clone(),
     };
+    let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        ClusterView { reservations, handles, nodes, sizes: known_sizes },
+        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts },
         options.attach_method,
         if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
     );

@@ -1,5 +1,5 @@
-//! A small API server inside the test: two collections with list (pages), watch (replay, bookmarks, 410) and
-//! secrets with get. It answers as a tower service, so nothing needs a socket and time can stand still.
+//! A small API server inside the test: a few collections with list (pages), watch (replay, bookmarks, 410) and
+//! get, and secrets with get. It answers as a tower service, so nothing needs a socket and time can stand still.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub(super) const NODES: &str = "/api/v1/nodes";
+pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+/// The server's clock.
+pub(super) const DATE: &str = "Sun, 01 Mar 2026 12:00:00 GMT";
 
 /// How the server treats a collection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -168,6 +171,14 @@ impl World {
         }
         let query: BTreeMap<String, String> =
             url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).into_owned().collect();
+        if let Some((collection, name)) = path.rsplit_once('/')
+            && [VOLUMES, NODES, LEASES].contains(&collection)
+        {
+            return Some(match self.collections.get(collection).and_then(|objects| objects.get(name)) {
+                Some(object) => success(object),
+                None => failure(404, "NotFound", "no such object"),
+            });
+        }
         assert!([ATTACHMENTS, VOLUMES, NODES].contains(&path.as_str()), "unexpected {path}");
         if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
             return Some(self.watch(&path, &query));
@@ -238,7 +249,9 @@ fn line(kind: &str, object: &Value) -> Bytes {
 }
 
 fn success(body: &Value) -> Response<Body> {
-    Response::new(Body::from(body.to_string()))
+    let mut response = Response::new(Body::from(body.to_string()));
+    response.headers_mut().insert("date", http::HeaderValue::from_static(DATE));
+    response
 }
 
 fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {

@@ -10,6 +10,7 @@ mod client;
 mod fake;
 mod follow;
 mod liveness;
+mod node_facts;
 mod nodes;
 mod reservations;
 mod secret;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use client::{ConnectError, connect};
 pub use liveness::STALE_AFTER;
+pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};

@@ -7,6 +7,7 @@
 
 mod claims;
 mod client;
+mod dangling;
 mod error;
 mod list;
 mod nodes;
@@ -41,6 +42,8 @@ use tracing::{info, warn};
 
 use claims::{Claims, Hold};
 use client::Client;
+pub use dangling::NodeFactsReader;
+use dangling::is_held_elsewhere;
 pub use error::VolumeError;
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
@@ -94,6 +97,8 @@ pub struct Settings {
     pub nodes: watch::Receiver<ClusterNodes>,
     /// What is known of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
+    /// How to ask Kubernetes what a node uses; without it no dangling attachment is detached.
+    pub node_facts: Option<NodeFactsReader>,
     /// How data disks are written at first; a missing permission makes it fall back.
     pub method: VmWriteMethod,
 }
@@ -141,13 +146,15 @@ pub struct Volumes {
     spellings: Arc<Mutex<HandleCasing>>,
     /// The handles of PersistentVolumes.
     handles: watch::Receiver<VolumeHandles>,
+    node_facts: Option<NodeFactsReader>,
     lists: Lists,
 }
 
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, handles, nodes, sizes, method } = settings;
+        let Settings { compute, subscription, resource_group, reservations, handles, nodes, sizes, node_facts, method } =
+            settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = Told::new(reservations, |luns| *luns != LunReservations::Cold);
@@ -161,6 +168,7 @@ impl Volumes {
             reservations,
             spellings: Arc::default(),
             handles,
+            node_facts,
             lists: Lists::default(),
         }
     }
@@ -205,7 +213,14 @@ impl Volumes {
     ) -> Result<Published, VolumeError> {
         let Candidate { vm, named } = self.nodes.candidate(node).await?;
         self.nodes.check_is_of_cluster(node, &vm)?;
-        let lun = match self.request(&vm, node, disk, Goal::Attached(caching)).await {
+        let mut requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
+        if let Err(error) = &requested
+            && is_held_elsewhere(error)
+        {
+            self.free_from_dangling(disk, error.clone()).await?;
+            requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
+        }
+        let lun = match requested {
             // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
             Err(error) if error.fault == Fault::NotFound && !named && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);

@@ -182,12 +182,15 @@ impl Nodes {
         }
     }
 
+    /// The node of this cluster whose provider id names this VM.
+    pub(crate) fn node_of(&self, vm: &ArmId) -> Option<String> {
+        self.cluster.now().name_of(vm).map(str::to_owned)
+    }
+
     /// The name of the node that a VM is: as Kubernetes spells it where that is known, else the VM's own.
     pub(crate) fn name_of(&self, vm: &ArmId) -> String {
-        if let Some(name) = self.cluster.now().name_of(vm) {
-            return name.to_owned();
-        }
-        self.seen().name_of.get(vm).cloned().unwrap_or_else(|| vm.name().to_lowercase())
+        let seen = || self.seen().name_of.get(vm).cloned();
+        self.node_of(vm).or_else(seen).unwrap_or_else(|| vm.name().to_lowercase())
     }
 
     /// Looks through the VMs of the cluster's resource group for the one whose machine has the node's name. The list may

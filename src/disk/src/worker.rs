@@ -123,6 +123,11 @@ impl VmWorkers {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
+    /// Whether an attach or detach of the disk on this VM is requested or under way.
+    pub(crate) fn is_requested(&self, vm: &ArmId, disk: &ArmId) -> bool {
+        self.shared.queues().get(vm).is_some_and(|queue| queue.contains(disk))
+    }
+
     /// Forgets a disk that has been deleted.
     pub(crate) fn forget(&self, disk: &ArmId) {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);

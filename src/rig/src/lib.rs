@@ -9,7 +9,7 @@ use std::{
 };
 
 use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
-pub use lazuli_assembly::services::{AttachMethod, ListVolumes};
+pub use lazuli_assembly::services::{AttachMethod, ListVolumes, NodeFactsReader};
 use lazuli_assembly::{
     clients,
     services::{self, ClusterView},
@@ -55,6 +55,8 @@ pub struct Options {
     pub handles: Option<watch::Receiver<VolumeHandles>>,
     /// The cluster's Nodes; without it there is no cluster, and a node is the VM of its name.
     pub nodes: Option<watch::Receiver<ClusterNodes>>,
+    /// How to ask the cluster what a node uses.
+    pub node_facts: Option<NodeFactsReader>,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -72,6 +74,7 @@ impl Options {
             reservations: None,
             handles: None,
             nodes: None,
+            node_facts: None,
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -114,6 +117,7 @@ impl Lab {
             handles: options.handles.unwrap_or_else(|| watch::channel(VolumeHandles::NoCluster).1),
             nodes: options.nodes.unwrap_or_else(|| watch::channel(ClusterNodes::NoCluster).1),
             sizes: watch::channel(SizeLimits::default()).1,
+            node_facts: options.node_facts,
         };
         Ok(Self {
             emulator,

@@ -118,6 +118,11 @@ impl Queue {
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
+    /// Whether there is a request of this disk, sent or not.
+    pub(super) fn contains(&self, disk: &ArmId) -> bool {
+        self.waiting.contains_key(disk)
+    }
+
     /// Whether any request has a caller that waits, or has been sent.
     pub(super) fn has_requests(&self) -> bool {
         self.waiting.values().any(|request| !request.abandoned())
