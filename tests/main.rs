@@ -26,6 +26,7 @@ mod it {
     mod disk_leftovers;
     mod disk_list;
     mod disk_luns;
+    mod disk_permit;
     mod disk_replicas;
     mod disk_rig;
     mod disk_source;

@@ -103,7 +103,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
         let hold = claims.hold(&disk(n)).unwrap();
         let mut queues = workers.shared.queues();
         let queue = queues.entry(id.clone()).or_default();
-        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold).unwrap()));
+        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold, Instant::now()).unwrap()));
     }
     let worker = VmWorker {
         shared: workers.shared.clone(),
