@@ -366,6 +366,20 @@ pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code)
     status.message().to_owned()
 }
 
+/// Calls as a sidecar does: again, after a while, as long as the code says that it may help.
+pub(super) async fn insist<T, F: Future<Output = Result<T, Status>>>(mut call: impl FnMut() -> F) -> T {
+    for _ in 0..20 {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) if matches!(status.code(), Code::Aborted | Code::Unavailable | Code::FailedPrecondition) => {
+                pass(seconds(1)).await;
+            }
+            Err(status) => panic!("{status:?}"),
+        }
+    }
+    panic!("twenty tries did not help");
+}
+
 /// Starts something that goes on while the test does something else.
 pub(super) fn start<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
     tokio::spawn(future)
