@@ -1,8 +1,8 @@
-//! Which VM a node is.
+//! The VM of a node.
 //!
-//! Kubernetes knows a node by its name, Azure a VM by its id. Usually the VM of the cluster's resource group that has
-//! the node's name is the one; where VM and machine have different names, the name the machine gives itself tells.
-//! A node id that is an ARM id speaks for itself.
+//! Kubernetes identifies a node by its name, Azure a VM by its id. Usually the VM has the node's name and is in the
+//! cluster's resource group. A VM with another name is found by its computer name (`osProfile.computerName`). A node id
+//! that is an ARM id is the VM's id.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ use tokio::time::Instant;
 
 use super::{VolumeError, client::Client};
 
-/// How old a list of VMs may be that says which VM a node is. What it says is proved by reads of the VM and the disk.
+/// How old the list of VMs may be in which a node is searched. Single reads of the VM and the disk prove the result.
 const LIST_AGE: Duration = Duration::from_secs(2);
 
-/// A list of VMs that is being read for all who ask.
+/// A list of VMs that is being read for several callers.
 type WeakVmList = WeakShared<BoxFuture<'static, Result<Arc<Vec<Vm>>, ArmError>>>;
 
 /// The nodes seen so far, in both directions.
@@ -36,7 +36,7 @@ pub(crate) struct Nodes {
     subscription: String,
     resource_group: String,
     seen: Arc<Mutex<Seen>>,
-    /// The list that was begun last, and when; nothing once nobody waits for it.
+    /// The list that was begun last, and when. It is dropped with its last caller.
     latest: Arc<Mutex<Option<(Instant, WeakVmList)>>>,
 }
 
@@ -64,7 +64,7 @@ impl Nodes {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Every change is a pair of insertions whose halves are each harmless alone.
+        // A change is two insertions. One of them alone does no harm.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,7 +84,7 @@ impl Nodes {
         id.map_err(|error| VolumeError::new(Fault::NotFound, format!("node {node:?} cannot be a VM: {error}")))
     }
 
-    /// Takes note of a node that was found.
+    /// Records the VM of a node.
     pub(crate) fn learn(&self, node: &str, vm: &ArmId) {
         let mut seen = self.seen();
         seen.vm_of.insert(node.to_owned(), vm.clone());
@@ -104,16 +104,16 @@ impl Nodes {
         self.seen().name_of.get(vm).cloned().unwrap_or_else(|| vm.name().to_lowercase())
     }
 
-    /// Looks through the VMs of the resource group for the one whose machine has the node's name. The list may be up to
+    /// Searches the VMs of the resource group for a node, by VM name and computer name. The list may be up to
     /// [`LIST_AGE`] old: a VM that was made since runs no node yet.
     ///
     /// # Errors
-    /// [`Fault::Conflict`] when several have it; Azure's own failures.
+    /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
         let vms = self.list(client).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
-        // The name of a VM is its own; what machines call themselves may be said twice.
+        // VM names are unique in a resource group, computer names are not.
         if found.iter().any(of_its_name) {
             found.retain(of_its_name);
         }
@@ -127,13 +127,13 @@ impl Nodes {
                 let ids: Vec<String> = several.iter().map(|vm| vm.id.to_string()).collect();
                 Err(VolumeError::new(
                     Fault::Conflict,
-                    format!("node {node}: several machines call themselves so: {}", ids.join(", ")),
+                    format!("node {node}: several VMs have this computer name: {}", ids.join(", ")),
                 ))
             }
         }
     }
 
-    /// The VMs of the cluster's resource group. All who ask within a while share one list.
+    /// The VMs of the cluster's resource group. Callers within [`LIST_AGE`] share one list.
     ///
     /// # Errors
     /// Azure's own failures.
@@ -158,12 +158,12 @@ impl Nodes {
     }
 }
 
-/// What a list of VMs says about a node.
+/// The result of a search for a node in the list of VMs.
 #[derive(Debug)]
 pub(crate) enum Search {
     /// Its VM.
     Found(ArmId),
-    /// None of these.
+    /// None of these VMs is the node.
     Absent(Arc<Vec<Vm>>),
 }
 
@@ -183,7 +183,7 @@ impl Search {
     }
 }
 
-/// Whether a VM is the node of this name: by its own name, or by the one the machine gives itself.
+/// Whether a VM is the node of this name, by its VM name or its computer name.
 pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
     vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
         || vm.id.name().eq_ignore_ascii_case(node)
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_the_vm_of_its_name_until_it_was_found_elsewhere() {
+    fn a_node_is_the_vm_of_its_name_until_a_search_finds_another() {
         let nodes = Nodes::new("s", "g");
         let vm = nodes.candidate("Node-0").unwrap();
         assert_eq!(vm, ArmId::virtual_machine("s", "g", "node-0").unwrap());

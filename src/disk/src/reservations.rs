@@ -1,5 +1,4 @@
-//! What Kubernetes says about LUNs, and the moment from which that is known. Nothing is said here: who watches the
-//! cluster tells.
+//! The LUNs that VolumeAttachments name, as the crate that watches the cluster publishes them.
 
 use std::{
     fmt,
@@ -13,49 +12,49 @@ use futures::{
 use lazuli_plan::lun::LunReservations;
 use tokio::sync::watch;
 
-/// The cluster's VolumeAttachments as last told; clones share the wait for the first of them.
+/// The latest snapshot of the cluster's VolumeAttachments. Clones share the wait for the first one.
 #[derive(Clone)]
 pub(crate) struct Reservations {
-    told: watch::Receiver<LunReservations>,
-    /// Everybody waits for this one future, which wakes them in the order in which they came. The channel itself would
-    /// wake them in an order of tokio's own chance, and the same seed would make another story.
+    snapshot: watch::Receiver<LunReservations>,
+    /// All waiters share this future, which wakes them in the order in which they came. `watch` wakes its waiters in an
+    /// unspecified order, which breaks replay by seed.
     known: Arc<Mutex<Option<Shared<BoxFuture<'static, ()>>>>>,
 }
 
 impl fmt::Debug for Reservations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reservations").field(&self.told).finish()
+        f.debug_tuple("Reservations").field(&self.snapshot).finish()
     }
 }
 
 impl Reservations {
-    pub(crate) fn new(told: watch::Receiver<LunReservations>) -> Self {
-        Self { told, known: Arc::default() }
+    pub(crate) fn new(snapshot: watch::Receiver<LunReservations>) -> Self {
+        Self { snapshot, known: Arc::default() }
     }
 
     /// What is known now.
     pub(crate) fn now(&self) -> watch::Ref<'_, LunReservations> {
-        self.told.borrow()
+        self.snapshot.borrow()
     }
 
-    /// Waits until the attachments are known; for ever, should nobody be left who could tell.
+    /// Waits until the VolumeAttachments are known. Never returns when their publisher has ended before that.
     pub(crate) async fn known(&self) {
-        if *self.told.borrow() != LunReservations::Cold {
+        if *self.snapshot.borrow() != LunReservations::Cold {
             return;
         }
         let known = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             match &*known {
                 Some(waited_for) if waited_for.peek().is_none() => waited_for.clone(),
-                _ => known.insert(wait(self.told.clone()).boxed().shared()).clone(),
+                _ => known.insert(wait(self.snapshot.clone()).boxed().shared()).clone(),
             }
         };
         known.await;
     }
 }
 
-async fn wait(mut told: watch::Receiver<LunReservations>) {
-    if told.wait_for(|state| *state != LunReservations::Cold).await.is_err() {
+async fn wait(mut snapshot: watch::Receiver<LunReservations>) {
+    if snapshot.wait_for(|state| *state != LunReservations::Cold).await.is_err() {
         pending::<()>().await;
     }
 }
@@ -66,10 +65,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[tokio::test]
-    async fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
+    async fn waiters_are_woken_in_the_order_in_which_they_came() {
         for _ in 0..10 {
-            let (tell, told) = watch::channel(LunReservations::Cold);
-            let reservations = Reservations::new(told);
+            let (publish, snapshot) = watch::channel(LunReservations::Cold);
+            let reservations = Reservations::new(snapshot);
             let woken = Arc::new(Mutex::new(Vec::new()));
             let waiters: Vec<_> = (0..20)
                 .map(|at| {
@@ -81,7 +80,7 @@ mod tests {
                 })
                 .collect();
             tokio::task::yield_now().await;
-            tell.send_replace(LunReservations::Synced(BTreeMap::new()));
+            publish.send_replace(LunReservations::Synced(BTreeMap::new()));
             for waiter in waiters {
                 waiter.await.unwrap();
             }
@@ -90,17 +89,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_known_and_is_known_no_more_is_waited_for_anew() {
-        let (tell, told) = watch::channel(LunReservations::Cold);
-        let reservations = Reservations::new(told);
+    async fn a_wait_begins_again_when_the_attachments_are_not_known_any_more() {
+        let (publish, snapshot) = watch::channel(LunReservations::Cold);
+        let reservations = Reservations::new(snapshot);
         for _ in 0..2 {
-            tell.send_replace(LunReservations::Cold);
+            publish.send_replace(LunReservations::Cold);
             let mut known = Box::pin(reservations.known());
             assert!(futures::poll!(&mut known).is_pending());
-            tell.send_replace(LunReservations::Synced(BTreeMap::new()));
+            publish.send_replace(LunReservations::Synced(BTreeMap::new()));
             known.await;
         }
-        drop(tell);
+        drop(publish);
         reservations.known().await;
     }
 }
