@@ -96,17 +96,17 @@ async fn every_position(method: Method) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn audit_a_volumes_life_by_the_action_ends_well_whatever_azure_does_where_nobody_knows() {
+async fn audit_a_volumes_life_by_the_action_ends_well_in_every_position_of_the_switches() {
     every_position(Method::Action).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn audit_a_volumes_life_by_the_whole_list_ends_well_whatever_azure_does_where_nobody_knows() {
+async fn audit_a_volumes_life_by_the_whole_list_ends_well_in_every_position_of_the_switches() {
     every_position(Method::WholeList).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn audit_azure_stack_a_volumes_life_ends_well_whatever_it_does_where_nobody_knows() {
+async fn audit_azure_stack_a_volumes_life_ends_well_in_every_position_of_the_switches() {
     every_position(Method::AzureStack).await;
 }
 
