@@ -1,4 +1,4 @@
-//! Which VM a node is.
+//! The VM of a node.
 //!
 //! Kubernetes knows a node by its name, Azure a VM by its id. The Node's provider id joins them. Where no cloud
 //! controller sets one, it is usually the VM of the cluster's resource group that has the node's name; where VM and
@@ -27,15 +27,15 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{VolumeError, client::Client, told::Told};
+use super::{VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 
-/// How old a list of VMs may be that says which VM a node is. What it says is proved by reads of the VM and the disk.
+/// How old the list of VMs may be in which a node is searched. Single reads of the VM and the disk prove the result.
 const LIST_AGE: Duration = Duration::from_secs(2);
 /// How long a request waits until the cluster's Nodes are known.
 const NODES_WAIT: Duration = Duration::from_secs(30);
 const VM: &str = "Microsoft.Compute/virtualMachines";
 
-/// A list of VMs that is being read for all who ask.
+/// A list of VMs that is being read for several callers.
 type WeakVmList = WeakShared<BoxFuture<'static, Result<Arc<Vec<Vm>>, ArmError>>>;
 /// A subscription and a resource group in it, in lower case.
 type GroupKey = (String, String);
@@ -46,7 +46,7 @@ pub(crate) struct Nodes {
     subscription: String,
     resource_group: String,
     /// What Kubernetes says of them.
-    cluster: Told<ClusterNodes>,
+    cluster: ClusterSnapshot<ClusterNodes>,
     seen: Arc<Mutex<Seen>>,
     /// For each group, the list that was begun last, and when; empty once no caller waits for it.
     latest: Arc<Mutex<BTreeMap<GroupKey, (Instant, WeakVmList)>>>,
@@ -79,14 +79,14 @@ impl Nodes {
         Self {
             subscription: subscription.into(),
             resource_group: resource_group.into(),
-            cluster: Told::new(cluster, |nodes| *nodes != ClusterNodes::Cold),
+            cluster: ClusterSnapshot::new(cluster, |nodes| *nodes != ClusterNodes::Cold),
             seen: Arc::default(),
             latest: Arc::default(),
         }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Every change is a pair of insertions whose halves are each harmless alone.
+        // A change is two insertions. One of them alone does no harm.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +167,7 @@ impl Nodes {
         self.cluster.now().is_dead(node)
     }
 
-    /// Takes note of a node that was found.
+    /// Records the VM of a node.
     pub(crate) fn learn(&self, node: &str, vm: &ArmId) {
         let mut seen = self.seen();
         seen.vm_of.insert(node.to_owned(), vm.clone());
@@ -197,12 +197,12 @@ impl Nodes {
     /// be up to [`LIST_AGE`] old: a VM that was made since runs no node yet.
     ///
     /// # Errors
-    /// [`Fault::Conflict`] when several have it; Azure's own failures.
+    /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
         let vms = self.list(client, &self.subscription, &self.resource_group).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
-        // The name of a VM is its own; what machines call themselves may be said twice.
+        // VM names are unique in a resource group, computer names are not.
         if found.iter().any(of_its_name) {
             found.retain(of_its_name);
         }
@@ -216,7 +216,7 @@ impl Nodes {
                 let ids: Vec<String> = several.iter().map(|vm| vm.id.to_string()).collect();
                 Err(VolumeError::new(
                     Fault::Conflict,
-                    format!("node {node}: several machines call themselves so: {}", ids.join(", ")),
+                    format!("node {node}: several VMs have this computer name: {}", ids.join(", ")),
                 ))
             }
         }
@@ -259,12 +259,12 @@ impl Nodes {
     }
 }
 
-/// What a list of VMs says about a node.
+/// The result of a search for a node in the list of VMs.
 #[derive(Debug)]
 pub(crate) enum Search {
     /// Its VM.
     Found(ArmId),
-    /// None of these.
+    /// None of these VMs is the node.
     Absent(Arc<Vec<Vm>>),
 }
 
@@ -284,7 +284,7 @@ impl Search {
     }
 }
 
-/// Whether a VM is the node of this name: by its own name, or by the one the machine gives itself.
+/// Whether a VM is the node of this name, by its VM name or its computer name.
 pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
     vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
         || vm.id.name().eq_ignore_ascii_case(node)

@@ -14,6 +14,8 @@
 //!   has ended, so that a burst costs one write.
 //! - The worker reads the VM before each write and again after it. It answers with what Azure then says, never with
 //!   what was requested.
+//! - A worker that waits for the permit to write reads the VM again when the permit has come. It keeps the terms of the
+//!   attaches that it read before the wait ([`disks::KeptReads`]).
 //! - One failing disk of a batch fails alone ([`lazuli_plan::attach::Bisection`]). A caller never gets the failure of
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
@@ -54,8 +56,9 @@ use tokio::{
 };
 use tracing::{Instrument, error, warn};
 
-use super::{DiskHold, Nodes, VolumeError, client::Client, told::Told};
+use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 use answers::opposed_message;
+use disks::KeptReads;
 use failure_state::FailureState;
 use leadership::Leadership;
 use queue::{Batch, Queue, Retry};
@@ -86,7 +89,7 @@ pub(crate) struct VmWorkers {
 struct Shared {
     client: Client,
     nodes: Nodes,
-    reservations: Told<LunReservations>,
+    reservations: ClusterSnapshot<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What a disk was made from, for each disk with a source that a worker has read.
@@ -99,7 +102,7 @@ impl VmWorkers {
     pub(crate) fn new(
         client: Client,
         nodes: Nodes,
-        reservations: Told<LunReservations>,
+        reservations: ClusterSnapshot<LunReservations>,
         sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
     ) -> Self {
@@ -153,13 +156,14 @@ impl VmWorkers {
         goal: Goal,
         hold: DiskHold,
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
-        self.shared.leadership().request_arrived(Instant::now());
+        let now = Instant::now();
+        self.shared.leadership().request_arrived(now);
         let mut queues = self.shared.queues();
         let idle = !queues.contains_key(vm);
         let answer = queues
             .entry(vm.clone())
             .or_default()
-            .request(disk, goal, hold)
+            .request(disk, goal, hold, now)
             .map_err(|opposed| VolumeError::new(Fault::Busy, opposed_message(disk, node, goal, opposed)))?;
         if idle {
             let worker = VmWorker {
@@ -227,8 +231,8 @@ enum Round {
     WaitsForReservations,
     /// The outcome of these is unknown until another writer's write of the VM has ended.
     WaitsForVm(Batch),
-    /// A write is due, and Azure's quota allows none now.
-    WaitsForPermit(Priority),
+    /// A write is due, and Azure's quota allows none now. The round after the wait may use these reads of disks.
+    WaitsForPermit(Priority, KeptReads),
     /// The VM does not list a disk, and the read may be older than the last write of the leader before.
     WaitsForFreshReads,
 }
@@ -254,7 +258,7 @@ impl VmWorker {
     async fn serve(&self) {
         let mut failure_state = FailureState::default();
         let mut cold_since: Option<Instant> = None;
-        let mut waited_for: Option<Permit> = None;
+        let mut waited_for: Option<(Permit, KeptReads)> = None;
         loop {
             // First of all, so that a queue that the last round emptied costs no read.
             if self.goals().is_none() {
@@ -264,11 +268,14 @@ impl VmWorker {
             let Some(goals) = self.goals() else { return };
             // The permit comes before the read: a write without a condition must follow its read at once. A permit that
             // is not used is returned.
-            let permit = waited_for.take().or_else(|| self.shared.client.try_permit(&self.vm, self.priority(&goals)));
+            let (permit, kept) = match waited_for.take() {
+                Some((permit, kept)) => (Some(permit), kept),
+                None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), KeptReads::default()),
+            };
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
-                Ok(vm) => self.round(&vm, &goals, permit, &mut failure_state).await,
+                Ok(vm) => self.round(&vm, &goals, permit, kept, &mut failure_state).await,
                 Err(error) => {
                     let error = VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error);
                     self.answer_all(&goals, &Err(error));
@@ -300,10 +307,10 @@ impl VmWorker {
                         self.while_answering(sleep_until(since)).await;
                     }
                 }
-                Round::WaitsForPermit(priority) => {
+                Round::WaitsForPermit(priority, kept) => {
                     let waited = self.while_answering(self.shared.client.permit(&self.vm, priority));
                     match self.while_requested(waited).await {
-                        Some(Ok(permit)) => waited_for = Some(permit),
+                        Some(Ok(permit)) => waited_for = Some((permit, kept)),
                         Some(Err(error)) => {
                             let message = format!("node {}: there is no permit to write its VM", self.node);
                             self.answer_all(&goals, &Err(VolumeError::azure(message, error)));
@@ -363,6 +370,7 @@ impl VmWorker {
         vm: &Snapshot<Vm>,
         goals: &Batch,
         permit: Option<Permit>,
+        mut kept: KeptReads,
         failure_state: &mut FailureState,
     ) -> Round {
         if !failure_state.stale_disks.is_empty() {
@@ -392,7 +400,7 @@ impl VmWorker {
             failure_state.answered_by_disk_state(&self.answer_without_write(&vm.model, &others).await);
         }
 
-        let (desired, undecided) = self.desired_disks(&vm.model, &members).await;
+        let (desired, undecided) = self.desired_disks(&vm.model, &members, &mut kept).await;
         failure_state.answered_by_disk_state(
             &members.keys().filter(|disk| !is_open(&desired, &undecided, disk)).cloned().collect(),
         );
@@ -423,7 +431,7 @@ impl VmWorker {
             };
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(self.priority(&members));
+            return Round::WaitsForPermit(self.priority(&members), kept);
         }
         self.write(vm, &plan.write, &members, permit, failure_state).await;
         Round::Continue
@@ -464,7 +472,8 @@ impl VmWorker {
         if members.is_empty() {
             return BTreeSet::new();
         }
-        let (desired, undecided) = self.desired_disks(vm, &members).await;
+        // The VM lists each disk whose attach is requested, so none of these needs the terms of an attach.
+        let (desired, undecided) = self.desired_disks(vm, &members, &mut KeptReads::default()).await;
         for (disk, resolved) in self.plan(vm, &desired).0.resolved {
             match resolved {
                 Resolved::ReservationsUnknown => {}

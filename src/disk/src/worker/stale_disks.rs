@@ -33,6 +33,7 @@ use tracing::warn;
 use super::{
     READ_LAG_PAUSES, Round, VmWorker,
     answers::failure_for,
+    disks::KeptReads,
     failure_state::FailureState,
     queue::{Batch, Goal, Retry},
 };
@@ -113,7 +114,7 @@ impl VmWorker {
             return Round::WaitsForVm(goals);
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(Priority::Detach);
+            return Round::WaitsForPermit(Priority::Detach, KeptReads::default());
         }
         let stale_disks = std::mem::take(&mut failure_state.stale_disks);
         let requests: Batch = goals

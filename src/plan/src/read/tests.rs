@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
@@ -273,16 +273,16 @@ fn run(
     supply: Supply,
 ) -> (Vec<Duration>, usize) {
     let mut group = Group::default();
-    let mut begun = BTreeSet::new();
     let mut noticed: BTreeMap<u64, Duration> = BTreeMap::new();
     let (mut now, mut cost) = (Duration::ZERO, 0);
     let pages = world.ends.len().div_ceil(world.per_page).max(1);
+    let mut arrivals: Vec<(Duration, u64)> = accepted.iter().map(|(number, at)| (*at, *number)).collect();
+    arrivals.sort_unstable();
+    let mut arrivals = arrivals.into_iter().peekable();
     while noticed.len() < world.ends.len() {
-        for (number, at) in accepted.iter().filter(|(_, at)| **at <= now) {
-            if begun.insert(*number) {
-                let new = operation(*number as usize, *at, Kind::DiskCreate, Target::Size(Gib::new(32)));
-                group.begin(*number, Operation { expectation, ..new });
-            }
+        while let Some((at, number)) = arrivals.next_if(|(at, _)| *at <= now) {
+            let new = operation(number as usize, at, Kind::DiskCreate, Target::Size(Gib::new(32)));
+            group.begin(number, Operation { expectation, ..new });
         }
         for action in group.step(now, supply) {
             match action {
@@ -312,7 +312,7 @@ fn run(
                 other => panic!("{other:?}"),
             }
         }
-        let arrival = accepted.values().filter(|at| **at > now).min().copied();
+        let arrival = arrivals.peek().map(|(at, _)| *at);
         let wake = group.wake_at(now, supply).into_iter().chain(arrival).min();
         assert!(noticed.len() == world.ends.len() || wake.is_some_and(|wake| wake > now), "asleep for ever at {now:?}");
         now = wake.unwrap_or(now);
@@ -343,7 +343,11 @@ fn creations_at_azures_pace_cost_less_than_a_read_for_two() {
 proptest! {
     #[test]
     fn each_end_is_noticed_in_time_however_lists_lag(
-        operations in proptest::collection::vec((0u64..5_000, 800u64..30_000), 1..60),
+        // Many operations at once are rare here, because what they cost grows with the square of their number.
+        operations in prop_oneof![
+            7 => proptest::collection::vec((0u64..5_000, 800u64..30_000), 1..20),
+            1 => proptest::collection::vec((0u64..5_000, 800u64..30_000), 20..60),
+        ],
         lag_ms in prop_oneof![Just(0u64), 0u64..5_000],
         per_page in 1usize..100,
         is_learned in any::<bool>(),

@@ -1,4 +1,4 @@
-//! What Kubernetes tells while the process runs, and the moment from which it is known. `lazuli-cluster` tells it.
+//! Parts of the cluster's state, as `lazuli-cluster` publishes them while the process runs.
 
 use std::{
     fmt,
@@ -11,51 +11,51 @@ use futures::{
 };
 use tokio::sync::watch;
 
-/// A part of the cluster's state as last told. Clones share the wait for the first of it.
+/// The latest snapshot of a part of the cluster's state. Clones share the wait for the first one.
 #[derive(Clone)]
-pub(crate) struct Told<T> {
-    told: watch::Receiver<T>,
+pub(crate) struct ClusterSnapshot<T> {
+    snapshot: watch::Receiver<T>,
     is_known: fn(&T) -> bool,
-    /// All wait for this one future, which wakes them in the order in which they came. The channel itself would
-    /// wake them in an order of tokio's own chance, and the same seed would give another call log.
+    /// All waiters share this future, which wakes them in the order in which they came. `watch` wakes its waiters in an
+    /// unspecified order, which breaks replay by seed.
     known: Arc<Mutex<Option<Shared<BoxFuture<'static, ()>>>>>,
 }
 
-impl<T: fmt::Debug> fmt::Debug for Told<T> {
+impl<T: fmt::Debug> fmt::Debug for ClusterSnapshot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Told").field(&self.told).finish()
+        f.debug_tuple("ClusterSnapshot").field(&self.snapshot).finish()
     }
 }
 
-impl<T: Send + Sync + 'static> Told<T> {
-    /// What `told` receives. `is_known` says whether a value says anything.
-    pub(crate) fn new(told: watch::Receiver<T>, is_known: fn(&T) -> bool) -> Self {
-        Self { told, is_known, known: Arc::default() }
+impl<T: Send + Sync + 'static> ClusterSnapshot<T> {
+    /// The snapshots that a channel receives. `is_known` is whether a value is one.
+    pub(crate) fn new(snapshot: watch::Receiver<T>, is_known: fn(&T) -> bool) -> Self {
+        Self { snapshot, is_known, known: Arc::default() }
     }
 
-    /// What is told now.
+    /// The latest.
     pub(crate) fn now(&self) -> watch::Ref<'_, T> {
-        self.told.borrow()
+        self.snapshot.borrow()
     }
 
-    /// Waits until it is known; for ever, once its sender is gone.
+    /// Waits until there is one. Never returns when the publisher has ended before that.
     pub(crate) async fn known(&self) {
-        if (self.is_known)(&self.told.borrow()) {
+        if (self.is_known)(&self.snapshot.borrow()) {
             return;
         }
         let known = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             match &*known {
                 Some(waited_for) if waited_for.peek().is_none() => waited_for.clone(),
-                _ => known.insert(wait(self.told.clone(), self.is_known).boxed().shared()).clone(),
+                _ => known.insert(wait(self.snapshot.clone(), self.is_known).boxed().shared()).clone(),
             }
         };
         known.await;
     }
 }
 
-async fn wait<T: Send + Sync>(mut told: watch::Receiver<T>, is_known: fn(&T) -> bool) {
-    if told.wait_for(is_known).await.is_err() {
+async fn wait<T: Send + Sync>(mut snapshot: watch::Receiver<T>, is_known: fn(&T) -> bool) {
+    if snapshot.wait_for(is_known).await.is_err() {
         pending::<()>().await;
     }
 }
@@ -73,10 +73,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_woken_in_the_order_in_which_they_came() {
+    async fn waiters_are_woken_in_the_order_in_which_they_came() {
         for _ in 0..10 {
-            let (tell, told) = watch::channel(LunReservations::Cold);
-            let reservations = Told::new(told, known);
+            let (publish, snapshot) = watch::channel(LunReservations::Cold);
+            let reservations = ClusterSnapshot::new(snapshot, known);
             let woken = Arc::new(Mutex::new(Vec::new()));
             let waiters: Vec<_> = (0..20)
                 .map(|at| {
@@ -88,7 +88,7 @@ mod tests {
                 })
                 .collect();
             tokio::task::yield_now().await;
-            tell.send_replace(LunReservations::Synced(BTreeMap::new()));
+            publish.send_replace(LunReservations::Synced(BTreeMap::new()));
             for waiter in waiters {
                 waiter.await.unwrap();
             }
@@ -97,17 +97,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_known_and_is_known_no_more_is_waited_for_anew() {
-        let (tell, told) = watch::channel(LunReservations::Cold);
-        let reservations = Told::new(told, known);
+    async fn a_wait_begins_again_when_the_attachments_are_not_known_any_more() {
+        let (publish, snapshot) = watch::channel(LunReservations::Cold);
+        let reservations = ClusterSnapshot::new(snapshot, known);
         for _ in 0..2 {
-            tell.send_replace(LunReservations::Cold);
+            publish.send_replace(LunReservations::Cold);
             let mut known = Box::pin(reservations.known());
             assert!(futures::poll!(&mut known).is_pending());
-            tell.send_replace(LunReservations::Synced(BTreeMap::new()));
+            publish.send_replace(LunReservations::Synced(BTreeMap::new()));
             known.await;
         }
-        drop(tell);
+        drop(publish);
         reservations.known().await;
     }
 }
