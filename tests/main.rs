@@ -14,6 +14,7 @@ mod it {
     mod audit_requests;
     mod audit_switches;
     mod cargo_lock;
+    mod disk_adoption;
     mod disk_batch;
     mod disk_callers;
     mod disk_defects;

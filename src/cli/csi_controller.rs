@@ -72,7 +72,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     for warning in config.start_warnings() {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    let mut azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    azure.defaults.allowed_resource_groups = options.cloud.allowed_resource_groups();
 
     let (no_luns, no_handles) = match client {
         Some(_) => (LunReservations::Cold, VolumeHandles::Cold),
@@ -261,6 +262,7 @@ mod tests {
             "--cloud-config-secret-name=".to_owned(),
             format!("--kubeconfig={}", path("kubeconfig").display()),
             "--drain-seconds=20".to_owned(),
+            "--allowed-resource-groups=team,s2/*".to_owned(),
         ]);
         let stop = CancellationToken::new();
         let serving = tokio::spawn(serve(command.options, stop.clone()));
@@ -271,6 +273,11 @@ mod tests {
         let mut client = ControllerClient::new(connect(&socket).await.unwrap());
         let request =
             CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let mut elsewhere = request.clone();
+        elsewhere.parameters = [("resourceGroup".to_owned(), "vault".to_owned())].into();
+        let refused = client.create_volume(elsewhere).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        assert!(refused.message().contains("team, s2/* (--allowed-resource-groups)"), "{}", refused.message());
         let volume = client.create_volume(request).await.unwrap().into_inner().volume.unwrap();
         let request = ControllerPublishVolumeRequest {
             volume_id: volume.volume_id,

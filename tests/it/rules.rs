@@ -24,6 +24,7 @@
 //! | the registration survives the other driver's end | the socket is made anew when kubelet forgot the driver | `the_end_of_another_registrar_of_the_same_driver_makes_the_socket_anew` `a_removed_socket_is_made_anew_and_counts_as_unregistered` |
 //! | volumes that the Go driver staged go on | they are published, grown and unstaged without a record of ours | `a_volume_staged_by_another_driver_is_taken_over` `go_and_lazuli_make_the_same_ext4` |
 //! | gone is proved, never assumed | two answers seconds apart, a list in between, and the disk does not contradict | `disk_a_vm_is_gone_after_two_404s_seconds_apart_between_which_its_group_was_listed` `disk_what_is_unknown_is_never_taken_for_gone` `disk_without_the_groups_list_a_404_proves_nothing` `disk_a_vm_of_another_group_that_holds_the_disk_is_not_gone` |
+//! | a claim gets only a disk that was made for it | a tag names the request; a disk of the Go driver must name the volume and be free; a class sets no such tag | `disk_a_disk_that_was_not_made_for_the_request_is_never_handed_out` `disk_a_disk_that_the_go_driver_made_for_the_request_is_taken_over` `a_class_sets_no_tag_of_the_driver` `a_disk_without_our_tag_is_taken_only_if_it_names_the_persistent_volume_and_is_free` |
 //! | two copies of one file system do not meet | btrfs is refused beside its twin, xfs is mounted without looking at its UUID | `a_copy_of_a_btrfs_in_use_is_refused_even_when_it_is_the_right_disk` `nouuid_is_added_once` |
 //!
 //! # Codes and sidecars

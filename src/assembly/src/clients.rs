@@ -40,9 +40,21 @@ pub struct CloudOptions {
     /// Which cluster to ask; default: $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
+    /// The resource groups, besides the cluster's own, in which a StorageClass may have disks made by its
+    /// subscriptionID and resourceGroup: GROUP, SUBSCRIPTION/GROUP or SUBSCRIPTION/*, separated by commas. Default: any
+    /// that the controller's identity may write to.
+    #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
+    pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
     #[command(flatten)]
     /// Where logical origins really are.
     pub routes: RouteOptions,
+}
+
+impl CloudOptions {
+    /// The resource groups that a StorageClass may name.
+    pub fn allowed_resource_groups(&self) -> plan::AllowedResourceGroups {
+        plan::AllowedResourceGroups::of(self.allowed_resource_groups.clone())
+    }
 }
 
 /// Where logical origins really are.
@@ -227,6 +239,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             location: config.cluster.location.clone(),
             cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
+            allowed_resource_groups: plan::AllowedResourceGroups::Any,
         },
         cloud,
         stack: config.is_stack_cloud,
@@ -311,6 +324,7 @@ mod tests {
             cloud_config_secret_name: SECRET_NAME.to_owned(),
             cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
             kubeconfig: None,
+            allowed_resource_groups: Vec::new(),
             routes: RouteOptions::default(),
         }
     }
