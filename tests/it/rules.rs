@@ -46,6 +46,7 @@
 //! | a node's limit leaves out disks that are not Kubernetes' | by table, option and what the metadata shows | `the_node_tells_its_zone_and_its_limit_without_foreign_disks` `the_limit_leaves_out_reserved_slots_and_foreign_disks` `an_override_counts_as_it_is` |
 //! | a size newer than the table is known all the same | the controller asks Azure and tells the nodes | `what_the_controller_publishes_of_vm_sizes_is_what_the_nodes_read` `what_is_published_of_newer_sizes_comes_on_top_of_the_table` |
 //! | zones are written in lower case by everybody | kubelet refuses a second value | `a_zonal_node_has_both_keys_in_lower_case` `a_region_is_written_in_lower_case_whatever_its_configuration_says` `a_node_without_a_zone_leaves_kubernetes_key_alone` |
+//! | a credential goes where its owner sends it | a Secret that changes the endpoints brings its own; a private one gets no token for Azure's services | `a_secret_that_changes_where_the_credential_goes_brings_its_own` `a_private_resource_manager_gets_no_token_for_azures_own_services` |
 //! | a node holds no credentials of Azure | it asks its own metadata and nobody else | `the_node_plugin_is_given_no_credentials` `the_node_plugin_knows_of_azure_what_its_metadata_tells` |
 //!
 //! # Writes

@@ -143,6 +143,17 @@ pub enum CloudError {
         /// Why.
         source: EndpointError,
     },
+    /// A resource manager that is none of Azure's own wants tokens for Azure's own.
+    #[error(
+        "the resource manager {host} is none of Azure's own and names no audience of its own ({named}): it is sent no \
+         token that may open Azure"
+    )]
+    AudienceOfAzure {
+        /// Host of the resource manager.
+        host: String,
+        /// The audiences that are named.
+        named: String,
+    },
     /// The description lists several clouds, and none has the resource manager that was asked.
     #[error("the endpoint description names {count} clouds and none of them has the host {host}")]
     NotListed {
