@@ -33,6 +33,7 @@ mod it {
     mod disk_spelling;
     mod disk_storm;
     mod disk_waits;
+    mod disk_windows;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

@@ -114,46 +114,53 @@ async fn filesystem(
     wish: &Wish<'_>,
     identity: &Identity,
 ) -> Result<(), NodeError> {
-    if !is_staged(node, request, device, wish).await? {
-        kind::not_raw(node, [device, wish.disk]).await?;
-        // Two copies of one btrfs must not be looked at and mounted side by side.
-        let _turn = match wish.fs {
-            FsType::Btrfs => node.btrfs.acquire().await.ok(),
-            _ => None,
-        };
-        prepare_and_mount(node, request, device, wish, identity).await?;
-    }
+    let fs = match staged(node, request, device, wish).await? {
+        Some(fs) => fs,
+        None => {
+            kind::not_raw(node, [device, wish.disk]).await?;
+            // Two copies of one btrfs must not be looked at and mounted side by side.
+            let _turn = match wish.fs {
+                FsType::Btrfs => node.btrfs.acquire().await.ok(),
+                _ => None,
+            };
+            prepare_and_mount(node, request, device, wish, identity).await?
+        }
+    };
     if wish.read_only {
         return Ok(());
     }
     let deadline = Deadline::after(node.config.timeouts.grow);
     let grown = async {
-        if resize::needs_resize(&node.host, device, wish.fs, &request.staging, deadline).await? {
-            resize::grow(&node.host, device, wish.fs, &request.staging, deadline).await?;
+        if resize::needs_resize(&node.host, device, fs, &request.staging, deadline).await? {
+            resize::grow(&node.host, device, fs, &request.staging, deadline).await?;
         }
         Ok(())
     };
     grown.await.map_err(|error| NodeError::AfterMount(Box::new(NodeError::Grow(error))))
 }
 
-/// Whether exactly this is mounted at the staging path already. A dead mount there is taken away.
-async fn is_staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<bool, NodeError> {
+/// The file system that is mounted at the staging path already, where it is the volume's. A dead mount there is taken
+/// away.
+async fn staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<Option<FsType>, NodeError> {
     let (fs, read_only) = (wish.fs, wish.read_only);
     let deadline = Deadline::after(node.config.timeouts.mount);
     let state = mount::state(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
     let top = match state {
-        TargetState::Absent | TargetState::Bare(_) => return Ok(false),
+        TargetState::Absent | TargetState::Bare(_) => return Ok(None),
         TargetState::Corrupted { error, .. } => {
             tracing::warn!(staging = %request.staging.display(), error, "a dead mount is taken away");
             mount::unmount(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
-            return Ok(false);
+            return Ok(None);
         }
         TargetState::Mounted(mounts) => mounts.into_iter().next_back(),
     };
-    let Some(top) = top else { return Ok(false) };
+    let Some(top) = top else { return Ok(None) };
     let written = |read_only| if read_only { "read-only" } else { "writable" };
-    if mount::is_of(&top, device) && top.fs_type == fs.as_str() && top.read_only() == read_only {
-        return Ok(true);
+    if mount::is_of(&top, device)
+        && top.read_only() == read_only
+        && let Some(mounted) = fs.existing(&top.fs_type)
+    {
+        return Ok(Some(mounted));
     }
     Err(NodeError::Incompatible {
         path: request.staging.clone(),
@@ -168,7 +175,7 @@ async fn prepare_and_mount(
     device: &Device,
     wish: &Wish<'_>,
     identity: &Identity,
-) -> Result<(), NodeError> {
+) -> Result<FsType, NodeError> {
     let times = &node.config.timeouts;
     let host = &node.host;
     let Wish { fs, options, read_only, disk } = *wish;
@@ -179,6 +186,8 @@ async fn prepare_and_mount(
         .await
         .map_err(|error| NodeError::Format(Box::new(error)))?;
     let found = outcome.filesystem();
+    // An existing ext2 or ext3 may stand where ext4 is asked for.
+    let fs = fs.existing(&found.kind).unwrap_or(fs);
     if !matches!(outcome, Outcome::Created(_)) {
         refuse_a_stranger(node, request, device, found, identity).await?;
         let in_use = mount::table(host).await.map_err(NodeError::Mount)?;
@@ -197,7 +206,7 @@ async fn prepare_and_mount(
         mount::mount_block(host, device, &request.staging, fs.as_str(), options, deadline).await
     };
     match mounted.await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(fs),
         Err(error) => {
             let error = NodeError::Mount(error);
             // kubelet will not unstage after a final code, so nothing must be left to unstage.

@@ -38,7 +38,7 @@ mod tests;
 mod tuning;
 mod zone;
 
-pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_capabilities};
+pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_attachment, validate_capabilities};
 pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use parameter::{ParameterError, ParameterErrorKind};
