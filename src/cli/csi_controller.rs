@@ -9,7 +9,7 @@ use lazuli_assembly::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
+    server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
 use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
 use lazuli_telemetry::{
@@ -33,6 +33,10 @@ pub(super) struct Options {
     /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
+    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: whoever reaches it may attach,
+    /// delete and format disks.
+    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    allow_remote_endpoint: bool,
     /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
     #[arg(long, env = "LAZULI_HTTP_LISTEN")]
     http_listen: Option<Listen>,
@@ -106,11 +110,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
-    let listener = Listener::bind(&options.endpoint).await?;
+    let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
     let file = listener.file();
-    let (served, told, kept, ()) = tokio::join!(
+    let (served, (), kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -118,7 +122,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             drained.cancel();
             served
         },
-        answer(health, &stop, &drained),
+        answer(health, &drained),
         keep(file, &stop),
         async {
             // Without /readyz nobody asks.
@@ -129,12 +133,16 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     );
     watching.await?;
     looking.await?;
-    told?;
     kept?;
     if served? == Drained::TimedOut {
         tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
     }
     Ok(())
+}
+
+/// From where a TCP endpoint may be reached.
+pub(super) fn reach(remote_is_allowed: bool) -> Reach {
+    if remote_is_allowed { Reach::Network } else { Reach::ThisMachine }
 }
 
 /// Watches over the socket's file, where the endpoint has one.
@@ -158,16 +166,11 @@ pub(super) async fn http(
     }
 }
 
-/// Answers probes and scrapes until `drained`. A server that fails before takes the process with it.
-pub(super) async fn answer(
-    server: Option<http::Server>,
-    stop: &CancellationToken,
-    drained: &CancellationToken,
-) -> Result<(), http::ServeError> {
-    let Some(server) = server else { return Ok(()) };
-    let ended = server.run(drained.clone()).await;
-    stop.cancel();
-    ended
+/// Answers probes and scrapes until `drained`.
+pub(super) async fn answer(server: Option<http::Server>, drained: &CancellationToken) {
+    if let Some(server) = server {
+        server.run(drained.clone()).await;
+    }
 }
 
 /// What this binary was built from.

@@ -27,7 +27,7 @@ use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, answer, http, keep},
+    csi_controller::{BUILD, answer, http, keep, reach},
     sizes, stop,
 };
 
@@ -37,6 +37,10 @@ pub(super) struct Options {
     /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
+    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: whoever reaches it may attach,
+    /// delete and format disks.
+    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    allow_remote_endpoint: bool,
     /// The id of this node: its Kubernetes node name.
     #[arg(long, env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
     node_id: String,
@@ -156,7 +160,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let routes = services::node(node.clone(), &options.driver_name);
     let health = http(options.http_listen, registry, readiness).await?;
-    let listener = Listener::bind(&options.endpoint).await?;
+    let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
     // One allowance for the answers and for what goes on without them: kubelet counts from its signal, and kills.
@@ -169,7 +173,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     });
     let drained = CancellationToken::new();
     let file = listener.file();
-    let (finished, told, kept, ()) = tokio::join!(
+    let (finished, (), kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             stop.cancel();
@@ -181,7 +185,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             drained.cancel();
             served.map(|served| finished && served == Drained::All)
         },
-        answer(health, &stop, &drained),
+        answer(health, &drained),
         keep(file, &stop),
         async {
             if let Some(registration) = registration {
@@ -189,7 +193,6 @@ pub(super) async fn run(options: Options) -> Outcome {
             }
         }
     );
-    told?;
     kept?;
     listening.await?;
     if !finished? {
