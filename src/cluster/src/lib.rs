@@ -9,6 +9,7 @@ mod client;
 #[cfg(test)]
 mod fake;
 mod follow;
+mod proxy;
 mod reservations;
 mod secret;
 mod sizes;
@@ -16,6 +17,7 @@ mod sizes;
 mod tests;
 
 pub use client::{ConnectError, connect};
+pub use proxy::ProxyError;
 pub use reservations::{STALE_AFTER, watch_luns};
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use sizes::{SizesError, node_sizes, publish_sizes, published_sizes};
