@@ -99,7 +99,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         subscription: azure.defaults.subscription.clone(),
         location: azure.defaults.location.clone(),
     };
-    let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
+    let looking = tokio::spawn(sizes::keep(client.clone(), region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,
@@ -114,7 +114,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
     let file = listener.file();
-    let (served, (), kept, ()) = tokio::join!(
+    let (served, (), kept, (), _) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -129,7 +129,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             if options.http_listen.is_some() {
                 drained.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
             }
-        }
+        },
+        drained.run_until_cancelled(azure.credential.keep(&options.cloud, client.as_ref())),
     );
     watching.await?;
     looking.await?;
@@ -200,6 +201,7 @@ mod tests {
     };
     use lazuli_emulator::Emulator;
     use serde_json::json;
+    use tonic::transport::Channel;
 
     use super::*;
     use lazuli_rig::{Folder, azure_json, connect};
@@ -240,6 +242,60 @@ mod tests {
         }
     }
 
+    /// Starts the controller with the `azure.json` of this folder, and waits until it serves there.
+    async fn start(
+        folder: &Folder,
+        more: &[&str],
+        stop: &CancellationToken,
+    ) -> (tokio::task::JoinHandle<Outcome>, ControllerClient<Channel>) {
+        let socket = folder.path().join("csi.sock");
+        let mut arguments = vec![
+            "csi-controller".to_owned(),
+            format!("--endpoint=unix://{}", socket.display()),
+            format!("--cloud-config={}", folder.path().join("azure.json").display()),
+            "--cloud-config-secret-name=".to_owned(),
+        ];
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+        let serving = tokio::spawn(serve(Command::parse_from(arguments).options, stop.clone()));
+        while !socket.exists() {
+            assert!(!serving.is_finished(), "the controller does not start");
+            moment().await;
+        }
+        let client = ControllerClient::new(connect(&socket).await.unwrap());
+        (serving, client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotated_password_counts_within_a_minute_and_without_a_restart() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let azure = lazuli_emulator::Options::default();
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await.unwrap();
+        let folder = Folder::make("rotation").unwrap();
+        let good = azure_json(&scenario, &azure.url());
+        let write = |value: &serde_json::Value| {
+            std::fs::write(folder.path().join("azure.json"), value.to_string()).unwrap();
+        };
+        let mut expired = good.clone();
+        expired["aadClientSecret"] = "the-last-one".into();
+        write(&expired);
+        let stop = CancellationToken::new();
+        let (serving, mut client) = start(&folder, &[], &stop).await;
+        let request =
+            CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let refused = client.create_volume(request.clone()).await.unwrap_err();
+        assert!(refused.message().contains("AADSTS7000215"), "{}", refused.message());
+        // An unreadable file changes nothing.
+        write(&json!(7));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        write(&good);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        client.create_volume(request).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        azure.shutdown().await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_publish_that_waits_for_the_attachments_when_the_process_is_stopped_is_finished() {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -258,22 +314,10 @@ mod tests {
             "users": [{"name": "u", "user": {}}]});
         write("kubeconfig", kubeconfig);
         let socket = path("csi.sock");
-        let command = Command::parse_from([
-            "csi-controller".to_owned(),
-            format!("--endpoint=unix://{}", socket.display()),
-            format!("--cloud-config={}", path("azure.json").display()),
-            "--cloud-config-secret-name=".to_owned(),
-            format!("--kubeconfig={}", path("kubeconfig").display()),
-            "--drain-seconds=20".to_owned(),
-            "--allowed-resource-groups=team,s2/*".to_owned(),
-        ]);
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(command.options, stop.clone()));
-        while !socket.exists() {
-            assert!(!serving.is_finished(), "the controller does not start");
-            moment().await;
-        }
-        let mut client = ControllerClient::new(connect(&socket).await.unwrap());
+        let kubeconfig = format!("--kubeconfig={}", path("kubeconfig").display());
+        let more = [&*kubeconfig, "--drain-seconds=20", "--allowed-resource-groups=team,s2/*"];
+        let (serving, mut client) = start(&folder, &more, &stop).await;
         let request =
             CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
         let mut elsewhere = request.clone();

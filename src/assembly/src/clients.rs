@@ -15,6 +15,7 @@ use lazuli_plan::disk as plan;
 use prometheus_client::registry::Registry;
 use url::Url;
 
+use crate::reload::LiveCredential;
 use lazuli_cluster::{self as cluster, ConnectError, SecretError};
 use lazuli_config::{
     self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
@@ -205,6 +206,8 @@ pub struct Azure {
     pub stack: bool,
     /// What is counted about the calls.
     pub metrics: Metrics,
+    /// The credential, which can be replaced.
+    pub credential: LiveCredential,
 }
 
 /// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
@@ -230,6 +233,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
     let metrics = Metrics::register(metrics);
+    let live = LiveCredential::new(tokens.clone(), login, config);
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     Ok(Azure {
@@ -244,6 +248,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
         cloud,
         stack: config.is_stack_cloud,
         metrics,
+        credential: live,
     })
 }
 
@@ -265,7 +270,7 @@ fn logical(endpoint: &Url, routes: Routes) -> Result<(Url, Routes), WireError> {
     }
 }
 
-fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
+pub(crate) fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
     // The authority of Active Directory Federation Services knows one tenant, by this word.
     let tenant = |tenant_id: &str| match config.identity_system {
         IdentitySystem::Adfs => "adfs".to_owned(),

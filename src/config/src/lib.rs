@@ -66,7 +66,7 @@ pub fn path(flag: Option<PathBuf>, variables: &BTreeMap<String, String>) -> Path
 }
 
 /// Reads the file that `$AZURE_ENVIRONMENT_FILEPATH` names: its path and text, for
-/// [`Environment::with_endpoint_file`]. Blocking; called once at start.
+/// [`Environment::with_endpoint_file`]. Blocking, for as long as a small local file takes.
 ///
 /// # Errors
 /// [`ConfigError::Read`] when the variable is set and the file cannot be read.
