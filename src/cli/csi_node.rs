@@ -13,7 +13,7 @@ use lazuli_azure::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{NodeConfig, NodeService, ZoneSupport},
+    node::{NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
@@ -65,6 +65,10 @@ pub(super) struct Options {
     /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
     #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]
     imds: Switch,
+    /// What to do with a volume that this node has never had while the instance metadata does not answer. refuse: wait
+    /// for it, for another disk may be at the LUN. tolerate: go by LUN and size.
+    #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
+    on_silent_imds: OnSilentImds,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.
     #[arg(long, env = "LAZULI_IMDS_URL")]
     imds_url: Option<Url>,
@@ -92,6 +96,12 @@ pub(super) struct Options {
 enum Switch {
     On,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OnSilentImds {
+    Refuse,
+    Tolerate,
 }
 
 /// The client of instance metadata, wherever it really is.
@@ -140,6 +150,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
+        on_silence: match options.on_silent_imds {
+            OnSilentImds::Refuse => OnSilence::Refuse,
+            OnSilentImds::Tolerate => OnSilence::Tolerate,
+        },
         ..NodeConfig::new(options.node_id.clone())
     };
     let host = Host::new().with_root(options.host_root);

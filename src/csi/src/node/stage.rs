@@ -12,7 +12,7 @@ use super::{
     error::NodeError,
     kind,
     request::{Access, Stage},
-    tuning,
+    tuning, unseen,
 };
 use lazuli_host::{
     Deadline,
@@ -58,6 +58,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
             kind::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
+            unseen::refuse_raw(node, request.volume.as_str(), &device, &identity).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
             node.remember(record(request, &device, None)).await
         }
@@ -82,7 +83,7 @@ struct Wish<'a> {
 async fn of_full_size(node: &Node, disk: Device, identity: &Identity, request: &Stage) -> Result<Device, NodeError> {
     let confirmed = match identity {
         Identity::Confirmed(size) => *size,
-        Identity::Unconfirmed(_) => None,
+        Identity::Unconfirmed(_) | Identity::Silent(_) => None,
     };
     let Some(least) = confirmed.max(request.parameters.requested_size) else { return Ok(disk) };
     let deadline = Deadline::after(node.config.timeouts.size);
@@ -233,14 +234,14 @@ async fn refuse_a_stranger(
     if found.kind == FsType::Btrfs.as_str() {
         refuse_a_twin(node, device, uuid, &others).await?;
     }
-    let Identity::Unconfirmed(why) = identity else { return Ok(()) };
+    let Some(why) = identity.doubt().map(str::to_owned) else { return Ok(()) };
     if let Some(other) = others.first() {
-        let (known, why) = (other.volume_id.clone(), why.clone());
+        let known = other.volume_id.clone();
         return Err(NodeError::KnownUuid { device: name(), uuid: uuid.clone(), known, why });
     }
     match node.recall(volume).await.and_then(|record| record.fs_uuid) {
         Some(known) if !known.eq_ignore_ascii_case(uuid) => {
-            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why: why.clone() })
+            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why })
         }
         _ => Ok(()),
     }
@@ -368,7 +369,7 @@ pub(super) async fn staged_block(
     match identity {
         _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
         Identity::Confirmed(_) => Ok(device),
-        Identity::Unconfirmed(_) if recorded == Some(device.number) => Ok(device),
-        Identity::Unconfirmed(_) => Err(NodeError::NotStaged(staging.to_owned())),
+        _ if recorded == Some(device.number) => Ok(device),
+        Identity::Unconfirmed(_) | Identity::Silent(_) => Err(NodeError::NotStaged(staging.to_owned())),
     }
 }

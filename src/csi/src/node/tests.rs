@@ -3,6 +3,7 @@ mod kill;
 mod kind;
 mod machine;
 mod tuning;
+mod unseen;
 mod whose;
 
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
