@@ -49,7 +49,8 @@ impl LiveCredential {
         let mut last = Change::None;
         loop {
             sleep(EVERY).await;
-            let change = self.apply(clients::configuration(options, client).await);
+            // On the heap, for it is large and seldom.
+            let change = self.apply(Box::pin(clients::configuration(options, client)).await);
             match &change {
                 Change::Credential => {
                     tracing::info!("the cloud configuration has another credential, which is used from now on");
