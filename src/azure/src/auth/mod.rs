@@ -4,8 +4,8 @@
 //! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good nobody
 //! waits for the authority, which may take minutes or hang. Never prints a secret, never writes one anywhere.
 //!
-//! A refusal that only a change of the credential or of the directory can cure is remembered ([`Backoff`]): who asks
-//! meanwhile gets it again, and the authority, which locks out who asks too often, hears nothing. The credential can
+//! A refusal that only a change of the credential or of the directory cures is remembered ([`Backoff`]): a caller that asks
+//! meanwhile gets it again, and the authority, which locks out clients that ask too often, is not asked. The credential can
 //! be replaced while the process runs ([`Tokens::replace`]).
 
 mod source;
@@ -182,6 +182,8 @@ struct State {
 struct Held {
     bearer: Bearer,
     issued: Instant,
+    /// Whether the resource manager has taken it.
+    accepted: bool,
     renew: Instant,
     expires: Instant,
 }
@@ -306,19 +308,26 @@ impl Tokens {
         flight
     }
 
-    /// Throws a token away that the resource manager has refused, unless a newer one has come already. One that is
-    /// refused as soon as it was issued is kept for a while: the next one would be refused too.
+    /// Notes that the resource manager has taken a token.
+    pub(crate) fn accepted(&self, bearer: &Bearer) {
+        if let Some(held) = self.0.lock().held.as_mut().filter(|held| held.bearer.generation == bearer.generation) {
+            held.accepted = true;
+        }
+    }
+
+    /// Throws a token away that the resource manager has refused, unless a newer one has come already. One that it has
+    /// never taken is kept for a while: the next one would be refused too.
     pub(crate) fn refused(&self, bearer: &Bearer) {
         let mut state = self.0.lock();
         let Some(held) = state.held.as_ref().filter(|held| held.bearer.generation == bearer.generation) else { return };
-        let age = held.issued.elapsed();
-        if age < state.resource_manager.0 {
-            return;
-        }
-        if age > Backoff::LONGEST {
+        if held.accepted {
+            // It was revoked.
             state.resource_manager.reset();
+        } else if held.issued.elapsed() < state.resource_manager.0 {
+            return;
+        } else {
+            state.resource_manager.next();
         }
-        state.resource_manager.next();
         state.held = None;
     }
 }
@@ -353,8 +362,13 @@ impl Inner {
                     return Ok(bearer);
                 }
                 let renew = lifetime.saturating_sub(RENEW_BEFORE).max(lifetime / 2);
-                state.held =
-                    Some(Held { bearer: bearer.clone(), issued: now, renew: now + renew, expires: now + lifetime });
+                state.held = Some(Held {
+                    bearer: bearer.clone(),
+                    issued: now,
+                    accepted: false,
+                    renew: now + renew,
+                    expires: now + lifetime,
+                });
                 state.refusal = None;
                 state.authority.reset();
                 return Ok(bearer);

@@ -125,7 +125,7 @@ async fn a_refusal_is_remembered_and_the_authority_asked_again_ever_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_refused_as_soon_as_it_is_issued_is_not_replaced_at_every_call() {
+async fn a_token_that_was_never_taken_is_not_replaced_at_every_call_and_a_revoked_one_is_at_once() {
     let fake = Fake::new([]);
     let tokens = tokens(&fake, client_secret());
     for _ in 0..600 {
@@ -135,12 +135,13 @@ async fn a_token_that_is_refused_as_soon_as_it_is_issued_is_not_replaced_at_ever
     }
     // At 0, 0, 5, 15, 35, 75, 155, 315 and 615 s.
     assert_eq!(fake.log().len(), 8);
-    // A token that was good for long is replaced at once.
-    let bearer = tokens.bearer().await.unwrap();
-    tokio::time::advance(Backoff::LONGEST * 2).await;
-    tokens.refused(&bearer);
-    tokens.bearer().await.unwrap();
-    assert_eq!(fake.log().len(), 9);
+    for revoked in 0..3 {
+        let bearer = tokens.bearer().await.unwrap();
+        tokens.accepted(&bearer);
+        tokens.refused(&bearer);
+        assert_eq!(fake.log().len(), 8 + revoked);
+    }
+    assert_eq!(text(&tokens).await, "Bearer token-11");
 }
 
 #[tokio::test(start_paused = true)]
