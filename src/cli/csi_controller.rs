@@ -30,11 +30,11 @@ use super::{
 /// Options of the controller.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
+    /// Where to serve gRPC: unix:///path/of.sock, or tcp://address:port with a loopback address.
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
-    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: whoever reaches it may attach,
-    /// delete and format disks.
+    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: any client that reaches the
+    /// endpoint may attach, delete and format disks.
     #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
     /// Where to answer /healthz, /readyz and /metrics; default: nowhere.

@@ -5,7 +5,7 @@ use tonic::Code;
 
 use super::disk_rig::{GIB, OtherTool, Rig, create, create_request, create_with, disk_id, publish, refused};
 
-/// What a disk of somebody else has in it by its tags.
+/// Replaces the tags of a disk.
 async fn tag(rig: &Rig, name: &str, tags: serde_json::Value) {
     rig.control.tamper(&disk_id(name), |disk| disk["tags"] = tags).unwrap();
 }

@@ -143,10 +143,10 @@ pub enum CloudError {
         /// Why.
         source: EndpointError,
     },
-    /// A resource manager that is none of Azure's own wants tokens for Azure's own.
+    /// A resource manager that is not Azure's asks for tokens of Azure's own services.
     #[error(
-        "the resource manager {host} is none of Azure's own and names no audience of its own ({named}): it is sent no \
-         token that may open Azure"
+        "the resource manager {host} is not one of Azure's own, and it names only audiences that may be Azure's \
+         ({named}): expected an audience of its own, such as https://{host}/"
     )]
     AudienceOfAzure {
         /// Host of the resource manager.

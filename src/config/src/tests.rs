@@ -373,7 +373,7 @@ fn a_secret_that_changes_where_the_credential_goes_brings_its_own() {
         assert_eq!(secret_on_file(Some(private.clone()), &secret, &[]), key, "{secret}");
     }
     assert_eq!(secret_on_file(Some(azure_json_of_2017()), &json!({"cloud": "azurecloud"}), &[]), None);
-    // Alone, it changes no cloud of anybody's; its endpoint still wants its own credential.
+    // A Secret without a file overrides no other cloud, but its endpoint still needs its own credential.
     let alone = json!({"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t"});
     let alone = |more: &Value| and(&alone, more.clone());
     assert_eq!(secret_on_file(None, &and(&alone(&managed), china.clone()), &[]), None);

@@ -1,9 +1,9 @@
 //! To which endpoints a credential may go.
 //!
-//! The `cloud` and `resourceManagerEndpoint` keys decide where passwords and tokens are sent. Who may write the Secret
-//! must not be able to send the credential of somebody else there: of the file on the machine, of the process's
-//! environment, or of the machine itself. And a resource manager that is none of Azure's own names the audience of the
-//! tokens that it is sent: one of public Azure's would open Azure to it.
+//! The `cloud` and `resourceManagerEndpoint` keys decide where passwords and tokens are sent. An account that may write
+//! the Secret must not redirect a credential that is not in the Secret: the one of the file on the machine, of the
+//! process's environment, or of the machine itself. A private resource manager names the audience of the tokens that it
+//! is sent. A token for an audience of Azure's own services would let it act in Azure.
 
 use std::cell::RefCell;
 

@@ -3,7 +3,7 @@
 //!
 //! Source of the flag names: mount(8), "filesystem-independent mount options". Refuses what would
 //! change the kind of the operation (`bind`, `remount`, propagation): that is the driver's to choose.
-//! Refuses what reaches beyond the volume: whoever writes a StorageClass or a PersistentVolume would
+//! Refuses what reaches beyond the volume: the author of a StorageClass or a PersistentVolume could
 //! otherwise read another volume's disk, run a program on the node, or stop the node.
 
 use rustix::mount::MountFlags;

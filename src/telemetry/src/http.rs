@@ -6,8 +6,8 @@
 //! | `/readyz` | 200 or 503, and the conditions in words |
 //! | `/metrics` | OpenMetrics text |
 //!
-//! Whoever reaches the port can connect, so a connection has an end: one request, a time for its head and a time for
-//! all of it, and at most so many connections at a time.
+//! Any client that reaches the port can connect. A connection therefore serves one request, the request's head and the
+//! whole connection have a time-out, and the number of connections is limited.
 
 use std::fmt;
 use std::io;

@@ -4,9 +4,9 @@
 //! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good nobody
 //! waits for the authority, which may take minutes or hang. Never prints a secret, never writes one anywhere.
 //!
-//! A refusal that only a change of the credential or of the directory cures is remembered ([`Backoff`]): a caller that asks
-//! meanwhile gets it again, and the authority, which locks out clients that ask too often, is not asked. The credential can
-//! be replaced while the process runs ([`Tokens::replace`]).
+//! A refusal that only a change of the credential or of the directory cures is remembered ([`Backoff`]): callers get it
+//! again without a request, for the authority locks out clients that ask too often. The credential can be replaced
+//! while the process runs ([`Tokens::replace`]).
 
 mod source;
 #[cfg(test)]
@@ -357,7 +357,7 @@ impl Inner {
                 header.set_sensitive(true);
                 state.generation += 1;
                 let bearer = Bearer { header, generation: state.generation };
-                // It serves who waited for it; the next token is of the credential in use.
+                // It serves the callers that waited for it; the next token is of the credential in use.
                 if is_of_the_old {
                     return Ok(bearer);
                 }

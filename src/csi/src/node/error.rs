@@ -60,8 +60,8 @@ pub(super) enum NodeError {
     #[error(
         "{device} is where the disk should be, and for more than a minute the instance metadata has not said which \
          disk it is: {why}; this node has never had the volume, so it waits for an answer: see that \
-         http://169.254.169.254 can be reached from this node and who asks it too often, or let the LUN decide with \
-         the node plugin's --on-silent-imds=tolerate"
+         http://169.254.169.254 can be reached from this node, or let the LUN decide with the node plugin's \
+         --on-silent-imds=tolerate"
     )]
     UnseenForLong { device: String, why: String },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]

@@ -92,7 +92,7 @@ pub(super) enum Socket {
     Tcp(TcpListener),
 }
 
-/// From where a TCP endpoint may be reached. Whoever reaches it may call every RPC.
+/// From where a TCP endpoint may be reached. Any client that reaches it may call every RPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reach {
     /// From this machine only.

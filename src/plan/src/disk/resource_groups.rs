@@ -1,7 +1,8 @@
 //! The resource groups in which a StorageClass may have disks made.
 //!
-//! Whoever may write a StorageClass chooses, by its `subscriptionID` and `resourceGroup`, where the controller's identity
-//! writes. The Go driver takes any that the identity reaches, and so does this one unless the operator lists some.
+//! The author of a StorageClass chooses, by its `subscriptionID` and `resourceGroup`, where the controller's identity
+//! writes. The Go driver accepts any group that the identity reaches. This driver does so too, unless the operator lists
+//! the allowed groups.
 
 use std::{fmt, str::FromStr};
 
