@@ -14,6 +14,7 @@ mod it {
     mod audit_requests;
     mod audit_switches;
     mod cargo_lock;
+    mod disk_adoption;
     mod disk_batch;
     mod disk_callers;
     mod disk_casing;
@@ -35,6 +36,7 @@ mod it {
     mod disk_stale_disks;
     mod disk_storm;
     mod disk_waits;
+    mod disk_windows;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

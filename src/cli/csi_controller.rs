@@ -9,7 +9,7 @@ use lazuli_assembly::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
+    server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
 use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
 use lazuli_telemetry::{
@@ -30,9 +30,13 @@ use super::{
 /// Options of the controller.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
+    /// Where to serve gRPC: unix:///path/of.sock, or tcp://address:port with a loopback address.
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
+    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: any client that reaches the
+    /// endpoint may attach, delete and format disks.
+    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    allow_remote_endpoint: bool,
     /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
     #[arg(long, env = "LAZULI_HTTP_LISTEN")]
     http_listen: Option<Listen>,
@@ -73,7 +77,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     for warning in config.start_warnings() {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    let mut azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    azure.defaults.allowed_resource_groups = options.cloud.allowed_resource_groups();
 
     let (no_luns, no_handles, no_nodes) = match client {
         Some(_) => (LunReservations::Cold, VolumeHandles::Cold, ClusterNodes::Cold),
@@ -100,7 +105,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         location: azure.defaults.location.clone(),
     };
     let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
-    let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
+    let looking = tokio::spawn(sizes::keep(client.clone(), region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,
@@ -111,11 +116,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let health = http(options.http_listen, registry, readiness).await?;
-    let listener = Listener::bind(&options.endpoint).await?;
+    let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
     let file = listener.file();
-    let (served, told, kept, ()) = tokio::join!(
+    let (served, (), kept, (), _) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             // A server that failed takes the process with it.
@@ -123,24 +128,29 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             drained.cancel();
             served
         },
-        answer(health, &stop, &drained),
+        answer(health, &drained),
         keep(file, &stop),
         async {
             // Without /readyz nobody asks.
             if options.http_listen.is_some() {
                 drained.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
             }
-        }
+        },
+        drained.run_until_cancelled(azure.credential.keep(&options.cloud, client.as_ref())),
     );
     watching.await?;
     watching_nodes.await?;
     looking.await?;
-    told?;
     kept?;
     if served? == Drained::TimedOut {
         tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
     }
     Ok(())
+}
+
+/// From where a TCP endpoint may be reached.
+pub(super) fn reach(remote_is_allowed: bool) -> Reach {
+    if remote_is_allowed { Reach::Network } else { Reach::ThisMachine }
 }
 
 /// Watches over the socket's file, where the endpoint has one.
@@ -164,16 +174,11 @@ pub(super) async fn http(
     }
 }
 
-/// Answers probes and scrapes until `drained`. A server that fails before takes the process with it.
-pub(super) async fn answer(
-    server: Option<http::Server>,
-    stop: &CancellationToken,
-    drained: &CancellationToken,
-) -> Result<(), http::ServeError> {
-    let Some(server) = server else { return Ok(()) };
-    let ended = server.run(drained.clone()).await;
-    stop.cancel();
-    ended
+/// Answers probes and scrapes until `drained`.
+pub(super) async fn answer(server: Option<http::Server>, drained: &CancellationToken) {
+    if let Some(server) = server {
+        server.run(drained.clone()).await;
+    }
 }
 
 /// What this binary was built from.
@@ -203,6 +208,7 @@ mod tests {
     };
     use lazuli_emulator::Emulator;
     use serde_json::json;
+    use tonic::transport::Channel;
 
     use super::*;
     use lazuli_rig::{Folder, azure_json, connect};
@@ -251,6 +257,60 @@ mod tests {
         }
     }
 
+    /// Starts the controller with the `azure.json` of this folder, and waits until it serves there.
+    async fn start(
+        folder: &Folder,
+        more: &[&str],
+        stop: &CancellationToken,
+    ) -> (tokio::task::JoinHandle<Outcome>, ControllerClient<Channel>) {
+        let socket = folder.path().join("csi.sock");
+        let mut arguments = vec![
+            "csi-controller".to_owned(),
+            format!("--endpoint=unix://{}", socket.display()),
+            format!("--cloud-config={}", folder.path().join("azure.json").display()),
+            "--cloud-config-secret-name=".to_owned(),
+        ];
+        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+        let serving = tokio::spawn(serve(Command::parse_from(arguments).options, stop.clone()));
+        while !socket.exists() {
+            assert!(!serving.is_finished(), "the controller does not start");
+            moment().await;
+        }
+        let client = ControllerClient::new(connect(&socket).await.unwrap());
+        (serving, client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rotated_password_counts_within_a_minute_and_without_a_restart() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let azure = lazuli_emulator::Options::default();
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await.unwrap();
+        let folder = Folder::make("rotation").unwrap();
+        let good = azure_json(&scenario, &azure.url());
+        let write = |value: &serde_json::Value| {
+            std::fs::write(folder.path().join("azure.json"), value.to_string()).unwrap();
+        };
+        let mut expired = good.clone();
+        expired["aadClientSecret"] = "the-last-one".into();
+        write(&expired);
+        let stop = CancellationToken::new();
+        let (serving, mut client) = start(&folder, &[], &stop).await;
+        let request =
+            CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let refused = client.create_volume(request.clone()).await.unwrap_err();
+        assert!(refused.message().contains("AADSTS7000215"), "{}", refused.message());
+        // An unreadable file changes nothing.
+        write(&json!(7));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        write(&good);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        client.create_volume(request).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        azure.shutdown().await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_publish_that_waits_for_the_attachments_when_the_process_is_stopped_is_finished() {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -269,23 +329,17 @@ mod tests {
             "users": [{"name": "u", "user": {}}]});
         write("kubeconfig", kubeconfig);
         let socket = path("csi.sock");
-        let command = Command::parse_from([
-            "csi-controller".to_owned(),
-            format!("--endpoint=unix://{}", socket.display()),
-            format!("--cloud-config={}", path("azure.json").display()),
-            "--cloud-config-secret-name=".to_owned(),
-            format!("--kubeconfig={}", path("kubeconfig").display()),
-            "--drain-seconds=20".to_owned(),
-        ]);
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(command.options, stop.clone()));
-        while !socket.exists() {
-            assert!(!serving.is_finished(), "the controller does not start");
-            moment().await;
-        }
-        let mut client = ControllerClient::new(connect(&socket).await.unwrap());
+        let kubeconfig = format!("--kubeconfig={}", path("kubeconfig").display());
+        let more = [&*kubeconfig, "--drain-seconds=20", "--allowed-resource-groups=team,s2/*"];
+        let (serving, mut client) = start(&folder, &more, &stop).await;
         let request =
             CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let mut elsewhere = request.clone();
+        elsewhere.parameters = [("resourceGroup".to_owned(), "vault".to_owned())].into();
+        let refused = client.create_volume(elsewhere).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        assert!(refused.message().contains("team, s2/* (--allowed-resource-groups)"), "{}", refused.message());
         let volume = client.create_volume(request).await.unwrap().into_inner().volume.unwrap();
         let request = ControllerPublishVolumeRequest {
             volume_id: volume.volume_id,

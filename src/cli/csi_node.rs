@@ -13,7 +13,7 @@ use lazuli_azure::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, ZoneSupport},
+    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
@@ -27,16 +27,20 @@ use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, answer, http, keep},
+    csi_controller::{BUILD, answer, http, keep, reach},
     sizes, stop,
 };
 
 /// Options of the node plugin.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Where to serve gRPC: unix:///path/of.sock or tcp://address:port.
+    /// Where to serve gRPC: unix:///path/of.sock, or tcp://address:port with a loopback address.
     #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///csi/csi.sock")]
     endpoint: Endpoint,
+    /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: any client that reaches the
+    /// endpoint may attach, delete and format disks.
+    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    allow_remote_endpoint: bool,
     /// The id of this node: its Kubernetes node name.
     #[arg(long, env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
     node_id: String,
@@ -61,6 +65,10 @@ pub(super) struct Options {
     /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
     #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]
     imds: Switch,
+    /// What to do with a volume that this node has never had while the instance metadata does not answer. refuse: wait
+    /// for it, for another disk may be at the LUN. tolerate: go by LUN and size.
+    #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
+    on_silent_imds: OnSilentImds,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.
     #[arg(long, env = "LAZULI_IMDS_URL")]
     imds_url: Option<Url>,
@@ -88,6 +96,12 @@ pub(super) struct Options {
 enum Switch {
     On,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OnSilentImds {
+    Refuse,
+    Tolerate,
 }
 
 /// The client of instance metadata, wherever it really is.
@@ -163,6 +177,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         reserved_slots: options.reserved_slots,
         labels,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
+        on_silence: match options.on_silent_imds {
+            OnSilentImds::Refuse => OnSilence::Refuse,
+            OnSilentImds::Tolerate => OnSilence::Tolerate,
+        },
         ..NodeConfig::new(options.node_id.clone())
     };
     let host = Host::new().with_root(options.host_root);
@@ -183,7 +201,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let routes = services::node(node.clone(), &options.driver_name);
     let health = http(options.http_listen, registry, readiness).await?;
-    let listener = Listener::bind(&options.endpoint).await?;
+    let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
     // One allowance for the answers and for what goes on without them: kubelet counts from its signal, and kills.
@@ -196,7 +214,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     });
     let drained = CancellationToken::new();
     let file = listener.file();
-    let (finished, told, kept, ()) = tokio::join!(
+    let (finished, (), kept, ()) = tokio::join!(
         async {
             let served = server::serve_with(calls, routes, listener, stop.clone(), drain).await;
             stop.cancel();
@@ -208,7 +226,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             drained.cancel();
             served.map(|served| finished && served == Drained::All)
         },
-        answer(health, &stop, &drained),
+        answer(health, &drained),
         keep(file, &stop),
         async {
             if let Some(registration) = registration {
@@ -216,7 +234,6 @@ pub(super) async fn run(options: Options) -> Outcome {
             }
         }
     );
-    told?;
     kept?;
     listening.await?;
     if let Some(untainting) = untainting {

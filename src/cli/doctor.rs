@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::{Outcome, csi_controller, output::Format};
 use lazuli_config::Config;
 use lazuli_csi::server::chain;
+use lazuli_plan::disk::AllowedResourceGroups;
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const UNKNOWN_KEYS: &str = "unknown keys";
 /// Keys for what other versions and other programs do.
 const WITHOUT_EFFECT: &str = "unused keys";
+/// What StorageClasses may ask for.
+const CLASSES: &str = "StorageClasses";
 /// The file, the Secret and the environment together.
 const CONFIGURATION: &str = "configuration";
 
@@ -45,6 +48,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let (findings, config) = match configuration(&options).await {
         Ok(config) => {
             let mut findings = of_configuration(&config);
+            findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
                 findings.push(ask_azure(&options, &config).await);
             }
@@ -83,6 +87,18 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         findings.push(Finding { check: WITHOUT_EFFECT, ok: true, text });
     }
     findings
+}
+
+/// Where StorageClasses may have disks made.
+fn of_classes(allowed: &AllowedResourceGroups) -> Finding {
+    let text = match allowed {
+        AllowedResourceGroups::Any => {
+            "may name any resource group that the identity may write to; --allowed-resource-groups restricts them"
+                .to_owned()
+        }
+        AllowedResourceGroups::Only(_) => format!("may name these resource groups: {allowed}"),
+    };
+    Finding { check: CLASSES, ok: true, text }
 }
 
 /// What is printed: whole and of one form, whatever was found.
@@ -148,6 +164,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("note unknown keys: keys that mean nothing here: nonsense\n"), "{text}");
+    }
+
+    #[test]
+    fn it_says_which_resource_groups_classes_may_name() {
+        let printed = |list: &[&str]| {
+            let list = list.iter().map(|text| text.parse().unwrap()).collect();
+            report(&[of_classes(&AllowedResourceGroups::of(list))], None, Format::Text)
+        };
+        assert!(printed(&[]).contains("any resource group") && printed(&[]).contains("--allowed-resource-groups"));
+        assert_eq!(
+            printed(&["team", "s2/*"]),
+            "ok   StorageClasses: may name these resource groups: the cluster's, team, s2/*\n"
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@
 //! | the Go driver | here | proved by |
 //! |---|---|---|
 //! | a disk of that name and another size is taken | `ALREADY_EXISTS` with both values | `audit_the_size_in_an_answer_is_that_of_the_disk_whether_made_found_or_grown` `every_difference_is_named_with_both_values` `one_disk_is_never_handed_to_two_volumes` |
+//! | an existing disk of the name is taken, of whatever owner; a class may set the tags that say so | taken only if it was made for this very request; such tags of a class are left out | `disk_a_disk_that_was_not_made_for_the_request_is_never_handed_out` `a_class_sets_no_tag_of_the_driver` |
 //! | the answer may lack the size | it is always that of the disk | `audit_the_size_in_an_answer_is_that_of_the_disk_whether_made_found_or_grown` |
 //! | a size that cannot be made is an invalid argument | `OUT_OF_RANGE` | `a_size_that_cannot_be_made_is_out_of_range` `a_limit_between_two_gib_is_not_exceeded_by_rounding` |
 //! | a throttled creation whose claim is deleted leaks its disk | no final code while a disk may be in the making | `disk_a_claim_that_is_deleted_while_its_creation_is_throttled_leaves_no_disk` `no_fault_is_final_while_a_disk_may_be_in_the_making` |

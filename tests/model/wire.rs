@@ -143,6 +143,7 @@ impl Replica {
             resource_group: scenario::RESOURCE_GROUP.into(),
             location: scenario::LOCATION.into(),
             cloud: if stack { Cloud::AzureStack } else { Cloud::Public },
+            ..Defaults::default()
         };
         Self { number, service: ControllerService::new(volumes, defaults), informer, line: cut }
     }

@@ -31,9 +31,11 @@ async fn mount_flags_reach_the_mount_and_its_publications() {
         assert_eq!(Some(mounted_at(&volume.staging).unwrap().source), cloud.device(NODE, volume.lun()));
         cloud.tear_down(&volume, NODE).await;
     }
+    for option in ["errors=panic", "journal_path=/dev/sda", "remount"] {
+        let request = Cloud::create_request("pvc-bad", &filesystem("ext4", &[option]), 1);
+        refused(cloud.controller().await.create_volume(request).await, Code::InvalidArgument);
+    }
     let bad = filesystem("ext4", &["remount"]);
-    let request = Cloud::create_request("pvc-bad", &bad, 1);
-    refused(cloud.controller().await.create_volume(request).await, Code::InvalidArgument);
     assert!(cloud.azure.disks().await.is_empty());
     // A PersistentVolume that somebody wrote may have them all the same.
     let mut volume = cloud.create("pvc-bad", kind("ext4")).await;

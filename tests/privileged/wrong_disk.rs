@@ -173,7 +173,8 @@ async fn another_filesystem_than_the_one_asked_for_is_refused_and_keeps_its_data
         content::write(&volume, 3);
         cloud.unpublish(&volume, NODE).await;
         cloud.unstage(&volume, NODE).await;
-        for wanted in kinds.into_iter().filter(|wanted| *wanted != is) {
+        // ext4 takes an ext3.
+        for wanted in kinds.into_iter().filter(|wanted| *wanted != is && (is, *wanted) != ("ext3", "ext4")) {
             let other = volume.wanted_as(kind(wanted));
             let message = refused(cloud.call(Step::Stage, &other, NODE).await, Code::FailedPrecondition);
             assert!(message.contains(is) && message.contains(wanted), "{message}");

@@ -15,6 +15,7 @@ use lazuli_plan::disk as plan;
 use prometheus_client::registry::Registry;
 use url::Url;
 
+use crate::reload::LiveCredential;
 use lazuli_cluster::{self as cluster, ConnectError, SecretError};
 use lazuli_config::{
     self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
@@ -40,9 +41,21 @@ pub struct CloudOptions {
     /// Which cluster to ask; default: $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
+    /// The resource groups, besides the cluster's own, in which a StorageClass may have disks made by its
+    /// subscriptionID and resourceGroup: GROUP, SUBSCRIPTION/GROUP or SUBSCRIPTION/*, separated by commas. Default: any
+    /// that the controller's identity may write to.
+    #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
+    pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
     #[command(flatten)]
     /// Where logical origins really are.
     pub routes: RouteOptions,
+}
+
+impl CloudOptions {
+    /// The resource groups that a StorageClass may name.
+    pub fn allowed_resource_groups(&self) -> plan::AllowedResourceGroups {
+        plan::AllowedResourceGroups::of(self.allowed_resource_groups.clone())
+    }
 }
 
 /// Where logical origins really are.
@@ -193,6 +206,8 @@ pub struct Azure {
     pub stack: bool,
     /// What is counted about the calls.
     pub metrics: Metrics,
+    /// The credential, which can be replaced.
+    pub credential: LiveCredential,
 }
 
 /// Makes the clients. Asks the resource manager for its endpoints where the configuration says so; asks for no token.
@@ -218,6 +233,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
     let audience = cloud.audiences.first().map_or(cloud.resource_manager.as_str(), String::as_str);
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
     let metrics = Metrics::register(metrics);
+    let live = LiveCredential::new(tokens.clone(), login, config);
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     Ok(Azure {
@@ -227,10 +243,12 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             location: config.cluster.location.clone(),
             cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
+            allowed_resource_groups: plan::AllowedResourceGroups::Any,
         },
         cloud,
         stack: config.is_stack_cloud,
         metrics,
+        credential: live,
     })
 }
 
@@ -252,7 +270,7 @@ fn logical(endpoint: &Url, routes: Routes) -> Result<(Url, Routes), WireError> {
     }
 }
 
-fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
+pub(crate) fn credential(config: &Config, authority: &Url) -> Result<Credential, WireError> {
     // The authority of Active Directory Federation Services knows one tenant, by this word.
     let tenant = |tenant_id: &str| match config.identity_system {
         IdentitySystem::Adfs => "adfs".to_owned(),
@@ -311,6 +329,7 @@ mod tests {
             cloud_config_secret_name: SECRET_NAME.to_owned(),
             cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
             kubeconfig: None,
+            allowed_resource_groups: Vec::new(),
             routes: RouteOptions::default(),
         }
     }

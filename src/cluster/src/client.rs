@@ -5,11 +5,14 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::Uri;
 use kube::Client;
 use kube::api::GetParams;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
+
+use super::proxy::{self, ProxyError};
 
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -59,6 +62,9 @@ pub enum ConnectError {
     /// The pod's service account cannot be used.
     #[error("cannot use the service account of this pod")]
     InCluster(#[source] Box<InClusterError>),
+    /// The proxy cannot be used.
+    #[error("cannot use the proxy before the Kubernetes API")]
+    Proxy(#[source] ProxyError),
     /// TLS or the proxy cannot be set up.
     #[error("cannot set up the client of the Kubernetes API")]
     Client(#[source] Box<kube::Error>),
@@ -68,7 +74,8 @@ pub enum ConnectError {
 ///
 /// In this order: `kubeconfig` (a flag), `$KUBECONFIG` (the first of its files wins where they disagree), the
 /// pod's service account. `~/.kube/config` is not looked for: a program run on a laptop must not touch a
-/// cluster nobody named.
+/// cluster nobody named. The proxy is that of the kubeconfig's `proxy-url`, else of `HTTPS_PROXY`, `HTTP_PROXY`,
+/// `ALL_PROXY` and `NO_PROXY`.
 ///
 /// # Errors
 /// [`ConnectError`]: a cluster was named and cannot be used.
@@ -82,17 +89,22 @@ pub async fn connect(
         (None, Some(list)) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
         (None, None) => Vec::new(),
     };
-    let config = if !paths.is_empty() {
+    let (mut config, named_proxy) = if !paths.is_empty() {
         from_files(&paths).await?
     } else if named(IN_CLUSTER).is_some() {
-        Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?
+        (Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?, None)
     } else {
         return Ok(None);
+    };
+    config.proxy_url = match named_proxy {
+        Some(proxy) => Some(proxy),
+        None => proxy::of_environment(&config.cluster_url, variables).map_err(ConnectError::Proxy)?,
     };
     Client::try_from(config).map(Some).map_err(|source| ConnectError::Client(Box::new(source)))
 }
 
-async fn from_files(paths: &[PathBuf]) -> Result<Config, ConnectError> {
+/// The configuration of kubeconfigs, and the proxy that they name.
+async fn from_files(paths: &[PathBuf]) -> Result<(Config, Option<Uri>), ConnectError> {
     let failed = |path: &Path, source| match source {
         KubeconfigError::Parse(_) => ConnectError::Malformed { path: path.to_owned() },
         source => ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) },
@@ -104,5 +116,7 @@ async fn from_files(paths: &[PathBuf]) -> Result<Config, ConnectError> {
         let one = Kubeconfig::read_from(path).map_err(|source| failed(path, source))?;
         merged = merged.merge(one).map_err(|source| failed(path, source))?;
     }
-    Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await.map_err(|source| failed(last, source))
+    let proxy = proxy::named_in(&merged).map_err(ConnectError::Proxy)?;
+    let config = Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await;
+    Ok((config.map_err(|source| failed(last, source))?, proxy))
 }

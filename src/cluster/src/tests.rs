@@ -464,6 +464,59 @@ async fn the_client_of_a_kubeconfig_presents_its_token_over_a_socket() {
     server.abort();
 }
 
+/// A proxy that takes any tunnel and answers in the server's stead; it tells to where the tunnels were to go.
+async fn proxy() -> (std::net::SocketAddr, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let address = listener.local_addr().expect("is bound");
+    let (tell, tunnels) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = BufReader::new(stream);
+            for answer in ["HTTP/1.1 200 OK\r\n\r\n".to_owned(), {
+                let secret = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"data":{"k":"dg=="}}"#;
+                let length = secret.len();
+                format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{secret}")
+            }] {
+                let mut first = String::new();
+                stream.read_line(&mut first).await.expect("is sent");
+                tell.send(first.trim().to_owned()).expect("is awaited");
+                let mut line = String::new();
+                while !matches!(line.as_str(), "\r\n") {
+                    line.clear();
+                    stream.read_line(&mut line).await.expect("is sent");
+                }
+                stream.write_all(answer.as_bytes()).await.expect("is taken");
+            }
+        }
+    });
+    (address, tunnels)
+}
+
+#[tokio::test]
+async fn a_proxy_that_the_kubeconfig_or_the_environment_names_is_used() {
+    let (address, mut tunnels) = proxy().await;
+    let url = format!("http://{address}");
+    let server = "server: 'http://api.team.invalid:8080'";
+    let (plain, named) = (
+        KUBECONFIG.replace("server: 'http://127.0.0.1:1'", server),
+        KUBECONFIG.replace("server: 'http://127.0.0.1:1'", &format!("{server}, proxy-url: '{url}'")),
+    );
+    assert_ne!(plain, KUBECONFIG);
+    for (text, environment) in [(&plain, &[("HTTP_PROXY", url.as_str())][..]), (&named, &[])] {
+        let file = File::new("proxy", text);
+        let client = connect(Some(&file.0), &variables(environment)).await.expect("is usable").expect("is named");
+        let secret = read_secret(&client, "team", "s").await.expect("is answered").expect("exists");
+        assert_eq!(secret.get("k"), Some(&b"v"[..]));
+        assert_eq!(tunnels.recv().await.expect("a tunnel"), "CONNECT api.team.invalid:8080 HTTP/1.1");
+        assert_eq!(tunnels.recv().await.expect("a request"), "GET /api/v1/namespaces/team/secrets/s HTTP/1.1");
+    }
+    let wrong = KUBECONFIG.replace("server:", "proxy-url: 'ftp://u:hunter2@p', server:");
+    let error = connect(Some(&File::new("wrong", &wrong).0), &variables(&[])).await.err().expect("is refused");
+    let text = format!("{error}: {}", std::error::Error::source(&error).expect("has a cause"));
+    assert!(text.contains("proxy-url of the kubeconfig") && !format!("{text}{error:?}").contains("hunter2"), "{text}");
+}
+
 #[tokio::test]
 async fn what_the_controller_publishes_of_vm_sizes_is_what_the_nodes_read() {
     let server = FakeApiServer::default();

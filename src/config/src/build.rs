@@ -10,6 +10,7 @@ use super::settings::{
     LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, ProbeMode,
     RateLimit, RateLimits, ResourceGroup, Tags, VmType,
 };
+use super::trust::without_audiences_of_azure;
 use super::{Config, Environment};
 
 /// Client id and secret that stand for "managed identity" in files of acs-engine and AKS.
@@ -121,7 +122,11 @@ fn cloud_source(
     }
     let name = name.unwrap_or_else(|| "AzurePublicCloud".to_owned());
     if let Some(cloud) = Cloud::well_known(&name) {
-        return CloudSource::Known(file.unwrap_or_default().apply(cloud, identity_system));
+        match without_audiences_of_azure(file.unwrap_or_default().apply(cloud, identity_system)) {
+            Ok(cloud) => return CloudSource::Known(cloud),
+            Err(error) => keys.unusable("AZURE_ENVIRONMENT_FILEPATH", error.to_string()),
+        }
+        return fallback();
     }
     if name.eq_ignore_ascii_case(AZURE_STACK) {
         match file.as_ref().map(|file| file.whole(identity_system)) {

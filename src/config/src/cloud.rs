@@ -7,6 +7,7 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use super::error::{CloudError, EndpointError};
+use super::trust::without_audiences_of_azure;
 
 /// The endpoints of one Azure cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -145,6 +146,15 @@ impl Cloud {
         })
     }
 
+    /// Whether an endpoint is the resource manager of a well-known cloud, or of one of its regions.
+    pub(super) fn is_resource_manager_of_azure(endpoint: &Url) -> bool {
+        let Some(Host::Domain(name)) = endpoint.host() else { return false };
+        WELL_KNOWN.iter().map(|known| constant(known.resource_manager)).any(|known| {
+            let known = known.host_str().unwrap_or_default();
+            name.strip_suffix(known).is_some_and(|region| region.is_empty() || region.ends_with('.'))
+        })
+    }
+
     /// The names [`Cloud::well_known`] accepts, for messages.
     pub fn well_known_names() -> impl Iterator<Item = &'static str> {
         WELL_KNOWN.iter().map(|known| known.names[0])
@@ -216,13 +226,13 @@ impl Discovery {
     /// The cloud, from the body of the answer.
     ///
     /// # Errors
-    /// Those of [`Cloud::from_metadata`].
+    /// Those of [`Cloud::from_metadata`], and [`CloudError::AudienceOfAzure`].
     pub fn finish(&self, json: &str) -> Result<Cloud, CloudError> {
         let mut cloud = Cloud::from_metadata(json, &self.resource_manager)?;
         if let Some(name) = &self.name {
             cloud.name.clone_from(name);
         }
-        Ok(self.overrides.apply(cloud, self.identity_system))
+        without_audiences_of_azure(self.overrides.apply(cloud, self.identity_system))
     }
 }
 
@@ -273,7 +283,7 @@ impl EndpointFile {
         if cloud.audiences.is_empty() {
             return Err(CloudError::Property { property: "tokenAudience" });
         }
-        Ok(self.apply(cloud, identity_system))
+        without_audiences_of_azure(self.apply(cloud, identity_system))
     }
 
     /// Overrides a cloud's endpoints. As in the Go peers the resource manager is only taken together

@@ -63,7 +63,7 @@ impl Document {
         Ok(Self { origin: origin.into(), entries })
     }
 
-    /// Reads and parses a file. Blocking; called once at start.
+    /// Reads and parses a file. Blocking, for as long as a small local file takes.
     ///
     /// # Errors
     /// [`ConfigError::Read`] and those of [`Document::parse`].

@@ -143,6 +143,17 @@ pub enum CloudError {
         /// Why.
         source: EndpointError,
     },
+    /// A resource manager that is not Azure's asks for tokens of Azure's own services.
+    #[error(
+        "the resource manager {host} is not one of Azure's own, and it names only audiences that may be Azure's \
+         ({named}): expected an audience of its own, such as https://{host}/"
+    )]
+    AudienceOfAzure {
+        /// Host of the resource manager.
+        host: String,
+        /// The audiences that are named.
+        named: String,
+    },
     /// The description lists several clouds, and none has the resource manager that was asked.
     #[error("the endpoint description names {count} clouds and none of them has the host {host}")]
     NotListed {

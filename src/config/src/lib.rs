@@ -24,6 +24,7 @@ mod reader;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub fn path(flag: Option<PathBuf>, variables: &BTreeMap<String, String>) -> Path
 }
 
 /// Reads the file that `$AZURE_ENVIRONMENT_FILEPATH` names: its path and text, for
-/// [`Environment::with_endpoint_file`]. Blocking; called once at start.
+/// [`Environment::with_endpoint_file`]. Blocking, for as long as a small local file takes.
 ///
 /// # Errors
 /// [`ConfigError::Read`] when the variable is set and the file cannot be read.
@@ -197,7 +198,8 @@ impl Config {
 
     /// Puts file, secret and environment together. With `cloudConfigType: file` a given secret is
     /// ignored; with `secret` the file's other keys are; with `merge` the secret overrides only the keys
-    /// it sets, mappings key by key and lists whole.
+    /// it sets, mappings key by key and lists whole. A secret that changes where the credential is sent must hold that
+    /// credential.
     ///
     /// # Errors
     /// [`ConfigError::SecretMissing`], and [`ConfigError::Invalid`] with every problem found.
@@ -206,20 +208,21 @@ impl Config {
         secret: Option<&Document>,
         environment: &Environment<'_>,
     ) -> Result<Self, ConfigError> {
-        let layers: Vec<&Document> = match file {
-            None => secret.into_iter().collect(),
+        let (file, secret) = match file {
+            None => (None, secret),
             Some(file) => match (Self::config_type(file)?, secret) {
-                (ConfigType::File, _) | (ConfigType::Merge, None) => vec![file],
-                (ConfigType::Merge, Some(secret)) => vec![file, secret],
-                (ConfigType::Secret, Some(secret)) => vec![secret],
+                (ConfigType::File, _) => (Some(file), None),
+                (ConfigType::Merge, secret) => (Some(file), secret),
+                (ConfigType::Secret, Some(secret)) => (None, Some(secret)),
                 (ConfigType::Secret, None) => {
                     return Err(ConfigError::SecretMissing { origin: file.origin().to_owned() });
                 }
             },
         };
         let report = RefCell::new(Report::default());
-        let mut config = build::config(reader(layers, &report), environment);
+        let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
         let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
+        problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
         for harmless in problems.extract_if(.., |problem| !has_effect(problem)) {
             warnings.push(format!("{harmless}; it has no effect in this version"));
         }

@@ -321,6 +321,68 @@ fn cloud_config_type_decides_which_documents_count() {
     assert_eq!(config.network.vnet.as_deref(), Some("of-the-secret"));
 }
 
+/// The problem of a Secret, by the key that it names, or none.
+fn secret_on_file(file: Option<Value>, secret: &Value, variables: &[(&str, &str)]) -> Option<String> {
+    let file = file.map(|file| document(&file));
+    let secret = Document::parse("secret kube-system/azure-cloud-provider", secret.to_string().as_bytes()).unwrap();
+    let variables = map(variables);
+    let mut found = match Config::from_documents(file.as_ref(), Some(&secret), &Environment::new(&variables)) {
+        Ok(_) => return None,
+        Err(ConfigError::Invalid(problems)) => problems.0,
+        Err(error) => panic!("{error}"),
+    };
+    let problem = found.pop().unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    let text = problem.to_string();
+    assert!(text.starts_with("secret kube-system/azure-cloud-provider: ") && !text.contains(PASSWORD), "{text}");
+    assert!(text.contains("aadClientSecret of its own"), "{text}");
+    Some(problem.key)
+}
+
+#[test]
+fn a_secret_that_changes_where_the_credential_goes_brings_its_own() {
+    let endpoint = json!({"resourceManagerEndpoint": "https://management.attacker.example"});
+    let china = json!({"cloud": "AzureChinaCloud"});
+    let and = |secret: &Value, more: Value| {
+        let mut secret = secret.clone();
+        secret.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        secret
+    };
+    let own = json!({"aadClientId": "c", "aadClientSecret": "its-own"});
+    let managed = json!({"useManagedIdentityExtension": true});
+    let federated = [("AZURE_FEDERATED_TOKEN_FILE", "/var/run/token"), ("AZURE_CLIENT_ID", "c")];
+    for (changes, key) in [(&endpoint, "resourceManagerEndpoint"), (&china, "cloud")] {
+        let refused = Some(key.to_owned());
+        let file = || Some(azure_json_of_2017());
+        assert_eq!(secret_on_file(file(), changes, &[]), refused);
+        assert_eq!(secret_on_file(file(), &and(changes, json!({"tenantId": "t", "aadClientId": "x"})), &[]), refused);
+        assert_eq!(secret_on_file(file(), &and(changes, managed.clone()), &[]), refused);
+        assert_eq!(secret_on_file(Some(with(managed.clone())), &and(changes, own.clone()), &[]), refused);
+        assert_eq!(secret_on_file(file(), &and(changes, own.clone()), &federated), refused);
+        assert_eq!(secret_on_file(file(), &and(changes, own.clone()), &[("AZURE_CLIENT_SECRET", "s")]), refused);
+        assert_eq!(secret_on_file(file(), &and(changes, own.clone()), &[]), None);
+    }
+    // The file's own endpoint, unset or said again in other words.
+    let private = with(json!({"resourceManagerEndpoint": "https://rm.example"}));
+    for (secret, refused) in [
+        (json!({"resourceManagerEndpoint": ""}), true),
+        (json!({"ResourceManagerEndpoint": "https://RM.example/", "cloud": "AZURECLOUD"}), false),
+        (json!({"vnetName": "v"}), false),
+    ] {
+        let key = refused.then(|| "resourceManagerEndpoint".to_owned());
+        assert_eq!(secret_on_file(Some(private.clone()), &secret, &[]), key, "{secret}");
+    }
+    assert_eq!(secret_on_file(Some(azure_json_of_2017()), &json!({"cloud": "azurecloud"}), &[]), None);
+    // A Secret without a file overrides no other cloud, but its endpoint still needs its own credential.
+    let alone = json!({"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t"});
+    let alone = |more: &Value| and(&alone, more.clone());
+    assert_eq!(secret_on_file(None, &and(&alone(&managed), china.clone()), &[]), None);
+    assert_eq!(secret_on_file(None, &and(&alone(&own), endpoint.clone()), &[]), None);
+    let refused = Some("resourceManagerEndpoint".to_owned());
+    assert_eq!(secret_on_file(None, &and(&alone(&managed), endpoint.clone()), &[]), refused);
+    assert_eq!(secret_on_file(None, &and(&alone(&own), endpoint.clone()), &federated), refused);
+}
+
 #[test]
 fn credentials_are_chosen_in_the_order_of_the_go_peers() {
     let federated = |client: &str, file: &str| Credential::FederatedToken {

@@ -212,7 +212,7 @@ impl ControllerService {
         };
         let context = ordered(request.volume_context);
         let parameters = plan::publish_parameters(&context).map_err(|error| refused(&error))?;
-        plan::validate_capabilities(&[capability(wire)], parameters.max_shares)
+        plan::validate_attachment(&capability(wire), parameters.max_shares)
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
         self.volumes.learn_handle_casing(&id);

@@ -49,6 +49,7 @@ mod publish;
 mod request;
 mod stage;
 mod tuning;
+mod unseen;
 mod whose;
 
 use std::{
@@ -97,6 +98,16 @@ pub enum ZoneSupport {
     On,
     /// Never: the cluster does not use zones.
     Off,
+}
+
+/// What to do with a volume that this node has never had while the instance metadata does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnSilence {
+    /// Refuse it until the metadata answers.
+    #[default]
+    Refuse,
+    /// Go by LUN and size.
+    Tolerate,
 }
 
 /// How long each kind of step may take. kubelet waits two minutes for a call; a step that takes longer goes on and
@@ -159,6 +170,8 @@ pub struct NodeConfig {
     pub zones: ZoneSupport,
     /// What the controller publishes of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
+    /// What to do where the instance metadata is used and does not answer.
+    pub on_silence: OnSilence,
     /// Where to read what the Node's labels say of the machine.
     pub labels: Option<LabelsReader>,
     /// How long things may take.
@@ -211,6 +224,7 @@ impl NodeConfig {
             zones: ZoneSupport::On,
             // Nobody publishes anything.
             sizes: watch::channel(SizeLimits::default()).1,
+            on_silence: OnSilence::Refuse,
             labels: None,
             timeouts: Timeouts::default(),
         }

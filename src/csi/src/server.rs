@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, service::Routes, transport::Server};
 
 pub use endpoint::{Endpoint, EndpointError};
-pub use listener::{BindError, Listener, SocketFile, SocketLost};
+pub use listener::{BindError, Listener, Reach, SocketFile, SocketLost};
 pub use metrics::RpcMetrics;
 pub use rpc_log::{RpcLayer, RpcNote};
 

@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn mount_flags_that_no_stage_would_take_make_no_disk() {
         assert_eq!(verdict(&["noatime,discard", "barrier=1"]), Ok(()));
-        for flag in ["bind", "noatime,remount", "a\0b"] {
+        for flag in ["bind", "noatime,remount", "a\0b", "logdev=/dev/sdc", "errors=panic"] {
             let message = verdict(&[flag]).unwrap_err();
             assert!(message.starts_with("mountOptions are"), "{message}");
         }

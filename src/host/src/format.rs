@@ -44,7 +44,7 @@ pub enum WhenBlank {
 pub struct Request<'a> {
     /// The volume id; ties an unfinished format to this volume.
     pub volume: &'a str,
-    /// The wanted file system.
+    /// The wanted file system. An existing one that it takes ([`FsType::existing`]) is left as it is.
     pub fs: FsType,
     /// What to do with a blank device.
     pub when_blank: WhenBlank,
@@ -214,7 +214,7 @@ async fn settle(
     let name = || device.path.display().to_string();
     let refused = |found| FormatError::Refused { device: name(), found };
     match verdict {
-        Verdict::Filesystem { found, .. } if found.kind != request.fs.as_str() => {
+        Verdict::Filesystem { found, .. } if request.fs.existing(&found.kind).is_none() => {
             Err(FormatError::WrongType { device: name(), found: found.kind, wanted: request.fs })
         }
         Verdict::Filesystem { found, unfinished: None } => Ok(Outcome::Existing(found)),

@@ -375,6 +375,7 @@ pub async fn mount_block(
     let (device, fs_type) = (device.clone(), fs_type.to_owned());
     let options = match fs_type.as_str() {
         "xfs" => options.clone().with_nouuid(),
+        "ext4" | "ext3" | "ext2" => options.clone().with_read_only_on_error(),
         _ => options.clone(),
     };
     let path = target.to_path_buf();

@@ -160,7 +160,10 @@ async fn a_failed_mount_says_why_and_leaves_nothing() {
     let target = volume.target("stage");
     let error = volume.mount(&target, &["no-such-option"]).await.expect_err("ext4 does not know it");
     assert!(matches!(error, MountError::Rejected { .. }), "{error}");
-    assert!(error.to_string().contains("ext4") && error.to_string().contains("\"no-such-option\""), "{error}");
+    assert!(
+        error.to_string().contains("ext4") && error.to_string().contains("\"no-such-option,errors=remount-ro\""),
+        "{error}"
+    );
     let found = state(&volume.host, &target, long()).await.expect("state");
     assert_eq!(found, TargetState::Bare(TargetKind::Directory));
 }

@@ -3,20 +3,27 @@
 //!
 //! Source of the flag names: mount(8), "filesystem-independent mount options". Refuses what would
 //! change the kind of the operation (`bind`, `remount`, propagation): that is the driver's to choose.
+//! Refuses what reaches beyond the volume: the author of a StorageClass or a PersistentVolume could
+//! otherwise read another volume's disk, run a program on the node, or stop the node.
 
 use rustix::mount::MountFlags;
 
 /// The kernel copies one page of options; the last byte ends it (source: mount(2)).
 const DATA_MAX: usize = 4095;
 
+/// Kept free for the options that the driver adds itself.
+const ADDED_MAX: usize = 64;
+
 /// An option that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// It would turn the mount into another operation.
-    #[error("mount option {option} is not allowed for a volume")]
+    /// It would turn the mount into another operation, or reach beyond the volume.
+    #[error("mount option {option} is not allowed for a volume, because {why}: leave it out")]
     NotAllowed {
         /// The option.
         option: String,
+        /// Why not.
+        why: &'static str,
     },
     /// It has a NUL byte.
     #[error("mount option {option:?} contains a NUL byte")]
@@ -25,7 +32,7 @@ pub enum OptionError {
         option: String,
     },
     /// All file system options together exceed what the kernel takes.
-    #[error("mount options take {length} bytes, the kernel takes {DATA_MAX}")]
+    #[error("mount options take {length} bytes; at most {} are allowed", DATA_MAX - ADDED_MAX)]
     TooLong {
         /// Their length.
         length: usize,
@@ -54,12 +61,16 @@ impl Options {
     pub fn parse<S: AsRef<str>>(items: &[S]) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for item in items {
+            // The kernel's file systems know no quotes: to them a comma between quotes ends an option too.
+            for option in item.as_ref().split(',') {
+                allowed(option.trim())?;
+            }
             for option in split(item.as_ref()) {
                 options.add(option.trim())?;
             }
         }
         let length = options.data_string().len();
-        if length > DATA_MAX {
+        if length > DATA_MAX - ADDED_MAX {
             return Err(OptionError::TooLong { length });
         }
         Ok(options)
@@ -78,6 +89,16 @@ impl Options {
     pub fn with_nouuid(mut self) -> Self {
         if !self.data.iter().any(|option| option == "nouuid") {
             self.data.push("nouuid".to_owned());
+        }
+        self
+    }
+
+    /// The same options with `errors=remount-ro`, unless they say what to do on an error. An ext file
+    /// system may hold another default in its superblock, and `panic` there would stop the node.
+    #[must_use]
+    pub fn with_read_only_on_error(mut self) -> Self {
+        if !self.data.iter().any(|option| option.starts_with("errors=")) {
+            self.data.push("errors=remount-ro".to_owned());
         }
         self
     }
@@ -104,9 +125,6 @@ impl Options {
         let owned = || option.to_owned();
         if option.contains('\0') {
             return Err(OptionError::Nul { option: owned() });
-        }
-        if is_operation(option) {
-            return Err(OptionError::NotAllowed { option: owned() });
         }
         if is_for_userspace(option) {
             return Ok(());
@@ -163,8 +181,23 @@ fn flag(option: &str) -> Option<Flag> {
     })
 }
 
-fn is_operation(option: &str) -> bool {
-    let name = option.split('=').next().unwrap_or(option);
+/// Refuses what no volume may have. Sources: mount(8), and the kernel's documentation of ext4, xfs and btrfs.
+fn allowed(option: &str) -> Result<(), OptionError> {
+    let (name, value) = option.split_once('=').map_or((option, ""), |(name, value)| (name, value));
+    let why = match name {
+        _ if is_operation(name) => "it makes another operation of the mount",
+        "logdev" | "rtdev" | "journal_path" | "journal_dev" | "device" | "source" => {
+            "it opens another device than the volume's"
+        }
+        _ if name.starts_with("verity.") => "it opens another device than the volume's",
+        "helper" | "uhelper" => "it names a program to run",
+        _ if value.trim_matches('"') == "panic" => "an error of the volume would stop the node",
+        _ => return Ok(()),
+    };
+    Err(OptionError::NotAllowed { option: option.to_owned(), why })
+}
+
+fn is_operation(name: &str) -> bool {
     matches!(
         name,
         "remount"
@@ -239,6 +272,37 @@ mod tests {
             let error = Options::parse(&[option]).expect_err(option);
             assert!(matches!(error, OptionError::NotAllowed { .. }));
         }
+    }
+
+    #[test]
+    fn options_that_reach_beyond_the_volume_are_refused() {
+        for (option, reason) in [
+            ("logdev=/dev/sdc", "another device"),
+            ("rtdev=/dev/sdc", "another device"),
+            ("journal_path=/dev/sdc", "another device"),
+            ("journal_dev=0x803", "another device"),
+            ("device=/dev/sdc", "another device"),
+            ("source=/dev/sdc", "another device"),
+            ("verity.hashdevice=/dev/sdc", "another device"),
+            ("uhelper=/tmp/run", "program"),
+            ("errors=panic", "stop the node"),
+            ("fatal_errors=panic", "stop the node"),
+            ("errors=\"panic\"", "stop the node"),
+        ] {
+            let quoted = format!("x=\"a,{option},b\"");
+            for text in [option.to_owned(), format!("noatime, {option}"), quoted] {
+                let error = Options::parse(&["discard", &text]).expect_err(&text).to_string();
+                assert!(error.contains(&format!("mount option {option} ")) && error.contains(reason), "{error}");
+            }
+        }
+        let good = ["errors=continue,journal_checksum", "subvol=data,compress=zstd", "logbufs=8,data=ordered"];
+        assert_eq!(parse(&good).data_string(), good.join(","));
+    }
+
+    #[test]
+    fn on_an_error_ext_turns_read_only_unless_the_user_says_otherwise() {
+        assert_eq!(parse(&["discard"]).with_read_only_on_error().data_string(), "discard,errors=remount-ro");
+        assert_eq!(parse(&["errors=continue"]).with_read_only_on_error().data_string(), "errors=continue");
     }
 
     #[test]

@@ -5,10 +5,14 @@
 //! | `/healthz` | 200 while the process can answer at all: kubelet restarts it otherwise |
 //! | `/readyz` | 200 or 503, and the conditions in words |
 //! | `/metrics` | OpenMetrics text |
+//!
+//! Any client that reaches the port can connect. A connection therefore serves one request, the request's head and the
+//! whole connection have a time-out, and the number of connections is limited.
 
 use std::fmt;
 use std::io;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +22,32 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::readiness::Readiness;
 
 /// How long requests under way may take after the server was told to stop. kubelet's probes and scrapes
 /// are far shorter.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a client may take to send the head of its request. kubelet and Prometheus send it at once.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long one connection may take altogether: more than a scrape's usual time-out of 10 s.
+const CONNECTION_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many connections are served at a time; further ones wait in the kernel's queue.
+const CONNECTIONS: usize = 128;
+
+/// How long to wait after the system could not hand out a connection, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Source: OpenMetrics 1.0, section on the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -91,9 +112,6 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    /// The listener broke.
-    #[error("the server for health checks and metrics stopped")]
-    Serve(#[source] io::Error),
 }
 
 /// A server that has its port and does not answer yet.
@@ -133,21 +151,59 @@ impl Server {
     }
 
     /// Answers until `stop`, then finishes the requests under way, for at most five seconds.
-    ///
-    /// # Errors
-    /// [`ServeError::Serve`].
-    pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
-        let serving =
-            axum::serve(self.listener, router(self.shown)).with_graceful_shutdown(stop.clone().cancelled_owned());
-        let patience = async {
-            stop.cancelled().await;
-            tokio::time::sleep(STOP_WITHIN).await;
+    pub async fn run(self, stop: CancellationToken) {
+        let service = TowerToHyperService::new(router(self.shown));
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let connections = TaskTracker::new();
+        let accepting = async {
+            loop {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let connection = connection(stream, service.clone(), stop.clone());
+                        connections.spawn(async move {
+                            let _place = place;
+                            // A client that is too slow is cut off.
+                            let _ = tokio::time::timeout(CONNECTION_WITHIN, connection).await;
+                        });
+                    }
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection for health checks and metrics");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
         };
-        tokio::select! {
-            result = serving => result.map_err(ServeError::Serve),
-            () = patience => Ok(()),
+        stop.run_until_cancelled(accepting).await;
+        drop(self.listener);
+        connections.close();
+        let _ = tokio::time::timeout(STOP_WITHIN, connections.wait()).await;
+    }
+}
+
+/// Serves one request. A connection without one ends when the server is told to stop.
+async fn connection(stream: TcpStream, service: TowerToHyperService<Router>, stop: CancellationToken) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // What fails here is the client's affair: it went away, or sent something that is no HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
         }
     }
+}
+
+/// Whether only the connection that was about to be accepted is lost.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 fn no_ipv6(error: &io::Error) -> bool {
@@ -225,8 +281,74 @@ mod tests {
         assert!(request(address, "/other").await.starts_with("HTTP/1.1 404"));
 
         stop.cancel();
-        running.await.expect("no panic").expect("stops in order");
+        running.await.expect("no panic");
         assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    /// A server on loopback that shows this registry.
+    async fn serving(registry: Registry) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+        let shown = Shown { registry: Arc::new(registry), readiness: Readiness::new() };
+        let server = Server::bind("127.0.0.1:0".parse().expect("is an address"), shown).await.expect("binds");
+        let (address, stop) = (server.address(), CancellationToken::new());
+        let running = tokio::spawn(server.run(stop.clone()));
+        (address, stop, running)
+    }
+
+    /// Reads what comes until the server closes; `None` when it does not within the time.
+    async fn read_to_end(stream: &mut TcpStream, within: Duration) -> Option<usize> {
+        let mut bytes = Vec::new();
+        // A connection that is reset is closed too.
+        tokio::time::timeout(within, stream.read_to_end(&mut bytes)).await.ok().map(|_| bytes.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_no_request_is_cut_off_and_keeps_no_probe_waiting() {
+        let (address, ..) = serving(Registry::default()).await;
+        let mut silent = Vec::new();
+        for half in 0..2 * CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.expect("connects");
+            if half % 2 == 1 {
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n").await.expect("is sent");
+            }
+            silent.push(stream);
+        }
+        let answer = tokio::time::timeout(HEAD_WITHIN * 3, request(address, "/healthz")).await;
+        assert!(answer.expect("is answered in time").starts_with("HTTP/1.1 200"));
+        for stream in &mut silent {
+            assert!(read_to_end(stream, HEAD_WITHIN * 3).await.is_some());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answer_is_cut_off() {
+        // More than the kernel takes into its buffers.
+        let mut registry = Registry::default();
+        for large in 0..64 {
+            registry.register(format!("large_{large}"), "x".repeat(1 << 20), Counter::<u64>::default());
+        }
+        let (address, stop, running) = serving(registry).await;
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("is sent");
+        stream.readable().await.expect("the answer begins");
+        tokio::time::sleep(CONNECTION_WITHIN * 2).await;
+        let read = read_to_end(&mut stream, Duration::from_secs(1)).await.expect("the server has closed it");
+        assert!(read < 64 << 20, "{read}");
+        stop.cancel();
+        running.await.expect("no panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_one_request_and_a_silent_one_does_not_delay_the_stop() {
+        let (address, stop, running) = serving(Registry::default()).await;
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        let twice = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2);
+        stream.write_all(twice.as_bytes()).await.expect("is sent");
+        let mut answers = String::new();
+        let _ = stream.read_to_string(&mut answers).await;
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 1, "{answers}");
+        let _silent = TcpStream::connect(address).await.expect("connects");
+        stop.cancel();
+        tokio::time::timeout(STOP_WITHIN * 2, running).await.expect("ends").expect("no panic");
     }
 
     #[tokio::test]

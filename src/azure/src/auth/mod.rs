@@ -3,6 +3,10 @@
 //! One token is kept for all callers, asked for once however many callers wait, and thrown away when the resource
 //! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good nobody
 //! waits for the authority, which may take minutes or hang. Never prints a secret, never writes one anywhere.
+//!
+//! A refusal that only a change of the credential or of the directory cures is remembered ([`Backoff`]): callers get it
+//! again without a request, for the authority locks out clients that ask too often. The credential can be replaced
+//! while the process runs ([`Tokens::replace`]).
 
 mod source;
 #[cfg(test)]
@@ -107,6 +111,12 @@ impl AuthError {
         Self::Malformed(source)
     }
 
+    /// Whether the authority is to be left alone for a while. The token file is on this machine, and kubelet may be
+    /// about to write it.
+    fn is_remembered(&self) -> bool {
+        !self.is_transient() && !matches!(self, Self::TokenFile(_))
+    }
+
     /// Whether asking again soon may help.
     fn is_transient(&self) -> bool {
         match self {
@@ -139,7 +149,6 @@ pub struct Tokens(Arc<Inner>);
 
 struct Inner {
     transport: Transport,
-    credential: Credential,
     audience: String,
     random: Random,
     state: Mutex<State>,
@@ -148,24 +157,54 @@ struct Inner {
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner")
-            .field("credential", &self.credential)
+            .field("credential", &self.lock().credential)
             .field("audience", &self.audience)
             .finish_non_exhaustive()
     }
 }
 
-#[derive(Default)]
 struct State {
+    credential: Credential,
+    /// How often the credential was replaced.
+    replaced: u64,
     held: Option<Held>,
     flight: Option<Flight>,
     generation: u64,
+    /// The last refusal of the authority, and until when it is not asked again.
+    refusal: Option<(AuthError, Instant)>,
+    /// After refusals of the authority.
+    authority: Backoff,
+    /// After tokens that the resource manager refused.
+    resource_manager: Backoff,
 }
 
 #[derive(Clone)]
 struct Held {
     bearer: Bearer,
+    issued: Instant,
+    /// Whether the resource manager has taken it.
+    accepted: bool,
     renew: Instant,
     expires: Instant,
+}
+
+/// Pauses that double: 5 s, 10 s, … 5 min.
+#[derive(Default)]
+struct Backoff(Duration);
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(5 * 60);
+
+    /// The next pause.
+    fn next(&mut self) -> Duration {
+        self.0 = (self.0 * 2).clamp(Self::FIRST, Self::LONGEST);
+        self.0
+    }
+
+    fn reset(&mut self) {
+        self.0 = Duration::ZERO;
+    }
 }
 
 type Flight = Shared<BoxFuture<'static, Result<Bearer, AuthError>>>;
@@ -188,11 +227,39 @@ impl Tokens {
     pub fn new(transport: Transport, credential: Credential, audience: &str, seed: u64) -> Self {
         Self(Arc::new(Inner {
             transport,
-            credential,
             audience: audience.to_owned(),
             random: Random::seeded(seed),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                credential,
+                replaced: 0,
+                held: None,
+                flight: None,
+                generation: 0,
+                refusal: None,
+                authority: Backoff::default(),
+                resource_manager: Backoff::default(),
+            }),
         }))
+    }
+
+    /// Uses another credential from now on. The token at hand stays good until there is one of the new credential,
+    /// which is asked for at the next call; a remembered refusal is forgotten. Whether it is another one at all.
+    pub fn replace(&self, credential: Credential) -> bool {
+        let mut state = self.0.lock();
+        if state.credential == credential {
+            return false;
+        }
+        state.credential = credential;
+        state.replaced += 1;
+        state.refusal = None;
+        state.authority.reset();
+        state.resource_manager.reset();
+        // What is under way is of the old credential.
+        state.flight = None;
+        if let Some(held) = &mut state.held {
+            held.renew = Instant::now();
+        }
+        true
     }
 
     /// A token that is good: the one at hand, or a new one. Only who finds none at hand waits for the authority.
@@ -201,7 +268,10 @@ impl Tokens {
             let mut state = self.0.lock();
             match self.usable(&mut state) {
                 Some(bearer) => return Ok(bearer),
-                None => self.renewal(&mut state),
+                None => match &state.refusal {
+                    Some((refusal, until)) if Instant::now() < *until => return Err(refusal.clone()),
+                    _ => self.renewal(&mut state),
+                },
             }
         };
         flight.await
@@ -238,12 +308,27 @@ impl Tokens {
         flight
     }
 
-    /// Throws a token away that the resource manager has refused, unless a newer one has come already.
+    /// Notes that the resource manager has taken a token.
+    pub(crate) fn accepted(&self, bearer: &Bearer) {
+        if let Some(held) = self.0.lock().held.as_mut().filter(|held| held.bearer.generation == bearer.generation) {
+            held.accepted = true;
+        }
+    }
+
+    /// Throws a token away that the resource manager has refused, unless a newer one has come already. One that it has
+    /// never taken is kept for a while: the next one would be refused too.
     pub(crate) fn refused(&self, bearer: &Bearer) {
         let mut state = self.0.lock();
-        if state.held.as_ref().is_some_and(|held| held.bearer.generation == bearer.generation) {
-            state.held = None;
+        let Some(held) = state.held.as_ref().filter(|held| held.bearer.generation == bearer.generation) else { return };
+        if held.accepted {
+            // It was revoked.
+            state.resource_manager.reset();
+        } else if held.issued.elapsed() < state.resource_manager.0 {
+            return;
+        } else {
+            state.resource_manager.next();
         }
+        state.held = None;
     }
 }
 
@@ -254,10 +339,17 @@ impl Inner {
     }
 
     async fn renew(self: Arc<Self>) -> Result<Bearer, AuthError> {
-        let issued = self.issue().await;
+        let (credential, replaced) = {
+            let state = self.lock();
+            (state.credential.clone(), state.replaced)
+        };
+        let issued = self.issue(&credential).await;
         let now = Instant::now();
         let mut state = self.lock();
-        state.flight = None;
+        let is_of_the_old = state.replaced != replaced;
+        if !is_of_the_old {
+            state.flight = None;
+        }
         let failed = match issued
             .map(|issued| (HeaderValue::try_from(format!("Bearer {}", issued.token.expose())), issued.lifetime))
         {
@@ -265,31 +357,51 @@ impl Inner {
                 header.set_sensitive(true);
                 state.generation += 1;
                 let bearer = Bearer { header, generation: state.generation };
+                // It serves the callers that waited for it; the next token is of the credential in use.
+                if is_of_the_old {
+                    return Ok(bearer);
+                }
                 let renew = lifetime.saturating_sub(RENEW_BEFORE).max(lifetime / 2);
-                state.held = Some(Held { bearer: bearer.clone(), renew: now + renew, expires: now + lifetime });
+                state.held = Some(Held {
+                    bearer: bearer.clone(),
+                    issued: now,
+                    accepted: false,
+                    renew: now + renew,
+                    expires: now + lifetime,
+                });
+                state.refusal = None;
+                state.authority.reset();
                 return Ok(bearer);
             }
             Ok((Err(invalid), _)) => AuthError::malformed(Arc::new(invalid)),
             Err(error) => error,
         };
+        let mut pause = RENEWAL_PAUSE;
+        if !is_of_the_old && failed.is_remembered() {
+            let longer = state.authority.next();
+            state.refusal = Some((failed.clone(), now + longer));
+            pause = pause.max(longer);
+        }
         match &mut state.held {
             Some(held) if now < held.expires => {
                 tracing::warn!(
                     error = &failed as &dyn StdError,
                     "the token is not renewed yet; the old one is good for a while"
                 );
-                held.renew = now + RENEWAL_PAUSE;
+                if !is_of_the_old {
+                    held.renew = now + pause;
+                }
                 Ok(held.bearer.clone())
             }
             _ => Err(failed),
         }
     }
 
-    async fn issue(&self) -> Result<source::Issued, AuthError> {
+    async fn issue(&self, credential: &Credential) -> Result<source::Issued, AuthError> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match source::issue(&self.transport, &self.credential, &self.audience).await {
+            let error = match source::issue(&self.transport, credential, &self.audience).await {
                 Ok(issued) => return Ok(issued),
                 Err(error) => error,
             };

@@ -85,7 +85,107 @@ async fn while_renewal_fails_a_valid_token_is_still_used() {
     assert_eq!(fake.log().len(), 2);
     tokio::time::advance(Duration::from_secs(300)).await;
     assert!(matches!(tokens.bearer().await, Err(AuthError::Refused { .. })));
+    tokio::time::advance(Backoff::FIRST * 2).await;
     assert_eq!(text(&tokens).await, "Bearer token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_remembered_and_the_authority_asked_again_ever_later() {
+    let no = || Reply::json(401, json!({"error": "invalid_client", "error_description": "AADSTS7000222: expired"}));
+    let fake = Fake::new([]).tokens((0..10).map(|_| no()));
+    let tokens = tokens(&fake, client_secret());
+    let mut pauses = Vec::new();
+    let mut asked = Instant::now();
+    while pauses.len() < 9 {
+        let before = fake.log().len();
+        let callers = (0..50).map(|_| tokens.bearer());
+        for refused in futures::future::join_all(callers).await {
+            assert!(refused.unwrap_err().to_string().contains("AADSTS7000222"));
+        }
+        match fake.log().len() - before {
+            0 => tokio::time::advance(Duration::from_secs(1)).await,
+            1 => {
+                pauses.push(asked.elapsed().as_secs());
+                asked = Instant::now();
+            }
+            more => panic!("asked {more} times at once"),
+        }
+    }
+    assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 300, 300]);
+    // Once it was good, the next refusal begins anew.
+    tokio::time::advance(Backoff::LONGEST).await;
+    assert!(tokens.bearer().await.is_err());
+    tokio::time::advance(Backoff::LONGEST).await;
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    let _ = fake.clone().tokens([no()]);
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(tokens.bearer().await.is_err());
+    tokio::time::advance(Backoff::FIRST).await;
+    assert_eq!(text(&tokens).await, "Bearer token-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_never_taken_is_not_replaced_at_every_call_and_a_revoked_one_is_at_once() {
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_secret());
+    for _ in 0..600 {
+        let bearer = tokens.bearer().await.unwrap();
+        tokens.refused(&bearer);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    // At 0, 0, 5, 15, 35, 75, 155, 315 and 615 s.
+    assert_eq!(fake.log().len(), 8);
+    for revoked in 0..3 {
+        let bearer = tokens.bearer().await.unwrap();
+        tokens.accepted(&bearer);
+        tokens.refused(&bearer);
+        assert_eq!(fake.log().len(), 8 + revoked);
+    }
+    assert_eq!(text(&tokens).await, "Bearer token-11");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_credential_is_used_at_once_and_costs_nobody_a_good_token() {
+    let other = || Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+    let no = || Reply::json(401, json!({"error": "invalid_client", "error_description": "AADSTS7000222: expired"}));
+    // A remembered refusal was of the old one.
+    let fake = Fake::new([]).tokens([no()]);
+    let one = tokens(&fake, client_secret());
+    assert!(one.bearer().await.is_err() && one.bearer().await.is_err());
+    assert!(!one.replace(client_secret()));
+    assert!(one.bearer().await.is_err());
+    assert!(one.replace(other()));
+    assert_eq!(text(&one).await, "Bearer token-1");
+    assert!(fake.log()[1].line.contains("/metadata/identity/"));
+
+    // The old token is good until there is a new one, also when the new credential is wrong.
+    let fake = Fake::new([]);
+    let one = tokens(&fake, client_secret());
+    assert_eq!(text(&one).await, "Bearer token-1");
+    let _ = fake.clone().tokens([no()]);
+    one.replace(other());
+    for _ in 0..2 {
+        assert_eq!(text(&one).await, "Bearer token-1");
+        over(&one).await;
+    }
+    assert_eq!(fake.log().len(), 2);
+    tokio::time::advance(RENEWAL_PAUSE).await;
+    assert_eq!(text(&one).await, "Bearer token-1");
+    over(&one).await;
+    assert_eq!(text(&one).await, "Bearer token-2");
+
+    // What was under way for the old one counts for nothing.
+    let fake = Fake::new([]).tokens([Reply::Silence]);
+    let one = tokens(&fake, client_secret());
+    let waiting = tokio::spawn({
+        let one = one.clone();
+        async move { one.bearer().await }
+    });
+    tokio::task::yield_now().await;
+    one.replace(other());
+    assert_eq!(text(&one).await, "Bearer token-1");
+    waiting.await.unwrap().unwrap();
+    assert_eq!(text(&one).await, "Bearer token-1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,6 +215,7 @@ async fn the_authoritys_words_are_kept_and_the_secret_is_not() {
     );
     assert_eq!(error.fault(), Fault::Unauthenticated);
     assert!(only(&fake).body.contains(CLIENT_SECRET));
+    tokio::time::advance(Backoff::FIRST).await;
     let bearer = tokens.bearer().await.unwrap();
     let printed = format!("{error:?} {tokens:?} {bearer:?} {:?} {}", client_secret(), Secret::new(CLIENT_SECRET));
     assert!(!printed.contains(CLIENT_SECRET) && !printed.contains("token-1"), "{printed}");

@@ -80,7 +80,7 @@ mod tests {
             json!({
                 "location": "westeurope",
                 "sku": { "name": "StandardSSD_LRS" },
-                "tags": BTreeMap::from([("k8s-azure-created-by", "kubernetes-azure-dd")]),
+                "tags": BTreeMap::from([("k8s-azure-created-by", "kubernetes-azure-dd"), ("lazuli-request", "pvc-1")]),
                 "properties": {
                     "creationData": { "createOption": "Empty" },
                     "diskSizeGB": 10,

@@ -93,6 +93,41 @@ fn a_resource_manager_endpoint_asks_for_discovery() {
 }
 
 #[test]
+fn a_private_resource_manager_gets_no_token_for_azures_own_services() {
+    let asked = |endpoint: &str, audiences: Value| {
+        let config = load(&with(json!({"resourceManagerEndpoint": endpoint}))).expect("loads");
+        let CloudSource::Discover(discovery) = config.cloud else { panic!("is to be discovered") };
+        let answer = json!({"authentication": {"loginEndpoint": "https://login.microsoftonline.com/",
+            "audiences": audiences}, "suffixes": {"storage": "s"}});
+        discovery.finish(&answer.to_string()).map(|cloud| cloud.audiences)
+    };
+    let azure = "https://management.azure.com/";
+    for endpoint in ["https://management.attacker.example", "https://evilmanagement.azure.com.example"] {
+        for audience in [azure, "https://storage.azure.com/", "797f4846-ba00-4fd7-ba43-dac1f8f63013"] {
+            let error = asked(endpoint, json!([audience])).expect_err(audience);
+            assert!(error.to_string().contains(audience), "{error}");
+        }
+        let own = "https://management.attacker.example/x";
+        assert_eq!(asked(endpoint, json!([azure, own])), Ok(vec![own.to_owned()]));
+    }
+    for endpoint in [azure, "https://westeurope.management.azure.com/"] {
+        assert_eq!(asked(endpoint, json!([azure])), Ok(vec![azure.to_owned()]));
+    }
+    // The endpoint file names both, and only together.
+    let file = |audience: &str| {
+        json!({"resourceManagerEndpoint": "https://rm.example/", "tokenAudience": audience,
+            "activeDirectoryEndpoint": "https://login.example/", "storageEndpointSuffix": "s"})
+        .to_string()
+    };
+    for cloud in ["AzurePublicCloud", "AzureStackCloud"] {
+        let value = with(json!({"cloud": cloud}));
+        let found = known(&value, Some(&file(azure))).expect_err(cloud);
+        assert!(found.len() == 1 && found[0].contains("AZURE_ENVIRONMENT_FILEPATH"), "{found:?}");
+        assert_eq!(known(&value, Some(&file("https://rm.example/"))).expect(cloud).audiences, ["https://rm.example/"]);
+    }
+}
+
+#[test]
 fn metadata_in_array_form_is_picked_by_host() {
     let asked = Url::parse("https://management.chinacloudapi.cn").expect("is a URL");
     let entry = |name: &str, resource_manager: &str, suffix: &str| {

@@ -2,7 +2,8 @@
 //!
 //! A LUN alone names nothing: a disk that vanished out of band leaves its LUN to another. The instance metadata tells
 //! the disk's id, but lags behind by seconds. So another id, or the disk at another LUN, is waited out and then
-//! refused; an absent id is waited for and then left to the size and the file system's UUID.
+//! refused; an absent id is waited for and then left to the size and the file system's UUID. Metadata that does not
+//! answer at all proves nothing of a volume that this node has never had ([`unseen`](super::unseen)).
 
 use std::time::Duration;
 
@@ -27,6 +28,18 @@ pub(super) enum Identity {
     Confirmed(Option<Gib>),
     /// The metadata does not tell, and why.
     Unconfirmed(String),
+    /// The metadata did not answer, and why: it is asked too often, hangs, or is out of reach.
+    Silent(String),
+}
+
+impl Identity {
+    /// Why the metadata does not confirm the disk.
+    pub(super) fn doubt(&self) -> Option<&str> {
+        match self {
+            Self::Confirmed(_) => None,
+            Self::Unconfirmed(why) | Self::Silent(why) => Some(why),
+        }
+    }
 }
 
 /// What one answer of the metadata means for a volume.
@@ -84,9 +97,13 @@ pub(super) async fn identify(
             Sight::Other(found) => Err(NodeError::OtherDisk { lun, found, wanted }),
             Sight::Elsewhere(found) => Err(NodeError::OtherLun { wanted, found, told: lun }),
             Sight::Here(_) | Sight::Absent => {
-                let why = silence.unwrap_or_else(|| format!("it lists no disk at LUN {lun}"));
+                let identity = match silence {
+                    Some(why) => Identity::Silent(why),
+                    None => Identity::Unconfirmed(format!("it lists no disk at LUN {lun}")),
+                };
+                let why = identity.doubt();
                 tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
-                Ok(Identity::Unconfirmed(why))
+                Ok(identity)
             }
         };
     }

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Node, attachment::Identity, error::NodeError};
+use super::{Node, attachment::Identity, error::NodeError, unseen};
 use lazuli_host::{
     Deadline,
     device::Device,
@@ -41,7 +41,7 @@ struct Doubt {
 
 impl Doubts {
     /// For how long, without a gap, the same device with the same content has stood for the volume.
-    fn for_how_long(&self, volume: &str, device: &Device, found: &str) -> Duration {
+    pub(super) fn for_how_long(&self, volume: &str, device: &Device, found: &str) -> Duration {
         let mut doubts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         doubts.retain(|_, doubt| now - doubt.last <= LONGEST_GAP);
@@ -81,7 +81,15 @@ pub(super) async fn not_as_before(
 ) -> Result<Option<Verdict>, NodeError> {
     let known = node.past_uuid(volume).await;
     let deadline = Deadline::after(node.config.timeouts.format);
-    let Ok(verdict) = probe::probe(&node.host, device, volume, deadline).await else { return Ok(None) };
+    let verdict = match probe::probe(&node.host, device, volume, deadline).await {
+        Ok(verdict) => verdict,
+        // What could not be looked at is not known; the format step looks again, and might then format it.
+        Err(_) if known.is_none() => {
+            unseen::refuse(node, volume, device, "something that cannot be read", identity)?;
+            return Ok(None);
+        }
+        Err(_) => return Ok(None),
+    };
     let (found, blank) = match &verdict {
         Verdict::Filesystem { found, .. } => match (&found.uuid, &known) {
             (Some(uuid), Some(known)) if uuid.eq_ignore_ascii_case(known) => {
@@ -105,15 +113,24 @@ pub(super) async fn not_as_before(
     let had = match (&other, known) {
         (Some(other), _) => format!("that file system was here as {other}'s before"),
         (None, Some(known)) => format!("this volume had the file system {known} when it was here before"),
-        (None, None) => return Ok(Some(verdict)),
+        (None, None) => {
+            // An unfinished format names the volume that it was begun for, and what is known as another volume's is
+            // refused by that name later.
+            let is_own = matches!(&verdict, Verdict::Filesystem { unfinished: Some(_), .. });
+            let is_known = match uuid {
+                Some(uuid) => !node.others_with_uuid(volume, uuid).await?.is_empty(),
+                None => false,
+            };
+            if !is_own && !is_known {
+                unseen::refuse(node, volume, device, &found, identity)?;
+            }
+            return Ok(Some(verdict));
+        }
     };
-    let silent = match identity {
-        Identity::Unconfirmed(why) if node.imds.is_some() => Some(why),
-        _ => None,
-    };
+    let silent = identity.doubt().filter(|_| node.imds.is_some());
     let stood = node.doubts.for_how_long(volume, device, &found);
     if let (Some(why), true) = (silent, blank || other.is_some()) {
-        let (device, why) = (device.path.display().to_string(), why.clone());
+        let (device, why) = (device.path.display().to_string(), why.to_owned());
         return Err(NodeError::Unsaid { device, found, had, why });
     }
     let limit = node.config.timeouts.doubt;

@@ -52,6 +52,18 @@ pub(super) enum NodeError {
     Doubtful { device: String, found: String, had: String, more: Duration },
     #[error("{device} holds {found}, {had}, and the instance metadata does not confirm which disk it is: {why}")]
     Unsaid { device: String, found: String, had: String, why: String },
+    #[error(
+        "{device} is where the disk should be, and the instance metadata does not say which disk it is: {why}; this \
+         node has never had the volume, so it waits for an answer"
+    )]
+    Unseen { device: String, why: String },
+    #[error(
+        "{device} is where the disk should be, and for more than a minute the instance metadata has not said which \
+         disk it is: {why}; this node has never had the volume, so it waits for an answer: see that \
+         http://169.254.169.254 can be reached from this node, or let the LUN decide with the node plugin's \
+         --on-silent-imds=tolerate"
+    )]
+    UnseenForLong { device: String, why: String },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
     Size { device: String, lun: Lun, found: u64, wanted: u64 },
     #[error("the device at LUN {lun} changed from {before} to {after} while it was looked at")]
@@ -143,6 +155,8 @@ impl NodeError {
             | Self::ChangedUuid { .. }
             | Self::Doubtful { .. }
             | Self::Unsaid { .. }
+            | Self::Unseen { .. }
+            | Self::UnseenForLong { .. }
             | Self::AfterMount(_)
             | Self::Instance(_)
             | Self::Silent(_)

@@ -12,7 +12,7 @@ use super::{
     error::NodeError,
     kind,
     request::{Access, Stage},
-    tuning,
+    tuning, unseen,
 };
 use lazuli_host::{
     Deadline,
@@ -58,6 +58,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
             kind::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
+            unseen::refuse_raw(node, request.volume.as_str(), &device, &identity).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
             node.remember(record(request, &device, None)).await
         }
@@ -82,7 +83,7 @@ struct Wish<'a> {
 async fn of_full_size(node: &Node, disk: Device, identity: &Identity, request: &Stage) -> Result<Device, NodeError> {
     let confirmed = match identity {
         Identity::Confirmed(size) => *size,
-        Identity::Unconfirmed(_) => None,
+        Identity::Unconfirmed(_) | Identity::Silent(_) => None,
     };
     let Some(least) = confirmed.max(request.parameters.requested_size) else { return Ok(disk) };
     let deadline = Deadline::after(node.config.timeouts.size);
@@ -114,46 +115,53 @@ async fn filesystem(
     wish: &Wish<'_>,
     identity: &Identity,
 ) -> Result<(), NodeError> {
-    if !is_staged(node, request, device, wish).await? {
-        kind::not_raw(node, [device, wish.disk]).await?;
-        // Two copies of one btrfs must not be looked at and mounted side by side.
-        let _turn = match wish.fs {
-            FsType::Btrfs => node.btrfs.acquire().await.ok(),
-            _ => None,
-        };
-        prepare_and_mount(node, request, device, wish, identity).await?;
-    }
+    let fs = match staged(node, request, device, wish).await? {
+        Some(fs) => fs,
+        None => {
+            kind::not_raw(node, [device, wish.disk]).await?;
+            // Two copies of one btrfs must not be looked at and mounted side by side.
+            let _turn = match wish.fs {
+                FsType::Btrfs => node.btrfs.acquire().await.ok(),
+                _ => None,
+            };
+            prepare_and_mount(node, request, device, wish, identity).await?
+        }
+    };
     if wish.read_only {
         return Ok(());
     }
     let deadline = Deadline::after(node.config.timeouts.grow);
     let grown = async {
-        if resize::needs_resize(&node.host, device, wish.fs, &request.staging, deadline).await? {
-            resize::grow(&node.host, device, wish.fs, &request.staging, deadline).await?;
+        if resize::needs_resize(&node.host, device, fs, &request.staging, deadline).await? {
+            resize::grow(&node.host, device, fs, &request.staging, deadline).await?;
         }
         Ok(())
     };
     grown.await.map_err(|error| NodeError::AfterMount(Box::new(NodeError::Grow(error))))
 }
 
-/// Whether exactly this is mounted at the staging path already. A dead mount there is taken away.
-async fn is_staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<bool, NodeError> {
+/// The file system that is mounted at the staging path already, where it is the volume's. A dead mount there is taken
+/// away.
+async fn staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<Option<FsType>, NodeError> {
     let (fs, read_only) = (wish.fs, wish.read_only);
     let deadline = Deadline::after(node.config.timeouts.mount);
     let state = mount::state(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
     let top = match state {
-        TargetState::Absent | TargetState::Bare(_) => return Ok(false),
+        TargetState::Absent | TargetState::Bare(_) => return Ok(None),
         TargetState::Corrupted { error, .. } => {
             tracing::warn!(staging = %request.staging.display(), error, "a dead mount is taken away");
             mount::unmount(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
-            return Ok(false);
+            return Ok(None);
         }
         TargetState::Mounted(mounts) => mounts.into_iter().next_back(),
     };
-    let Some(top) = top else { return Ok(false) };
+    let Some(top) = top else { return Ok(None) };
     let written = |read_only| if read_only { "read-only" } else { "writable" };
-    if mount::is_of(&top, device) && top.fs_type == fs.as_str() && top.read_only() == read_only {
-        return Ok(true);
+    if mount::is_of(&top, device)
+        && top.read_only() == read_only
+        && let Some(mounted) = fs.existing(&top.fs_type)
+    {
+        return Ok(Some(mounted));
     }
     Err(NodeError::Incompatible {
         path: request.staging.clone(),
@@ -168,7 +176,7 @@ async fn prepare_and_mount(
     device: &Device,
     wish: &Wish<'_>,
     identity: &Identity,
-) -> Result<(), NodeError> {
+) -> Result<FsType, NodeError> {
     let times = &node.config.timeouts;
     let host = &node.host;
     let Wish { fs, options, read_only, disk } = *wish;
@@ -179,6 +187,8 @@ async fn prepare_and_mount(
         .await
         .map_err(|error| NodeError::Format(Box::new(error)))?;
     let found = outcome.filesystem();
+    // An existing ext2 or ext3 may stand where ext4 is asked for.
+    let fs = fs.existing(&found.kind).unwrap_or(fs);
     if !matches!(outcome, Outcome::Created(_)) {
         refuse_a_stranger(node, request, device, found, identity).await?;
         let in_use = mount::table(host).await.map_err(NodeError::Mount)?;
@@ -197,7 +207,7 @@ async fn prepare_and_mount(
         mount::mount_block(host, device, &request.staging, fs.as_str(), options, deadline).await
     };
     match mounted.await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(fs),
         Err(error) => {
             let error = NodeError::Mount(error);
             // kubelet will not unstage after a final code, so nothing must be left to unstage.
@@ -224,14 +234,14 @@ async fn refuse_a_stranger(
     if found.kind == FsType::Btrfs.as_str() {
         refuse_a_twin(node, device, uuid, &others).await?;
     }
-    let Identity::Unconfirmed(why) = identity else { return Ok(()) };
+    let Some(why) = identity.doubt().map(str::to_owned) else { return Ok(()) };
     if let Some(other) = others.first() {
-        let (known, why) = (other.volume_id.clone(), why.clone());
+        let known = other.volume_id.clone();
         return Err(NodeError::KnownUuid { device: name(), uuid: uuid.clone(), known, why });
     }
     match node.recall(volume).await.and_then(|record| record.fs_uuid) {
         Some(known) if !known.eq_ignore_ascii_case(uuid) => {
-            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why: why.clone() })
+            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why })
         }
         _ => Ok(()),
     }
@@ -359,7 +369,7 @@ pub(super) async fn staged_block(
     match identity {
         _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
         Identity::Confirmed(_) => Ok(device),
-        Identity::Unconfirmed(_) if recorded == Some(device.number) => Ok(device),
-        Identity::Unconfirmed(_) => Err(NodeError::NotStaged(staging.to_owned())),
+        _ if recorded == Some(device.number) => Ok(device),
+        Identity::Unconfirmed(_) | Identity::Silent(_) => Err(NodeError::NotStaged(staging.to_owned())),
     }
 }

@@ -3,11 +3,12 @@ mod kill;
 mod kind;
 mod machine;
 mod tuning;
+mod unseen;
 mod whose;
 
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
 
-use csi_proto::csi::volume_capability::access_mode::Mode;
+use csi_proto::csi::volume_capability::{AccessType, access_mode::Mode};
 use lazuli_plan::disk::SOURCE_KEY;
 use tonic::Code as Grpc;
 
@@ -373,6 +374,75 @@ async fn unstaging_goes_on_after_the_process_was_killed_and_when_the_disk_is_gon
     assert_eq!(machine.record("a").await, None);
 }
 
+/// The in-tree plugin and early versions of the Go driver made ext3 too, and a PersistentVolume may not say so.
+#[tokio::test]
+async fn an_existing_ext2_or_ext3_is_mounted_where_ext4_or_nothing_is_asked_for() {
+    if !able() {
+        return;
+    }
+    for found in ["ext2", "ext3"] {
+        for asked in ["ext4", ""] {
+            let mut machine = Machine::new().await;
+            let place = machine.attach(3, "a");
+            run(&format!("mkfs.{found}"), &["-q", machine.disk(place).node.to_str().unwrap()]);
+            for _ in 0..2 {
+                machine.stage_as(3, "a", mounted_as(asked)).await.unwrap();
+            }
+            let mounted = machine.mounted(&machine.staging("a")).unwrap();
+            assert_eq!(mounted.fs_type, found, "{asked:?}");
+            machine.publish(3, "a", "1", mounted_as(asked)).await.unwrap();
+            if may_grow_ext4() {
+                machine.disk(place).grow(2 * GIB);
+                machine.expand("a", &machine.target("1"), 2 * GIB).await.unwrap();
+            }
+            machine.unpublish("a", "1").await.unwrap();
+            machine.unstage("a").await.unwrap();
+            // The other way round nothing is taken for what was asked for.
+            let other = if found == "ext2" { "ext3" } else { "ext2" };
+            let (refusal, message) = code(machine.stage_as(3, "a", mounted_as(other)).await);
+            assert_eq!(refusal, Grpc::FailedPrecondition);
+            assert!(message.contains(&format!("holds {found}, {other} was asked for")), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_ext_file_system_turns_read_only_on_an_error_and_no_option_reaches_beyond_the_volume() {
+    if !able() {
+        return;
+    }
+    let with = |fs_type: &str, flag: &str| {
+        let mut capability = mounted_as(fs_type);
+        if let Some(AccessType::Mount(mount)) = &mut capability.access_type {
+            mount.mount_flags = vec![flag.to_owned()];
+        }
+        capability
+    };
+    let mut machine = Machine::new().await;
+    let place = machine.attach(3, "a");
+    for (fs_type, flag) in [
+        ("ext4", "errors=panic"),
+        ("ext4", "journal_path=/dev/sda"),
+        ("xfs", "noatime,logdev=/dev/sda"),
+        ("btrfs", "device=/dev/sda"),
+        ("ext4", "context=\"a,journal_path=/dev/sda\""),
+    ] {
+        let (refusal, message) = code(machine.stage_as(3, "a", with(fs_type, flag)).await);
+        assert_eq!(refusal, Grpc::InvalidArgument);
+        assert!(message.contains("is not allowed for a volume, because"), "{message}");
+    }
+    assert!(machine.disk(place).is_untouched());
+    // A file system that stops the node on an error, by its own superblock.
+    run("mkfs.ext4", &["-q", machine.disk(place).node.to_str().unwrap()]);
+    run("tune2fs", &["-e", "panic", machine.disk(place).node.to_str().unwrap()]);
+    for (flag, expected) in [("noatime", "errors=remount-ro"), ("errors=continue", "errors=continue")] {
+        machine.stage_as(3, "a", with("ext4", flag)).await.unwrap();
+        let mounted = machine.mounted(&machine.staging("a")).unwrap();
+        assert!(mounted.super_options.iter().any(|option| option == expected), "{:?}", mounted.super_options);
+        machine.unstage("a").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_filesystem_grows_with_its_disk_and_not_before() {
     if !able() {
@@ -464,7 +534,7 @@ async fn mount_flags_reach_the_filesystem_and_wrong_ones_are_refused() {
     machine.attach(3, "a");
     let with = |flag: &str| {
         let mut capability = mounted_as("ext4");
-        if let Some(csi_proto::csi::volume_capability::AccessType::Mount(mount)) = &mut capability.access_type {
+        if let Some(AccessType::Mount(mount)) = &mut capability.access_type {
             mount.mount_flags = vec![flag.to_owned()];
         }
         capability
@@ -472,7 +542,7 @@ async fn mount_flags_reach_the_filesystem_and_wrong_ones_are_refused() {
     assert_eq!(code(machine.stage_as(3, "a", with("bind")).await).0, Grpc::InvalidArgument);
     // One that only the kernel can judge is named with what it was for.
     let (_, message) = code(machine.stage_as(3, "a", with("frobnicate")).await);
-    assert!(message.contains("ext4") && message.contains("\"frobnicate\""), "{message}");
+    assert!(message.contains("ext4") && message.contains("\"frobnicate,errors=remount-ro\""), "{message}");
     machine.stage_as(3, "a", with("noatime,data=ordered")).await.unwrap();
     let mount = machine.mounted(&machine.staging("a")).unwrap();
     assert!(mount.options.iter().any(|option| option == "noatime"), "{mount:?}");

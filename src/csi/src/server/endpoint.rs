@@ -11,7 +11,8 @@ const LOOPBACK: &str = "127.0.0.1";
 pub enum Endpoint {
     /// A socket in the file system.
     Unix(PathBuf),
-    /// A TCP port. Whoever reaches it may call every RPC: use loopback, or a network nobody else is on.
+    /// A TCP port. Any client that reaches it may call every RPC; other addresses than loopback must be allowed
+    /// ([`Reach`](super::Reach)).
     Tcp {
         /// A name or an address, without brackets.
         host: String,

@@ -8,6 +8,7 @@
 use std::{
     fs::{self, DirBuilder, Permissions},
     io,
+    net::{IpAddr, SocketAddr},
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
@@ -57,6 +58,17 @@ pub enum BindError {
         #[source]
         source: io::Error,
     },
+    /// Other machines could reach it, and the operator has not allowed that.
+    #[error(
+        "{endpoint} is reachable from other machines ({address} is no loopback address), and CSI has no \
+         authentication: allowed are a unix socket, a loopback address, or --allow-remote-endpoint"
+    )]
+    Exposed {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// What it resolves to.
+        address: IpAddr,
+    },
     /// The address does not resolve or is taken.
     #[error("cannot listen on {endpoint}")]
     Tcp {
@@ -80,18 +92,42 @@ pub(super) enum Socket {
     Tcp(TcpListener),
 }
 
+/// From where a TCP endpoint may be reached. Any client that reaches it may call every RPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// From this machine only.
+    #[default]
+    ThisMachine,
+    /// From wherever the address is reachable.
+    Network,
+}
+
 impl Listener {
-    /// Listens on the endpoint. A socket file that nobody serves is replaced; missing directories are made with mode
-    /// 0700.
+    /// Listens on the endpoint, as far as it is reachable from this machine only. A socket file that nobody serves is
+    /// replaced; missing directories are made with mode 0700.
     ///
     /// # Errors
-    /// [`BindError::InUse`] when a live process serves the path, and whatever the kernel refuses.
+    /// [`BindError::InUse`] when a live process serves the path, [`BindError::Exposed`], and whatever the kernel
+    /// refuses.
     pub async fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
+        Self::bind_within(endpoint, Reach::ThisMachine).await
+    }
+
+    /// As [`Listener::bind`], with a TCP endpoint that may be reached from here.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub async fn bind_within(endpoint: &Endpoint, reach: Reach) -> Result<Self, BindError> {
         let socket = match endpoint {
             Endpoint::Unix(path) => bind_unix(path).await?,
             Endpoint::Tcp { host, port } => {
                 let failed = |source| BindError::Tcp { endpoint: endpoint.clone(), source };
                 let addresses: Vec<_> = lookup_host((host.as_str(), *port)).await.map_err(failed)?.collect();
+                // Of several addresses the kernel takes the first that is free.
+                let outward = addresses.iter().map(SocketAddr::ip).find(|ip| !ip.to_canonical().is_loopback());
+                if let (Reach::ThisMachine, Some(address)) = (reach, outward) {
+                    return Err(BindError::Exposed { endpoint: endpoint.clone(), address });
+                }
                 Socket::Tcp(TcpListener::bind(addresses.as_slice()).await.map_err(failed)?)
             }
         };

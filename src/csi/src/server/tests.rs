@@ -144,6 +144,16 @@ async fn another_process_s_socket_of_the_same_name_is_not_removed() {
 
 #[tokio::test]
 async fn a_tcp_endpoint_tells_the_port_that_the_kernel_chose() {
+    for exposed in ["tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.7:0"] {
+        let endpoint = exposed.parse().unwrap();
+        let refused = Listener::bind(&endpoint).await.unwrap_err().to_string();
+        assert!(refused.contains(exposed) && refused.contains("--allow-remote-endpoint"), "{refused}");
+    }
+    let everywhere = "tcp://0.0.0.0:0".parse().unwrap();
+    assert!(Listener::bind_within(&everywhere, Reach::Network).await.is_ok());
+    for near in ["tcp://localhost:0", "tcp://[::ffff:127.0.0.1]:0"] {
+        assert!(!matches!(Listener::bind(&near.parse().unwrap()).await, Err(BindError::Exposed { .. })), "{near}");
+    }
     let listener = Listener::bind(&"tcp://:0".parse().unwrap()).await.unwrap();
     let Some(Endpoint::Tcp { host, port }) = listener.endpoint() else { panic!("no address") };
     assert_eq!(host, "127.0.0.1");

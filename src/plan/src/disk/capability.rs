@@ -1,6 +1,9 @@
 //! Which access modes and types a managed disk can give.
 
-use super::{ParameterError, stage::FsType};
+use super::{
+    ParameterError,
+    stage::{self, FsType},
+};
 
 /// CSI's access modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,11 +167,28 @@ impl From<CapabilityError> for ParameterError {
 
 /// Whether a disk that takes `max_shares` VMs at a time can give all of these capabilities.
 ///
-/// Used by CreateVolume, ValidateVolumeCapabilities, ControllerPublishVolume and NodeStageVolume alike.
+/// Used by CreateVolume, ValidateVolumeCapabilities and NodeStageVolume alike.
 ///
 /// # Errors
 /// The first capability that it cannot give, and why.
 pub fn validate_capabilities(capabilities: &[Capability], max_shares: u32) -> Result<(), CapabilityError> {
+    validate(capabilities, max_shares, |fs_type| FsType::from_capability(fs_type).map(drop))
+}
+
+/// Whether a disk that takes `max_shares` VMs at a time can be attached for this capability. As
+/// [`validate_capabilities`], and `ntfs` is left to the node plugin of a Windows node.
+///
+/// # Errors
+/// Why it cannot.
+pub fn validate_attachment(capability: &Capability, max_shares: u32) -> Result<(), CapabilityError> {
+    validate(std::slice::from_ref(capability), max_shares, stage::may_be_attached)
+}
+
+fn validate(
+    capabilities: &[Capability],
+    max_shares: u32,
+    check_fs_type: fn(&str) -> Result<(), ParameterError>,
+) -> Result<(), CapabilityError> {
     if capabilities.is_empty() {
         return Err(CapabilityError::NoCapability);
     }
@@ -181,7 +201,7 @@ pub fn validate_capabilities(capabilities: &[Capability], max_shares: u32) -> Re
             if mode.is_multi_node() {
                 return Err(CapabilityError::SharedFilesystem(*mode));
             }
-            FsType::from_capability(fs_type).map_err(CapabilityError::FsType)?;
+            check_fs_type(fs_type).map_err(CapabilityError::FsType)?;
         }
         if mode.is_multi_node() && max_shares < 2 {
             return Err(CapabilityError::NotShared { mode: *mode, max_shares });
@@ -249,5 +269,25 @@ mod tests {
         };
         let error = ParameterError::from(validate_capabilities(&[ntfs], 1).unwrap_err());
         assert_eq!((error.parameter.as_str(), error.value.as_str()), ("fsType", "ntfs"));
+    }
+
+    #[test]
+    fn ntfs_is_attached_for_a_windows_node_and_otherwise_refused() {
+        let of = |fs_type: &str, access_mode| Capability {
+            access_mode,
+            access_type: Some(AccessType::Mount { fs_type: fs_type.to_owned(), flags: Vec::new() }),
+        };
+        let single = AccessMode::SingleNodeWriter;
+        for (fs_type, attached, staged) in [
+            ("ntfs", true, false),
+            ("NTFS", true, false),
+            ("zfs", false, false),
+            ("ext4", true, true),
+            ("", true, true),
+        ] {
+            assert_eq!(validate_attachment(&of(fs_type, single), 1).is_ok(), attached, "{fs_type}");
+            assert_eq!(validate_capabilities(&[of(fs_type, single)], 1).is_ok(), staged, "{fs_type}");
+        }
+        assert!(validate_attachment(&of("ntfs", AccessMode::MultiNodeMultiWriter), 2).is_err());
     }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Capability, CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, ParameterError,
-    PublicNetworkAccess, name,
+    AllowedResourceGroups, Capability, CreateOption, DiskSpec, EncryptionType, Mismatch, NamedBy, NetworkAccessPolicy,
+    Origin, ParameterError, PublicNetworkAccess, name,
     parameter::{Parameter, Parameters},
     perf, sku,
     stage::FsType,
@@ -89,6 +89,8 @@ pub struct Defaults {
     pub location: String,
     /// Which Azure it is.
     pub cloud: Cloud,
+    /// The resource groups that a class may name besides the cluster's.
+    pub allowed_resource_groups: AllowedResourceGroups,
 }
 
 /// A CreateVolume request, as far as an empty disk is concerned.
@@ -211,7 +213,12 @@ pub fn plan_create(request: &Request, defaults: &Defaults) -> Result<CreatePlan,
     let network = network(&parameters, on_stack, &mut warnings)?;
 
     let templates = Templates::of(&parameters);
-    let tags = tags::disk_tags(&parameters, &templates, write_accelerator, &mut warnings)?;
+    let tags = tags::disk_tags(&parameters, &templates, &request.name, write_accelerator, &mut warnings)?;
+    let origin = Origin {
+        request: tags::request_value(&request.name),
+        persistent_volume: templates.pv_name.unwrap_or(&request.name).to_owned(),
+        named_by: if parameters.get("diskname").is_some() { NamedBy::Class } else { NamedBy::Request },
+    };
     let disk = disk_id(request, &parameters, &templates, defaults, &mut warnings)?;
     let place = place(request, &parameters, sku_name, defaults)?;
 
@@ -247,6 +254,7 @@ pub fn plan_create(request: &Request, defaults: &Defaults) -> Result<CreatePlan,
             bursting_enabled,
             most_bytes: Some(request.limit_bytes.unsigned_abs()).filter(|limit| *limit > 0),
             zones_accepted: place.zones_accepted,
+            origin,
         },
         volume_context,
         accessible_topology: place.accessible_topology,
@@ -595,13 +603,22 @@ fn disk_id(
             |parameter| parameter.refuse(rule),
         ));
     }
-    build(subscription_id, group_name).map_err(|_| {
+    let disk = build(subscription_id, group_name).map_err(|_| {
         let rule = "allowed is the id of a subscription";
         subscription.map_or_else(
             || ParameterError::invalid("subscriptionID", subscription_id, rule),
             |parameter| parameter.refuse(rule),
         )
-    })
+    })?;
+    // Without either parameter it is the cluster's own group, which is always allowed.
+    if let Some(parameter) = group.or(subscription)
+        && let Err(allowed) = defaults
+            .allowed_resource_groups
+            .check((subscription_id, group_name), (&defaults.subscription, &defaults.resource_group))
+    {
+        return Err(parameter.refuse(allowed));
+    }
+    Ok(disk)
 }
 
 struct Place {

@@ -16,6 +16,7 @@
 //! | `capability` | which access modes and types a disk can give |
 //! | `sku` | sizes, performance and sharing of each storage account type |
 //! | `name`, `tags`, `zone` | the disk's name, tags and zone |
+//! | `resource_groups` | the resource groups that a class may name |
 //! | `create`, `spec` | the disk to make, and whether a disk that exists is it |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | `expand` | whether and how it grows |
@@ -27,6 +28,7 @@ mod name;
 mod parameter;
 mod perf;
 mod publish;
+mod resource_groups;
 mod sku;
 mod spec;
 mod stage;
@@ -36,14 +38,17 @@ mod tests;
 mod tuning;
 mod zone;
 
-pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_capabilities};
+pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_attachment, validate_capabilities};
 pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
 pub use expand::{DetachReason, Expand, plan_expand};
 pub use parameter::{ParameterError, ParameterErrorKind};
 pub use perf::{DeviceSetting, PerfProfile};
 pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
+pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use sku::{max_shares, size_range};
-pub use spec::{CreateOption, DiskSpec, EncryptionType, Mismatch, NetworkAccessPolicy, PublicNetworkAccess};
+pub use spec::{
+    CreateOption, DiskSpec, EncryptionType, Mismatch, NamedBy, NetworkAccessPolicy, Origin, PublicNetworkAccess,
+};
 pub use stage::{FsType, StageParameters, stage_parameters};
 pub use tags::is_made_by_driver;
 pub use tuning::basic_profile;

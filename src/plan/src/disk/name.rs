@@ -53,7 +53,7 @@ pub(super) fn disk_name(
 }
 
 /// FNV-1a, 128 bits (source: the FNV draft's parameters): a digest for names, not for secrets.
-fn digest_name(name: &str) -> String {
+pub(super) fn digest_name(name: &str) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let digest = name.bytes().fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));

@@ -95,18 +95,86 @@ pub struct DiskSpec {
     /// Not in the body: the zone numbers that the caller takes. A disk that an earlier try made in one of them is
     /// good, though this try would have chosen another: the scheduler may have changed its mind in between.
     pub zones_accepted: BTreeSet<String>,
+    /// In the body only as tags: for which request the disk is made.
+    pub origin: Origin,
 }
 
-/// In what a disk of the same name differs from the one that is asked for.
+/// For which CreateVolume request a disk is made, and what shows it on a disk that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The value of the tag `lazuli-request`.
+    pub request: String,
+    /// The name of the PersistentVolume: from external-provisioner's extra metadata, else the request's name, which
+    /// external-provisioner gives to the PersistentVolume too.
+    pub persistent_volume: String,
+    /// Where the disk's name comes from.
+    pub named_by: NamedBy,
+}
+
+/// Where the name of a disk comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    /// From the CreateVolume request, whose name is unique.
+    Request,
+    /// From the parameter `diskName`, which may name any disk of the resource group.
+    Class,
+}
+
+impl Origin {
+    /// Whether an existing disk was made for this request. Its content would otherwise reach the claim of another.
+    ///
+    /// The tag `lazuli-request` decides where the disk has it. A disk without it may be one that the Go driver made for
+    /// this request before the cluster changed drivers: it must name the PersistentVolume, its name must be the
+    /// request's own, and no VM may hold it.
+    fn check(&self, disk: &Disk) -> Result<(), Mismatch> {
+        let not_made_for_it = |reason| Err(Mismatch::Origin { disk: disk.id.clone(), reason });
+        match (tags::value(&disk.tags, tags::REQUEST), tags::value(&disk.tags, tags::FOR_PV)) {
+            (Some(request), _) if request == self.request => Ok(()),
+            (Some(request), _) => {
+                not_made_for_it(format!("its tag {} is {request:?} instead of {:?}", tags::REQUEST, self.request))
+            }
+            (None, None) => not_made_for_it(format!("it has neither the tag {} nor {}", tags::REQUEST, tags::FOR_PV)),
+            (None, Some(volume)) if volume != self.persistent_volume => not_made_for_it(format!(
+                "its tag {} is {volume:?} instead of {:?}",
+                tags::FOR_PV,
+                self.persistent_volume
+            )),
+            (None, Some(_)) if self.named_by == NamedBy::Class => not_made_for_it(format!(
+                "it has no tag {}, without which a disk that diskName names is not taken",
+                tags::REQUEST
+            )),
+            (None, Some(_)) => match disk.holders().first() {
+                None => Ok(()),
+                Some(vm) => not_made_for_it(format!("it has no tag {}, and {vm} holds it", tags::REQUEST)),
+            },
+        }
+    }
+}
+
+/// Why a disk of the same name is not the disk that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a disk of this name exists with {property} {existing}, but {requested} is requested")]
-pub struct Mismatch {
-    /// The property.
-    pub property: &'static str,
-    /// What the disk has.
-    pub existing: String,
-    /// What the request says.
-    pub requested: String,
+pub enum Mismatch {
+    /// It differs from the request.
+    #[error("a disk of this name exists with {property} {existing}, but {requested} is requested")]
+    Property {
+        /// The property.
+        property: &'static str,
+        /// What the disk has.
+        existing: String,
+        /// What the request says.
+        requested: String,
+    },
+    /// Nothing shows that it was made for this request.
+    #[error(
+        "the disk {disk} exists and was not made for this request: {reason}; delete the disk, or let the \
+         StorageClass's diskName name another"
+    )]
+    Origin {
+        /// The disk.
+        disk: ArmId,
+        /// What is missing or different.
+        reason: String,
+    },
 }
 
 /// A region in the form of Azure's own names: "East US" and "eastus" are one region.
@@ -128,24 +196,18 @@ impl DiskSpec {
     ///
     /// The size may be anything from the one that is planned to the limit. Operations, throughput, network
     /// access and tags in general are not compared: they may have been changed on purpose since. The tags that say for
-    /// which volume the disk was made are: a class with a fixed `diskName` would otherwise hand one disk to two
-    /// claims.
+    /// which request the disk was made are ([`Origin`]): a class with a fixed `diskName` would otherwise hand one disk
+    /// to two claims, or a disk of another owner to a claim.
     ///
     /// # Errors
     /// The first difference.
     pub fn matches(&self, disk: &Disk) -> Result<(), Mismatch> {
-        let differs = |property, existing: String, requested: String| Err(Mismatch { property, existing, requested });
+        let differs =
+            |property, existing: String, requested: String| Err(Mismatch::Property { property, existing, requested });
         if let Some(source) = &disk.source {
             return differs("source", source.to_string(), "an empty disk".to_owned());
         }
-        for key in tags::CREATED_FOR {
-            let existing = disk.tags.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value);
-            if let (Some(existing), Some(requested)) = (existing, self.tags.get(key))
-                && existing != requested
-            {
-                return differs("tag", format!("{key}={existing}"), format!("{key}={requested}"));
-            }
-        }
+        self.origin.check(disk)?;
         if disk.sku != Some(self.sku) {
             let existing = disk.sku.map_or("unknown", SkuName::as_str);
             return differs("skuName", existing.to_owned(), self.sku.to_string());

@@ -12,6 +12,9 @@ use crate::model::{Gib, Lun, SkuName};
 
 const FS_TYPES: &str = "allowed are ext4, ext3, ext2, xfs, btrfs";
 
+/// What only Windows node plugins stage: the controller attaches such a volume and leaves the rest to them.
+const NTFS: &str = "ntfs";
+
 /// A filesystem that a Linux node makes, mounts and grows: one list for the controller and the node, so that no disk is
 /// made that can never be staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -49,6 +52,17 @@ impl FsType {
         }
     }
 
+    /// The filesystem to mount where this one is asked for and one of this name is on the disk; `None` when that is
+    /// another one.
+    ///
+    /// ext4, which is also what a volume without `fsType` asks for, takes the ext2 and ext3 of older volumes, as the
+    /// kernel's ext4 does. ext2 and ext3 by name take nothing else.
+    pub fn existing(self, found: &str) -> Option<Self> {
+        let found = Self::parse(found)?;
+        let takes = self == found || (self == Self::Ext4 && matches!(found, Self::Ext3 | Self::Ext2));
+        takes.then_some(found)
+    }
+
     /// In any case of letters, as in the Go driver. What this driver's nodes cannot serve is refused here, before a disk
     /// is made: `ntfs` among them, for Windows nodes are not served.
     pub(super) fn of(parameter: Parameter<'_>) -> Result<Self, ParameterError> {
@@ -63,6 +77,14 @@ impl FsType {
             value => Self::of(Parameter { key: "fsType", value }).map(Some),
         }
     }
+}
+
+/// Whether a disk with this filesystem may be attached: one that a node of ours stages, or one of Windows.
+pub(super) fn may_be_attached(fs_type: &str) -> Result<(), ParameterError> {
+    if fs_type.eq_ignore_ascii_case(NTFS) {
+        return Ok(());
+    }
+    FsType::from_capability(fs_type).map(drop)
 }
 
 impl fmt::Display for FsType {

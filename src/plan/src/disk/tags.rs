@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ParameterError,
+    ParameterError, name,
     parameter::{Parameter, Parameters},
 };
 
@@ -20,12 +20,17 @@ pub fn is_made_by_driver(tags: &BTreeMap<String, String>) -> bool {
 /// because only the VM has a property for it.
 pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
 
-const FOR_PV: &str = "kubernetes.io-created-for-pv-name";
+/// The tag that names the CreateVolume request for which this driver made the disk. The Go driver neither sets nor reads
+/// it.
+pub(super) const REQUEST: &str = "lazuli-request";
+
+/// The tag that names the PersistentVolume for which either driver made the disk.
+pub(super) const FOR_PV: &str = "kubernetes.io-created-for-pv-name";
 const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
 const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
 
-/// The tags that say for which volume a disk was made.
-pub(super) const CREATED_FOR: [&str; 3] = [FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
+/// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
+const RESERVED: [&str; 5] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
 
 /// Limits of Azure Resource Manager (source: tag-resources): tags of a resource, characters of a name and of a value.
 const MOST_TAGS: usize = 50;
@@ -79,15 +84,32 @@ fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
     tags.insert(key.to_owned(), value.to_owned());
 }
 
-/// All tags of the disk. A tag of the class wins over one that the driver sets, as in the Go driver.
+/// The value of a tag of a disk. Azure ignores the letter case of a tag's name.
+pub(super) fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+    tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// The value of the tag [`REQUEST`]: the request's name, or a digest of one that is longer than a tag may be.
+pub(super) fn request_value(request_name: &str) -> String {
+    if request_name.chars().count() > LONGEST_VALUE {
+        return name::digest_name(request_name);
+    }
+    request_name.to_owned()
+}
+
+/// All tags of the disk. The class cannot set a tag of the driver: the Go driver lets it, and a class could then hand
+/// one volume's disk to another. Its tag is left out with a warning rather than refused, for a StorageClass cannot be
+/// changed and may have served the Go driver.
 pub(super) fn disk_tags(
     parameters: &Parameters<'_>,
     templates: &Templates<'_>,
+    request_name: &str,
     write_accelerator: bool,
     warnings: &mut Vec<String>,
 ) -> Result<BTreeMap<String, String>, ParameterError> {
     let mut tags = BTreeMap::new();
     insert(&mut tags, CREATED_BY.0, CREATED_BY.1);
+    insert(&mut tags, REQUEST, &request_value(request_name));
     for (key, value) in
         [(FOR_PV, templates.pv_name), (FOR_CLAIM, templates.pvc_name), (FOR_NAMESPACE, templates.pvc_namespace)]
     {
@@ -98,6 +120,13 @@ pub(super) fn disk_tags(
     if let Some(parameter) = parameters.get("tags") {
         let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
         for (key, value) in written_tags(parameter, delimiter)? {
+            if let Some(reserved) = RESERVED.into_iter().find(|reserved| reserved.eq_ignore_ascii_case(key)) {
+                warnings.push(format!(
+                    "parameter {} sets the tag {key} to {value:?}, which is left out: the driver sets {reserved} itself",
+                    parameter.key
+                ));
+                continue;
+            }
             let filled = templates.fill(value);
             if let Some(template) = templates.unfilled(&filled) {
                 warnings.push(format!(
@@ -156,7 +185,7 @@ mod tests {
     fn tags(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, ParameterError> {
         let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let parameters = Parameters::written(&map)?;
-        disk_tags(&parameters, &Templates::of(&parameters), false, &mut Vec::new())
+        disk_tags(&parameters, &Templates::of(&parameters), "request-1", false, &mut Vec::new())
     }
 
     #[test]
@@ -182,6 +211,7 @@ mod tests {
             ("kubernetes.io-created-for-pv-name", "pvc-1"),
             ("kubernetes.io-created-for-pvc-name", "data"),
             ("kubernetes.io-created-for-pvc-namespace", "db"),
+            ("lazuli-request", "request-1"),
         ];
         assert_eq!(tags, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
     }
@@ -200,10 +230,38 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_of_the_class_wins_and_case_makes_no_second_tag() {
-        let tags = tags(&[("tags", "K8S-Azure-Created-By=me,a=1,A=2")]).unwrap();
-        let expected = [("A", "2"), ("K8S-Azure-Created-By", "me")];
-        assert_eq!(tags, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    fn two_spellings_of_a_tag_are_one_tag() {
+        let tags = tags(&[("tags", "a=1,A=2")]).unwrap();
+        assert_eq!((tags.get("a"), tags.get("A").map(String::as_str)), (None, Some("2")));
+    }
+
+    #[test]
+    fn a_class_sets_no_tag_of_the_driver() {
+        let without_class = tags(&[]).unwrap();
+        for name in RESERVED {
+            for key in [name.to_owned(), name.to_ascii_uppercase()] {
+                let map = BTreeMap::from([("tags".to_owned(), format!("{key}=mine,env=prod"))]);
+                let parameters = Parameters::written(&map).unwrap();
+                let mut warnings = Vec::new();
+                let mut tags =
+                    disk_tags(&parameters, &Templates::of(&parameters), "request-1", false, &mut warnings).unwrap();
+                assert_eq!(tags.remove("env").as_deref(), Some("prod"));
+                assert_eq!(tags, without_class, "{key}");
+                assert!(
+                    warnings.len() == 1 && warnings[0].contains(&key) && warnings[0].contains("mine"),
+                    "{warnings:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_name_that_no_tag_can_hold_is_a_digest_and_the_same_one_each_time() {
+        let long = "n".repeat(LONGEST_VALUE + 1);
+        assert_eq!(request_value(&long[1..]), long[1..]);
+        let digest = request_value(&long);
+        assert!(digest.len() <= LONGEST_VALUE && digest == request_value(&long), "{digest}");
+        assert_ne!(digest, request_value(&format!("{long}n")));
     }
 
     #[test]
@@ -215,11 +273,11 @@ mod tests {
         assert!(tags(&[("tags", &format!("a={}", "x".repeat(257)))]).is_err());
         assert!(tags(&[("tags", &format!("{}=x", "a".repeat(513)))]).is_err());
         let many: Vec<String> = (0..50).map(|n| format!("k{n}=v")).collect();
-        assert!(tags(&[("tags", &many.join(","))]).unwrap_err().to_string().contains("51 tags"));
+        assert!(tags(&[("tags", &many.join(","))]).unwrap_err().to_string().contains("52 tags"));
     }
 
     #[test]
     fn an_empty_tags_parameter_is_none_at_all() {
-        assert_eq!(tags(&[("tags", ""), ("tagValueDelimiter", "")]).unwrap().len(), 1);
+        assert_eq!(tags(&[("tags", ""), ("tagValueDelimiter", "")]).unwrap(), tags(&[]).unwrap());
     }
 }

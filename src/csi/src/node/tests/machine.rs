@@ -116,6 +116,12 @@ pub(super) struct Metadata {
     pub(super) disks: Vec<(u8, String)>,
 }
 
+/// No wait for anything that lags.
+pub(super) fn impatient() -> Timeouts {
+    let none = Duration::ZERO;
+    Timeouts { identity: none, size: none, find: none, ..Timeouts::default() }
+}
+
 /// The machine.
 pub(super) struct Machine {
     pub(super) metadata: Arc<Mutex<Metadata>>,
@@ -130,12 +136,14 @@ pub(super) struct Machine {
 impl Machine {
     /// A machine without disks. It waits for nothing that lags, so that a test sees a refusal at once.
     pub(super) async fn new() -> Self {
-        let none = Duration::ZERO;
-        let timeouts = Timeouts { identity: none, size: none, find: none, ..Timeouts::default() };
-        Self::with(timeouts).await
+        Self::with(impatient()).await
     }
 
     pub(super) async fn with(timeouts: Timeouts) -> Self {
+        Self::configured(NodeConfig { timeouts, ..NodeConfig::new("node-1") }).await
+    }
+
+    pub(super) async fn configured(config: NodeConfig) -> Self {
         let scratch = Scratch::new();
         for folder in ["root/sys/class/scsi_device", "root/sys/class/block", "root/dev/disk/azure/scsi1"] {
             fs::create_dir_all(scratch.join(folder)).unwrap();
@@ -155,7 +163,6 @@ impl Machine {
             }
         };
         let imds = Imds::new(Transport::in_process(Routes::none(), tower::service_fn(answer)));
-        let config = NodeConfig { timeouts, ..NodeConfig::new("node-1") };
         let host = Host::new().with_root(scratch.join("root"));
         let service = NodeService::open(host, Some(imds), scratch.join("state"), config).unwrap();
 

@@ -12,7 +12,7 @@ fn an_empty_class_makes_a_closed_standard_ssd() {
             location: "eastus".to_owned(),
             zones: vec![],
             sku: SkuName::StandardSsdLrs,
-            tags: map(&[("k8s-azure-created-by", "kubernetes-azure-dd")]),
+            tags: map(&[("k8s-azure-created-by", "kubernetes-azure-dd"), ("lazuli-request", "pvc-1")]),
             create_option: CreateOption::Empty,
             logical_sector_size: None,
             performance_plus: None,
@@ -28,6 +28,11 @@ fn an_empty_class_makes_a_closed_standard_ssd() {
             bursting_enabled: None,
             most_bytes: None,
             zones_accepted: Default::default(),
+            origin: Origin {
+                request: "pvc-1".to_owned(),
+                persistent_volume: "pvc-1".to_owned(),
+                named_by: NamedBy::Request,
+            },
         }
     );
     assert_eq!(plan.volume_context, map(&[("requestedsizegib", "10")]));
@@ -156,6 +161,18 @@ fn the_group_and_subscription_of_the_class_win() {
 fn another_subscription_without_a_group_is_the_users_mistake() {
     let error = refused(&[("subscriptionID", "s2")], "subscriptionID");
     assert!(error.to_string().contains("resourceGroup"), "{error}");
+}
+
+#[test]
+fn a_class_that_names_a_group_beyond_the_operators_list_is_refused() {
+    let list = vec!["team".parse().unwrap(), "s2/disks".parse().unwrap()];
+    let restricted = Defaults { allowed_resource_groups: AllowedResourceGroups::of(list), ..defaults() };
+    for pairs in [&[][..], &[("resourceGroup", "TEAM")], &[("subscriptionID", "s2"), ("resourceGroup", "disks")]] {
+        assert!(plan_create(&request(pairs), &restricted).is_ok(), "{pairs:?}");
+    }
+    let error = refused_of(&request(&[("resourceGroup", "vault")]), &restricted, "resourceGroup");
+    assert!(error.to_string().contains("sub/vault") && error.to_string().contains("team, s2/disks"), "{error}");
+    refused_of(&request(&[("subscriptionID", "s2"), ("resourceGroup", "team")]), &restricted, "resourceGroup");
 }
 
 #[test]
@@ -309,7 +326,7 @@ fn private_access_and_its_disk_access_come_together_or_are_refused() {
 fn the_write_accelerator_is_a_tag() {
     let tags = spec(&[("writeAcceleratorEnabled", "True"), ("skuName", "Premium_LRS")]).tags;
     assert_eq!(tags["writeacceleratorenabled"], "true");
-    assert_eq!(spec(&[("writeAcceleratorEnabled", "yes")]).tags.len(), 1);
+    assert_eq!(spec(&[("writeAcceleratorEnabled", "yes")]).tags, spec(&[]).tags);
     refused(&[("writeAcceleratorEnabled", "true")], "writeAcceleratorEnabled");
 }
 

@@ -31,6 +31,7 @@ fn defaults() -> Defaults {
         resource_group: "rg".to_owned(),
         location: "eastus".to_owned(),
         cloud: Cloud::Public,
+        allowed_resource_groups: AllowedResourceGroups::Any,
     }
 }
 

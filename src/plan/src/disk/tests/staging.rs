@@ -2,6 +2,18 @@
 
 use super::*;
 
+#[test]
+fn ext4_takes_the_ext2_and_ext3_of_older_volumes_and_nothing_else_is_taken_for_another() {
+    for asked in FsType::ALL {
+        for found in FsType::ALL {
+            let older = asked == FsType::Ext4 && matches!(found, FsType::Ext2 | FsType::Ext3);
+            let taken = (asked == found || older).then_some(found);
+            assert_eq!(asked.existing(found.as_str()), taken, "{asked} {found}");
+        }
+        assert_eq!(asked.existing("vfat"), None);
+    }
+}
+
 fn stage(volume: Pairs<'_>, publish: Pairs<'_>) -> Result<StageParameters, ParameterError> {
     stage_parameters(&map(volume), &Capability::mounted(), &map(publish))
 }
