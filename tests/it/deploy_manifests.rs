@@ -197,9 +197,25 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
                 }
             }
         }
+        // Source: the sidecars make the names of their leases from the driver's, so the Go driver's have these too.
+        let leases = &named(file, "Role", "lazuli-controller")["rules"][1]["resourceNames"];
+        let expected =
+            ["", "external-attacher-leader-", "external-resizer-"].map(|of| format!("{of}disk-csi-azure-com"));
+        assert_eq!(*leases, json!(expected), "{file}");
         let node = named(file, "Role", "lazuli-node");
         assert_eq!(list(&node["rules"]).len(), 1, "{file}: the node's rights");
         assert_eq!(node["rules"][0]["resourceNames"], json!(["lazuli-vm-sizes"]));
+    }
+}
+
+#[test]
+fn the_nodes_image_has_every_program_that_the_node_plugin_runs() {
+    let packages = fs::read_to_string(root().join("scripts/parts/debian.py")).unwrap();
+    let words: BTreeSet<&str> =
+        packages.split(|letter: char| letter.is_whitespace() || "\"[],".contains(letter)).collect();
+    for tool in lazuli_host::tools::TOOLS {
+        let folders = ["sbin", "bin", "usr/sbin"];
+        assert!(folders.iter().any(|folder| words.contains(format!("{folder}/{tool}").as_str())), "{tool}");
     }
 }
 
@@ -215,9 +231,11 @@ fn an_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
     let known = metrics();
     let rules = named(RENDERED[1], "PrometheusRule", "lazuli");
     let alerts = list(&rules["spec"]["groups"][0]["rules"]);
+    let documented = fs::read_to_string(root().join("deploy/README.md")).unwrap();
     assert!(alerts.len() >= 9);
     for alert in alerts {
         let name = alert["alert"].as_str().unwrap();
+        assert!(documented.contains(&format!("| {name} |")), "deploy/README.md does not list {name}");
         let expression = alert["expr"].as_str().unwrap();
         for word in expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if word.starts_with("lazuli_") || word.starts_with("process_") {
