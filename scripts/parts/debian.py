@@ -26,7 +26,7 @@ TOOLS = {
         " sbin/mkfs.ext4 sbin/resize2fs etc/mke2fs.conf"
     ).split(),
     "xfsprogs": "sbin/mkfs.xfs sbin/fsck.xfs sbin/xfs_repair usr/sbin/xfs_growfs".split(),
-    "btrfs-progs": "bin/btrfs bin/mkfs.btrfs sbin/fsck.btrfs".split(),
+    "btrfs-progs": "bin/btrfs sbin/fsck.btrfs sbin/mkfs.btrfs".split(),
     "util-linux": "sbin/blkid sbin/fsck sbin/wipefs".split(),
     "dash": ["bin/dash"],
     # glibc loads it when a thread of xfs_repair ends; no program names it.
