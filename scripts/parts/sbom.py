@@ -5,6 +5,7 @@ import subprocess
 import tomllib
 import uuid
 from pathlib import Path
+from urllib.parse import quote
 
 from debian import Failure
 
@@ -44,7 +45,7 @@ def crates(root, target):
 def debian_packages(pins, taken):
     for name in sorted(taken):
         pin = pins[name]
-        purl = f"pkg:deb/debian/{name}@{pin['version'].replace('+', '%2B').replace('~', '%7E')}?arch={pin['architecture']}"
+        purl = f"pkg:deb/debian/{name}@{quote(pin['version'], safe='')}?arch={pin['architecture']}"
         yield {"type": "library", "name": name, "version": pin["version"], "purl": purl, "bom-ref": purl,
                "hashes": [{"alg": "SHA-256", "content": pin["sha256"]}]}
 
