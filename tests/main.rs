@@ -14,6 +14,8 @@ mod it {
     mod audit_requests;
     mod audit_switches;
     mod cargo_lock;
+    mod deploy_azure;
+    mod deploy_manifests;
     mod disk_adoption;
     mod disk_batch;
     mod disk_callers;

@@ -1,6 +1,9 @@
 //! `lazuli csi-node`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, builder::NonEmptyStringValueParser};
 use lazuli_assembly::{
@@ -183,7 +186,12 @@ pub(super) async fn run(options: Options) -> Outcome {
         },
         ..NodeConfig::new(options.node_id.clone())
     };
+    let real_machine = options.host_root == Path::new("/");
     let host = Host::new().with_root(options.host_root);
+    // Without rights nothing is formatted or mounted, and a machine made of folders may do with fewer file systems.
+    if real_machine && nix::unistd::geteuid().is_root() {
+        host.check_tools()?;
+    }
     let node = NodeService::open(host, imds, options.state_dir, config)?;
 
     let registration = match options.registration_dir {

@@ -17,19 +17,25 @@ mod output;
 mod sizes;
 mod stop;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::LazyLock};
 
 use clap::{Args, Parser, Subcommand};
 
 use lazuli_csi::server::chain;
-use lazuli_telemetry::logs;
+use lazuli_telemetry::{BuildInfo, logs};
 
 /// What every subcommand may return: its own error is printed with all its causes.
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
+/// What `--version` prints after the name: the version, and the revision it was built from.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let BuildInfo { version, revision } = csi_controller::BUILD;
+    format!("{version} ({revision})")
+});
+
 /// The whole Azure provider for Kubernetes in one plugin.
 #[derive(Debug, Parser)]
-#[command(name = "lazuli", version, about, max_term_width = 110)]
+#[command(name = "lazuli", version = VERSION.as_str(), about, max_term_width = 110)]
 pub struct Cli {
     #[command(flatten)]
     log: LogOptions,

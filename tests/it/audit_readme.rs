@@ -46,11 +46,19 @@ fn audit_every_script_and_option_in_the_readme_exists() {
         Cli::try_parse_from(asked).unwrap_err().to_string()
     };
     let help: String = subcommands.iter().chain(&benches).map(help).collect();
-    // Options of cargo, and of the sidecars, which the README says how to run.
-    let of_others = ["--worker-threads", "--timeout", "--extra-create-metadata", "--release", "--no-default-features"];
+    // Options of cargo, of Helm, and of the sidecars, which the README says how to run.
+    let of_others = [
+        "--worker-threads",
+        "--timeout",
+        "--extra-create-metadata",
+        "--release",
+        "--no-default-features",
+        "--namespace",
+        "--set",
+    ];
     for command in commands() {
         for word in command.split_whitespace() {
-            if word.starts_with("scripts/") || word.starts_with("src/") {
+            if ["scripts/", "src/", "deploy/"].iter().any(|folder| word.starts_with(folder)) {
                 assert!(root.join(word).exists(), "{word} does not exist");
             }
             let option = word.split('=').next().unwrap_or_default();

@@ -40,6 +40,8 @@ use lazuli_rig::{AttachMethod, Folder, Lab, Options};
 use serde_json::{Value, json};
 use tonic::{Code, Status, transport::Channel};
 
+use super::deploy_azure;
+
 pub(super) const GIB: i64 = 1 << 30;
 
 pub(super) type Client = ControllerClient<Channel>;
@@ -81,7 +83,9 @@ impl Rig {
         (rig, client)
     }
 
+    /// Stops everything. Whatever the controller asked, the roles in `deploy/azure` allow it.
     pub(super) async fn stop(self) {
+        deploy_azure::assert_allowed(&self.calls());
         self.lab.stop().await;
     }
 

@@ -43,6 +43,7 @@
 //! | a list has every volume that Kubernetes names, in whatever group | the own group and those of all handles are listed | `disk_only_the_groups_that_a_volume_is_in_are_listed` `the_handles_of_the_drivers_volumes_are_known_also_of_those_that_nothing_attaches` |
 //! | publishing what is attached costs one read | in any spelling, also for a replica that knows nothing | `disk_publishing_what_is_attached_costs_no_write_and_one_read_in_any_spelling` |
 //! | ten calls at a time and fifteen seconds' patience are enough | external-attacher's defaults; a repetition joins its write | `disk_a_sidecar_with_ten_workers_and_little_patience_gets_everything_attached_in_few_writes` |
+//! | sidecars have many workers, much time and the leases of the Go driver | the chart's arguments; lease names follow from the driver's name and the namespace | `sidecars_have_many_workers_much_time_and_one_leader` `a_role_has_no_wildcard_and_a_secret_is_read_by_name` |
 //! | capacity is not claimed | Azure cannot tell it, and the claim blocks scheduling | `audit_what_azure_cannot_answer_is_not_claimed` |
 //! | a node's answer to kubelet is quick, and right or none | memory stands in for a silent metadata service | `a_metadata_service_that_hangs_keeps_neither_the_registration_nor_a_call_waiting` `a_node_that_never_knew_its_zone_says_so_instead_of_guessing` |
 //! | a node's limit leaves out disks that are not Kubernetes' | by table, option and what the metadata shows | `the_node_tells_its_zone_and_its_limit_without_foreign_disks` `the_limit_leaves_out_reserved_slots_and_foreign_disks` `an_override_counts_as_it_is` |
@@ -78,9 +79,8 @@
 //! | rule | why |
 //! |---|---|
 //! | no write starts with less of a lease left than it may take | the leases are the sidecars' own and this process sees none of them; conditional and commuting writes carry the safety alone |
-//! | sidecars run under the names and leases of the Go driver, with many workers and a long time-out | there are no manifests; the README says how to run them |
-//! | the image resolves names | there is no image |
-//! | fsck and mkfs have a memory limit of their own | they share the container's; the README says so |
+//! | the image resolves names | no test of this table; the tier `image` asks a name server from a container |
+//! | fsck and mkfs have a memory limit of their own | they share the container's, to which the chart gives none |
 //! | a copy of ext4 or xfs gets a UUID of its own | clones and restored volumes are not made yet; a copy made by others is mounted as it is |
 //! | breaking a rule by hand makes a suite fail | done by hand; `disk_rig` says what was broken and what failed |
 

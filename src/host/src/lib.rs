@@ -53,6 +53,7 @@ mod raw;
 pub mod release;
 pub mod resize;
 pub mod stats;
+pub mod tools;
 pub mod tuning;
 mod watch;
 

@@ -1,0 +1,84 @@
+{{/* Each alert says what is wrong, what it costs, and what to do. */}}
+{{- define "lazuli.alerts" -}}
+- alert: LazuliControllerAbsent
+  expr: absent(lazuli_build_info{job="lazuli-controller-metrics"}) == 1
+  for: 5m
+  labels: {severity: critical}
+  annotations:
+    summary: No Lazuli controller is scraped.
+    description: No disk is created, attached, detached or expanded. Pods that run keep their volumes.
+    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=controller; then describe the pods and read the log of the container lazuli. lazuli doctor checks the cloud configuration."
+- alert: LazuliControllerRestarts
+  expr: resets(process_uptime_seconds{job="lazuli-controller-metrics"}[1h]) > 3
+  labels: {severity: warning}
+  annotations:
+    summary: A container of the Lazuli controller restarted more than three times in an hour.
+    description: Each restart repeats reads of Azure. No volume is lost by it.
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c lazuli --previous; where the last state says OOMKilled, raise controller.resources."
+- alert: LazuliAzureRefusesIdentity
+  expr: sum by (method) (increase(lazuli_rpc_duration_seconds_count{code=~"PermissionDenied|Unauthenticated"}[15m])) > 0
+  for: 15m
+  labels: {severity: critical}
+  annotations:
+    summary: "{{ "{{ $labels.method }}" }} fails because Azure refuses the controller's identity."
+    description: The identity has expired, or lacks an action on the resource group of the disk or the VM.
+    action: Read the error in the log of the controller; it names the action and the scope. Compare the role with deploy/azure, and run lazuli doctor.
+- alert: LazuliThrottled
+  expr: sum by (resource) (increase(lazuli_azure_throttled_total[15m])) > 20
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "Azure throttles requests for {{ "{{ $labels.resource }}" }}."
+    description: Lazuli keeps to its share of Azure's buckets, so another client of the same identity or VM uses them up.
+    action: Give Lazuli an identity of its own, and look in Azure's activity log for who else asks. Volumes wait and are served later.
+- alert: LazuliAzureQueueLong
+  expr: histogram_quantile(0.95, sum by (bucket, le) (rate(lazuli_azure_permit_wait_seconds_bucket[10m]))) > 60
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "Requests wait more than a minute for Azure's bucket {{ "{{ $labels.bucket }}" }}."
+    description: More volumes change at once than Azure allows one identity.
+    action: Wait when a rollout or a drain is the reason. Otherwise spread the cluster's disks over subscriptions, or ask Azure for higher limits.
+- alert: LazuliAttachSlow
+  expr: histogram_quantile(0.95, sum by (le) (rate(lazuli_rpc_duration_seconds_bucket{method="ControllerPublishVolume",code="Ok"}[15m]))) > 120
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: Attaching a disk takes more than two minutes.
+    description: Pods with volumes start late.
+    action: Compare lazuli_azure_operation_seconds with lazuli_azure_permit_wait_seconds; the first is Azure's own time, the second a queue. Look at Azure's status page for the region when the first is large.
+- alert: LazuliCallsFail
+  expr: sum by (method) (increase(lazuli_rpc_duration_seconds_count{code=~"Internal|Unknown|FailedPrecondition"}[15m])) > 5
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "{{ "{{ $labels.method }}" }} keeps failing."
+    description: A volume is not created, attached, detached or mounted, and repetition alone does not help.
+    action: kubectl describe the pod and the claim that wait; the event has the error, and the error says what to do.
+- alert: LazuliRequestsRefused
+  expr: sum by (method) (increase(lazuli_rpc_duration_seconds_count{code=~"InvalidArgument|OutOfRange"}[30m])) > 5
+  for: 30m
+  labels: {severity: info}
+  annotations:
+    summary: "{{ "{{ $labels.method }}" }} is refused for what the StorageClass or the claim says."
+    description: A parameter, a size or a mount option cannot be used. Nothing was made in Azure.
+    action: kubectl describe the claims that are Pending. The event names the parameter, its value and what is allowed; make a new StorageClass, for a class cannot be changed.
+- alert: LazuliOutOfQuota
+  expr: sum by (method) (increase(lazuli_rpc_duration_seconds_count{code="ResourceExhausted"}[30m])) > 0
+  for: 30m
+  labels: {severity: warning}
+  annotations:
+    summary: Azure has no capacity or quota for disks, or a VM takes no more of them.
+    description: The scheduler tries other nodes. Pods stay Pending when none fits.
+    action: Read the event of the claim or the pod. Ask Azure for quota, use a larger VM size, or allow more zones.
+{{- if .Values.node.exposeMetrics }}
+- alert: LazuliNodeDown
+  expr: up{job="lazuli-node-metrics"} == 0
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "The Lazuli node plugin at {{ "{{ $labels.instance }}" }} does not answer."
+    description: No volume is mounted or unmounted on that node. Pods that run keep their volumes.
+    action: "kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/component=node -o wide; read the log of the pod on that node."
+{{- end }}
+{{- end }}

@@ -1,0 +1,56 @@
+{{/* Flags of one sidecar each. The context is its values. */}}
+{{- define "lazuli.provisionerArgs" -}}
+- --worker-threads={{ int .workers }}
+# For the templates of diskName and tags, and for the tags that name the claim.
+- --extra-create-metadata
+- --strict-topology
+# The driver has neither snapshots nor VolumeAttributesClass: no rights for them are needed.
+- --snapshot-orphan-sweep-interval=0
+- --feature-gates=VolumeAttributesClass=false
+- --kube-api-qps=50
+- --kube-api-burst=100
+{{- end }}
+{{- define "lazuli.attacherArgs" -}}
+- --worker-threads={{ int .workers }}
+- --kube-api-qps=200
+- --kube-api-burst=400
+{{- end }}
+{{- define "lazuli.resizerArgs" -}}
+- --workers={{ int .workers }}
+# The driver says itself which volumes grow only while they are detached.
+- --handle-volume-inuse-error=false
+- --feature-gates=VolumeAttributesClass=false
+- --kube-api-qps=50
+- --kube-api-burst=100
+{{- end }}
+
+{{/* What the environment tells of Azure: no secret is among it. */}}
+{{- define "lazuli.azureEnv" -}}
+{{- with .Values.azure.workloadIdentity }}
+{{- if .clientId }}
+- {name: AZURE_CLIENT_ID, value: {{ .clientId | quote }}}
+{{- if .tenantId }}
+- {name: AZURE_TENANT_ID, value: {{ .tenantId | quote }}}
+{{- end }}
+- {name: AZURE_FEDERATED_TOKEN_FILE, value: /var/run/secrets/azure/token}
+{{- end }}
+{{- end }}
+{{- if .Values.azure.endpoints.configMap }}
+- {name: AZURE_ENVIRONMENT_FILEPATH, value: /etc/lazuli/endpoints/endpoints.json}
+{{- end }}
+{{- if .Values.certificateAuthorities.configMap }}
+- {name: SSL_CERT_FILE, value: /etc/lazuli/ca/ca-certificates.crt}
+{{- end }}
+{{- with .Values.proxy }}
+{{- if or .https .http }}
+{{- with .https }}
+- {name: HTTPS_PROXY, value: {{ . | quote }}}
+{{- end }}
+{{- with .http }}
+- {name: HTTP_PROXY, value: {{ . | quote }}}
+{{- end }}
+- name: NO_PROXY
+  value: {{ concat (list "$(KUBERNETES_SERVICE_HOST)" "kubernetes.default.svc" "169.254.169.254") .except | join "," | quote }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,41 @@
+# Sourced after environment.sh and cache.sh: Helm, built from the Go module that tests/tools/helm pins, and the chart
+# as it renders.
+
+# The Kubernetes version that the chart is rendered for: what the cluster tier runs.
+readonly RENDERED_FOR=1.36.0
+
+build_helm() {
+    (cd tests/tools/helm && GOFLAGS=-mod=readonly go build -trimpath -ldflags '-s -w' -o "$1/helm" \
+        helm.sh/helm/v3/cmd/helm)
+}
+
+# need_helm: sets $helm, or ends the script.
+need_helm() {
+    command -v go >/dev/null 2>&1 || cannot_run "there is no Go: install Go 1.26 or newer"
+    local folder
+    folder=$(cached helm "$(go version)" tests/tools/helm/go.mod tests/tools/helm/go.sum -- build_helm) ||
+        cannot_run "Helm could not be built: is the Go module proxy reachable?"
+    helm=$folder/helm
+    # No repository, plugin or setting of who runs this.
+    export HELM_CONFIG_HOME=$folder/none HELM_CACHE_HOME=$folder/none HELM_DATA_HOME=$folder/none
+}
+
+# render [OPTION...]: the chart on standard output, as one stream.
+render() {
+    "$helm" template lazuli deploy/chart --namespace kube-system --kube-version "$RENDERED_FOR" "$@"
+}
+
+# render_manifests FOLDER: the plain manifests, for who does not use Helm.
+render_manifests() {
+    local note='# Made from deploy/chart by scripts/manifests. Replace registry.example with the registry of your images.'
+    local registry=(--set image.registry=registry.example)
+    { say "$note" && render "${registry[@]}"; } >"$1/lazuli.yaml"
+    { say "$note" && render "${registry[@]}" --set monitoring.serviceMonitor.enabled=true \
+        --set monitoring.prometheusRule.enabled=true --show-only templates/monitoring.yaml; } >"$1/monitoring.yaml"
+}
+
+# render_everything FILE: with every optional part, for the snapshot.
+render_everything() {
+    { say "# The chart with tests/chart/everything.values.yaml, by scripts/manifests." &&
+        render --values tests/chart/everything.values.yaml; } >"$1"
+}

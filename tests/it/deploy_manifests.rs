@@ -1,0 +1,293 @@
+//! What the manifests in `deploy` say: that the program understands its arguments, that no container has more rights
+//! than its work needs, that versions agree. That the manifests are what the chart renders is the tier `chart`'s.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Parser as _;
+use csi_proto::csi::{CapacityRange, CreateVolumeRequest, Topology, TopologyRequirement};
+use lazuli::cli::Cli;
+use serde_json::{Value, json};
+
+use super::disk_rig::{GIB, Rig, create_request};
+
+/// The default manifests, and those with every option of the chart.
+const RENDERED: [&str; 2] = ["deploy/manifests/lazuli.yaml", "tests/chart/everything.yaml"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The objects of a file.
+fn objects(file: impl AsRef<Path>) -> Vec<Value> {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let documents =
+        text.split("\n---\n").filter(|part| part.lines().any(|line| !line.starts_with('#') && line != "---"));
+    documents.map(|part| serde_saphyr::from_str(part.trim_start_matches("---\n")).unwrap()).collect()
+}
+
+fn of_kind(file: impl AsRef<Path>, kind: &str) -> Vec<Value> {
+    objects(file).into_iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn named(file: impl AsRef<Path>, kind: &str, name: &str) -> Value {
+    of_kind(file, kind).into_iter().find(|object| object["metadata"]["name"] == name).unwrap()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    list(value).iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+fn controller(file: &str) -> Value {
+    named(file, "Deployment", "lazuli-controller")["spec"]["template"]["spec"].clone()
+}
+
+fn node(file: &str) -> Value {
+    named(file, "DaemonSet", "lazuli-node")["spec"]["template"]["spec"].clone()
+}
+
+/// A container's arguments as the kubelet gives them, with variables of this name and value.
+fn arguments(container: &Value) -> Vec<String> {
+    let expand = |text: &str| text.replace("$(NODE_NAME)", "node-0").replace("$(NAMESPACE)", "kube-system");
+    strings(&container["args"]).into_iter().map(expand).collect()
+}
+
+#[test]
+fn the_program_understands_the_arguments_of_its_containers() {
+    for file in RENDERED {
+        for pod in [controller(file), node(file)] {
+            let container = &pod["containers"][0];
+            assert_eq!(container["name"], "lazuli");
+            let words = ["lazuli".to_owned()].into_iter().chain(arguments(container));
+            if let Err(error) = Cli::try_parse_from(words) {
+                panic!("{file}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_chart_is_of_the_programs_version_and_the_sidecars_are_those_that_are_tested() {
+    let chart: Value =
+        serde_saphyr::from_str(&fs::read_to_string(root().join("deploy/chart/Chart.yaml")).unwrap()).unwrap();
+    for key in ["version", "appVersion"] {
+        assert_eq!(chart[key], env!("CARGO_PKG_VERSION"), "{key}");
+    }
+    let pod = controller(RENDERED[0]);
+    for sidecar in ["provisioner", "attacher", "resizer"] {
+        let tool = fs::read_to_string(root().join(format!("tests/tools/external-{sidecar}/go.mod"))).unwrap();
+        let pinned = tool.lines().find(|line| line.starts_with("require github.com/kubernetes-csi/external-")).unwrap();
+        let version = pinned.split_whitespace().last().unwrap();
+        let container = list(&pod["containers"]).iter().find(|c| c["name"] == format!("csi-{sidecar}")).unwrap();
+        assert_eq!(container["image"], format!("registry.k8s.io/sig-storage/csi-{sidecar}:{version}"));
+    }
+}
+
+#[test]
+fn sidecars_have_many_workers_much_time_and_one_leader() {
+    let pod = controller(RENDERED[0]);
+    for container in &list(&pod["containers"])[1..] {
+        let arguments = arguments(container);
+        let name = container["name"].as_str().unwrap();
+        let value = |flag: &str| arguments.iter().find_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='));
+        assert_eq!(value("--timeout"), Some("2m"), "{name}");
+        let workers: u32 = value("--worker-threads").or(value("--workers")).unwrap().parse().unwrap();
+        assert!(workers >= 100, "{name} has {workers} workers");
+        assert!(arguments.contains(&"--leader-election".to_owned()), "{name}");
+        assert_eq!(value("--leader-election-namespace"), Some("kube-system"), "{name}");
+        assert_eq!(value("--csi-address"), Some("unix:///csi/csi.sock"), "{name}");
+    }
+    assert!(arguments(&pod["containers"][1]).contains(&"--extra-create-metadata".to_owned()));
+}
+
+/// What the level `restricted` asks (source: Pod Security Standards), and more: a read-only root and one user.
+#[test]
+fn the_controllers_pod_is_restricted_and_one_user_runs_all_its_containers() {
+    for file in RENDERED {
+        let pod = controller(file);
+        for namespace in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(pod[namespace].is_null(), "{file}: {namespace}");
+        }
+        let security = &pod["securityContext"];
+        assert_eq!(
+            (&security["runAsNonRoot"], &security["seccompProfile"]["type"]),
+            (&json!(true), &json!("RuntimeDefault"))
+        );
+        assert!(security["runAsUser"].as_u64().unwrap() > 0);
+        for container in list(&pod["containers"]) {
+            let expected = json!({
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+            });
+            assert_eq!(container["securityContext"], expected, "{file}: {}", container["name"]);
+            assert!(list(&container["ports"]).iter().all(|port| port["hostPort"].is_null()));
+        }
+        for volume in list(&pod["volumes"]) {
+            let kinds = ["emptyDir", "configMap", "projected"];
+            assert!(kinds.iter().any(|kind| !volume[*kind].is_null()), "{file}: {volume}");
+        }
+    }
+}
+
+#[test]
+fn no_container_finds_a_secret_in_its_environment() {
+    for file in RENDERED {
+        for pod in [controller(file), node(file)] {
+            for variable in list(&pod["containers"]).iter().flat_map(|container| list(&container["env"])) {
+                let name = variable["name"].as_str().unwrap();
+                assert!(!name.contains("SECRET") && !name.contains("PASSWORD"), "{file}: {name}");
+                assert!(variable["valueFrom"]["secretKeyRef"].is_null(), "{file}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_the_host() {
+    for (file, kubelet) in RENDERED.into_iter().zip(["/var/lib/kubelet", "/opt/kubelet"]) {
+        let pod = node(file);
+        assert!(pod["hostPID"].is_null() && pod["hostIPC"].is_null(), "{file}");
+        assert_eq!(list(&pod["containers"]).len(), 1, "{file}: one container");
+        let paths: BTreeMap<&str, &str> = list(&pod["volumes"])
+            .iter()
+            .map(|volume| (volume["name"].as_str().unwrap(), volume["hostPath"]["path"].as_str().unwrap()))
+            .collect();
+        let at = |below: &str| format!("{kubelet}/{below}");
+        let expected = [
+            ("plugin", at("plugins/disk.csi.azure.com")),
+            ("registration", at("plugins_registry")),
+            ("staging", at("plugins/kubernetes.io/csi")),
+            ("pods", at("pods")),
+            ("dev", "/dev".to_owned()),
+            ("sys", "/sys".to_owned()),
+        ];
+        assert_eq!(paths, expected.iter().map(|(name, path)| (*name, path.as_str())).collect(), "{file}");
+        // kubelet names paths of the host.
+        for mount in list(&pod["containers"][0]["volumeMounts"]) {
+            let shared = ["staging", "pods"].map(Value::from).contains(&mount["name"]);
+            assert_eq!(mount["mountPropagation"] == "Bidirectional", shared, "{file}: {mount}");
+            if shared {
+                assert_eq!(mount["mountPath"], paths[mount["name"].as_str().unwrap()], "{file}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
+    for file in RENDERED {
+        let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
+        assert_eq!(roles.len(), 7, "{file}");
+        for role in &roles {
+            for rule in list(&role["rules"]) {
+                let name = &role["metadata"]["name"];
+                let of = |key: &str| strings(&rule[key]);
+                assert!(["apiGroups", "resources", "verbs"].iter().all(|key| !of(key).contains(&"*")), "{name}");
+                if of("resources").contains(&"secrets") {
+                    assert_eq!(
+                        (of("verbs"), of("resourceNames").len(), &role["kind"]),
+                        (vec!["get"], 1, &json!("Role"))
+                    );
+                }
+            }
+        }
+        // Source: the sidecars make the names of their leases from the driver's, so the Go driver's have these too.
+        let leases = &named(file, "Role", "lazuli-controller")["rules"][1]["resourceNames"];
+        let expected =
+            ["", "external-attacher-leader-", "external-resizer-"].map(|of| format!("{of}disk-csi-azure-com"));
+        assert_eq!(*leases, json!(expected), "{file}");
+        let node = named(file, "Role", "lazuli-node");
+        assert_eq!(list(&node["rules"]).len(), 1, "{file}: the node's rights");
+        assert_eq!(node["rules"][0]["resourceNames"], json!(["lazuli-vm-sizes"]));
+    }
+}
+
+#[test]
+fn the_nodes_image_has_every_program_that_the_node_plugin_runs() {
+    let packages = fs::read_to_string(root().join("scripts/parts/debian.py")).unwrap();
+    let words: BTreeSet<&str> =
+        packages.split(|letter: char| letter.is_whitespace() || "\"[],".contains(letter)).collect();
+    for tool in lazuli_host::tools::TOOLS {
+        let folders = ["sbin", "bin", "usr/sbin"];
+        assert!(folders.iter().any(|folder| words.contains(format!("{folder}/{tool}").as_str())), "{tool}");
+    }
+}
+
+/// The metrics that the README lists.
+fn metrics() -> BTreeSet<String> {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let rows = readme.lines().filter(|line| line.starts_with("| `lazuli_") || line.starts_with("| `process_"));
+    rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2).map(str::to_owned)).collect()
+}
+
+#[test]
+fn an_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
+    let known = metrics();
+    let rules = named(RENDERED[1], "PrometheusRule", "lazuli");
+    let alerts = list(&rules["spec"]["groups"][0]["rules"]);
+    let documented = fs::read_to_string(root().join("deploy/README.md")).unwrap();
+    assert!(alerts.len() >= 9);
+    for alert in alerts {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(documented.contains(&format!("| {name} |")), "deploy/README.md does not list {name}");
+        let expression = alert["expr"].as_str().unwrap();
+        for word in expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
+            if word.starts_with("lazuli_") || word.starts_with("process_") {
+                let series = ["_bucket", "_count"].into_iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+                assert!(known.contains(series), "{name}: {word}");
+            }
+        }
+        for annotation in ["summary", "description", "action"] {
+            assert!(
+                alert["annotations"][annotation].as_str().is_some_and(|text| text.ends_with(['.', ';'])),
+                "{name}: {annotation}"
+            );
+        }
+    }
+}
+
+/// Every StorageClass of `deploy`: its name and parameters.
+fn classes() -> Vec<(String, Vec<(String, String)>)> {
+    let examples = fs::read_dir(root().join("deploy/examples")).unwrap();
+    let files: Vec<PathBuf> =
+        examples.map(|file| file.unwrap().path()).chain([root().join("deploy/manifests/lazuli.yaml")]).collect();
+    let classes = files.iter().flat_map(|file| of_kind(file, "StorageClass"));
+    let parameters = |class: &Value| {
+        let pairs = class["parameters"].as_object().unwrap();
+        pairs.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect()
+    };
+    classes.map(|class| (class["metadata"]["name"].as_str().unwrap().to_owned(), parameters(&class))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_storage_class_of_the_chart_and_of_the_examples_makes_a_disk() {
+    let (rig, client) = Rig::typical().await;
+    let classes = classes();
+    assert!(classes.len() >= 7);
+    for (name, parameters) in &classes {
+        let metadata = [("name", "data"), ("namespace", "default")];
+        let metadata = metadata.map(|(key, value)| (format!("csi.storage.k8s.io/pvc/{key}"), value.to_owned()));
+        let all: Vec<(&str, &str)> =
+            parameters.iter().chain(&metadata).map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        // external-provisioner takes this one for itself.
+        let all: Vec<(&str, &str)> = all.into_iter().filter(|(key, _)| *key != "csi.storage.k8s.io/fstype").collect();
+        let size = CapacityRange { required_bytes: 64 * GIB, limit_bytes: 0 };
+        let zone = Topology { segments: [("topology.disk.csi.azure.com/zone".into(), "westeurope-1".into())].into() };
+        let zones = TopologyRequirement { requisite: vec![zone.clone()], preferred: vec![zone] };
+        let request = CreateVolumeRequest {
+            capacity_range: Some(size),
+            accessibility_requirements: Some(zones),
+            ..create_request(&format!("pvc-{name}"), &all)
+        };
+        if let Err(status) = client.clone().create_volume(request).await {
+            panic!("{name}: {status}");
+        }
+    }
+    rig.stop().await;
+}
