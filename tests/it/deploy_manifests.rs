@@ -183,7 +183,7 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
 fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
     for file in RENDERED {
         let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
-        assert_eq!(roles.len(), 7, "{file}");
+        assert_eq!(roles.len(), 9, "{file}");
         for role in &roles {
             for rule in list(&role["rules"]) {
                 let name = &role["metadata"]["name"];
@@ -205,6 +205,17 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         let node = named(file, "Role", "lazuli-node");
         assert_eq!(list(&node["rules"]).len(), 1, "{file}: the node's rights");
         assert_eq!(node["rules"][0]["resourceNames"], json!(["lazuli-vm-sizes"]));
+        let node = named(file, "ClusterRole", "lazuli-node");
+        assert_eq!(
+            node["rules"],
+            json!([
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]},
+                {"apiGroups": ["storage.k8s.io"], "resources": ["csinodes"], "verbs": ["get"]},
+            ])
+        );
+        // Whatever is switched off, no node plugin may patch another Node.
+        let policy = named(file, "ValidatingAdmissionPolicyBinding", "lazuli-nodes");
+        assert_eq!(policy["spec"]["validationActions"], json!(["Deny"]));
     }
 }
 
