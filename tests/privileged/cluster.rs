@@ -22,6 +22,7 @@ use super::{
 use kubernetes::{Kubernetes, tools, until};
 
 const DRIVER: &str = "disk.csi.azure.com";
+const START_UP_TAINT: &str = "disk.csi.azure.com/agent-not-ready";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -50,7 +51,8 @@ impl Cluster {
         };
         let folder = Folder::make();
         let (emulator, azure) = start_emulator(&folder, "127.0.0.1:0", &words(emulator_options)).await;
-        let kubernetes = Kubernetes::start(&tools, &folder).await;
+        let mut kubernetes = Kubernetes::start(&tools, &folder).await;
+        kubernetes.install_chart().await;
         let manifests: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
         for object in manifests.as_array().unwrap() {
             kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
@@ -59,9 +61,18 @@ impl Cluster {
         let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
         kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
 
+        kubernetes.account("lazuli-controller", None).await;
+        for node in NODES {
+            // As the node pool of a cluster that keeps pods off new nodes.
+            let path = format!("/api/v1/nodes/{node}");
+            let taints = json!([{"key": START_UP_TAINT, "effect": "NoExecute"}]);
+            kubernetes.until("the node", &path, |found| found.is_some()).await;
+            kubernetes.patch(&path, json!({"spec": {"taints": taints}})).await;
+            kubernetes.account("lazuli-node", Some(node)).await;
+        }
         let controller = start_controller(&folder, &kubernetes);
         let sidecars = start_sidecars(&folder, &kubernetes);
-        let nodes = NODES.map(|node| (node, start_node(&folder, &azure, node))).into();
+        let nodes = NODES.map(|node| (node, start_node(&folder, &kubernetes, &azure, node))).into();
         let mut cluster = Self { kubernetes, sidecars, nodes, controller, emulator, azure, folder };
         for node in NODES {
             let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
@@ -172,7 +183,7 @@ impl Cluster {
 
     fn restart_node_killed(&mut self, node: &'static str) {
         self.nodes.get_mut(node).unwrap().kill();
-        self.nodes.insert(node, start_node(&self.folder, &self.azure, node));
+        self.nodes.insert(node, start_node(&self.folder, &self.kubernetes, &self.azure, node));
     }
 
     /// Fails unless nothing is left, then stops the program in order.
@@ -195,10 +206,10 @@ impl Cluster {
     }
 }
 
-/// With what the cluster's secret says and with no more rights than it needs.
+/// With what the cluster's secret says, and with the rights that the chart gives.
 fn start_controller(folder: &Folder, kubernetes: &Kubernetes) -> Process {
     let endpoint = format!("unix://{}", text(&folder.path().join("controller.sock")));
-    let kubeconfig = kubernetes.kubeconfig("lazuli");
+    let kubeconfig = kubernetes.kubeconfig("lazuli-controller");
     let arguments = words(&["csi-controller", "--endpoint", &endpoint, "--kubeconfig", &kubeconfig]);
     Process::start("the controller", &folder.path().join("controller.log"), &arguments)
 }
@@ -216,12 +227,13 @@ fn start_sidecars(folder: &Folder, kubernetes: &Kubernetes) -> Vec<Process> {
     of_each.into_iter().map(start).collect()
 }
 
-fn start_node(folder: &Folder, azure: &Azure, node: &str) -> Process {
+fn start_node(folder: &Folder, kubernetes: &Kubernetes, azure: &Azure, node: &str) -> Process {
     let at = |name: String| text(&folder.path().join(name));
     let plugin = folder.path().join(format!("kubelet-{node}/plugins/{DRIVER}"));
     fs::create_dir_all(&plugin).unwrap();
     let endpoint = format!("unix://{}", plugin.join("csi.sock").display());
-    let mut arguments = words(&["csi-node", "--endpoint", &endpoint, "--node-id", node]);
+    let kubeconfig = kubernetes.kubeconfig(&format!("lazuli-node-{node}"));
+    let mut arguments = words(&["csi-node", "--endpoint", &endpoint, "--node-id", node, "--kubeconfig", &kubeconfig]);
     arguments.extend(words(&["--state-dir", &text(&plugin.join("lazuli"))]));
     arguments.extend(words(&["--registration-dir", &at(format!("kubelet-{node}/plugins_registry"))]));
     arguments.extend(words(&["--host-root", &at(format!("azure/vms/{node}"))]));
@@ -238,6 +250,37 @@ fn schedulable(node: &Value) -> bool {
 fn size_of(folder: &Path) -> u64 {
     let stat = rustix::fs::statvfs(folder).unwrap();
     stat.f_blocks * stat.f_frsize
+}
+
+/// That the taint is gone is what the cluster waited for; here is what else the node plugin's account may not do.
+#[tokio::test]
+async fn a_node_plugin_removes_its_own_start_up_taint_and_may_change_nothing_else() {
+    let Some(cluster) = Cluster::start(&[]).await else { return };
+    let [own, other] = NODES.map(|node| format!("/api/v1/nodes/{node}"));
+    let account = cluster.kubernetes.kubeconfig(&format!("lazuli-node-{}", NODES[0]));
+    let taint = json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
+    for (path, change) in [
+        (&own, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})),
+        (&own, json!({"metadata": {"annotations": {"a": "b"}}})),
+        (&own, json!({"spec": {"unschedulable": true}})),
+        (&own, taint.clone()),
+        (&other, json!({"metadata": {"labels": {"a": "b"}}})),
+    ] {
+        let refusal = cluster.kubernetes.refusal_of_patch(&account, path, &change).await;
+        let (code, message) = refusal.unwrap_or_else(|| panic!("{path} took {change}"));
+        assert!((code, message.contains("a node plugin may")) == (403, true), "{change}: {code} {message}");
+    }
+    // Other taints stay: the policy lets none but its own go.
+    cluster.kubernetes.patch(&own, taint).await;
+    let none = json!({"spec": {"taints": []}});
+    let refusal = cluster.kubernetes.refusal_of_patch(&account, &own, &none).await.expect("is refused");
+    assert!(refusal.1.contains("start-up taint"), "{refusal:?}");
+    for node in NODES {
+        let taints = cluster.kubernetes.get(&format!("/api/v1/nodes/{node}")).await.unwrap()["spec"]["taints"].clone();
+        assert!(!taints.to_string().contains(START_UP_TAINT), "{taints}");
+    }
+    cluster.kubernetes.patch(&own, none).await;
+    cluster.finish().await;
 }
 
 #[tokio::test]

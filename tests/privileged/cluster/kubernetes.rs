@@ -17,8 +17,19 @@ use super::super::{
     process::{Folder, PATIENCE, Process, run},
 };
 
-/// Who asks the API server: name, token, groups.
-const USERS: [(&str, &str, &str); 2] = [("admin", "admin-token", "system:masters"), ("lazuli", "lazuli-token", "")];
+/// The user of the test and of Kubernetes' own parts.
+const ADMIN: (&str, &str) = ("admin", "admin-token");
+/// The kinds of the chart's objects that the cluster is given. Of its pods only the programs run, as processes.
+const OF_THE_CHART: [&str; 8] = [
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "CSIDriver",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
 /// The controllers that volumes need, and those without which no node becomes ready.
 const CONTROLLERS: &str = "persistentvolume-binder-controller,persistentvolume-attach-detach-controller,\
     persistentvolume-expander-controller,persistentvolume-protection-controller,\
@@ -41,6 +52,7 @@ pub(super) struct Kubernetes {
     folder: PathBuf,
     tools: PathBuf,
     client: Client,
+    server: String,
 }
 
 impl Kubernetes {
@@ -70,9 +82,8 @@ impl Kubernetes {
         );
 
         run(&kubernetes, &["key", &at("sa.key")]);
-        let users: Vec<String> =
-            USERS.iter().map(|(name, token, groups)| format!("{token},{name},{name},{groups}")).collect();
-        fs::write(folder.join("tokens.csv"), users.join("\n")).unwrap();
+        let (name, token) = ADMIN;
+        fs::write(folder.join("tokens.csv"), format!("{token},{name},{name},system:masters")).unwrap();
         let mut api_server = program(
             tools,
             &folder,
@@ -101,17 +112,8 @@ impl Kubernetes {
             authority.exists()
         })
         .await;
-        for (name, token, _) in USERS {
-            let config = json!({
-                "apiVersion": "v1", "kind": "Config", "current-context": "test",
-                "clusters": [{"name": "test", "cluster": {
-                    "server": format!("https://127.0.0.1:{api_port}"), "certificate-authority": authority,
-                }}],
-                "users": [{"name": name, "user": {"token": token}}],
-                "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
-            });
-            fs::write(folder.join(format!("{name}.kubeconfig")), config.to_string()).unwrap();
-        }
+        let server = format!("https://127.0.0.1:{api_port}");
+        write_kubeconfig(&folder, &server, name, token);
         let admin = at("admin.kubeconfig");
         let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
         let ready =
@@ -166,13 +168,57 @@ impl Kubernetes {
             tools: tools.to_owned(),
             folder,
             client,
+            server,
         }
     }
 
-    /// One of the sidecars, beside the driver at this socket.
+    /// Makes what the chart says of accounts, rights, policies and the driver.
+    pub(super) async fn install_chart(&mut self) {
+        self.until("the nodes' namespace", "/api/v1/namespaces/kube-node-lease", |found| found.is_some()).await;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/manifests/lazuli.yaml");
+        let text = fs::read_to_string(file).unwrap();
+        for document in text.split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document.trim_start_matches("---\n")).unwrap();
+            if object["kind"].as_str().is_some_and(|kind| OF_THE_CHART.contains(&kind)) {
+                self.create(&collection(&object), object).await;
+            }
+        }
+    }
+
+    /// A kubeconfig with a token of one of the chart's accounts; with a node, one that is bound to it as that of a pod
+    /// there is.
+    pub(super) async fn account(&self, account: &str, node: Option<&str>) -> String {
+        let bound = match node {
+            Some(node) => {
+                let node = self.get(&format!("/api/v1/nodes/{node}")).await.unwrap();
+                json!({"kind": "Node", "apiVersion": "v1", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]})
+            }
+            None => Value::Null,
+        };
+        let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{account}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": [], "expirationSeconds": 7200, "boundObjectRef": bound}});
+        let answer = self.create(&path, request).await;
+        let name = node.map_or(account.to_owned(), |node| format!("{account}-{node}"));
+        write_kubeconfig(&self.folder, &self.server, &name, answer["status"]["token"].as_str().unwrap());
+        self.kubeconfig(&name)
+    }
+
+    /// The code of the refusal of a change that the user of a kubeconfig asks for; `None` when it was made.
+    pub(super) async fn refusal_of_patch(&self, kubeconfig: &str, path: &str, change: &Value) -> Option<(u16, String)> {
+        let client = lazuli_cluster::connect(Some(Path::new(kubeconfig)), &BTreeMap::new()).await.unwrap().unwrap();
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        match client.request::<Value>(request.body(change.to_string().into_bytes()).unwrap()).await {
+            Ok(_) => None,
+            Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// One of the sidecars, beside the driver at this socket and with its account.
     pub(super) fn sidecar(&self, name: &str, socket: &Path, flags: &[(&str, &str)]) -> Process {
         let address = format!("unix://{}", socket.display());
-        let kubeconfig = self.kubeconfig("admin");
+        let kubeconfig = self.kubeconfig("lazuli-controller");
         let mut all = vec![("--csi-address", address.as_str()), ("--kubeconfig", &kubeconfig), ("--v", "2")];
         all.extend(flags);
         program(&self.tools, &self.folder, name, name, &all)
@@ -229,6 +275,28 @@ impl Kubernetes {
             tokio::time::sleep(LOOK).await;
         }
     }
+}
+
+fn write_kubeconfig(folder: &Path, server: &str, user: &str, token: &str) {
+    let authority = folder.join("certificates/apiserver.crt");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+    });
+    fs::write(folder.join(format!("{user}.kubeconfig")), config.to_string()).unwrap();
+}
+
+/// The path of the collection that an object belongs to.
+fn collection(object: &Value) -> String {
+    let version = object["apiVersion"].as_str().unwrap();
+    let root = if version.contains('/') { "/apis" } else { "/api" };
+    let namespace =
+        object["metadata"]["namespace"].as_str().map_or(String::new(), |name| format!("/namespaces/{name}"));
+    let kind = object["kind"].as_str().unwrap().to_lowercase();
+    let plural = kind.strip_suffix('y').map_or(format!("{kind}s"), |stem| format!("{stem}ies"));
+    format!("{root}/{version}{namespace}/{plural}")
 }
 
 /// Waits until something holds.
