@@ -13,11 +13,11 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 
-pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
-pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
-pub(super) const NODES: &str = "/api/v1/nodes";
-pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-pub(super) const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+use crate::node_facts::LEASES;
+pub(super) use crate::nodes::NODES;
+use crate::own_node::CSI_NODES;
+pub(super) use crate::reservations::{ATTACHMENTS, VOLUMES};
+
 /// The server's clock.
 pub(super) const DATE: &str = "Sun, 01 Mar 2026 12:00:00 GMT";
 

@@ -68,20 +68,21 @@ pub(super) enum Change<V> {
     Lost(String),
 }
 
+/// A page of a list.
 #[derive(Deserialize)]
-struct Page<K> {
+pub(super) struct Page<K> {
     #[serde(default)]
-    metadata: PageMetadata,
-    items: Option<Vec<K>>,
+    pub(super) metadata: PageMetadata,
+    pub(super) items: Option<Vec<K>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PageMetadata {
+pub(super) struct PageMetadata {
     #[serde(default)]
     resource_version: String,
     #[serde(rename = "continue")]
-    next: Option<String>,
+    pub(super) next: Option<String>,
 }
 
 /// Why the watch ended.

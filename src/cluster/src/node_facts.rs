@@ -6,21 +6,22 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
-use kube::{Api, Client};
 use lazuli_plan::dangling::{NodeAttachment, NodeFacts};
 
-use super::client::answered;
-use super::follow::PAGE;
+use serde::Deserialize;
 
-/// The namespace of the nodes' Leases. Source: Kubernetes, `v1.NamespaceNodeLease`.
-const LEASES: &str = "kube-node-lease";
+use super::client::{answered, get};
+use super::follow::{PAGE, Page};
+use super::nodes::{NODES, NodeCondition};
+use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES};
+
+/// The nodes' Leases. Source: Kubernetes, `v1.NamespaceNodeLease`.
+pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 /// By how much a node's clock may run ahead of the API server's.
 const AHEAD: SignedDuration = SignedDuration::from_secs(5);
@@ -44,54 +45,70 @@ fn failed(what: impl Into<String>, needs: &'static str) -> impl FnOnce(kube::Err
 /// # Errors
 /// When the API server refuses or does not answer.
 pub async fn node_facts(client: &Client, driver: &str, node: &str) -> Result<NodeFacts, NodeFactsError> {
-    let attachments = attachments(client, driver, node).await?;
-    let nodes: Api<Node> = Api::all(client.clone());
-    let status = answered(nodes.get(node)).await.map_err(failed(format!("node {node}"), "get on nodes"))?;
-    let status = status.status.unwrap_or_default();
-    let ready = status.conditions.unwrap_or_default().iter().any(|one| one.type_ == "Ready" && one.status == "True");
-    let attached = status.volumes_attached.unwrap_or_default().into_iter().map(|volume| volume.name);
-    let volumes = status.volumes_in_use.unwrap_or_default().into_iter().chain(attached).collect();
-    Ok(NodeFacts { attachments, ready, lease_age: lease_age(client, node).await?, volumes })
+    let attachments = Box::pin(attachments(client, driver, node)).await?;
+    let read: SlimNode =
+        get(client, NODES, node).await.map_err(failed(format!("node {node}"), "get on nodes"))?.unwrap_or_default();
+    let ready = read.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True");
+    let attached = read.status.volumes_attached.into_iter().map(|volume| volume.name);
+    let volumes = read.status.volumes_in_use.into_iter().chain(attached).collect();
+    let lease_age = Box::pin(lease_age(client, node)).await?;
+    Ok(NodeFacts { attachments, ready, lease_age, volumes })
 }
 
 /// The VolumeAttachments on a node that may be about a disk of this driver, deleted ones that still exist included.
 async fn attachments(client: &Client, driver: &str, node: &str) -> Result<Vec<NodeAttachment>, NodeFactsError> {
-    let all: Api<VolumeAttachment> = Api::all(client.clone());
-    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let failed_list = |source| failed("the VolumeAttachments", "list on volumeattachments")(source);
     let mut found = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let answer =
-            answered(all.list(&page)).await.map_err(failed("the VolumeAttachments", "list on volumeattachments"))?;
-        let here = |one: &VolumeAttachment| one.spec.node_name == node && one.spec.attacher == driver;
-        for one in answer.items.into_iter().filter(here) {
-            let (source, name) = (one.spec.source, one.metadata.name.unwrap_or_default());
+        let request = Request::new(ATTACHMENTS).list(&page);
+        let request = request.map_err(|source| failed_list(kube::Error::BuildRequest(source)))?;
+        let answer: Page<SlimAttachment> = answered(client.request(request)).await.map_err(failed_list)?;
+        let here = |one: &SlimAttachment| one.spec.node_name == node && one.spec.attacher == driver;
+        for one in answer.items.unwrap_or_default().into_iter().filter(here) {
+            let source = one.spec.source;
             let spec = match (source.inline_volume_spec, source.persistent_volume_name) {
                 (Some(spec), _) => Some(spec),
-                (None, Some(volume)) => answered(volumes.get_opt(&volume))
+                (None, Some(volume)) => get::<SlimVolume>(client, VOLUMES, &volume)
                     .await
                     .map_err(failed(format!("PersistentVolume {volume}"), "get on persistentvolumes"))?
-                    .and_then(|volume| volume.spec),
+                    .map(|volume| volume.spec),
                 (None, None) => None,
             };
-            let handle = spec.and_then(|spec| match (spec.csi, spec.azure_disk) {
-                (Some(csi), _) => Some(csi.volume_handle),
-                (None, disk) => disk.map(|disk| disk.disk_uri),
-            });
-            found.push(NodeAttachment { name, handle });
+            let handle = spec.and_then(SlimVolumeSpec::any_handle);
+            found.push(NodeAttachment { name: one.metadata.name, handle });
         }
-        match answer.metadata.continue_.filter(|next| !next.is_empty()) {
+        match answer.metadata.next.filter(|next| !next.is_empty()) {
             Some(next) => page = ListParams::default().limit(PAGE).continue_token(&next),
             None => return Ok(found),
         }
     }
 }
 
+#[derive(Default, Deserialize)]
+struct SlimNode {
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeStatus {
+    conditions: Vec<NodeCondition>,
+    volumes_in_use: Vec<String>,
+    volumes_attached: Vec<AttachedVolume>,
+}
+
+#[derive(Deserialize)]
+struct AttachedVolume {
+    name: String,
+}
+
 /// How long ago the node's Lease was renewed, by the clock of the API server that answers: this machine's may be wrong.
 /// `None` for a node without a Lease, and for one whose clock runs ahead.
 async fn lease_age(client: &Client, node: &str) -> Result<Option<Duration>, NodeFactsError> {
     let failed = |source| failed(format!("the Lease of node {node}"), "get on leases in kube-node-lease")(source);
-    let request = Request::new(format!("/apis/coordination.k8s.io/v1/namespaces/{LEASES}/leases"))
+    let request = Request::new(LEASES)
         .get(node, &GetParams::default())
         .map_err(|source| failed(kube::Error::BuildRequest(source)))?;
     let answer = answered(client.send(request.map(Body::from))).await.map_err(failed)?;
@@ -105,9 +122,20 @@ async fn lease_age(client: &Client, node: &str) -> Result<Option<Duration>, Node
         let refusal = Status::failure(status.canonical_reason().unwrap_or("refused"), "").with_code(status.as_u16());
         return Err(failed(kube::Error::Api(refusal.boxed())));
     }
-    let renewed = serde_json::from_slice::<Lease>(&body).ok().and_then(|lease| lease.spec?.renew_time);
+    let renewed = serde_json::from_slice::<SlimLease>(&body).ok().and_then(|lease| lease.spec.renew_time?.parse().ok());
     let now = date.and_then(|date| rfc2822::parse(&date).ok()).map(|now| now.timestamp());
-    Ok(renewed.zip(now).and_then(|(renewed, now)| age(renewed.0, now)))
+    Ok(renewed.zip(now).and_then(|(renewed, now)| age(renewed, now)))
+}
+
+#[derive(Deserialize)]
+struct SlimLease {
+    spec: LeaseSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseSpec {
+    renew_time: Option<String>,
 }
 
 /// The time since a renewal. The header counts whole seconds and clocks differ a little, so one that lies a moment ahead
@@ -122,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake::{ATTACHMENTS, FakeApiServer, LEASES, Mood, NODES, VOLUMES};
+    use crate::fake::{FakeApiServer, Mood};
 
     const DRIVER: &str = "disk.csi.azure.com";
 

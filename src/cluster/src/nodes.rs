@@ -20,7 +20,8 @@ use lazuli_telemetry::{Condition, panics::catch};
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
 
-const NODES: &str = "/api/v1/nodes";
+/// The collection.
+pub(super) const NODES: &str = "/api/v1/nodes";
 /// The taint by which a person or a controller says that a node's pods may be moved without its consent. Source:
 /// Kubernetes, well-known taints.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -159,10 +160,10 @@ struct NodeStatus {
 }
 
 #[derive(Clone, Deserialize)]
-struct NodeCondition {
+pub(super) struct NodeCondition {
     #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    pub(super) kind: String,
+    pub(super) status: String,
 }
 
 impl Slim for SlimNode {

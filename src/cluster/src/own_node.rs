@@ -5,16 +5,20 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
-use k8s_openapi::api::storage::v1::CSINode;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::client::answered;
+use super::client::{answered, get};
+use super::nodes::NODES;
+
+/// The collection. Source: Kubernetes; kubelet writes an object a node, with the drivers that are registered.
+pub(super) const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
 
 /// What stands behind the driver's name in the taint's key. Source: the Go driver.
 const NOT_READY: &str = "agent-not-ready";
@@ -94,6 +98,35 @@ pub async fn remove_startup_taint(client: Client, node: String, driver: String, 
     stop.run_until_cancelled(work).await;
 }
 
+#[derive(Deserialize)]
+struct SlimCsiNode {
+    spec: CsiNodeSpec,
+}
+
+#[derive(Deserialize)]
+struct CsiNodeSpec {
+    #[serde(default)]
+    drivers: Vec<CsiDriver>,
+}
+
+#[derive(Deserialize)]
+struct CsiDriver {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct SlimNode {
+    #[serde(default)]
+    spec: NodeSpec,
+}
+
+/// The taints with all their members: the patch compares them.
+#[derive(Default, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    taints: Vec<Value>,
+}
+
 enum Removal {
     /// There is no such taint any more.
     Done,
@@ -102,8 +135,7 @@ enum Removal {
 }
 
 async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, OwnNodeError> {
-    let csi_nodes: Api<CSINode> = Api::all(client.clone());
-    let registered = answered(csi_nodes.get_opt(node))
+    let registered = get::<SlimCsiNode>(client, CSI_NODES, node)
         .await
         .map_err(failed(format!("read csinode {node}"), "get on csinodes"))?
         .is_some_and(|csi_node| csi_node.spec.drivers.iter().any(|one| one.name == driver));
@@ -111,15 +143,16 @@ async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, Ow
         return Ok(Removal::NotYet);
     }
     let key = format!("{driver}/{NOT_READY}");
-    let is_ours = |taint: &Taint| taint.key == key;
-    let read = answered(nodes(client).get(node)).await.map_err(failed(format!("read node {node}"), "get on nodes"))?;
-    let taints = read.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let is_ours = |taint: &Value| taint["key"] == key.as_str();
+    let read: Option<SlimNode> =
+        get(client, NODES, node).await.map_err(failed(format!("read node {node}"), "get on nodes"))?;
+    let taints = read.unwrap_or_default().spec.taints;
     if !taints.iter().any(is_ours) {
         return Ok(Removal::Done);
     }
     // The list has no keys that a patch could name, so it is replaced whole, and only if it is still the one that was
     // read.
-    let kept: Vec<&Taint> = taints.iter().filter(|taint| !is_ours(taint)).collect();
+    let kept: Vec<&Value> = taints.iter().filter(|taint| !is_ours(taint)).collect();
     let patch = json!([
         {"op": "test", "path": "/spec/taints", "value": taints},
         {"op": "replace", "path": "/spec/taints", "value": kept},
@@ -138,10 +171,8 @@ async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, Ow
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
-    use crate::fake::{CSI_NODES, FakeApiServer, NODES};
+    use crate::fake::FakeApiServer;
 
     const DRIVER: &str = "disk.csi.azure.com";
 

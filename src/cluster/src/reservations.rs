@@ -34,8 +34,8 @@ use lazuli_telemetry::{Condition, panics::catch};
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
 
-const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
-const VOLUMES: &str = "/api/v1/persistentvolumes";
+pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// Key of the LUN in `status.attachmentMetadata`. Source: the publish context of the Go driver, which the
 /// attacher copies there.
 const LUN_KEY: &str = "LUN";
@@ -356,26 +356,26 @@ fn insert(reservations: &mut Vec<Reservation>, reservation: Reservation) {
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SlimAttachment {
-    metadata: SlimMetadata,
-    spec: SlimAttachmentSpec,
+pub(super) struct SlimAttachment {
+    pub(super) metadata: SlimMetadata,
+    pub(super) spec: SlimAttachmentSpec,
     #[serde(default)]
     status: Option<SlimAttachmentStatus>,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SlimAttachmentSpec {
-    attacher: String,
-    node_name: String,
-    source: SlimSource,
+pub(super) struct SlimAttachmentSpec {
+    pub(super) attacher: String,
+    pub(super) node_name: String,
+    pub(super) source: SlimSource,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SlimSource {
-    persistent_volume_name: Option<String>,
-    inline_volume_spec: Option<SlimVolumeSpec>,
+pub(super) struct SlimSource {
+    pub(super) persistent_volume_name: Option<String>,
+    pub(super) inline_volume_spec: Option<SlimVolumeSpec>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -385,14 +385,14 @@ struct SlimAttachmentStatus {
 }
 
 #[derive(Clone, Deserialize)]
-struct SlimVolume {
-    metadata: SlimMetadata,
-    spec: SlimVolumeSpec,
+pub(super) struct SlimVolume {
+    pub(super) metadata: SlimMetadata,
+    pub(super) spec: SlimVolumeSpec,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SlimVolumeSpec {
+pub(super) struct SlimVolumeSpec {
     csi: Option<SlimCsi>,
     /// In-tree volumes: Kubernetes translates them, and their URI is the handle.
     azure_disk: Option<SlimAzureDisk>,
@@ -417,6 +417,14 @@ impl SlimVolumeSpec {
             (Some(csi), _) => (csi.driver == driver).then_some(csi.volume_handle),
             (None, Some(disk)) => Some(disk.disk_uri),
             (None, None) => None,
+        }
+    }
+
+    /// The handle, whichever driver's it is.
+    pub(super) fn any_handle(self) -> Option<String> {
+        match (self.csi, self.azure_disk) {
+            (Some(csi), _) => Some(csi.volume_handle),
+            (None, disk) => disk.map(|disk| disk.disk_uri),
         }
     }
 }

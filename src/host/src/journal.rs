@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(mounted, Record { staging_path: Some(staging_path.into()), ..record(&id("pvc-1"), uuid) });
         let block = journal.get(&id("pvc-block")).expect("get").expect("a record");
         assert_eq!((block.lun, &block.fs_uuid, &block.device), (Some(0), &None, &None));
-        assert_eq!(journal.others_with_uuid(&id("pvc-2"), uuid).expect("list"), [mounted.clone()]);
+        assert_eq!(journal.others_with_uuid(&id("pvc-2"), uuid).expect("list"), std::slice::from_ref(&mounted));
         // The version before reads what this one writes.
         for (record, (name, text)) in [mounted, block].iter().zip(OF_THE_FIRST_VERSION) {
             fs::remove_file(folder.path().join(name)).expect("remove");

@@ -270,7 +270,7 @@ impl Watched {
         match self.operation.target {
             Target::Polled => false,
             Target::Size(_) | Target::Made { .. } => !self.by_poll,
-            Target::Absent | Target::AtRest => !self.by_poll && !(expectation.is_sharp() && at_end()),
+            Target::Absent | Target::AtRest => !(self.by_poll || expectation.is_sharp() && at_end()),
         }
     }
 
