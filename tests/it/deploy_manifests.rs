@@ -183,7 +183,7 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
 fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
     for file in RENDERED {
         let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
-        assert_eq!(roles.len(), 7, "{file}");
+        assert_eq!(roles.len(), 9, "{file}");
         for role in &roles {
             for rule in list(&role["rules"]) {
                 let name = &role["metadata"]["name"];
@@ -205,6 +205,13 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         let node = named(file, "Role", "lazuli-node");
         assert_eq!(list(&node["rules"]).len(), 1, "{file}: the node's rights");
         assert_eq!(node["rules"][0]["resourceNames"], json!(["lazuli-vm-sizes"]));
+        // What RBAC cannot limit to the own node, a policy does.
+        let everywhere = named(file, "ClusterRole", "lazuli-node");
+        let writes = |rule: &&Value| strings(&rule["verbs"]).iter().any(|verb| *verb != "get");
+        let writes: Vec<&Value> = list(&everywhere["rules"]).iter().filter(writes).collect();
+        assert_eq!(writes, [&json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]})], "{file}");
+        let binding = named(file, "ValidatingAdmissionPolicyBinding", "lazuli-own-node");
+        assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]), "{file}");
     }
 }
 

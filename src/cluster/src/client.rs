@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
+use kube::api::GetParams;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::Request;
+use serde::de::DeserializeOwned;
 
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -23,6 +26,16 @@ struct NoAnswer;
 pub(super) async fn answered<T>(call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
     let late = |_| Err(kube::Error::Service(Box::new(NoAnswer)));
     tokio::time::timeout(CALL, call).await.unwrap_or_else(late)
+}
+
+/// One object of a collection; `None` where there is none of that name.
+pub(super) async fn get<K: DeserializeOwned>(client: &Client, collection: &str, name: &str) -> kube::Result<Option<K>> {
+    let request = Request::new(collection).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    match answered(client.request(request)).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Why the client could not be made although a cluster was named.

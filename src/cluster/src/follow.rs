@@ -31,6 +31,8 @@ const PAGE_TIME_OUT: Duration = Duration::from_secs(30);
 /// Without a word on the watch for so long, list again: the connection may be half open. The API server sends
 /// a bookmark about once a minute (documented as usual, not promised).
 pub(super) const SILENCE: Duration = Duration::from_secs(90);
+/// Changes that wait for their receiver. A list is one change.
+pub(super) const WAITING: usize = 64;
 /// First and longest wait after a failure.
 const WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
@@ -66,20 +68,21 @@ pub(super) enum Change<V> {
     Lost(String),
 }
 
+/// A page of a list.
 #[derive(Deserialize)]
-struct Page<K> {
+pub(super) struct Page<K> {
     #[serde(default)]
-    metadata: PageMetadata,
-    items: Option<Vec<K>>,
+    pub(super) metadata: PageMetadata,
+    pub(super) items: Option<Vec<K>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PageMetadata {
+pub(super) struct PageMetadata {
     #[serde(default)]
     resource_version: String,
     #[serde(rename = "continue")]
-    next: Option<String>,
+    pub(super) next: Option<String>,
 }
 
 /// Why the watch ended.
