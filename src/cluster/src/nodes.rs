@@ -1,7 +1,7 @@
 //! The cluster's Nodes: which machine each is, and whether it is out of work.
 //!
-//! Of a Node some 200 bytes are kept, so that 5,000 of them fit in a megabyte; a list is decoded page by page. What
-//! changes every few minutes, kubelet's report, is dropped on arrival, and wakes nobody.
+//! Of a Node some 200 bytes are kept, so that 5,000 of them fit in a megabyte; a list is decoded page by page. kubelet's
+//! report every few minutes changes no snapshot.
 //!
 //! The snapshot is `NoCluster` where there is no client and `Cold` until the first list. After that it stays known: a
 //! provider id does not change while its Node lives. When nothing has been heard for [`STALE_AFTER`], the snapshot

@@ -140,8 +140,8 @@ impl Nodes {
         Ok(Candidate { vm, named: false })
     }
 
-    /// Refuses a node id that is an ARM id unless the VM is a Node of this cluster: whoever may write a VolumeAttachment
-    /// could else have disks attached to any VM that this program's identity may write.
+    /// Refuses a node id that is an ARM id unless the VM is a Node of this cluster. Otherwise a user who may create
+    /// VolumeAttachments could have disks attached to any VM that this program's identity may write.
     ///
     /// # Errors
     /// [`Fault::NotFound`] when no Node has this provider id.

@@ -69,11 +69,11 @@ async fn a_node_is_the_machine_that_its_provider_id_names_and_dead_when_it_is_no
     assert_eq!(["n0", "n1", "n2", "new", "gone"].map(|name| nodes.is_dead(name)), [false, true, true, true, true]);
     watched.stop.cancel();
     watched.task.await.unwrap();
-    assert!(!watched.nodes.borrow().is_dead("gone"), "nobody looks after the snapshot any more");
+    assert!(!watched.nodes.borrow().is_dead("gone"), "the watch has ended");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_changes_and_kubelets_reports_wake_nobody() {
+async fn a_watch_publishes_changes_and_kubelets_reports_publish_nothing() {
     let server = FakeApiServer::default();
     server.put(NODES, node("n0", "", "True", "dedicated"));
     let mut watched = Watched::start(&server);
