@@ -222,7 +222,7 @@ impl Control {
         let changed = state.store.change(id, now, |resource| {
             change(&mut resource.doc);
             if resource.machine.is_some() {
-                crate::arm::vm_work::bump(resource);
+                crate::arm::compute::vm_work::bump(resource);
             }
         });
         drop(state);

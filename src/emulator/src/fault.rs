@@ -99,6 +99,16 @@ pub(crate) fn resource_not_found(resource_type: &str, name: &str, group: &str) -
     .by_gateway()
 }
 
+/// Documented.
+pub(crate) fn parent_not_found(kind: &str, parent: &str) -> Fault {
+    Fault::new(
+        404,
+        "ParentResourceNotFound",
+        format!("Failed to perform 'write' on resource(s) of type '{kind}', because the parent resource '{parent}' could not be found."),
+    )
+    .by_gateway()
+}
+
 /// Recorded.
 pub(crate) fn group_not_found(group: &str) -> Fault {
     Fault::new(404, "ResourceGroupNotFound", format!("Resource group '{group}' could not be found.")).by_gateway()

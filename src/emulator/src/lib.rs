@@ -127,7 +127,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
-pub use arm::quotas::names as quota_names;
+pub use arm::quota_names;
 pub use control::Control;
 pub use options::{HypervisorChoice, Options, SWITCHES, SwitchError, Switches};
 
@@ -326,7 +326,7 @@ fn attachments(state: &State) -> Vec<Attachment> {
                 attachments.push(Attachment {
                     vm: path::name_of(id).to_owned(),
                     lun,
-                    disk: arm::disk_work::facts(&doc),
+                    disk: arm::compute::disk_work::facts(&doc),
                 });
             }
         }

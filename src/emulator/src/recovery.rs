@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::{disk_access, disks, groups, held, kinds, vm_create, vm_work, vms};
+use crate::arm::compute::{attachments, disk_access, disks, vm_create, vm_work, vms};
+use crate::arm::resources::groups;
+use crate::arm::{engine, kinds, routes};
 use crate::path;
 use crate::state::State;
 
@@ -58,7 +60,7 @@ impl State {
                 let _ = groups::remove(self, id, START);
             }
             kinds::MACHINE => vms::remove(self, id, START),
-            kinds::DISK if self.store.disk(id).is_some_and(|doc| !held::owners(&doc).is_empty()) => {
+            kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
             _ => {
@@ -68,21 +70,19 @@ impl State {
     }
 
     fn recover_resource(&mut self, id: &str, kind: &str) {
-        let next = self.store.change(id, START, |resource| resource.next.take()).flatten();
-        if kind == kinds::DISK
-            && let Some(next) = next
-        {
-            // The disk is there: only a missing one is refused.
-            let _ = disks::finish(self, id, START, next);
-        }
-        self.store.change(id, START, |resource| {
-            resource.set_provisioning("Succeeded");
-            if let Some(subnets) = resource.doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
-                for subnet in subnets {
-                    subnet["properties"]["provisioningState"] = json!("Succeeded");
-                }
+        if kind == kinds::DISK {
+            if let Some(next) = self.store.change(id, START, |resource| resource.next.take()).flatten() {
+                // The disk is there: only a missing one is refused.
+                let _ = disks::finish(self, id, START, next);
             }
-        });
+        } else if let Some(descriptor) = routes::descriptor(kind) {
+            // What fails stays as it is, in the state that others are told of.
+            if engine::put::finish(descriptor, self, id, START).is_err() {
+                self.store.change(id, START, |resource| resource.set_provisioning("Failed"));
+                return;
+            }
+        }
+        self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
     }
 
     fn recover_machine(&mut self, id: &str) {
@@ -104,12 +104,12 @@ impl State {
             let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
             if element["toBeDetached"] == json!(true) {
                 if held {
-                    held::release(self, &own_id, lun, disk, START);
+                    attachments::release(self, &own_id, lun, disk, START);
                 }
             } else if held {
                 kept.push(element);
-            } else if held::still_free(self, &own_id, disk).is_ok() {
-                held::take(self, &own_id, lun, disk, START);
+            } else if attachments::still_free(self, &own_id, disk).is_ok() {
+                attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
             }
         }

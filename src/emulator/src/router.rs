@@ -269,7 +269,7 @@ fn answer(
             Throttle::default().visit(&visit, &shared.clock, now)?
         };
         let mut context = Context { shared, state: &mut state, request, now, principal: &principal };
-        (route.handler)(&mut context)
+        route.answer(&mut context)
     })();
     // An operation that lasts no time is over before its first poll, not before its own answer: the
     // 202 still shows the state in between.
@@ -414,7 +414,8 @@ fn is_subscriptions(path: &str) -> bool {
 
 fn subscriptions(shared: &Shared, state: &crate::state::State) -> Answer {
     let tenant = &shared.options.scenario.tenant_id;
-    let value: Vec<Value> = state.store.subscriptions().map(|id| arm::groups::subscription(id, tenant)).collect();
+    let value: Vec<Value> =
+        state.store.subscriptions().map(|id| arm::resources::groups::subscription(id, tenant)).collect();
     Answer::json(200, serde_json::json!({ "value": value }))
 }
 

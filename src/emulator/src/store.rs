@@ -290,13 +290,10 @@ impl Store {
 
     /// Ids of everything at and below an id, in order.
     pub(crate) fn below(&self, id: &str) -> Vec<String> {
-        let key = path::key(id);
-        let prefix = format!("{key}/");
-        self.resources
-            .iter()
-            .filter(|(k, _)| **k == key || k.starts_with(&prefix))
-            .map(|(_, resource)| resource.id().to_owned())
-            .collect()
+        let prefix = format!("{}/", path::key(id));
+        let below = self.resources.range::<str, _>((Bound::Excluded(prefix.as_str()), Bound::Unbounded));
+        let below = below.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, resource)| resource);
+        self.get(id).into_iter().chain(below).map(|resource| resource.id().to_owned()).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Resource)> {

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::answer::{Context, Started};
+use crate::answer::{Answer, Context, Reply, Started};
+use crate::arm::descriptor::Schema;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
 use crate::phases::Accepted;
+use crate::store::Resource;
 
 /// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
 /// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
@@ -70,4 +72,34 @@ pub(crate) fn record(context: &mut Context<'_>, kind: OperationKind, resource: &
 /// An object without nothing in it.
 pub(crate) fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
+}
+
+/// The PATCH that changes tags and nothing else: reads the body and replaces the tags of a resource that exists, at
+/// once. Documented. `also` is what else such a write does to it.
+pub(crate) fn patch_tags(
+    context: &mut Context<'_>,
+    id: &str,
+    schema: Schema,
+    also: impl FnOnce(&mut Resource),
+) -> Reply {
+    let body = context.read(schema.name, schema.root, true)?;
+    let now = context.now;
+    let doc = context.state.store.change(id, now, |resource| {
+        if let Some(tags) = body.get("tags") {
+            resource.doc["tags"] = tags.clone();
+        }
+        also(resource);
+        resource.doc.clone()
+    });
+    Ok(Answer::json(200, doc.unwrap_or_default()))
+}
+
+/// An object with what it does not have yet of another.
+pub(crate) fn with_others(mut value: Value, others: &Value) -> Value {
+    for (member, other) in object(others) {
+        if value.get(&member).is_none() {
+            value[member] = other;
+        }
+    }
+    value
 }

@@ -308,3 +308,10 @@ pub(crate) fn front_door_throttled(kind: &str, subscription: &str, limit: u64, r
     fault.retry_after = Some(retry_after);
     fault
 }
+
+/// Documented.
+pub(crate) fn set_in_use(set: &str) -> Fault {
+    not_allowed(format!(
+        "Availability Set {set} cannot be deleted. Before deleting an Availability Set please ensure that it does not contain any VM."
+    ))
+}

@@ -17,6 +17,26 @@ pub(crate) fn network_etag_mismatch(given: &str, actual: &str, id: &str) -> Faul
     fault
 }
 
+/// Unverified text; the code is the provider's for a body that lacks something.
+pub(crate) fn missing_value(what: &str) -> Fault {
+    let mut fault = Fault::new(400, "InvalidRequestFormat", "Cannot parse the request.");
+    fault.details = vec![json!({
+        "code": "MissingJsonReferenceId",
+        "message": format!("Value for {what} is missing."),
+    })];
+    fault
+}
+
+/// Documented: a real body with `PutLoadBalancerOperation`.
+pub(crate) fn superseded(operation: &str) -> Fault {
+    let mut fault = Fault::new(409, "Canceled", "Operation was canceled.");
+    fault.details = vec![json!({
+        "code": "CanceledAndSupersededDueToAnotherOperation",
+        "message": format!("Operation {operation} was canceled and superseded by operation {operation}."),
+    })];
+    fault
+}
+
 /// Recorded.
 pub(crate) fn network_child_not_found(id: &str) -> Fault {
     let mut fault = Fault::new(404, "NotFound", format!("Resource {id} not found."));

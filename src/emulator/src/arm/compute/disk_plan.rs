@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{disk_rules, disk_work, held, quotas};
+use super::{attachments, disk_rules, disk_work, quotas};
 use crate::answer::Context;
 use crate::fault::Fault;
 use crate::path;
@@ -79,7 +79,7 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
 /// Takes away the disks that a failed write had made, unless somebody has them by now.
 pub(crate) fn remove_unheld(state: &mut State, disks: &[String], at: std::time::Duration) {
     for id in disks {
-        if state.store.disk(id).is_some_and(|doc| held::owners(&doc).is_empty()) {
+        if state.store.disk(id).is_some_and(|doc| attachments::owners(&doc).is_empty()) {
             state.store.remove(id, at);
         }
     }

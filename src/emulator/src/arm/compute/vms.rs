@@ -11,17 +11,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::attachments::{release, still_free, take};
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
-use super::held::{release, still_free, take};
-use super::kinds::MACHINE;
 use super::vm_create;
 use super::vm_work::{
     ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
     not_found, preconditions,
 };
-use super::{disk_work, held, instance_view, lists, writes};
+use super::{RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, instance_view, post, vm_power};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
+use crate::arm::kinds::{self, MACHINE};
+use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -30,6 +32,39 @@ use crate::options::LeftOut;
 use crate::path;
 use crate::state::{Effect, HypervisorStep, State, Undo};
 use crate::store::Resource;
+use crate::throttle::{DELETE_VM, GET_VM, LIST_VM, UPDATE_VM};
+
+pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
+    kind: MACHINE,
+    path: "virtualMachines",
+    family: &VM_FAMILY,
+    lists: &[Scope::Either, Scope::Location],
+    limits: Limits { get: Some(GET_VM), list: Some(LIST_VM), write: Some(UPDATE_VM), delete: Some(DELETE_VM) },
+    references: &[Reference::new("properties/availabilitySet", kinds::SET)],
+    own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
+    routes: &[
+        Extra {
+            method: "GET",
+            limit: Some(GET_VM),
+            ..post("instanceview", "virtualMachines.instanceView", vm_power::get_instance_view)
+        },
+        action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach),
+        Extra { method: "GET", ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes) },
+        action("start", "virtualMachines.start", vm_power::act),
+        action("poweroff", "virtualMachines.powerOff", vm_power::act),
+        action("deallocate", "virtualMachines.deallocate", vm_power::act),
+        action("restart", "virtualMachines.restart", vm_power::act),
+        action("redeploy", "virtualMachines.redeploy", vm_power::act),
+        action("reapply", "virtualMachines.reapply", vm_power::act),
+        action("simulateeviction", "virtualMachines.simulateEviction", vm_power::act),
+    ],
+    ..RESOURCE
+};
+
+/// A POST that changes a machine.
+const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
+    Extra { limit: Some(UPDATE_VM), ..post(path, operation, handler) }
+}
 
 /// GET. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
@@ -62,7 +97,7 @@ fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a 
 
 /// Lists, also of a location (documented). Recorded: `$filter` on a scale set that does not exist gives an empty list.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    lists::scope(context)?;
+    let scope = lists::scope(context)?;
     let located = context.request.segment(0).eq_ignore_ascii_case("locations");
     let location = located.then(|| path::location(context.request.segment(1)));
     let set = match context.request.query.get("$filter") {
@@ -80,7 +115,7 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     };
     let expanded = expansion(context, &["instanceView"])?.is_some();
     let status_only = context.request.query.get("statusonly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
-    lists::select(context, Some(MACHINE), |doc| {
+    lists::select(context, &scope, Some(MACHINE), |doc| {
         let of_set =
             |set| doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, set));
         if location.as_ref().is_some_and(|location| doc["location"] != **location) || !set.is_none_or(of_set) {
@@ -285,7 +320,7 @@ fn pending_changes(state: &State, id: &str, doc: &Value, plan: &Plan) -> Vec<Lef
         let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
             continue;
         };
-        let Some(disk) = held::disk_of(element) else {
+        let Some(disk) = attachments::disk_of(element) else {
             continue;
         };
         let leaving = element["toBeDetached"] == json!(true);
@@ -409,7 +444,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
     let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
     let doc = context.state.store.vm(&id).unwrap_or_default();
     let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
-    let going = going.filter(|disk| held::only_by(disk, &id));
+    let going = going.filter(|disk| attachments::only_by(disk, &id));
     steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disk_work::facts(&disk) }));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = context.start(Start {
@@ -449,7 +484,7 @@ fn going_disks(doc: &Value) -> Vec<String> {
         .flatten()
         .chain(std::iter::once(&profile["osDisk"]))
         .filter(|element| element["deleteOption"] == "Delete")
-        .filter_map(|element| held::disk_of(element).map(str::to_owned))
+        .filter_map(|element| attachments::disk_of(element).map(str::to_owned))
         .collect()
 }
 
@@ -460,7 +495,7 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     };
     let held = state.store.lun_map(id);
     // What others hold as well, or what an attach never got, is not this machine's to delete.
-    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| held::only_by(&disk, id));
+    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| attachments::only_by(&disk, id));
     let mut delete: Vec<String> = going_disks(&doc).into_iter().filter(own).collect();
     for (lun, disk) in held {
         release(state, id, lun, &disk, at);
@@ -469,7 +504,7 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
     elements.push(&profile["osDisk"]);
     for element in elements {
-        let Some(disk) = held::disk_of(element) else {
+        let Some(disk) = attachments::disk_of(element) else {
             continue;
         };
         if element["lun"].is_null() {

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{regions, vm_work};
+use super::vm_work;
 use crate::answer::{Answer, Context, Reply};
+use crate::arm::regions;
 use crate::{fault, path};
 use crate::{sizes, tiers};
 

@@ -4,10 +4,11 @@
 //! deallocated is started, not switched off or restarted (terraform#28218, common VM error codes).
 
 use super::disk_plan::{self, Plan};
-use super::kinds::MACHINE;
 use super::vm_work::{self, BOTH, Doing};
-use super::{held, instance_view, writes};
+use super::{attachments, instance_view};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::kinds::MACHINE;
+use crate::arm::writes;
 use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -46,7 +47,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
     let now = context.now;
     context.state.store.change(&id, now, |resource| resource.set_provisioning("Updating"));
     // Unverified: what a failed attach left in the model is done with whatever comes next.
-    let wanted = held::wanted(context.state, &id);
+    let wanted = attachments::wanted(context.state, &id);
     let plan = Plan { attach: wanted.clone(), ..Plan::default() };
     let steps = disk_plan::steps(context.state, &id, &plan);
     let (effect_id, undo_id) = (id.clone(), id.clone());
@@ -63,10 +64,10 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
                 return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
             }
             for (_, disk) in &wanted {
-                held::still_free(state, &effect_id, disk)?;
+                attachments::still_free(state, &effect_id, disk)?;
             }
             for (lun, disk) in wanted {
-                held::take(state, &effect_id, lun, &disk, at);
+                attachments::take(state, &effect_id, lun, &disk, at);
             }
             state.store.change(&effect_id, at, |resource| {
                 resource.set_provisioning("Succeeded");
@@ -75,7 +76,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
                     machine.power = to;
                 }
             });
-            held::mark_disks(state, &effect_id, at);
+            attachments::mark_disks(state, &effect_id, at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {

@@ -6,11 +6,11 @@
 
 use serde_json::{Value, json};
 
+use super::attachments::owners;
 use super::disk_access;
-use super::held::owners;
-use super::kinds;
-use super::regions;
 use crate::answer::Context;
+use crate::arm::kinds;
+use crate::arm::regions;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::store::Power;

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::filter::{self, Filter};
-use super::{kinds, lists};
 use crate::answer::{Context, Reply};
+use crate::arm::{kinds, lists};
 use crate::fault;
 
 const MEMBERS: [&str; 12] = [
@@ -31,7 +31,7 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
         None => None,
     };
     let by_tag = wanted.as_ref().is_some_and(Filter::names_tags);
-    lists::select(context, None, |doc| {
+    lists::select(context, &lists::scope(context)?, None, |doc| {
         if doc["type"] == kinds::GROUP || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc)) {
             return None;
         }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{kinds, regions};
 use crate::answer::{Answer, Context, Reply};
+use crate::arm::{engine, kinds, regions};
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::sizes;
@@ -23,19 +23,13 @@ const QUOTAS: [(&str, &str, u64); 9] = [
 ];
 
 /// Names of all quotas.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     QUOTAS.iter().map(|(name, _, _)| *name)
 }
 
 fn limit(context: &Context<'_>, name: &str) -> u64 {
-    let options = &context.shared.options;
-    options
-        .quotas
-        .get(name)
-        .or_else(|| options.scenario.quotas.get(name))
-        .copied()
-        .or_else(|| QUOTAS.iter().find(|(own, _, _)| *own == name).map(|(_, _, limit)| *limit))
-        .unwrap_or(u64::MAX)
+    let default = QUOTAS.iter().find(|(own, _, _)| *own == name).map_or(u64::MAX, |(_, _, limit)| *limit);
+    engine::quotas::limit(context, name, default)
 }
 
 /// What one disk counts as: quota name and amount.

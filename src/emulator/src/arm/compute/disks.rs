@@ -8,11 +8,12 @@
 
 use serde_json::{Value, json};
 
+use super::attachments::owners;
 use super::disk_work::{HEADERS, Named, Work, accept, creation_step, facts, id_of, not_found, start};
-use super::held::owners;
-use super::kinds::DISK;
-use super::{disk_access, disk_rules, lists, regions, writes};
+use super::{RESOURCE, disk_access, disk_rules, post, quotas};
 use crate::answer::{Answer, Context, Reply};
+use crate::arm::descriptor::{By, Descriptor, InUse, Own};
+use crate::arm::{kinds, regions, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::Outcome;
@@ -20,17 +21,21 @@ use crate::path;
 use crate::state::{Effect, HypervisorStep, State};
 use crate::store::Resource;
 
-/// GET. Recorded.
-pub(crate) fn get(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let doc = context.state.store.shown(&id_of(context), context.now).ok_or_else(|| not_found(context))?;
-    Ok(Answer::json(200, doc))
-}
-
-/// Lists in a group or a subscription. Recorded.
-pub(crate) fn list(context: &mut Context<'_>) -> Reply {
-    lists::answer(context, DISK)
-}
+pub(crate) static DISK: Descriptor = Descriptor {
+    kind: kinds::DISK,
+    path: "disks",
+    api_versions: &["2025-01-02", "2024-03-02"],
+    in_use: &[InUse {
+        by: By::Named(owners),
+        fault: |disk, vm| fault::disk_is_attached(disk["name"].as_str().unwrap_or(""), vm),
+    }],
+    own: Own { put: Some(put), patch: Some(patch), delete: Some(delete), ..Own::NONE },
+    routes: &[
+        post("begingetaccess", "disks.grantAccess", disk_access::begin),
+        post("endgetaccess", "disks.revokeAccess", disk_access::end),
+    ],
+    ..RESOURCE
+};
 
 /// PUT. Recorded.
 pub(crate) fn put(context: &mut Context<'_>) -> Reply {
@@ -38,7 +43,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     let body = context.read("Disk", "disk", false)?;
     let id = id_of(context);
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    regions::check(&location, DISK)?;
+    regions::check(&location, kinds::DISK)?;
     let name = context.request.segment(1).to_owned();
     disk_rules::check_name(&name)?;
     match context.state.store.get(&id).map(|r| (r.doc.clone(), r.busy.clone())) {
@@ -76,12 +81,12 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
 
 fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body: &Value) -> Reply {
     let group = context.require_group()?;
-    let own_id = format!("{}/providers/{DISK}/{name}", group["id"].as_str().unwrap_or_default());
+    let own_id = format!("{}/providers/{}/{name}", group["id"].as_str().unwrap_or_default(), kinds::DISK);
     let now = context.now;
     let created = context.shared.clock.stamp(now);
     let unique = crate::derived::guid_of(&format!("{}/{}", path::key(id), context.state.guid()));
     let full = disk_rules::complete(context, &own_id, name, location, body, &created, &unique)?;
-    super::quotas::check_disk(context, &full, None)?;
+    quotas::check_disk(context, &full, None)?;
     let mut waiting = full.clone();
     waiting["properties"]["provisioningState"] = json!("Updating");
     let mut resource = Resource::new(waiting);
@@ -143,7 +148,7 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
     writes::refuse_if_dropped(context, old)?;
     writes::refuse_if_busy(context, &disk.id)?;
     let new = disk_rules::changed(context, old, body, replace)?;
-    super::quotas::check_disk(context, &new, Some(old))?;
+    quotas::check_disk(context, &new, Some(old))?;
     let grown = new["properties"]["diskSizeBytes"] != old["properties"]["diskSizeBytes"];
     let mut shown = accepted(&disk.id, &disk.name, &disk.location, &merged(&new, body), Some(old));
     if grown {
@@ -176,7 +181,7 @@ fn accepted(id: &str, name: &str, location: &str, asked: &Value, old: Option<&Va
     let mut doc = json!({
         "name": name,
         "id": id,
-        "type": DISK,
+        "type": kinds::DISK,
         "location": location,
     });
     for member in ["tags", "zones", "extendedLocation"] {

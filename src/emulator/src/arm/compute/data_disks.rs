@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::attachments::{disk_of, owners};
 use super::disk_access;
 use super::disk_plan::{Detach, NewDisk, Plan};
-use super::held::{disk_of, owners};
-use super::kinds;
 use crate::answer::Context;
+use crate::arm::kinds;
 use crate::fault::{self, Fault};
 use crate::options::{Already, LeftOut};
 use crate::path;

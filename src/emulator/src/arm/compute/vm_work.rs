@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::kinds::MACHINE;
 use crate::answer::{Context, OperationHeaders};
+use crate::arm::kinds::MACHINE;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;

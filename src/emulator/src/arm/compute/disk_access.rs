@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::attachments::{self, owners};
 use super::disk_work::{self, HEADERS, Named, Work};
-use super::held::{self, owners};
-use super::writes;
 use crate::answer::{Answer, Context, Reply};
+use crate::arm::writes;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -133,7 +133,7 @@ fn expire(state: &mut State, disk: &str, at: Duration) {
     };
     let word = match state_of(&doc) {
         "ActiveUpload" => "ReadyToUpload",
-        "ActiveSAS" => held::state_word(state, &owners(&doc)),
+        "ActiveSAS" => attachments::state_word(state, &owners(&doc)),
         _ => return,
     };
     state.store.change(disk, at, |resource| {
@@ -156,7 +156,7 @@ pub(crate) fn end(context: &mut Context<'_>) -> Reply {
         }
         match state_of(doc) {
             "ActiveUpload" => Some("Unattached"),
-            "ActiveSAS" => Some(held::state_word(state, &owners(doc))),
+            "ActiveSAS" => Some(attachments::state_word(state, &owners(doc))),
             _ => None,
         }
     })

@@ -3,9 +3,11 @@
 
 use serde_json::{Value, json};
 
+use super::attachments::disk_of;
 use super::availability_sets;
-use super::held::disk_of;
 use crate::answer::Context;
+use crate::arm::engine::references;
+use crate::arm::kinds;
 use crate::path;
 
 /// The instance view of a machine.
@@ -52,8 +54,8 @@ pub(crate) fn instance_view(context: &Context<'_>, doc: &Value) -> Value {
         ],
     });
     if let Some(set) = doc["properties"]["availabilitySet"]["id"].as_str() {
-        let members = availability_sets::members(context.state, set);
-        let at = members.iter().position(|vm| path::same(vm, id)).unwrap_or(0);
+        let members = references::referrers(context.state, kinds::SET, set, Some(kinds::MACHINE));
+        let at = members.iter().position(|vm| path::same(vm.resource, id)).unwrap_or(0);
         let (faults, updates) = availability_sets::domains(context.state, set);
         view["platformFaultDomain"] = json!(at % faults.max(1));
         view["platformUpdateDomain"] = json!(at % updates.max(1));

@@ -3,9 +3,12 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use super::kinds::{self, GROUP};
-use super::{disk_work, held, lists, regions, tags, writes};
 use crate::answer::{Answer, Context, OperationHeaders, Reply, Start};
+use crate::arm::compute::{disk_work, vms};
+use crate::arm::descriptor::Schema;
+use crate::arm::engine::{delete, references};
+use crate::arm::kinds::{self, GROUP};
+use crate::arm::{lists, regions, routes, writes};
 use crate::fault;
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -120,7 +123,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
 pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = context.request.group_id();
-    tags::patch(context, &id, "ResourceGroup", "resourceGroup", |_| ())
+    writes::patch_tags(context, &id, Schema { name: "ResourceGroup", root: "resourceGroup" }, |_| ())
 }
 
 /// GET. Recorded.
@@ -144,7 +147,9 @@ pub(crate) fn head(context: &mut Context<'_>) -> Reply {
 /// List. Recorded shape; `$filter` by tag is documented.
 pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     let conditions = lists::conditions(context, &["tagname", "tagvalue"])?;
-    lists::select(context, Some(GROUP), |doc| lists::tagged(doc, &conditions).then(|| doc.clone()))
+    lists::select(context, &lists::scope(context)?, Some(GROUP), |doc| {
+        lists::tagged(doc, &conditions).then(|| doc.clone())
+    })
 }
 
 /// DELETE. Recorded: 202 and `Location`; everything in the group goes with it.
@@ -196,22 +201,14 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         .started(started, OperationHeaders { asynchronous: false, location: true, notification: false }))
 }
 
-/// Whether something outside of the group holds a resource of the group.
+/// Whether something outside of the group uses a resource of the group.
 fn used_outside(state: &State, group: &str, id: &str) -> bool {
     let prefix = format!("{}/", path::key(group));
-    let outside = |id: &str| !path::key(id).starts_with(&prefix);
-    let Some(doc) = state.store.document(id) else {
-        return false;
-    };
-    match doc["type"].as_str().unwrap_or("") {
-        kinds::DISK => held::owners(&doc).iter().any(|vm| outside(vm)),
-        kinds::NIC => doc["properties"]["virtualMachine"]["id"].as_str().is_some_and(outside),
-        kinds::NETWORK => super::network::users(state, &doc).iter().any(|nic| outside(nic)),
-        _ => false,
-    }
+    let users = state.store.document(id).map(|doc| references::users(state, &doc)).unwrap_or_default();
+    users.iter().any(|user| !path::key(user).starts_with(&prefix))
 }
 
-/// Takes a group away with all that is in it, except what others use: then the group stays as well.
+/// Removes a group with all that is in it, except what others use: then the group stays as well.
 ///
 /// # Errors
 ///
@@ -221,25 +218,35 @@ pub(crate) fn remove(state: &mut State, group: &str, at: std::time::Duration) ->
     // Machines first: they release their disks, some of which may live in other groups.
     for id in &inside {
         if state.store.get(id).is_some_and(|r| r.machine.is_some()) {
-            super::vms::remove(state, id, at);
+            vms::remove(state, id, at);
         }
     }
-    // Judged before anything else goes: a network interface that stays keeps its network.
+    // Judged before anything else goes: a network interface that stays keeps its network, and that a route table.
     let mut staying: Vec<String> = inside.iter().filter(|id| used_outside(state, group, id)).cloned().collect();
-    let networks: Vec<String> = inside
-        .iter()
-        .filter(|id| {
-            let doc = state.store.document(id).unwrap_or_default();
-            let users = if doc["type"] == kinds::NETWORK { super::network::users(state, &doc) } else { Vec::new() };
-            !staying.contains(id) && users.iter().any(|nic| staying.iter().any(|s| path::same(s, nic)))
-        })
-        .cloned()
-        .collect();
-    staying.extend(networks);
+    let mut judged = 0;
+    while !staying.is_empty() && judged < staying.len() {
+        judged = staying.len();
+        let used: Vec<String> = inside
+            .iter()
+            .filter(|id| !staying.contains(id))
+            .filter(|id| {
+                let users = state.store.document(id).map(|doc| references::users(state, &doc)).unwrap_or_default();
+                users.iter().any(|user| staying.iter().any(|staying| path::same(staying, user)))
+            })
+            .cloned()
+            .collect();
+        staying.extend(used);
+    }
     for id in inside {
         let is_group = path::same(&id, group);
         if !staying.contains(&id) && (!is_group || staying.is_empty()) {
-            state.store.remove(&id, at);
+            let kind = state.store.get(&id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+            match kind {
+                Some(descriptor) => delete::remove(descriptor, state, &id, at),
+                None => {
+                    state.store.remove(&id, at);
+                }
+            }
         }
     }
     if staying.is_empty() {

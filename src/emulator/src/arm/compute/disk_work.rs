@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::kinds::DISK;
-use super::writes;
 use crate::answer::{Context, OperationHeaders, Start, Started};
+use crate::arm::kinds::DISK;
+use crate::arm::writes;
 use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
 use crate::latency::OperationKind;

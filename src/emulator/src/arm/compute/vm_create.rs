@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
-use super::kinds::{self, MACHINE};
-use super::{disk_access, disk_rules, held, regions, vm_work, writes};
+use super::{attachments, disk_access, disk_rules, quotas, vm_work};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::kinds::{self, MACHINE};
+use crate::arm::{regions, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::operations::{Outcome, Style};
@@ -43,7 +44,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
     let target = Target { doc: &bare, ..target };
     let plan = data_disks::plan_array(context, &target, &given, LeftOut::Keep, true)?;
     doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
-    super::quotas::check_machine(context, &doc)?;
+    quotas::check_machine(context, &doc)?;
     let nics = claim_nics(context, &doc, &id)?;
     let made = disk_plan::make_disks(context, &plan)?;
     for (disk_id, disk) in made {
@@ -79,11 +80,11 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             }
             // What was free when the creation was accepted may have gone or been taken meanwhile.
             for (_, disk) in &attach {
-                held::still_free(state, &effect_id, disk)?;
+                attachments::still_free(state, &effect_id, disk)?;
             }
             system_disk_free(state, &effect_id)?;
             for (lun, disk) in attach {
-                held::take(state, &effect_id, lun, &disk, at);
+                attachments::take(state, &effect_id, lun, &disk, at);
             }
             take_os_disk(state, &effect_id, at);
             state.store.change(&effect_id, at, |resource| {
@@ -130,7 +131,7 @@ pub(crate) fn system_disk_free(state: &State, vm: &str) -> Result<(), Fault> {
         return Ok(());
     };
     if resource.doc["properties"]["storageProfile"]["osDisk"]["createOption"] == "Attach" {
-        return held::still_free(state, vm, disk);
+        return attachments::still_free(state, vm, disk);
     }
     match state.store.contains(disk) {
         true => Err(fault::disk_exists(path::name_of(disk), path::group_of(disk))),
@@ -392,7 +393,7 @@ fn os_disk(
             let Some(found) = context.state.store.disk(disk_id) else {
                 return Err(fault::disk_not_found(path::name_of(disk_id)));
             };
-            if let Some(holder) = held::owners(&found).first() {
+            if let Some(holder) = attachments::owners(&found).first() {
                 return Err(fault::attached_elsewhere(path::name_of(disk_id), disk_id, id, holder));
             }
             if found["properties"]["provisioningState"] == "Deleting" {

@@ -1,0 +1,204 @@
+//! Who names whom: what a document names must exist, and what is named cannot be deleted.
+
+use serde_json::{Value, json};
+
+use super::document;
+use crate::arm::descriptor::{By, Children, Descriptor, Form, InUse, Reference};
+use crate::arm::routes;
+use crate::document::Document;
+use crate::fault::{self, Fault};
+use crate::path;
+use crate::state::State;
+
+/// Visits each id at a path, together with the id of the innermost object around it that has one.
+fn walk<'a>(value: &'a Value, path: &str, holder: &'a str, visit: &mut dyn FnMut(&'a str, &'a str)) {
+    let holder = value["id"].as_str().unwrap_or(holder);
+    let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
+    let mut enter = |inner: &'a Value| match (rest.is_empty(), inner["id"].as_str()) {
+        (true, Some(id)) => visit(id, holder),
+        (true, None) => {}
+        (false, _) => walk(inner, rest, holder, visit),
+    };
+    match (segment, value) {
+        ("*", Value::Array(items)) => items.iter().for_each(enter),
+        ("*", _) => {}
+        (segment, value) => enter(&value[segment]),
+    }
+}
+
+/// Whether what a reference names exists: a resource, or a child in the document of one.
+fn exists(state: &State, id: &str, kind: &str) -> bool {
+    if let Some(resource) = state.store.get(id) {
+        return resource.doc["type"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(kind));
+    }
+    child(state, id).is_some_and(|(children, _)| children.kind.eq_ignore_ascii_case(kind))
+}
+
+/// The child of that id, and of which kind it is.
+pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value)> {
+    let (rest, name) = id.trim_end_matches('/').rsplit_once('/')?;
+    let (parent, member) = rest.rsplit_once('/')?;
+    let parent = state.store.get(parent)?;
+    let descriptor = routes::descriptor(parent.doc["type"].as_str()?)?;
+    let children = descriptor.children.iter().find(|children| children.member.eq_ignore_ascii_case(member))?;
+    Some((children, document::find(&parent.doc, children, name)?.clone()))
+}
+
+/// What a body names must exist. Documented; `by` is the resource that names it.
+///
+/// # Errors
+///
+/// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists.
+pub(crate) fn check(state: &State, references: &[Reference], body: &Value, by: &str) -> Result<(), Fault> {
+    for reference in references {
+        let mut missing = None;
+        walk(body, reference.at, by, &mut |id, _| {
+            if missing.is_none() && !exists(state, id, reference.to) {
+                missing = Some(id);
+            }
+        });
+        if let Some(id) = missing {
+            return Err(fault::invalid_reference(id, by));
+        }
+    }
+    Ok(())
+}
+
+/// The same for a resource with its children.
+pub(crate) fn check_all(descriptor: &Descriptor, state: &State, body: &Value, id: &str) -> Result<(), Fault> {
+    check(state, descriptor.references, body, id)?;
+    for children in descriptor.children.iter().filter(|children| !children.references.is_empty()) {
+        for item in document::list(body, children) {
+            let by = format!("{id}/{}/{}", children.member, item["name"].as_str().unwrap_or(""));
+            check(state, children.references, item, &by)?;
+        }
+    }
+    Ok(())
+}
+
+/// What refers to a resource.
+pub(crate) struct Referrer<'a> {
+    /// Id of the resource that does.
+    pub(crate) resource: &'a str,
+    /// Id of the part of it that does, such as an IP configuration; else of the resource.
+    pub(crate) element: &'a str,
+}
+
+/// What refers to `id`, which is of `kind`; of the type `from` only, where it is given.
+pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option<&str>) -> Vec<Referrer<'a>> {
+    let mut found = Vec::new();
+    for descriptor in routes::descriptors().filter(|descriptor| from.is_none_or(|from| descriptor.kind == from)) {
+        let own = descriptor.references.iter().map(|reference| (reference, None));
+        let parts = descriptor
+            .children
+            .iter()
+            .flat_map(|children| children.references.iter().map(|reference| (reference, Some(children.member))));
+        for (reference, member) in own.chain(parts).filter(|(reference, _)| reference.to == kind) {
+            for doc in state.store.of_kind(descriptor.kind) {
+                let resource = doc["id"].as_str().unwrap_or("");
+                let mut visit = |named: &str, element| {
+                    if path::same(named, id) {
+                        found.push(Referrer { resource, element });
+                    }
+                };
+                match member {
+                    None => walk(doc, reference.at, resource, &mut visit),
+                    Some(member) => {
+                        let parts = doc["properties"][member].as_array().into_iter().flatten();
+                        parts.for_each(|part| walk(part, reference.at, resource, &mut visit));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Who stops the deletion of a resource or child, by one rule: ids to show and ids of resources.
+fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Vec<(String, String)> {
+    match rule.by {
+        By::Named(named) => named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
+        By::References => referrers(state, kind, doc["id"].as_str().unwrap_or(""), None)
+            .into_iter()
+            .map(|referrer| (referrer.element.to_owned(), referrer.resource.to_owned()))
+            .collect(),
+    }
+}
+
+/// A document with what is in it that can be in use, each with its rules.
+fn rules<'a>(
+    descriptor: &'static Descriptor,
+    doc: &'a Value,
+) -> impl Iterator<Item = (&'static InUse, &'static str, &'a Value)> {
+    let own = descriptor.in_use.iter().map(move |rule| (rule, descriptor.kind, doc));
+    let parts = descriptor.children.iter().flat_map(move |children| {
+        children
+            .in_use
+            .iter()
+            .flat_map(move |rule| document::list(doc, children).iter().map(move |part| (rule, children.kind, part)))
+    });
+    own.chain(parts)
+}
+
+/// Refuses while something uses a resource or one of its children. Documented.
+pub(crate) fn unused(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
+    let mut rules = rules(descriptor, doc);
+    rules.try_for_each(|(rule, kind, doc)| refuse(rule, state, kind, doc))
+}
+
+fn refuse(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Result<(), Fault> {
+    match users_by(rule, state, kind, doc).first() {
+        Some((by, _)) => Err((rule.fault)(doc, by)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses while something uses a child.
+pub(crate) fn child_unused(children: &'static Children, state: &State, doc: &Value) -> Result<(), Fault> {
+    children.in_use.iter().try_for_each(|rule| refuse(rule, state, children.kind, doc))
+}
+
+/// Refuses a new document that leaves out a child which something uses.
+pub(crate) fn left_out_unused(
+    descriptor: &'static Descriptor,
+    state: &State,
+    old: &Value,
+    new: &Value,
+) -> Result<(), Fault> {
+    for children in descriptor.children {
+        let gone = document::list(old, children)
+            .iter()
+            .filter(|child| !document::list(new, children).iter().any(|kept| kept["name"] == child["name"]));
+        for child in gone {
+            child_unused(children, state, child)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ids of the resources that stop the deletion of a resource.
+pub(crate) fn users(state: &State, doc: &Value) -> Vec<String> {
+    let Some(descriptor) = doc["type"].as_str().and_then(routes::descriptor) else {
+        return Vec::new();
+    };
+    rules(descriptor, doc)
+        .flat_map(|(rule, kind, doc)| users_by(rule, state, kind, doc))
+        .map(|(_, resource)| resource)
+        .collect()
+}
+
+/// A document with the members that show who refers to it.
+pub(crate) fn with_back_references(descriptor: &Descriptor, state: &State, mut doc: Document) -> Document {
+    for shown in descriptor.shows {
+        let by: Vec<Value> = referrers(state, descriptor.kind, doc["id"].as_str().unwrap_or(""), Some(shown.from))
+            .iter()
+            .map(|referrer| json!({ "id": referrer.element }))
+            .collect();
+        match (shown.form, by.first()) {
+            (Form::Many, _) => doc["properties"][shown.member] = by.into(),
+            (Form::One, Some(first)) => doc["properties"][shown.member] = first.clone(),
+            (Form::One, None) => {}
+        }
+    }
+    doc
+}
