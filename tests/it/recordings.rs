@@ -452,6 +452,11 @@ async fn recorded_virtual_networks_replay_alike() {
     replays_without_a_difference("virtualnetworkclient").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn recorded_public_ip_addresses_replay_alike() {
+    replays_without_a_difference("publicipaddressclient").await;
+}
+
 fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Answer {
     Answer {
         status,

@@ -5,10 +5,12 @@
 //! nothing of the rest of the project, so it cannot share a mistake with what is tested on it.
 //!
 //! ```text
-//! request ─▶ router: incidents, sign-in, buckets ─▶ arm::* handlers ─▶ store (documents)
+//! request ─▶ router: incidents, sign-in, buckets ─▶ arm: routes, engine ─▶ store (documents)
 //!                                                       │ accept             ▲ effect, when due
 //!                                                       └──▶ operations ─────┘
 //! ```
+//!
+//! A resource type is data: how to add one is told in `arm::descriptor`.
 //!
 //! # Contract
 //!
@@ -62,6 +64,12 @@
 //! | a disk's access signature | ends after its time | D; that the disk's state follows at once U |
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
+//! | public IP PUT | 201, then 200, and `Azure-AsyncOperation`; a static address comes with the end | R |
+//! | a newer PUT of a public IP or prefix while one runs | the older ends as `Canceled` | D for load balancers, here U |
+//! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
+//! | a DNS label that another public IP of the region has | 400 `DnsRecordInUse` | D |
+//! | the address of a public IP | of 198.18.0.0/15 or 2001:db8::/32, from the seed and the id | deviation: Azure's own ranges |
+//! | a network resource whose write fails late | its state is `Failed` | D |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
 //! | a list | the present; with [`Switches::list_lag`] each item as it was within the last [`options::LIST_LAG`] | U: [`Switches::list_lag`] |
 //! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |

@@ -135,7 +135,7 @@ impl Reader<'_> {
         let Value::Object(given) = value else {
             let shown = dotted(path);
             return Err(fault::wrong_type(
-                &format!("Error converting value {} to type '{}'.", shown_value(value), short(type_name)),
+                format!("Error converting value {} to type '{}'.", shown_value(value), short(type_name)),
                 &shown,
                 self.position(path),
                 self.reading.root,
@@ -163,7 +163,7 @@ impl Reader<'_> {
                     return Err(fault::unknown_member(
                         name,
                         short(type_name),
-                        &dotted(path),
+                        dotted(path),
                         self.position(path),
                         self.reading.root,
                     ));
@@ -269,7 +269,7 @@ impl Reader<'_> {
             Value::String(text) => text.clone(),
             other => shown_value(other),
         };
-        fault::wrong_type(&format!("{why} {shown}."), &dotted(path), self.position(path), self.reading.root)
+        fault::wrong_type(format!("{why} {shown}."), dotted(path), self.position(path), self.reading.root)
     }
 
     fn position(&self, path: &[Step]) -> usize {

@@ -176,6 +176,11 @@ impl State {
         self.luns.record(vm, at, held);
     }
 
+    /// A number that follows from the seed and a text alone.
+    pub(crate) fn drawn(&self, text: &str) -> u64 {
+        derived::hash(&format!("{}/{}", self.seed, path::key(text)))
+    }
+
     /// The latency of the nth write of a resource: it depends on the seed, the resource and n only, so
     /// that the order in which different resources are written changes nothing.
     pub(crate) fn draw(&self, options: &Options, kind: OperationKind, resource: &str, nth: u64) -> Duration {

@@ -307,11 +307,22 @@ pub(crate) struct Reference {
     pub(crate) at: &'static str,
     /// The type, or the type of children, that the id must be of.
     pub(crate) to: &'static str,
+    /// Whether only one may name it.
+    pub(crate) exclusive: Option<Exclusive>,
+}
+
+/// The refusals of a second reference to what only one may name.
+#[derive(Clone, Copy)]
+pub(crate) struct Exclusive {
+    /// Another resource names it: of the part that names it here, its id, and the other resource.
+    pub(crate) taken: fn(&str, &str, &str) -> Fault,
+    /// Another part of the same document names it: of its id and the resource.
+    pub(crate) twice: fn(&str, &str) -> Fault,
 }
 
 impl Reference {
     pub(crate) const fn new(at: &'static str, to: &'static str) -> Self {
-        Self { at, to }
+        Self { at, to, exclusive: None }
     }
 }
 
@@ -347,6 +358,8 @@ pub(crate) enum Form {
     One,
     /// An array, empty where there are none.
     Many,
+    /// An array, or no member.
+    Some,
 }
 
 /// How many there may be in a subscription and region.

@@ -12,5 +12,9 @@ pub(crate) const SET: &str = "Microsoft.Compute/availabilitySets";
 pub(crate) const NETWORK: &str = "Microsoft.Network/virtualNetworks";
 /// Their subnets.
 pub(crate) const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
+/// Public IP addresses.
+pub(crate) const ADDRESS: &str = "Microsoft.Network/publicIPAddresses";
+/// Public IP prefixes.
+pub(crate) const PREFIX: &str = "Microsoft.Network/publicIPPrefixes";
 /// Network interfaces.
 pub(crate) const NIC: &str = "Microsoft.Network/networkInterfaces";

@@ -203,7 +203,7 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
         (Some(Found::OtherMethod), ..) => Err(fault::method_not_allowed(method)),
         (None, Some(namespace), Some(_)) => {
             let kind: Vec<&str> = path.rest.iter().step_by(2).map(String::as_str).collect();
-            Err(fault::invalid_resource_type(&kind.join("/"), namespace, version))
+            Err(fault::invalid_resource_type(kind.join("/"), namespace, version))
         }
         (None, ..) => Err(fault::path_not_found(raw)),
     }

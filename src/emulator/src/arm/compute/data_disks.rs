@@ -68,7 +68,7 @@ fn check_lun(element: &Value) -> Result<u8, Fault> {
     }
     let lun = element["lun"].as_i64().unwrap_or(-1);
     if !(0..=LAST_LUN).contains(&lun) {
-        return Err(fault::out_of_range("dataDisk.lun", &element["lun"].to_string(), "0", "63"));
+        return Err(fault::out_of_range("dataDisk.lun", element["lun"].to_string(), "0", "63"));
     }
     Ok(u8::try_from(lun).unwrap_or_default())
 }
@@ -164,7 +164,7 @@ fn existing(
         if let (Some(value), Some(old)) = (element[member].as_str(), have[member].as_str())
             && !value.eq_ignore_ascii_case(old)
         {
-            return Err(fault::property_change(&format!("dataDisk.{member}")));
+            return Err(fault::property_change(format!("dataDisk.{member}")));
         }
     }
     if let Some(disk) = disk_of(have).and_then(|id| context.state.store.disk(id)) {
@@ -201,11 +201,7 @@ fn check_options(element: &Value, here: bool) -> Result<(), Fault> {
     let option = element["createOption"].as_str().unwrap_or("Attach");
     let managed = disk_of(element).is_some();
     if option == "Empty" && managed && !here {
-        return Err(Fault::new(
-            400,
-            "InvalidParameterConflictingProperties",
-            "The property 'dataDisk.createOption' cannot have the value 'Empty' when property 'dataDisk.managedDisk.id' is set.",
-        ));
+        return Err(fault::empty_disk_with_id());
     }
     if element["detachOption"].is_string() && !leaves(element) {
         return Err(fault::invalid_parameter(

@@ -35,13 +35,7 @@ fn refuse(disk: &Value, doing: &str, before: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let name = disk["name"].as_str().unwrap_or("");
-    Err(Fault::new(
-        409,
-        "Conflict",
-        format!(
-            "Disk {name} cannot be {doing} because there is an active shared access signature outstanding for it. Call EndGetAccess before {before} the disk."
-        ),
-    ))
+    Err(fault::signature_outstanding(name, doing, before))
 }
 
 /// Whether a disk may be deleted.
@@ -76,15 +70,11 @@ pub(crate) fn begin(context: &mut Context<'_>) -> Reply {
     let body = context.read("GrantAccessData", "grantAccess", false)?;
     let running = owners(&doc).into_iter().find(|vm| context.state.store.power(vm) == Some(Power::Running));
     if let Some(vm) = running {
-        return Err(Fault::new(
-            409,
-            "Conflict",
-            format!("Access not permitted because disk {} is currently attached to running VM {vm}.", disk.name),
-        ));
+        return Err(fault::attached_to_running(&disk.name, vm));
     }
     let seconds = body["durationInSeconds"].as_i64().unwrap_or(0);
     if !(1..=4_294_967_295).contains(&seconds) {
-        return Err(fault::out_of_range("grantAccess.durationInSeconds", &seconds.to_string(), "1", "4294967295"));
+        return Err(fault::out_of_range("grantAccess.durationInSeconds", seconds.to_string(), "1", "4294967295"));
     }
     let uploads = matches!(state_of(&doc), "ReadyToUpload" | "ActiveUpload");
     if uploads && body["access"] != "Write" {

@@ -125,13 +125,13 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
         Some(value) => match value.as_u64() {
             Some(gib) => Some(gib),
             None => {
-                return Err(fault::out_of_range("disk.diskSizeGB", &value.to_string(), "1", "65536"));
+                return Err(fault::out_of_range("disk.diskSizeGB", value.to_string(), "1", "65536"));
             }
         },
         None => None,
     };
     let required = |member: &str| {
-        data[member].as_str().ok_or_else(|| fault::missing_parameter(&format!("disk.creationData.{member}")))
+        data[member].as_str().ok_or_else(|| fault::missing_parameter(format!("disk.creationData.{member}")))
     };
     match option {
         "Empty" => given.ok_or_else(|| fault::missing_parameter("disk.diskSizeGB")),
@@ -148,7 +148,7 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
             let Some(source) = context.state.store.get(source_id) else {
                 let kind = source_id.rsplit('/').nth(1).unwrap_or("disks");
                 return Err(fault::resource_not_found(
-                    &format!("Microsoft.Compute/{kind}"),
+                    format!("Microsoft.Compute/{kind}"),
                     path::name_of(source_id),
                     path::group_of(source_id),
                 ));
@@ -202,7 +202,7 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
             if !(20_972_032..=35_183_298_347_520).contains(&bytes) {
                 return Err(fault::out_of_range(
                     "disk.creationData.uploadSizeBytes",
-                    &bytes.to_string(),
+                    bytes.to_string(),
                     "20972032",
                     "35183298347520",
                 ));
@@ -401,7 +401,7 @@ pub(crate) fn changed(context: &Context<'_>, old: &Value, body: &Value, replace:
     let before = old["properties"]["diskSizeGB"].as_u64().unwrap_or(0);
     let gib = match given.get("diskSizeGB") {
         Some(value) => {
-            value.as_u64().ok_or_else(|| fault::out_of_range("disk.diskSizeGB", &value.to_string(), "1", "65536"))?
+            value.as_u64().ok_or_else(|| fault::out_of_range("disk.diskSizeGB", value.to_string(), "1", "65536"))?
         }
         None => before,
     };
@@ -471,7 +471,7 @@ fn fixed(old: &Value, body: &Value, asked: &Value) -> Result<(), Fault> {
             let equal = have == value
                 || matches!((have.as_str(), value.as_str()), (Some(a), Some(b)) if a.eq_ignore_ascii_case(b));
             if !equal {
-                return Err(fault::property_change(&format!("creationData.{member}")));
+                return Err(fault::property_change(format!("creationData.{member}")));
             }
         }
     }

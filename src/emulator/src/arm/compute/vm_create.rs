@@ -339,7 +339,7 @@ fn references(context: &Context<'_>, asked: &Value) -> Result<(), Fault> {
         match context.state.store.get(id) {
             None => return Err(missing_reference(id)),
             Some(nic) if nic.provisioning() == "Deleting" => {
-                return Err(fault::not_provisioned(id, &vm_work::id_of(context), "Deleting", "DeleteNicOperation"));
+                return Err(fault::not_provisioned(id, vm_work::id_of(context), "Deleting", "DeleteNicOperation"));
             }
             Some(_) => {}
         }
@@ -482,7 +482,7 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
             "availabilitySet" | "virtualMachineScaleSet" => {
                 let have = doc["properties"][&member]["id"].as_str();
                 if !have.zip(value["id"].as_str()).is_some_and(|(a, b)| path::same(a, b)) {
-                    return Err(fault::property_change(&format!("{member}.id")));
+                    return Err(fault::property_change(format!("{member}.id")));
                 }
             }
             "hardwareProfile" => {
@@ -600,7 +600,7 @@ fn storage(doc: &mut Value, asked: &Value) -> Result<(), Fault> {
                     let have = doc["properties"]["storageProfile"]["osDisk"][&name].clone();
                     match name.as_str() {
                         "createOption" | "name" | "osType" if !have.is_null() && have != value => {
-                            return Err(fault::property_change(&format!("osDisk.{name}")));
+                            return Err(fault::property_change(format!("osDisk.{name}")));
                         }
                         "managedDisk" => {
                             if let (Some(a), Some(b)) = (have["id"].as_str(), value["id"].as_str())
@@ -627,7 +627,7 @@ fn os_profile(doc: &mut Value, asked: &Value) -> Result<(), Fault> {
             "computerName" | "adminUsername" => {
                 let have = &doc["properties"]["osProfile"][&member];
                 if !have.is_null() && *have != value {
-                    return Err(fault::property_change(&format!("osProfile.{member}")));
+                    return Err(fault::property_change(format!("osProfile.{member}")));
                 }
             }
             _ => doc["properties"]["osProfile"][member] = value,

@@ -38,7 +38,7 @@ pub(crate) fn get(descriptor: &'static Descriptor, children: &'static Children, 
     let (parent, child) = found(descriptor, children, context)?;
     let parent = parent["id"].as_str().unwrap_or("");
     let missing =
-        || fault::network_child_not_found(&format!("{parent}/{}/{}", children.member, name(descriptor, context)));
+        || fault::network_child_not_found(format!("{parent}/{}/{}", children.member, name(descriptor, context)));
     let doc = child.ok_or_else(missing)?;
     let etag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(Answer::json(200, doc).with("etag", etag))

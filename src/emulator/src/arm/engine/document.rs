@@ -60,7 +60,7 @@ fn parts(children: &Children, draft: &Draft<'_>, etag: Option<&str>, state: &str
     }
     let mut made = Vec::new();
     for asked in given {
-        let name = asked["name"].as_str().ok_or_else(|| fault::missing_value(&format!("{member}.name")))?;
+        let name = asked["name"].as_str().ok_or_else(|| fault::missing_value(format!("{member}.name")))?;
         made.push(part(children, draft, (name, asked), &made, (etag, state))?);
     }
     Ok(made)

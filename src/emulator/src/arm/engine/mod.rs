@@ -46,7 +46,7 @@ fn refuse_if_deleting(descriptor: &Descriptor, context: &Context<'_>, doc: &Valu
     }
     let busy = context.state.store.get(doc["id"].as_str().unwrap_or("")).and_then(|resource| resource.busy.clone());
     let request = context.request;
-    Err(fault::another_operation(&format!(
+    Err(fault::another_operation(format!(
         "{}{}/{}/{}?api-version={}",
         request.base,
         request.subscription_id(),

@@ -35,7 +35,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
         }
         Some(parent) => {
             let found = context.state.store.document(&parent.id(context));
-            let found = found.ok_or_else(|| fault::parent_not_found(descriptor.kind, &parent.id(context)))?;
+            let found = found.ok_or_else(|| fault::parent_not_found(descriptor.kind, parent.id(context)))?;
             let location = found["location"].as_str().unwrap_or("").to_owned();
             (found, location)
         }
@@ -136,6 +136,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
             document::set_state(descriptor, &mut doc, "Succeeded");
         }
     }
+    references::check_exclusive(descriptor, context.state, &doc)?;
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
     match (answered.shape, descriptor.put.commit) {

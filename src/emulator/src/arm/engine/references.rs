@@ -76,6 +76,37 @@ pub(crate) fn check_all(descriptor: &Descriptor, state: &State, body: &Value, id
     Ok(())
 }
 
+/// Ids of one type that a document names.
+pub(crate) fn named<'a>(descriptor: &Descriptor, doc: &'a Value, kind: &str) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for reference in descriptor.references.iter().filter(|reference| reference.to == kind) {
+        walk(doc, reference.at, "", &mut |id, _| found.push(id));
+    }
+    found
+}
+
+/// What only one may name must be named by nothing else than a document.
+pub(crate) fn check_exclusive(descriptor: &Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
+    let own = doc["id"].as_str().unwrap_or("");
+    for reference in descriptor.references {
+        let Some(exclusive) = reference.exclusive else {
+            continue;
+        };
+        let mut named: Vec<(&str, &str)> = Vec::new();
+        walk(doc, reference.at, own, &mut |id, element| named.push((id, element)));
+        for (at, (id, element)) in named.iter().enumerate() {
+            if named.iter().take(at).any(|(before, _)| path::same(before, id)) {
+                return Err((exclusive.twice)(id, own));
+            }
+            let others = referrers(state, reference.to, id, None);
+            if let Some(other) = others.iter().find(|other| !path::same(other.resource, own)) {
+                return Err((exclusive.taken)(element, id, other.resource));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What refers to a resource.
 pub(crate) struct Referrer<'a> {
     /// Id of the resource that does.
@@ -197,7 +228,8 @@ pub(crate) fn with_back_references(descriptor: &Descriptor, state: &State, mut d
         match (shown.form, by.first()) {
             (Form::Many, _) => doc["properties"][shown.member] = by.into(),
             (Form::One, Some(first)) => doc["properties"][shown.member] = first.clone(),
-            (Form::One, None) => {}
+            (Form::Some, Some(_)) => doc["properties"][shown.member] = by.into(),
+            (Form::One | Form::Some, None) => {}
         }
     }
     doc

@@ -1,13 +1,16 @@
 //! Network interfaces. Recorded: PUT is synchronous.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, private_addresses};
+use super::{CHILDREN, RESOURCE, private_addresses, public_ip_addresses};
 use crate::arm::descriptor::{
     Access, Answered, By, Children, Descriptor, Draft, Hooks, InUse, Part, Put, Reference, Schema, Shape,
 };
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
+use crate::state::State;
 
 pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
     kind: kinds::NIC,
@@ -31,10 +34,10 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
     references: &[
         Reference::new("properties/networkSecurityGroup", "Microsoft.Network/networkSecurityGroups"),
         Reference::new("properties/ipConfigurations/*/properties/subnet", kinds::SUBNET),
-        Reference::new(
-            "properties/ipConfigurations/*/properties/publicIPAddress",
-            "Microsoft.Network/publicIPAddresses",
-        ),
+        Reference {
+            exclusive: public_ip_addresses::EXCLUSIVE,
+            ..Reference::new("properties/ipConfigurations/*/properties/publicIPAddress", kinds::ADDRESS)
+        },
         Reference::new(
             "properties/ipConfigurations/*/properties/loadBalancerBackendAddressPools/*",
             "Microsoft.Network/loadBalancers/backendAddressPools",
@@ -53,9 +56,13 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
         fault: |nic, by| fault::nic_in_use(nic["id"].as_str().unwrap_or(""), by),
     }],
     expands: &["ipConfigurations", "networkSecurityGroup", "virtualMachine", "privateEndpoint", "tapConfigurations"],
-    hooks: Hooks { complete, ..RESOURCE.hooks },
+    hooks: Hooks { complete, changed, ..RESOURCE.hooks },
     ..RESOURCE
 };
+
+/// What an IP configuration shows as it was asked, besides its subnet.
+const REFERENCES: [&str; 4] =
+    ["publicIPAddress", "loadBalancerBackendAddressPools", "loadBalancerInboundNatRules", "applicationSecurityGroups"];
 
 fn machine(interface: &Value) -> Vec<String> {
     interface["properties"]["virtualMachine"]["id"].as_str().map(str::to_owned).into_iter().collect()
@@ -94,11 +101,22 @@ fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
 /// An IP configuration. Recorded members; the first of an interface is its primary one.
 fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
     let asked = &part.asked["properties"];
-    Ok(json!({
+    let mut properties = json!({
         "privateIPAddress": private_addresses::allocate(draft, part)?,
         "privateIPAllocationMethod": asked["privateIPAllocationMethod"].as_str().unwrap_or("Dynamic"),
         "subnet": {"id": asked["subnet"]["id"]},
         "primary": asked["primary"].as_bool().unwrap_or(part.before.is_empty()),
         "privateIPAddressVersion": "IPv4",
-    }))
+    });
+    for member in REFERENCES {
+        if let Some(named) = asked.get(member) {
+            properties[member] = named.clone();
+        }
+    }
+    Ok(properties)
+}
+
+/// Public addresses follow the interfaces that name them.
+fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    public_ip_addresses::follow(&NETWORK_INTERFACE, state, old, new, at);
 }

@@ -6,6 +6,8 @@
 
 pub(crate) mod interfaces;
 pub(crate) mod private_addresses;
+pub(crate) mod public_ip_addresses;
+pub(crate) mod public_ip_prefixes;
 pub(crate) mod virtual_networks;
 
 use super::descriptor::{
@@ -20,7 +22,12 @@ use crate::throttle::{READ_NETWORK, WRITE_NETWORK};
 
 pub(crate) static PROVIDER: Provider = Provider {
     namespace: "Microsoft.Network",
-    types: &[&interfaces::NETWORK_INTERFACE, &virtual_networks::VIRTUAL_NETWORK],
+    types: &[
+        &interfaces::NETWORK_INTERFACE,
+        &virtual_networks::VIRTUAL_NETWORK,
+        &public_ip_addresses::PUBLIC_IP_ADDRESS,
+        &public_ip_prefixes::PUBLIC_IP_PREFIX,
+    ],
     other_types: &[],
     routes: &[
         operation("locations/*/operations/*", polling::network),

@@ -86,13 +86,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
         && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '(' | ')'))
         && !name.ends_with('.');
     if !fits {
-        return Err(fault::Fault::new(
-            400,
-            "InvalidResourceGroup",
-            format!(
-                "The provided resource group name '{name}' has these invalid characters or an invalid length. The name can only be a letter, digit, '-', '.', '(', ')' or '_'."
-            ),
-        ));
+        return Err(fault::invalid_group_name(&name));
     }
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, "Microsoft.Resources/resourceGroups")?;
