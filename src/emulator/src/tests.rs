@@ -5,6 +5,7 @@ mod control;
 mod data_disks;
 mod disk_changes;
 mod disks;
+pub(crate) mod engine;
 mod front_door;
 mod gateway;
 mod lists;

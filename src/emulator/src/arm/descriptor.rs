@@ -484,7 +484,6 @@ impl Draft<'_> {
 /// What one of the children is made of.
 pub(crate) struct Part<'a> {
     pub(crate) id: &'a str,
-    pub(crate) name: &'a str,
     /// The item of the body.
     pub(crate) asked: &'a Value,
     /// Its document before the write.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::descriptor::{Access, Children, Descriptor, Extra, Handler, Limits, Own, Patch, Provider, Scope};
 use super::engine::{children, delete, put, read};
-use super::resources::{all, groups, providers};
+use super::resources::{all, groups, providers as registrations};
 use super::{compute, network, polling, resources};
 use crate::answer::{Context, Reply};
 use crate::fault::{self, Fault};
@@ -14,9 +14,19 @@ use crate::throttle::Policy;
 /// Every resource provider. A type is added to the list of its own.
 pub(crate) static PROVIDERS: [&Provider; 3] = [&compute::PROVIDER, &network::PROVIDER, &resources::PROVIDER];
 
+/// Providers that no list shows: types of the engine's tests.
+static HIDDEN: &[&Provider] = &[
+    #[cfg(test)]
+    &crate::tests::engine::PROVIDER,
+];
+
+fn providers() -> impl Iterator<Item = &'static Provider> {
+    PROVIDERS.iter().chain(HIDDEN).copied()
+}
+
 /// Every resource type that has a descriptor.
 pub(crate) fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
-    PROVIDERS.iter().flat_map(|provider| provider.types.iter().copied())
+    providers().flat_map(|provider| provider.types.iter().copied())
 }
 
 /// The descriptor of a type, in any letter case.
@@ -92,7 +102,7 @@ impl Row {
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let mut rows = Vec::new();
-    for provider in PROVIDERS {
+    for provider in providers() {
         for descriptor in provider.types {
             add(&mut rows, descriptor);
         }
@@ -192,7 +202,7 @@ pub(crate) fn find(method: &str, path: &ArmPath, raw: &str, version: &str) -> Re
         Some(_) if !grouped && matches!(rest[..], [] | ["register"]) => Some(of_provider(method, &rest)),
         Some(namespace) => {
             let namespace = namespace.to_ascii_lowercase();
-            if !PROVIDERS.iter().any(|provider| provider.namespace.eq_ignore_ascii_case(&namespace)) {
+            if !providers().any(|provider| provider.namespace.eq_ignore_ascii_case(&namespace)) {
                 return Err(fault::invalid_namespace(path.provider.as_deref().unwrap_or("")));
             }
             of_resource(method, grouped, &namespace, &rest)
@@ -229,8 +239,8 @@ fn of_resource(method: &str, grouped: bool, namespace: &str, rest: &[&str]) -> O
 
 fn of_provider(method: &str, rest: &[&str]) -> Found {
     Found::Route(match (rest, method) {
-        ([], "GET") => Route::own("providers.get", providers::get),
-        (["register"], "POST") => Route::own("providers.register", providers::get),
+        ([], "GET") => Route::own("providers.get", registrations::get),
+        (["register"], "POST") => Route::own("providers.register", registrations::get),
         _ => return Found::OtherMethod,
     })
 }
@@ -241,7 +251,7 @@ fn plain(method: &str, grouped: bool, rest: &[&str]) -> Option<Found> {
         (false, ["locations"], "GET") => Route::own("subscriptions.listLocations", groups::locations),
         (false, ["resourcegroups"], "GET") => Route::own("resourceGroups.list", groups::list),
         (false, ["operationresults", _], "GET") => Route::own("operations.get", polling::group_result),
-        (false, ["providers"], "GET") => Route::own("providers.list", providers::list),
+        (false, ["providers"], "GET") => Route::own("providers.list", registrations::list),
         (_, ["resources"], "GET") => Route::own("resources.list", all::list),
         (true, [], "PUT") => Route::own("resourceGroups.createOrUpdate", groups::put),
         (true, [], "PATCH") => Route::own("resourceGroups.update", groups::patch),

@@ -76,7 +76,7 @@ pub(crate) fn part(
 ) -> Result<Value, Fault> {
     let id = format!("{}/{}/{name}", draft.id, children.member);
     let old = draft.old.and_then(|old| find(old, children, name));
-    let own = (children.complete)(draft, &Part { id: &id, name, asked, old, before })?;
+    let own = (children.complete)(draft, &Part { id: &id, asked, old, before })?;
     let mut properties = Map::new();
     properties.insert("provisioningState".to_owned(), json!(state));
     properties.extend(own.as_object().cloned().unwrap_or_default());

@@ -43,6 +43,8 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
     (descriptor.hooks.name)(descriptor.kind, descriptor.name(context))?;
     let id = descriptor.id_below(base["id"].as_str().unwrap_or(""), context);
     let old = context.state.store.document(&id);
+    // The id stays as it was first spelt.
+    let id = old.as_ref().and_then(|old| old["id"].as_str()).map_or(id, str::to_owned);
     let updated = (descriptor.put.updated)(&context.shared.options.unverified);
     write(descriptor, context, Write { id: &id, location: &location, body: &body, old, updated })
 }
