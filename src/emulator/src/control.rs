@@ -30,9 +30,9 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bound::LowerBound;
 use crate::call_log::{Call, Counters};
 use crate::incident::{Incident, IncidentError, Listed};
+use crate::lower_bound::LowerBound;
 use crate::phases::{Begun, OperationRecord, Phase};
 use crate::state::Shared;
 use crate::store::Store;

@@ -83,19 +83,19 @@
 //! changes nothing. Same seed and paused time: same call log.
 
 pub mod api_versions;
-pub mod bound;
 pub mod call_log;
 pub mod control;
+pub mod disk_skus;
 pub mod hypervisor;
 pub mod incident;
 pub mod latency;
+pub mod lower_bound;
 pub mod options;
 pub mod persist;
 pub mod phases;
 pub mod scenario;
 pub mod sizes;
 pub mod store;
-pub mod tiers;
 
 mod answer;
 mod arm;
@@ -103,12 +103,12 @@ mod casing;
 mod cidr;
 mod claim;
 mod clock;
+mod completion;
 mod definition;
 mod derived;
 mod document;
 mod endpoints;
 mod fault;
-mod future;
 mod history;
 mod imds;
 mod listener;
@@ -121,11 +121,11 @@ mod router;
 mod saver;
 mod schema;
 mod seed;
-mod settling;
 mod spawn;
 mod state;
 mod throttle;
 mod tls;
+mod unknown_fields;
 
 use std::io;
 use std::net::SocketAddr;
@@ -300,7 +300,7 @@ impl Emulator {
         self.control.shared.hypervisor.clone()
     }
 
-    /// Stops serving, writes the state file and lets the devices go.
+    /// Stops serving, writes the state file and releases the devices.
     pub async fn shutdown(self) {
         let shared = &self.control.shared;
         shared.stop.cancel();

@@ -1,4 +1,4 @@
-//! How an emulator behaves: [`Options`], and the [`Switches`] for what nobody has verified.
+//! How an emulator behaves: [`Options`], and the [`Switches`] for behaviour that is unverified.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -26,7 +26,6 @@ use crate::casing;
 use crate::control;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
-use crate::future;
 use crate::imds::{self, Cloud, Imds};
 use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
@@ -37,6 +36,7 @@ use crate::spawn;
 use crate::state::Shared;
 use crate::store::Store;
 use crate::throttle::{Door, Throttle, Visit};
+use crate::unknown_fields;
 
 /// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
@@ -492,7 +492,7 @@ fn finish(
         body.change(|doc| schema::hide(doc, unknown));
     }
     if shared.options.future_fields && fault.is_none() {
-        body.change(future::dress);
+        body.change(unknown_fields::dress);
     }
     // Errors too: their targets are ids.
     if shared.options.nasty_casing {

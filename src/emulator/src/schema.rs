@@ -458,6 +458,8 @@ mod tests {
             "NVirtualNetwork",
             "NSubnetResource",
             "NNetworkInterfaceResource",
+            "NPublicIPAddressResource",
+            "NPublicIPPrefix",
             "AttachDetachDataDisksRequest",
             "GrantAccessData",
             "ResourceGroup",

@@ -12,11 +12,11 @@ use crate::arm::kinds;
 use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virtual_networks::VIRTUAL_NETWORK};
 use crate::arm::resources::groups;
 use crate::derived::guid_of;
+use crate::disk_skus;
 use crate::path;
 use crate::scenario::{Machine as Planned, Scenario};
 use crate::state::State;
 use crate::store::{Machine, Resource};
-use crate::tiers;
 
 const START: Duration = Duration::ZERO;
 
@@ -284,7 +284,7 @@ fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
 }
 
 fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
-    let known = tiers::find(sku);
+    let known = disk_skus::find(sku);
     let performance = known.map(|sku| sku.default_performance(gib));
     let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
     if let Some(zone) = zone {

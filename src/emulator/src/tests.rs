@@ -17,8 +17,8 @@ mod races;
 mod recorded;
 mod recovery;
 mod state_file;
-mod strangers;
 mod switches;
+mod unusual_requests;
 
 use std::time::Duration;
 

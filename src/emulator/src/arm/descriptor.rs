@@ -149,6 +149,9 @@ pub(crate) enum Etags {
     None,
     /// `W/"<guid>"` on the resource and on each of its children; the header on GET only. Recorded.
     Weak,
+    /// `"1"`, `"2"` and so on, one more when a write is accepted and one when it ends; the header on PUT too.
+    /// Recorded for machines and scale sets.
+    Counted,
 }
 
 /// Where a list or a route stands.
@@ -387,7 +390,7 @@ pub(crate) struct Hooks {
     pub(crate) check: fn(&State, &Value, Option<&Value>) -> Result<(), Fault>,
     /// The body of the answer to a write with an operation, of the document and of what was asked.
     pub(crate) accepted: fn(&Value, &Value) -> Value,
-    /// What the hypervisor does meanwhile, of the old document and the new.
+    /// What the hypervisor does during the operation, of the old document and the new.
     pub(crate) steps: fn(Option<&Value>, Option<&Value>) -> Vec<HypervisorStep>,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
     pub(crate) settle: fn(&mut State, &mut Value) -> Result<(), Fault>,
@@ -436,9 +439,9 @@ pub(crate) struct Extra {
 /// Where a document comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A request, whose every wish is checked.
+    /// A request: everything in it is checked.
     Request,
-    /// A scenario, whose addresses are known to be free.
+    /// A scenario: its addresses are known to be free.
     Scenario,
 }
 

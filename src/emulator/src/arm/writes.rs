@@ -34,7 +34,7 @@ pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Faul
 /// With `--future-fields`: refuses and records a write that drops what the client had been given.
 pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &Value) -> Result<(), Fault> {
     let dropped = match &context.request.json {
-        Some(body) if context.shared.options.future_fields => crate::future::dropped(old, body),
+        Some(body) if context.shared.options.future_fields => crate::unknown_fields::dropped(old, body),
         _ => None,
     };
     let Some(dropped) = dropped else {

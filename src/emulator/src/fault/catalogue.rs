@@ -218,9 +218,9 @@ refusals! {
     missing_value(what): 400 "InvalidRequestFormat" Provider, U "the code is the provider's for a body that lacks something",
         "Cannot parse the request."
         detail "MissingJsonReferenceId" "Value for {what} is missing.";
-    superseded(operation): 409 "Canceled" Provider, D "a real body with PutLoadBalancerOperation, without its ids",
+    superseded(resource, operation): 409 "Canceled" Provider, D "a real body with PutLoadBalancerOperation; the names are unverified",
         "Operation was canceled."
-        detail "CanceledAndSupersededDueToAnotherOperation" "Operation {operation} was canceled and superseded by operation {operation}.";
+        detail "CanceledAndSupersededDueToAnotherOperation" "Operation put {resource} ({operation}) was canceled and superseded by a newer operation.";
     not_provisioned(id, by, state, operation): 429 "RetryableError" Provider, D "a real body: hashicorp/terraform#7986",
         "A retryable error occurred."
         detail "ReferencedResourceNotProvisioned" "Cannot proceed with operation because resource {id} used by resource {by} is not in Succeeded state. Resource is in {state} state and the last operation that updated/is updating the resource is {operation}.";

@@ -1,15 +1,20 @@
 //! The engine, driven by types that exist for these tests only.
 
 use super::*;
-use crate::arm::compute::{DISK_FAMILY, RESOURCE};
+use crate::arm::compute::{DISK_FAMILY, RESOURCE, VM_FAMILY};
 use crate::arm::descriptor::{
-    Answered, BackReference, By, Commit, Descriptor, Form, Hooks, InUse, Patch, Provider, Put, Reference, Schema,
-    Scope, Shape, Stamps, Writers,
+    Access, Answered, BackReference, By, Children, Commit, Descriptor, Etags, Family, Form, Hooks, InUse, Patch,
+    Provider, Put, Reference, Schema, Scope, Shape, Stamps, Writers,
 };
+use crate::arm::network::{self, CHILDREN};
 use crate::fault;
 
-pub(crate) static PROVIDER: Provider =
-    Provider { namespace: "Microsoft.Probe", types: &[&ACCOUNT, &SHARE, &SOURCE], other_types: &[], routes: &[] };
+pub(crate) static PROVIDER: Provider = Provider {
+    namespace: "Microsoft.Probe",
+    types: &[&ACCOUNT, &SHARE, &SOURCE, &BALANCER, &SET],
+    other_types: &[],
+    routes: &[],
+};
 
 const BODY: Schema = Schema { name: "Probe", root: "probe" };
 const LATER: Answered = Answered::new(202, Shape::Location);
@@ -65,6 +70,51 @@ static SOURCE: Descriptor = Descriptor {
             false => Ok(()),
         },
         ..Hooks::NONE
+    },
+    ..RESOURCE
+};
+
+/// As a load balancer and a security group: parts that name each other, parts of the service's own.
+static BALANCER: Descriptor = Descriptor {
+    kind: "Microsoft.Probe/balancers",
+    path: "balancers",
+    schema: BODY,
+    children: &[
+        Children {
+            kind: "Microsoft.Probe/balancers/probes",
+            member: "probes",
+            schema: BODY,
+            in_use: &[InUse { by: By::References, fault: |probe, by| fault::prefix_in_use(&probe["name"], by) }],
+            ..CHILDREN
+        },
+        Children {
+            kind: "Microsoft.Probe/balancers/rules",
+            member: "rules",
+            schema: BODY,
+            references: &[Reference::new("properties/probe", "Microsoft.Probe/balancers/probes")],
+            ..CHILDREN
+        },
+        Children { kind: "Microsoft.Probe/balancers/defaults", member: "defaults", access: Access::Read, ..CHILDREN },
+    ],
+    hooks: Hooks {
+        complete: |_| Ok(json!({"properties": {"defaults": [{"name": "deny", "properties": {"priority": 65500}}]}})),
+        ..Hooks::NONE
+    },
+    ..network::RESOURCE
+};
+
+/// As a scale set: etags that count.
+static SET: Descriptor = Descriptor {
+    kind: "Microsoft.Probe/sets",
+    path: "sets",
+    family: &Family { etags: Etags::Counted, ..VM_FAMILY },
+    schema: BODY,
+    layout: &["name", "id", "etag", "location", "properties"],
+    put: Put {
+        created: Answered::new(201, Shape::AsyncOperation),
+        updated: |_| Answered::new(200, Shape::AsyncOperation),
+        running: "Creating",
+        commit: Commit::AtOnce,
     },
     ..RESOURCE
 };
@@ -191,4 +241,48 @@ async fn what_is_named_by_a_type_that_came_later_stays() {
     rig.finish(&got).await;
     rig.call("DELETE", &uri("accounts/x"), None).await.expect(200);
     rig.call("DELETE", &uri("accounts/x"), None).await.expect(204);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_document_name_each_other_and_hold_each_other() {
+    let rig = Rig::new(options()).await;
+    let balancer = format!("{}/providers/Microsoft.Probe/balancers/b", group());
+    let rule =
+        |probe: &str| json!({"name": "r", "properties": {"probe": {"id": format!("{balancer}/probes/{probe}")}}});
+    let body = |probes: Value, rules: Value| json!({"location": "westeurope", "properties": {"probes": probes, "rules": rules}});
+    let got = rig.call("PUT", &uri("balancers/b"), Some(body(json!([]), json!([rule("p")])))).await;
+    let got = got.refused(400, "InvalidResourceReference");
+    assert!(got.message().contains(&format!("referenced by resource {balancer}/rules/r ")), "{}", got.message());
+    let got =
+        rig.call("PUT", &uri("balancers/b"), Some(body(json!([{"name": "p"}]), json!([rule("P")])))).await.expect(201);
+    rig.finish(&got).await;
+    let shown = rig.get(&uri("balancers/b")).await.expect(200).body;
+    let deny = &shown["properties"]["defaults"][0];
+    assert_eq!(deny["properties"], json!({"provisioningState": "Succeeded", "priority": 65500}));
+    assert_eq!((&deny["id"], &deny["etag"]), (&json!(format!("{balancer}/defaults/deny")), &shown["etag"]));
+    rig.get(&uri("balancers/b/defaults/deny")).await.expect(200);
+    rig.call("DELETE", &uri("balancers/b/defaults/deny"), None).await.refused(405, "MethodNotAllowed");
+    rig.call("DELETE", &uri("balancers/b/probes/p"), None).await.refused(400, "InUsePublicIpPrefixCannotBeDeleted");
+    // Both may be left out together, and the whole may go.
+    let got = rig.call("PUT", &uri("balancers/b/probes/q"), Some(json!({"properties": {"port": 1}}))).await.expect(201);
+    rig.finish(&got).await;
+    let got =
+        rig.call("PUT", &uri("balancers/b"), Some(body(json!([{"name": "p"}]), json!([rule("p")])))).await.expect(200);
+    rig.finish(&got).await;
+    assert_eq!(rig.get(&uri("balancers/b/probes")).await.expect(200).body["value"].as_array().unwrap().len(), 1);
+    rig.call("DELETE", &uri("balancers/b"), None).await.expect(202);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etag_that_counts_stands_on_every_answer() {
+    let rig = Rig::new(slow()).await;
+    let body = |size: u64| json!({"location": "westeurope", "properties": {"size": size}});
+    let got = rig.call("PUT", &uri("sets/s"), Some(body(1))).await.expect(201);
+    assert_eq!((got.header("etag"), got.body["etag"].as_str()), ("\"1\"", Some("\"1\"")));
+    rig.finish(&got).await;
+    assert_eq!(rig.get(&uri("sets/s")).await.expect(200).header("etag"), "\"2\"");
+    rig.with("PUT", &uri("sets/s"), Some(body(2)), &[("if-match", "1")]).await.refused(412, "PreconditionFailed");
+    let got = rig.with("PUT", &uri("sets/s"), Some(body(2)), &[("if-match", "\"2\"")]).await.expect(200);
+    assert_eq!(got.header("etag"), "\"3\"");
+    rig.with("DELETE", &uri("sets/s"), None, &[("if-match", "\"2\"")]).await.refused(412, "PreconditionFailed");
 }

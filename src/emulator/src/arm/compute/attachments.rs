@@ -30,7 +30,7 @@ pub(crate) fn disk_of(element: &Value) -> Option<&str> {
     element["managedDisk"]["id"].as_str()
 }
 
-/// At the end of an attach: the disk may have gone or been taken meanwhile. Documented: the late form
+/// At the end of an attach: the disk may be gone or attached elsewhere by now. Documented: the late form
 /// of the error.
 pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Fault> {
     let Some(doc) = state.store.disk(disk) else {
@@ -68,7 +68,7 @@ pub(crate) fn take(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duratio
     mark(state, disk, at);
 }
 
-/// The machine's hypervisor has let the disk go.
+/// The machine's hypervisor has released the disk.
 pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duration) {
     state.store.change(vm, at, |resource| {
         if let Some(machine) = &mut resource.machine {
@@ -80,7 +80,7 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
         let doc = &mut resource.doc;
         let (own, holders): (Vec<String>, Vec<String>) =
             owners(doc).into_iter().partition(|holder| path::same(holder, vm));
-        // An attach that was pushed aside or failed never held it; whoever does keeps it.
+        // An attach that was preempted or failed never held it; the machine that holds it keeps it.
         if own.is_empty() && !holders.is_empty() {
             return;
         }

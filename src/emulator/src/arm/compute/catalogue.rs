@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::vm_work;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::regions;
+use crate::{disk_skus, sizes};
 use crate::{fault, path};
-use crate::{sizes, tiers};
 
 /// `resourceSkus.list`, with `$filter=location eq '...'`.
 pub(crate) fn skus(context: &mut Context<'_>) -> Reply {
@@ -37,7 +37,7 @@ pub(crate) fn skus(context: &mut Context<'_>) -> Reply {
             &[],
             vec![("MaximumPlatformFaultDomainCount", "3".to_owned())],
         ));
-        for sku in &tiers::SKUS {
+        for sku in &disk_skus::SKUS {
             let disk_zones: &[&str] = if sku.zone_redundant() { &[] } else { &zones };
             let (least, most) = sku.size_range();
             value.push(entry(

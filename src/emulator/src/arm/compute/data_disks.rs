@@ -21,11 +21,11 @@ use super::disk_access;
 use super::disk_plan::{Detach, NewDisk, Plan};
 use crate::answer::Context;
 use crate::arm::kinds;
+use crate::disk_skus;
 use crate::fault::{self, Fault};
 use crate::options::{Already, LeftOut};
 use crate::path;
 use crate::sizes;
-use crate::tiers;
 
 /// LUNs go from 0 to 63 (documented).
 const LAST_LUN: i64 = 63;
@@ -357,8 +357,8 @@ fn dressed(element: &Value, disk: &Value, lun: u8) -> Value {
     new["deleteOption"] = json!(element["deleteOption"].as_str().unwrap_or("Detach"));
     new["diskSizeGB"] = json!(gib);
     new["toBeDetached"] = json!(false);
-    if let Some(future) = element.get(crate::future::MEMBER) {
-        new[crate::future::MEMBER] = future.clone();
+    if let Some(future) = element.get(crate::unknown_fields::MEMBER) {
+        new[crate::unknown_fields::MEMBER] = future.clone();
     }
     new
 }
@@ -446,8 +446,8 @@ fn shared(context: &Context<'_>, target: &Target<'_>, disk: &Value, id: &str, na
 
 /// Documented texts (jrudlin/Azure PR#7, jenkins-infra/azure PR#1406, terraform#11992).
 fn check_zone(target: &Target<'_>, disk: &Value, id: &str) -> Result<(), Fault> {
-    let sku = disk["sku"]["name"].as_str().and_then(tiers::find);
-    if sku.is_some_and(tiers::Sku::zone_redundant) {
+    let sku = disk["sku"]["name"].as_str().and_then(disk_skus::find);
+    if sku.is_some_and(disk_skus::Sku::zone_redundant) {
         return Ok(());
     }
     let first = |doc: &Value| doc["zones"][0].as_str().map(str::to_owned);
@@ -473,7 +473,7 @@ fn check_zone(target: &Target<'_>, disk: &Value, id: &str) -> Result<(), Fault> 
 /// Documented: Premium needs a size with premium storage, Ultra needs it switched on, Premium v2
 /// and Ultra need a zonal machine where the region has zones.
 fn check_sku(target: &Target<'_>, disk: &Value, name: &str) -> Result<(), Fault> {
-    let Some(sku) = disk["sku"]["name"].as_str().and_then(tiers::find) else {
+    let Some(sku) = disk["sku"]["name"].as_str().and_then(disk_skus::find) else {
         return Ok(());
     };
     premium_fits(target.size(), sku.name, name)?;
@@ -488,7 +488,7 @@ fn check_sku(target: &Target<'_>, disk: &Value, name: &str) -> Result<(), Fault>
 
 /// Documented: a disk of premium storage needs a size with premium storage.
 fn premium_fits(size: &str, sku: &str, name: &str) -> Result<(), Fault> {
-    let needed = tiers::find(sku).is_some_and(tiers::Sku::needs_premium_size);
+    let needed = disk_skus::find(sku).is_some_and(disk_skus::Sku::needs_premium_size);
     if needed && sizes::find(size).is_some_and(|size| !size.premium) {
         return Err(fault::premium_unsupported(size, sku, name));
     }
@@ -527,7 +527,7 @@ fn check_caching(element: &Value, disk: &Value) -> Result<(), Fault> {
     if caching == "None" {
         return Ok(());
     }
-    let sku = disk["sku"]["name"].as_str().and_then(tiers::find);
+    let sku = disk["sku"]["name"].as_str().and_then(disk_skus::find);
     let name = disk["name"].as_str().unwrap_or("");
     if let Some(sku) = sku.filter(|sku| sku.adjustable()) {
         return Err(fault::invalid_parameter(

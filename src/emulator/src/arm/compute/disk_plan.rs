@@ -76,7 +76,7 @@ pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep>
     steps
 }
 
-/// Takes away the disks that a failed write had made, unless somebody has them by now.
+/// Removes the disks that a failed write had made, unless a machine has them by now.
 pub(crate) fn remove_unheld(state: &mut State, disks: &[String], at: std::time::Duration) {
     for id in disks {
         if state.store.disk(id).is_some_and(|doc| attachments::owners(&doc).is_empty()) {

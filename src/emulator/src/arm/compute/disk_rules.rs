@@ -11,10 +11,10 @@ use super::disk_access;
 use crate::answer::Context;
 use crate::arm::kinds;
 use crate::arm::regions;
+use crate::disk_skus::{self, Sku, SkuError};
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::store::Power;
-use crate::tiers::{self, Sku, SkuError};
 
 const GIB: u64 = 1 << 30;
 /// Caching and live growth end below this size (documented).
@@ -48,7 +48,7 @@ fn refused(error: &SkuError) -> Fault {
 
 fn sku_of(doc: &Value) -> Result<&'static Sku, Fault> {
     let name = doc["sku"]["name"].as_str().unwrap_or("Standard_LRS");
-    tiers::find(name).ok_or_else(|| fault::invalid_parameter("sku", format!("SKU {name} is not available.")))
+    disk_skus::find(name).ok_or_else(|| fault::invalid_parameter("sku", format!("SKU {name} is not available.")))
 }
 
 /// The finished document of a new disk.

@@ -65,7 +65,7 @@ pub(crate) static DISK_FAMILY: Family = Family {
 };
 
 /// Operations on virtual machines and what belongs to them. Recorded.
-pub(crate) static VM_FAMILY: Family = Family {
+pub(crate) const VM_FAMILY: Family = Family {
     style: Style::Compute,
     namespace: "Microsoft.Compute",
     collection: "operations",

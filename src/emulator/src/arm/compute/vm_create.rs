@@ -78,7 +78,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
             if !state.store.contains(&effect_id) {
                 return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
             }
-            // What was free when the creation was accepted may have gone or been taken meanwhile.
+            // What was free when the creation was accepted may be gone or in use by now.
             for (_, disk) in &attach {
                 attachments::still_free(state, &effect_id, disk)?;
             }
@@ -560,7 +560,7 @@ pub(crate) fn interfaces(doc: &Value) -> Vec<String> {
     list.filter_map(|nic| nic["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// Lets the interfaces go that a machine no longer names, and takes those that it names now.
+/// Releases the interfaces that a machine no longer names, and takes those that it names now.
 pub(crate) fn exchange_interfaces(
     state: &mut State,
     vm: &str,

@@ -59,7 +59,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         retry_after: vm_work::RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            // Deleted with its group meanwhile.
+            // Deleted with its group since the operation was accepted.
             if !state.store.contains(&effect_id) {
                 return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
             }

@@ -86,8 +86,8 @@ pub(crate) fn in_flight<'a>(context: &'a Context<'_>, id: &str) -> Option<&'a st
 }
 
 /// Lets a request go ahead beside an operation in flight, or refuses it, as the switch says. Returns the
-/// operations that it pushes aside. Documented: what is being deleted takes no other write. Unverified: a
-/// power action never pushes anything aside.
+/// operations that it preempts. Documented: what is being deleted takes no other write. Unverified: a
+/// power action preempts nothing.
 pub(crate) fn make_way(context: &Context<'_>, id: &str, doing: Doing) -> Result<Vec<String>, Fault> {
     let Some(busy) = in_flight(context, id) else {
         return Ok(Vec::new());

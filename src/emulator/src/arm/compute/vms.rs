@@ -341,7 +341,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let attach = plan.attach.clone();
     let detach = plan.detach.clone();
     let effect: Effect = Box::new(move |state, at| {
-        // Deleted with its group meanwhile: its disks are nobody's.
+        // Deleted with its group since: no machine has its disks.
         if !state.store.contains(&vm) {
             return Err(fault::resource_not_found(MACHINE, path::name_of(&vm), path::group_of(&vm)));
         }

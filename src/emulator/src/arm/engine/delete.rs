@@ -2,8 +2,7 @@
 
 use super::{preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::descriptor::{Descriptor, Shape, Writers};
-use crate::arm::writes;
+use crate::arm::descriptor::{Descriptor, Shape};
 use crate::operations::Outcome;
 use crate::state::State;
 
@@ -16,9 +15,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     preconditions(descriptor.family, context, Some(&doc))?;
     references::unused(descriptor, context.state, &doc)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
-    if descriptor.writers == Writers::Refuse {
-        writes::refuse_if_busy(context, &id)?;
-    }
+    put::make_way(descriptor, context, &id)?;
     let (now, answered) = (context.now, descriptor.delete);
     if answered.shape == Shape::Synchronous {
         remove(descriptor, context.state, &id, now);

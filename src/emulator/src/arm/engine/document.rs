@@ -29,7 +29,11 @@ pub(crate) fn complete(
         properties.append(own);
     }
     for children in descriptor.children {
-        let list = parts(children, draft, etag, state)?;
+        // What the service adds itself, or else what was asked.
+        let own = properties.get_mut(children.member).map(Value::take);
+        let own = own.filter(|own| own.as_array().is_some_and(|list| !list.is_empty()));
+        let given = own.as_ref().unwrap_or(&draft.asked()[children.member]);
+        let list = parts(children, draft, given, etag, state)?;
         properties.insert(children.member.to_owned(), Value::Array(list));
     }
     let mut doc = Map::new();
@@ -52,9 +56,15 @@ pub(crate) fn complete(
 }
 
 /// The children that a body names, complete.
-fn parts(children: &Children, draft: &Draft<'_>, etag: Option<&str>, state: &str) -> Result<Vec<Value>, Fault> {
+fn parts(
+    children: &Children,
+    draft: &Draft<'_>,
+    given: &Value,
+    etag: Option<&str>,
+    state: &str,
+) -> Result<Vec<Value>, Fault> {
     let member = children.member;
-    let given = draft.asked()[member].as_array().map_or(&[][..], Vec::as_slice);
+    let given = given.as_array().map_or(&[][..], Vec::as_slice);
     if given.len() < children.least {
         return Err(fault::missing_value(member));
     }

@@ -14,6 +14,7 @@ pub(crate) mod references;
 
 use serde_json::Value;
 
+use super::compute::vm_work;
 use super::descriptor::{Descriptor, Etags, Family};
 use crate::answer::Context;
 use crate::fault::{self, Fault};
@@ -21,7 +22,10 @@ use crate::state::State;
 
 /// `If-Match`. Recorded mismatch; `*` is documented.
 fn preconditions(family: &Family, context: &Context<'_>, doc: Option<&Value>) -> Result<(), Fault> {
-    let Some(wanted) = context.request.header("if-match").map(str::trim).filter(|_| family.etags != Etags::None) else {
+    if family.etags == Etags::Counted {
+        return vm_work::preconditions(context, doc.and_then(|doc| doc["etag"].as_str()));
+    }
+    let Some(wanted) = context.request.header("if-match").map(str::trim).filter(|_| family.etags == Etags::Weak) else {
         return Ok(());
     };
     let text = |member: &str| doc.map_or("", |doc| doc[member].as_str().unwrap_or(""));
@@ -32,10 +36,14 @@ fn preconditions(family: &Family, context: &Context<'_>, doc: Option<&Value>) ->
 }
 
 /// The next etag of a resource.
-fn next_etag(family: &Family, state: &mut State) -> Option<String> {
+fn next_etag(family: &Family, state: &mut State, old: Option<&Value>) -> Option<String> {
     match family.etags {
         Etags::None => None,
         Etags::Weak => Some(document::weak(&state.guid())),
+        Etags::Counted => {
+            let had = old.and_then(|old| old["etag"].as_str()?.trim_matches('"').parse::<u64>().ok());
+            Some(format!("\"{}\"", had.unwrap_or(0) + 1))
+        }
     }
 }
 

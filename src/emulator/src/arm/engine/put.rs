@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::{document, next_etag, preconditions, quotas, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply, Start, Started};
-use crate::arm::descriptor::{Answered, Commit, Descriptor, Draft, Family, Origin, Patch, Shape, Stamps, Writers};
+use crate::arm::descriptor::{
+    Answered, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
+};
 use crate::arm::{regions, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -59,7 +61,7 @@ pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) 
         Patch::Tags { schema, .. } => {
             preconditions(descriptor.family, context, Some(&old))?;
             refuse_if_deleting(descriptor, context, &old)?;
-            let etag = next_etag(descriptor.family, context.state);
+            let etag = next_etag(descriptor.family, context.state, Some(&old));
             writes::patch_tags(context, &id, schema, |resource| {
                 if let Some(etag) = &etag {
                     document::retag(descriptor, &mut resource.doc, etag);
@@ -111,7 +113,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
     }
     references::check_all(descriptor, context.state, body, id)?;
-    let etag = next_etag(descriptor.family, context.state);
+    let etag = next_etag(descriptor.family, context.state, old);
     let guid = match old.map(|old| old["properties"]["resourceGuid"].as_str()) {
         Some(guid) => guid.unwrap_or("").to_owned(),
         None if descriptor.stamps == Stamps::StateAndGuid => context.state.guid(),
@@ -145,7 +147,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         (Shape::Synchronous, _) => {
             (descriptor.hooks.settle)(context.state, &mut doc)?;
             store(descriptor, context, id, &doc, old);
-            Ok(Answer::json(answered.status, doc))
+            Ok(with_etag(descriptor, Answer::json(answered.status, doc.clone()), &doc))
         }
         (_, Commit::AtOnce) => {
             store(descriptor, context, id, &doc, old);
@@ -161,24 +163,32 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     }
 }
 
+/// The header, where the family shows it on writes.
+fn with_etag(descriptor: &Descriptor, answer: Answer, doc: &Value) -> Answer {
+    match doc["etag"].as_str().filter(|_| descriptor.family.etags == Etags::Counted) {
+        Some(etag) => answer.with("etag", etag),
+        None => answer,
+    }
+}
+
 fn accepted(descriptor: &Descriptor, answered: Answered, doc: &Value, body: &Value, started: Started) -> Answer {
     let answer = match answered.status {
         // Documented for the types that answer 202 to a PUT without both headers: there is no body.
         202 if answered.shape == Shape::Location => Answer::empty(202),
-        status => Answer::json(status, (descriptor.hooks.accepted)(doc, body)),
+        status => with_etag(descriptor, Answer::json(status, (descriptor.hooks.accepted)(doc, body)), doc),
     };
     answer.started(started, answered.headers(descriptor.family))
 }
 
 /// What becomes of the write that runs, if one does.
-fn make_way(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) -> Result<(), Fault> {
+pub(super) fn make_way(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) -> Result<(), Fault> {
     match descriptor.writers {
         Writers::Together => Ok(()),
         Writers::Refuse => writes::refuse_if_busy(context, id),
         Writers::Supersede => {
             let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
             if let Some(busy) = busy.filter(|busy| context.state.operations.is_running(busy)) {
-                context.state.preempt(&busy, context.now, fault::superseded(path::name_of(descriptor.kind)));
+                context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
             }
             Ok(())
         }
@@ -286,12 +296,13 @@ pub(crate) fn finish(
     id: &str,
     at: std::time::Duration,
 ) -> Result<Outcome, Fault> {
-    let etag = next_etag(descriptor.family, state);
-    let Some(resource) = state.store.get(id).filter(|resource| resource.provisioning() != "Deleting") else {
+    let old = state.store.document(id);
+    let etag = next_etag(descriptor.family, state, old.as_deref());
+    let Some(old) = old.filter(|old| old["properties"]["provisioningState"] != "Deleting") else {
         return Ok(Outcome::default());
     };
-    let old = resource.next.is_some().then(|| resource.doc.clone());
-    let mut doc = resource.next.clone().unwrap_or_else(|| resource.doc.clone().into_value());
+    let held_back = state.store.get(id).and_then(|resource| resource.next.clone());
+    let mut doc = held_back.unwrap_or_else(|| old.clone().into_value());
     (descriptor.hooks.settle)(state, &mut doc)?;
     if let Some(etag) = etag.filter(|_| doc["properties"]["provisioningState"] != json!("Succeeded")) {
         document::retag(descriptor, &mut doc, &etag);
@@ -307,7 +318,7 @@ pub(crate) fn finish(
         return Ok(Outcome::default());
     };
     if descriptor.put.commit == Commit::AtEnd {
-        (descriptor.hooks.changed)(state, old.as_deref(), Some(&shown), at);
+        (descriptor.hooks.changed)(state, Some(&old), Some(&shown), at);
     }
     Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
 }

@@ -1,6 +1,6 @@
 //! GET and LIST of resources.
 
-use super::references;
+use super::references::BackReferences;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Descriptor, Etags};
 use crate::arm::lists;
@@ -13,7 +13,7 @@ pub(crate) fn get(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
     let found = context.state.store.shown(&descriptor.id(context), context.now);
     let doc = found.ok_or_else(|| descriptor.not_found(context))?;
     check_expansion(descriptor, context)?;
-    let doc = references::with_back_references(descriptor, context.state, doc);
+    let doc = BackReferences::of(descriptor, context.state).shown_in(doc);
     let etag = doc["etag"].as_str().unwrap_or("").to_owned();
     let answer = Answer::json(200, doc);
     Ok(if descriptor.family.etags == Etags::None { answer } else { answer.with("etag", etag) })
@@ -47,8 +47,9 @@ pub(crate) fn list(descriptor: &'static Descriptor, context: &mut Context<'_>) -
     };
     let in_location = context.request.segment(0).eq_ignore_ascii_case("locations");
     let location = in_location.then(|| path::location(context.request.segment(1)));
+    let shown = BackReferences::of(descriptor, context.state);
     lists::select(context, &scope, Some(descriptor.kind), |doc| {
         let here = location.as_ref().is_none_or(|location| doc["location"] == location.as_str());
-        here.then(|| references::with_back_references(descriptor, context.state, doc.clone()))
+        here.then(|| shown.shown_in(doc.clone()))
     })
 }

@@ -1,9 +1,11 @@
 //! Who names whom: what a document names must exist, and what is named cannot be deleted.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::document;
-use crate::arm::descriptor::{By, Children, Descriptor, Form, InUse, Reference};
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, Reference};
 use crate::arm::routes;
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -44,16 +46,23 @@ pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value
     Some((children, document::find(&parent.doc, children, name)?.clone()))
 }
 
-/// What a body names must exist. Documented; `by` is the resource that names it.
+/// What a body names must exist. Documented; `by` is the resource that names it, and `here` says what of a type exists
+/// in the body itself.
 ///
 /// # Errors
 ///
 /// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists.
-pub(crate) fn check(state: &State, references: &[Reference], body: &Value, by: &str) -> Result<(), Fault> {
+pub(crate) fn check(
+    state: &State,
+    references: &[Reference],
+    body: &Value,
+    by: &str,
+    here: &dyn Fn(&str, &str) -> bool,
+) -> Result<(), Fault> {
     for reference in references {
         let mut missing = None;
         walk(body, reference.at, by, &mut |id, _| {
-            if missing.is_none() && !exists(state, id, reference.to) {
+            if missing.is_none() && !here(id, reference.to) && !exists(state, id, reference.to) {
                 missing = Some(id);
             }
         });
@@ -64,13 +73,19 @@ pub(crate) fn check(state: &State, references: &[Reference], body: &Value, by: &
     Ok(())
 }
 
-/// The same for a resource with its children.
+/// The same for a resource with its children, which may name each other.
 pub(crate) fn check_all(descriptor: &Descriptor, state: &State, body: &Value, id: &str) -> Result<(), Fault> {
-    check(state, descriptor.references, body, id)?;
+    let of_child =
+        |children: &Children, item: &Value| format!("{id}/{}/{}", children.member, item["name"].as_str().unwrap_or(""));
+    let here = |named: &str, kind: &str| {
+        descriptor.children.iter().filter(|children| children.kind == kind).any(|children| {
+            document::list(body, children).iter().any(|item| path::same(&of_child(children, item), named))
+        })
+    };
+    check(state, descriptor.references, body, id, &here)?;
     for children in descriptor.children.iter().filter(|children| !children.references.is_empty()) {
         for item in document::list(body, children) {
-            let by = format!("{id}/{}/{}", children.member, item["name"].as_str().unwrap_or(""));
-            check(state, children.references, item, &by)?;
+            check(state, children.references, item, &of_child(children, item), &here)?;
         }
     }
     Ok(())
@@ -115,9 +130,8 @@ pub(crate) struct Referrer<'a> {
     pub(crate) element: &'a str,
 }
 
-/// What refers to `id`, which is of `kind`; of the type `from` only, where it is given.
-pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option<&str>) -> Vec<Referrer<'a>> {
-    let mut found = Vec::new();
+/// Visits every reference to a type, of the type `from` only, where it is given: the id, and who refers to it.
+fn each_reference<'a>(state: &'a State, kind: &str, from: Option<&str>, visit: &mut dyn FnMut(&'a str, Referrer<'a>)) {
     for descriptor in routes::descriptors().filter(|descriptor| from.is_none_or(|from| descriptor.kind == from)) {
         let own = descriptor.references.iter().map(|reference| (reference, None));
         let parts = descriptor
@@ -127,21 +141,27 @@ pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option
         for (reference, member) in own.chain(parts).filter(|(reference, _)| reference.to == kind) {
             for doc in state.store.of_kind(descriptor.kind) {
                 let resource = doc["id"].as_str().unwrap_or("");
-                let mut visit = |named: &str, element| {
-                    if path::same(named, id) {
-                        found.push(Referrer { resource, element });
-                    }
-                };
+                let mut found = |named, element| visit(named, Referrer { resource, element });
                 match member {
-                    None => walk(doc, reference.at, resource, &mut visit),
+                    None => walk(doc, reference.at, resource, &mut found),
                     Some(member) => {
                         let parts = doc["properties"][member].as_array().into_iter().flatten();
-                        parts.for_each(|part| walk(part, reference.at, resource, &mut visit));
+                        parts.for_each(|part| walk(part, reference.at, resource, &mut found));
                     }
                 }
             }
         }
     }
+}
+
+/// What refers to `id`, which is of `kind`; of the type `from` only, where it is given.
+pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option<&str>) -> Vec<Referrer<'a>> {
+    let mut found = Vec::new();
+    each_reference(state, kind, from, &mut |named, referrer| {
+        if path::same(named, id) {
+            found.push(referrer);
+        }
+    });
     found
 }
 
@@ -163,30 +183,30 @@ fn rules<'a>(
 ) -> impl Iterator<Item = (&'static InUse, &'static str, &'a Value)> {
     let own = descriptor.in_use.iter().map(move |rule| (rule, descriptor.kind, doc));
     let parts = descriptor.children.iter().flat_map(move |children| {
-        children
-            .in_use
-            .iter()
-            .flat_map(move |rule| document::list(doc, children).iter().map(move |part| (rule, children.kind, part)))
+        let list = document::list(doc, children);
+        children.in_use.iter().flat_map(move |rule| list.iter().map(move |part| (rule, children.kind, part)))
     });
     own.chain(parts)
 }
 
-/// Refuses while something uses a resource or one of its children. Documented.
-pub(crate) fn unused(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
-    let mut rules = rules(descriptor, doc);
-    rules.try_for_each(|(rule, kind, doc)| refuse(rule, state, kind, doc))
-}
-
-fn refuse(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Result<(), Fault> {
-    match users_by(rule, state, kind, doc).first() {
+/// Refuses while something else than the resource `own` uses a resource or child.
+fn refuse(rule: &InUse, state: &State, kind: &str, doc: &Value, own: Option<&str>) -> Result<(), Fault> {
+    let users = users_by(rule, state, kind, doc);
+    match users.iter().find(|(_, resource)| own.is_none_or(|own| !path::same(own, resource))) {
         Some((by, _)) => Err((rule.fault)(doc, by)),
         None => Ok(()),
     }
 }
 
-/// Refuses while something uses a child.
+/// Refuses while something uses a resource or one of its children. Documented.
+pub(crate) fn unused(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
+    let mut rules = rules(descriptor, doc);
+    rules.try_for_each(|(rule, kind, part)| refuse(rule, state, kind, part, doc["id"].as_str()))
+}
+
+/// Refuses while something uses a child, another part of its document too.
 pub(crate) fn child_unused(children: &'static Children, state: &State, doc: &Value) -> Result<(), Fault> {
-    children.in_use.iter().try_for_each(|rule| refuse(rule, state, children.kind, doc))
+    children.in_use.iter().try_for_each(|rule| refuse(rule, state, children.kind, doc, None))
 }
 
 /// Refuses a new document that leaves out a child which something uses.
@@ -201,7 +221,8 @@ pub(crate) fn left_out_unused(
             .iter()
             .filter(|child| !document::list(new, children).iter().any(|kept| kept["name"] == child["name"]));
         for child in gone {
-            child_unused(children, state, child)?;
+            let mut rules = children.in_use.iter();
+            rules.try_for_each(|rule| refuse(rule, state, children.kind, child, old["id"].as_str()))?;
         }
     }
     Ok(())
@@ -215,22 +236,39 @@ pub(crate) fn users(state: &State, doc: &Value) -> Vec<String> {
     rules(descriptor, doc)
         .flat_map(|(rule, kind, doc)| users_by(rule, state, kind, doc))
         .map(|(_, resource)| resource)
+        .filter(|resource| !doc["id"].as_str().is_some_and(|own| path::same(own, resource)))
         .collect()
 }
 
-/// A document with the members that show who refers to it.
-pub(crate) fn with_back_references(descriptor: &Descriptor, state: &State, mut doc: Document) -> Document {
-    for shown in descriptor.shows {
-        let by: Vec<Value> = referrers(state, descriptor.kind, doc["id"].as_str().unwrap_or(""), Some(shown.from))
-            .iter()
-            .map(|referrer| json!({ "id": referrer.element }))
-            .collect();
-        match (shown.form, by.first()) {
-            (Form::Many, _) => doc["properties"][shown.member] = by.into(),
-            (Form::One, Some(first)) => doc["properties"][shown.member] = first.clone(),
-            (Form::Some, Some(_)) => doc["properties"][shown.member] = by.into(),
-            (Form::One | Form::Some, None) => {}
-        }
+/// What shows in the documents of a type of those who refer to them.
+pub(crate) struct BackReferences {
+    /// Each member with its form, and with who refers to which id (in lower case).
+    members: Vec<(&'static BackReference, BTreeMap<String, Vec<Value>>)>,
+}
+
+impl BackReferences {
+    /// Those of a type, all at once: one look at who refers serves a whole list.
+    pub(crate) fn of(descriptor: &'static Descriptor, state: &State) -> Self {
+        let members = descriptor.shows.iter().map(|shown| {
+            let mut by: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            each_reference(state, descriptor.kind, Some(shown.from), &mut |named, referrer| {
+                by.entry(path::key(named)).or_default().push(json!({ "id": referrer.element }));
+            });
+            (shown, by)
+        });
+        Self { members: members.collect() }
     }
-    doc
+
+    /// A document with what shows in it.
+    pub(crate) fn shown_in(&self, mut doc: Document) -> Document {
+        for (shown, by) in &self.members {
+            let by = doc["id"].as_str().and_then(|id| by.get(&path::key(id))).cloned().unwrap_or_default();
+            match (shown.form, by.first()) {
+                (Form::Many, _) | (Form::Some, Some(_)) => doc["properties"][shown.member] = by.into(),
+                (Form::One, Some(first)) => doc["properties"][shown.member] = first.clone(),
+                (Form::One | Form::Some, None) => {}
+            }
+        }
+        doc
+    }
 }

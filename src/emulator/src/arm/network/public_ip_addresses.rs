@@ -31,7 +31,7 @@ pub(crate) const EXCLUSIVE: Option<Exclusive> = Some(Exclusive {
 pub(crate) static PUBLIC_IP_ADDRESS: Descriptor = Descriptor {
     kind: kinds::ADDRESS,
     path: "publicIPAddresses",
-    schema: Schema { name: "NPublicIPAddress", root: "publicIPAddress" },
+    schema: Schema { name: "NPublicIPAddressResource", root: "publicIPAddress" },
     layout: &["name", "id", "etag", "location", "tags", "zones", "properties", "type", "sku"],
     writers: Writers::Supersede,
     references: &[Reference::new("properties/publicIPPrefix", kinds::PREFIX)],

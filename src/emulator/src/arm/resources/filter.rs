@@ -116,7 +116,7 @@ impl Reader {
     fn one(&mut self) -> Option<Filter> {
         match self.next()? {
             Token::Open => {
-                // Nobody nests deeper; the stack is not without end.
+                // No client nests deeper, and the stack is limited.
                 self.depth += 1;
                 let inner = (self.depth < 64).then(|| self.any())??;
                 self.depth -= 1;

@@ -1,4 +1,4 @@
-//! What programs ask that nobody here has seen: odd versions, odd queries, odd tokens, odd bytes.
+//! Unusual requests: unknown versions, strange queries, foreign tokens, broken bytes.
 
 use super::*;
 use crate::api_versions::ApiVersions;

@@ -14,13 +14,13 @@ use crate::claim::Claim;
 
 /// Everything below one root folder.
 #[derive(Debug)]
-pub(super) struct MachineRoom {
+pub(super) struct LoopBackend {
     root: PathBuf,
     /// Held open: the lock on it ends with this process, however it ends.
     _lock: Claim,
 }
 
-impl MachineRoom {
+impl LoopBackend {
     /// Takes the root and brings what is there in line with `attached`.
     pub(super) fn open(root: &Path, attached: &[Attachment]) -> Result<Self, HypervisorError> {
         loop_device::check_available()?;
@@ -38,9 +38,9 @@ impl MachineRoom {
             path: root.to_owned(),
             source,
         })?;
-        let room = Self { _lock: lock(&root)?, root };
-        room.bring_in_line(attached)?;
-        Ok(room)
+        let backend = Self { _lock: lock(&root)?, root };
+        backend.bring_in_line(attached)?;
+        Ok(backend)
     }
 
     fn bring_in_line(&self, attached: &[Attachment]) -> Result<(), HypervisorError> {

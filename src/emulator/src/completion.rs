@@ -1,6 +1,6 @@
 //! What is due takes effect.
 //!
-//! An operation's effect takes place at its due time whether or not anybody polls: every request first
+//! An operation's effect takes place at its due time, polled or not: every request first
 //! settles what is due, and a spawned task settles at the due time for those who only watch the
 //! hypervisor. Effects of one moment take place in the order in which they were accepted, alarms before
 //! them, so a run is the same each time.
