@@ -455,7 +455,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) body: &'a Value,
     /// The document before the write.
     pub(crate) old: Option<&'a Value>,
-    /// A GUID of its own, of the old document or drawn.
+    /// The `resourceGuid` of the old document; drawn for a new one, for whatever is unique in it.
     pub(crate) guid: &'a str,
     /// The time as resources show it.
     pub(crate) stamp: &'a str,

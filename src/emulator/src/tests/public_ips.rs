@@ -207,6 +207,9 @@ async fn addresses_count_by_subscription_and_region() {
 async fn a_newer_write_of_an_address_cancels_the_older_one() {
     let rig = Rig::new(slow()).await;
     let first = rig.call("PUT", &ip_uri("a"), Some(standard(json!({})))).await.expect(201);
+    // One that is refused cancels nothing.
+    rig.call("PUT", &ip_uri("a"), Some(standard(json!({"idleTimeoutInMinutes": 99})))).await.expect(400);
+    assert_eq!(rig.get(path_of(first.header("azure-asyncoperation"))).await.body["status"], "InProgress");
     let second = rig.call("PUT", &ip_uri("a"), Some(standard(json!({"idleTimeoutInMinutes": 7})))).await.expect(200);
     let canceled = rig.finish(&first).await;
     assert_eq!(canceled["status"], "Canceled");

@@ -56,6 +56,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     let (parent, old) = found(descriptor, children, context)?;
     preconditions(descriptor.family, context, old.as_ref())?;
     refuse_if_deleting(descriptor, context, &parent)?;
+    put::refuse_if_busy(descriptor, context, parent["id"].as_str().unwrap_or(""))?;
     let mut asked = context.read(children.schema.name, children.schema.root, false)?;
     writes::check_name(children.kind, name(descriptor, context))?;
     let spelt =
@@ -100,6 +101,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, children: &'static Childre
         return Ok(Answer::empty(204));
     };
     references::child_unused(children, context.state, &old)?;
+    put::refuse_if_busy(descriptor, context, parent["id"].as_str().unwrap_or(""))?;
     let mut whole = parent.clone().into_value();
     let others =
         document::list(&parent, children).iter().filter(|child| child["name"] != old["name"]).cloned().collect();
@@ -123,6 +125,7 @@ fn change(
     let text = |member: &str| whole[member].as_str().unwrap_or("").to_owned();
     let (id, location) = (text("id"), text("location"));
     let now = context.now;
+    put::supersede(descriptor, context, &id);
     context.state.store.change(&id, now, |resource| resource.doc = whole.clone().into());
     (descriptor.hooks.changed)(context.state, Some(old), Some(&whole), now);
     put::settle_later(

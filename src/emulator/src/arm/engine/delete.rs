@@ -15,7 +15,8 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     preconditions(descriptor.family, context, Some(&doc))?;
     references::unused(descriptor, context.state, &doc)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
-    put::make_way(descriptor, context, &id)?;
+    put::refuse_if_busy(descriptor, context, &id)?;
+    put::supersede(descriptor, context, &id);
     let (now, answered) = (context.now, descriptor.delete);
     if answered.shape == Shape::Synchronous {
         remove(descriptor, context.state, &id, now);

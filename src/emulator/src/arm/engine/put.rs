@@ -38,6 +38,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
         Some(parent) => {
             let found = context.state.store.document(&parent.id(context));
             let found = found.ok_or_else(|| fault::parent_not_found(descriptor.kind, parent.id(context)))?;
+            refuse_if_deleting(parent, context, &found)?;
             let location = found["location"].as_str().unwrap_or("").to_owned();
             (found, location)
         }
@@ -107,7 +108,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
             return Err(fault::location_conflict(path::name_of(id), there, context.request.group(), location));
         }
     }
-    make_way(descriptor, context, id)?;
+    refuse_if_busy(descriptor, context, id)?;
     if descriptor.layout.contains(&"zones") {
         let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
@@ -116,8 +117,8 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     let etag = next_etag(descriptor.family, context.state, old);
     let guid = match old.map(|old| old["properties"]["resourceGuid"].as_str()) {
         Some(guid) => guid.unwrap_or("").to_owned(),
-        None if descriptor.stamps == Stamps::StateAndGuid => context.state.guid(),
-        None => String::new(),
+        None if descriptor.stamps == Stamps::Nothing => String::new(),
+        None => context.state.guid(),
     };
     let answered = if old.is_some() { updated } else { descriptor.put.created };
     let stamp = context.shared.clock.stamp(context.now);
@@ -143,6 +144,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     references::check_exclusive(descriptor, context.state, &doc)?;
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
+    supersede(descriptor, context, id);
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
             (descriptor.hooks.settle)(context.state, &mut doc)?;
@@ -180,18 +182,20 @@ fn accepted(descriptor: &Descriptor, answered: Answered, doc: &Value, body: &Val
     answer.started(started, answered.headers(descriptor.family))
 }
 
-/// What becomes of the write that runs, if one does.
-pub(super) fn make_way(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) -> Result<(), Fault> {
+/// Refuses a write while another one runs, where the type takes one at a time.
+pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
     match descriptor.writers {
-        Writers::Together => Ok(()),
         Writers::Refuse => writes::refuse_if_busy(context, id),
-        Writers::Supersede => {
-            let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
-            if let Some(busy) = busy.filter(|busy| context.state.operations.is_running(busy)) {
-                context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
-            }
-            Ok(())
-        }
+        Writers::Together | Writers::Supersede => Ok(()),
+    }
+}
+
+/// Ends the write that runs, where a newer one supersedes it. Called when the newer one can no longer be refused.
+pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) {
+    let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
+    let running = busy.filter(|busy| context.state.operations.is_running(busy));
+    if let Some(busy) = running.filter(|_| descriptor.writers == Writers::Supersede) {
+        context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
     }
 }
 
@@ -301,8 +305,10 @@ pub(crate) fn finish(
     let Some(old) = old.filter(|old| old["properties"]["provisioningState"] != "Deleting") else {
         return Ok(Outcome::default());
     };
+    // A creation holds nothing back: its document is the one that stands.
     let held_back = state.store.get(id).and_then(|resource| resource.next.clone());
-    let mut doc = held_back.unwrap_or_else(|| old.clone().into_value());
+    let before = held_back.is_some().then(|| old.clone());
+    let mut doc = held_back.unwrap_or_else(|| old.into_value());
     (descriptor.hooks.settle)(state, &mut doc)?;
     if let Some(etag) = etag.filter(|_| doc["properties"]["provisioningState"] != json!("Succeeded")) {
         document::retag(descriptor, &mut doc, &etag);
@@ -318,7 +324,7 @@ pub(crate) fn finish(
         return Ok(Outcome::default());
     };
     if descriptor.put.commit == Commit::AtEnd {
-        (descriptor.hooks.changed)(state, Some(&old), Some(&shown), at);
+        (descriptor.hooks.changed)(state, before.as_deref(), Some(&shown), at);
     }
     Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
 }
