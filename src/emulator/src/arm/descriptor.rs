@@ -298,9 +298,18 @@ pub(crate) struct Children {
     /// How many there must be at least.
     pub(crate) least: usize,
     pub(crate) references: &'static [Reference],
+    /// Whom a refusal of a reference names.
+    pub(crate) named_by: NamedBy,
     pub(crate) in_use: &'static [InUse],
     /// Makes `properties` of what was asked, but for the state.
     pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
+}
+
+/// Whom a refusal names for a reference that stands in a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    Child,
+    Parent,
 }
 
 /// Where a document names another resource.
@@ -326,6 +335,11 @@ pub(crate) struct Exclusive {
 impl Reference {
     pub(crate) const fn new(at: &'static str, to: &'static str) -> Self {
         Self { at, to, exclusive: None }
+    }
+
+    /// To what only one may name.
+    pub(crate) const fn exclusive(at: &'static str, to: &'static str, refusals: Exclusive) -> Self {
+        Self { at, to, exclusive: Some(refusals) }
     }
 }
 

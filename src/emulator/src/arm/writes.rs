@@ -94,6 +94,16 @@ pub(crate) fn patch_tags(
     Ok(Answer::json(200, doc.unwrap_or_default()))
 }
 
+/// An object with these members of another, where that has them.
+pub(crate) fn with(mut value: Value, members: &[&str], others: &Value) -> Value {
+    for member in members {
+        if let Some(other) = others.get(member) {
+            value[*member] = other.clone();
+        }
+    }
+    value
+}
+
 /// An object with what it does not have yet of another.
 pub(crate) fn with_others(mut value: Value, others: &Value) -> Value {
     for (member, other) in object(others) {

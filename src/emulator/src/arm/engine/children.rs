@@ -8,6 +8,7 @@ use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Origin, Shap
 use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
+use crate::path;
 
 /// Recorded for subnets: the answers to a write.
 const CREATED: Answered = Answered::new(201, Shape::AsyncOperation);
@@ -36,7 +37,7 @@ fn found(
 /// GET. Recorded 404 of the provider.
 pub(crate) fn get(descriptor: &'static Descriptor, children: &'static Children, context: &mut Context<'_>) -> Reply {
     let (parent, child) = found(descriptor, children, context)?;
-    let parent = parent["id"].as_str().unwrap_or("");
+    let parent = path::of(&parent);
     let missing =
         || fault::network_child_not_found(format!("{parent}/{}/{}", children.member, name(descriptor, context)));
     let doc = child.ok_or_else(missing)?;
@@ -56,7 +57,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     let (parent, old) = found(descriptor, children, context)?;
     preconditions(descriptor.family, context, old.as_ref())?;
     refuse_if_deleting(descriptor, context, &parent)?;
-    put::refuse_if_busy(descriptor, context, parent["id"].as_str().unwrap_or(""))?;
+    put::refuse_if_busy(descriptor, context, path::of(&parent))?;
     let mut asked = context.read(children.schema.name, children.schema.root, false)?;
     writes::check_name(children.kind, name(descriptor, context))?;
     let spelt =
@@ -65,13 +66,11 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     let etag = next_etag(descriptor.family, context.state, Some(&parent));
     let text = |member: &str| parent[member].as_str().unwrap_or("").to_owned();
     let (id, location) = (text("id"), text("location"));
-    let by = format!("{id}/{}/{spelt}", children.member);
-    references::check(context.state, children.references, &asked, &by, &|_, _| false)?;
     let stamp = context.shared.clock.stamp(context.now);
     let draft = Draft {
         state: context.state,
         id: &id,
-        name: crate::path::name_of(&id),
+        name: path::name_of(&id),
         location: &location,
         body: &parent,
         old: Some(&parent),
@@ -81,9 +80,13 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     };
     let others: Vec<Value> =
         document::list(&parent, children).iter().filter(|child| child["name"] != spelt.as_str()).cloned().collect();
-    let doc = document::part(children, &draft, (&spelt, &asked), &others, (etag.as_deref(), descriptor.put.running))?;
     let mut whole = parent.clone().into_value();
+    // As asked, for what it names; and then complete.
+    replace(&mut whole, children, others.clone(), Some(&asked));
+    references::check(descriptor, context.state, &whole, &id)?;
+    let doc = document::part(children, &draft, (&spelt, &asked), &others, (etag.as_deref(), descriptor.put.running))?;
     replace(&mut whole, children, others, Some(&doc));
+    references::check_exclusive(descriptor, context.state, &whole)?;
     (descriptor.hooks.check)(context.state, &whole, Some(&parent))?;
     if let Some(etag) = etag {
         whole["etag"] = json!(etag);
@@ -101,7 +104,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, children: &'static Childre
         return Ok(Answer::empty(204));
     };
     references::child_unused(children, context.state, &old)?;
-    put::refuse_if_busy(descriptor, context, parent["id"].as_str().unwrap_or(""))?;
+    put::refuse_if_busy(descriptor, context, path::of(&parent))?;
     let mut whole = parent.clone().into_value();
     let others =
         document::list(&parent, children).iter().filter(|child| child["name"] != old["name"]).cloned().collect();

@@ -4,6 +4,7 @@ use super::{preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Shape};
 use crate::operations::Outcome;
+use crate::path;
 use crate::state::State;
 
 /// DELETE. Documented: 204 when absent, refused while in use.
@@ -14,7 +15,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     };
     preconditions(descriptor.family, context, Some(&doc))?;
     references::unused(descriptor, context.state, &doc)?;
-    let id = doc["id"].as_str().unwrap_or("").to_owned();
+    let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
     put::supersede(descriptor, context, &id);
     let (now, answered) = (context.now, descriptor.delete);
@@ -59,7 +60,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
 pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &str, at: std::time::Duration) {
     for below in state.store.below(id).into_iter().rev() {
         let removed = state.store.remove(&below, at);
-        if let Some(removed) = removed.filter(|_| crate::path::same(&below, id)) {
+        if let Some(removed) = removed.filter(|_| path::same(&below, id)) {
             (descriptor.hooks.changed)(state, Some(&removed.doc), None, at);
         }
     }

@@ -18,6 +18,7 @@ use super::compute::vm_work;
 use super::descriptor::{Descriptor, Etags, Family};
 use crate::answer::Context;
 use crate::fault::{self, Fault};
+use crate::path;
 use crate::state::State;
 
 /// `If-Match`. Recorded mismatch; `*` is documented.
@@ -52,7 +53,7 @@ fn refuse_if_deleting(descriptor: &Descriptor, context: &Context<'_>, doc: &Valu
     if doc["properties"]["provisioningState"] != "Deleting" {
         return Ok(());
     }
-    let busy = context.state.store.get(doc["id"].as_str().unwrap_or("")).and_then(|resource| resource.busy.clone());
+    let busy = context.state.store.get(path::of(doc)).and_then(|resource| resource.busy.clone());
     let request = context.request;
     Err(fault::another_operation(format!(
         "{}{}/{}/{}?api-version={}",

@@ -44,7 +44,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
         }
     };
     (descriptor.hooks.name)(descriptor.kind, descriptor.name(context))?;
-    let id = descriptor.id_below(base["id"].as_str().unwrap_or(""), context);
+    let id = descriptor.id_below(path::of(&base), context);
     let old = context.state.store.document(&id);
     // The id stays as it was first spelt.
     let id = old.as_ref().and_then(|old| old["id"].as_str()).map_or(id, str::to_owned);
@@ -73,7 +73,7 @@ pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) 
             let patch = context.read(schema.name, schema.root, true)?;
             let mut body = old.clone().into_value();
             merge(&mut body, patch);
-            let (id, location) = (old["id"].as_str().unwrap_or(""), old["location"].as_str().unwrap_or(""));
+            let (id, location) = (path::of(&old), old["location"].as_str().unwrap_or(""));
             let write_of = Write { id, location, body: &body, old: Some(old.clone()), updated: answered };
             write(descriptor, context, write_of)
         }
@@ -113,7 +113,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
     }
-    references::check_all(descriptor, context.state, body, id)?;
+    references::check(descriptor, context.state, body, id)?;
     let etag = next_etag(descriptor.family, context.state, old);
     let guid = match old.map(|old| old["properties"]["resourceGuid"].as_str()) {
         Some(guid) => guid.unwrap_or("").to_owned(),

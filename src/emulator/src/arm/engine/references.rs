@@ -5,26 +5,65 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::document;
-use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, Reference};
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, NamedBy, Reference};
 use crate::arm::routes;
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
 
-/// Visits each id at a path, together with the id of the innermost object around it that has one.
-fn walk<'a>(value: &'a Value, path: &str, holder: &'a str, visit: &mut dyn FnMut(&'a str, &'a str)) {
-    let holder = value["id"].as_str().unwrap_or(holder);
+/// Visits each id at a path.
+fn walk<'a>(value: &'a Value, path: &str, visit: &mut dyn FnMut(&'a str)) {
     let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
     let mut enter = |inner: &'a Value| match (rest.is_empty(), inner["id"].as_str()) {
-        (true, Some(id)) => visit(id, holder),
+        (true, Some(id)) => visit(id),
         (true, None) => {}
-        (false, _) => walk(inner, rest, holder, visit),
+        (false, _) => walk(inner, rest, visit),
     };
     match (segment, value) {
         ("*", Value::Array(items)) => items.iter().for_each(enter),
         ("*", _) => {}
         (segment, value) => enter(&value[segment]),
+    }
+}
+
+/// The id of a child.
+fn id_of_child(own: &str, children: &Children, child: &Value) -> String {
+    format!("{own}/{}/{}", children.member, child["name"].as_str().unwrap_or(""))
+}
+
+/// A reference that was found.
+struct Found<'a> {
+    reference: &'static Reference,
+    /// The children in one of which it stands.
+    children: Option<&'static Children>,
+    /// The id that it names.
+    id: &'a str,
+    /// The id of the part that names it: a child, or the resource.
+    element: String,
+}
+
+/// Visits each reference to a type, or to all, in the document or body of the resource `own`.
+fn each_in<'a>(
+    descriptor: &'static Descriptor,
+    doc: &'a Value,
+    own: &str,
+    to: Option<&str>,
+    visit: &mut dyn FnMut(Found<'a>),
+) {
+    let wanted = |reference: &&Reference| to.is_none_or(|to| reference.to == to);
+    for reference in descriptor.references.iter().filter(wanted) {
+        walk(doc, reference.at, &mut |id| visit(Found { reference, children: None, id, element: own.to_owned() }));
+    }
+    for children in descriptor.children {
+        for reference in children.references.iter().filter(wanted) {
+            for child in document::list(doc, children) {
+                walk(child, reference.at, &mut |id| {
+                    let element = id_of_child(own, children, child);
+                    visit(Found { reference, children: Some(children), id, element });
+                });
+            }
+        }
     }
 }
 
@@ -46,77 +85,50 @@ pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value
     Some((children, document::find(&parent.doc, children, name)?.clone()))
 }
 
-/// What a body names must exist. Documented; `by` is the resource that names it, and `here` says what of a type exists
-/// in the body itself.
+/// What a body names must exist, in the store or among its own children. Documented.
 ///
 /// # Errors
 ///
 /// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists.
-pub(crate) fn check(
-    state: &State,
-    references: &[Reference],
-    body: &Value,
-    by: &str,
-    here: &dyn Fn(&str, &str) -> bool,
-) -> Result<(), Fault> {
-    for reference in references {
-        let mut missing = None;
-        walk(body, reference.at, by, &mut |id, _| {
-            if missing.is_none() && !here(id, reference.to) && !exists(state, id, reference.to) {
-                missing = Some(id);
-            }
-        });
-        if let Some(id) = missing {
-            return Err(fault::invalid_reference(id, by));
-        }
-    }
-    Ok(())
-}
-
-/// The same for a resource with its children, which may name each other.
-pub(crate) fn check_all(descriptor: &Descriptor, state: &State, body: &Value, id: &str) -> Result<(), Fault> {
-    let of_child =
-        |children: &Children, item: &Value| format!("{id}/{}/{}", children.member, item["name"].as_str().unwrap_or(""));
+pub(crate) fn check(descriptor: &'static Descriptor, state: &State, body: &Value, own: &str) -> Result<(), Fault> {
     let here = |named: &str, kind: &str| {
         descriptor.children.iter().filter(|children| children.kind == kind).any(|children| {
-            document::list(body, children).iter().any(|item| path::same(&of_child(children, item), named))
+            document::list(body, children).iter().any(|child| path::same(&id_of_child(own, children, child), named))
         })
     };
-    check(state, descriptor.references, body, id, &here)?;
-    for children in descriptor.children.iter().filter(|children| !children.references.is_empty()) {
-        for item in document::list(body, children) {
-            check(state, children.references, item, &of_child(children, item), &here)?;
+    let mut refused = Ok(());
+    each_in(descriptor, body, own, None, &mut |found| {
+        if refused.is_ok() && !here(found.id, found.reference.to) && !exists(state, found.id, found.reference.to) {
+            let of_child = found.children.is_some_and(|children| children.named_by == NamedBy::Child);
+            let by = if of_child { found.element.as_str() } else { own };
+            refused = Err(fault::invalid_reference(found.id, by));
         }
-    }
-    Ok(())
+    });
+    refused
 }
 
 /// Ids of one type that a document names.
-pub(crate) fn named<'a>(descriptor: &Descriptor, doc: &'a Value, kind: &str) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    for reference in descriptor.references.iter().filter(|reference| reference.to == kind) {
-        walk(doc, reference.at, "", &mut |id, _| found.push(id));
-    }
-    found
+pub(crate) fn named<'a>(descriptor: &'static Descriptor, doc: &'a Value, kind: &str) -> Vec<&'a str> {
+    let mut ids = Vec::new();
+    each_in(descriptor, doc, "", Some(kind), &mut |found| ids.push(found.id));
+    ids
 }
 
 /// What only one may name must be named by nothing else than a document.
-pub(crate) fn check_exclusive(descriptor: &Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
-    let own = doc["id"].as_str().unwrap_or("");
-    for reference in descriptor.references {
-        let Some(exclusive) = reference.exclusive else {
+pub(crate) fn check_exclusive(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
+    let own = path::of(doc);
+    let mut named = Vec::new();
+    each_in(descriptor, doc, own, None, &mut |found| named.push(found));
+    for (at, found) in named.iter().enumerate() {
+        let Some(exclusive) = found.reference.exclusive else {
             continue;
         };
-        let mut named: Vec<(&str, &str)> = Vec::new();
-        walk(doc, reference.at, own, &mut |id, element| named.push((id, element)));
-        for (at, (id, element)) in named.iter().enumerate() {
-            if named.iter().take(at).any(|(before, _)| path::same(before, id)) {
-                return Err((exclusive.twice)(id, own));
-            }
-            let others = referrers(state, reference.to, id, None);
-            if let Some(other) = others.iter().find(|other| !path::same(other.resource, own)) {
-                return Err((exclusive.taken)(element, id, other.resource));
-            }
+        if named.iter().take(at).any(|before| path::same(before.id, found.id)) {
+            return Err((exclusive.twice)(found.id, own));
+        }
+        let others = referrers(state, found.reference.to, found.id, None);
+        if let Some(other) = others.iter().find(|other| !path::same(other.resource, own)) {
+            return Err((exclusive.taken)(&found.element, found.id, other.resource));
         }
     }
     Ok(())
@@ -126,30 +138,22 @@ pub(crate) fn check_exclusive(descriptor: &Descriptor, state: &State, doc: &Valu
 pub(crate) struct Referrer<'a> {
     /// Id of the resource that does.
     pub(crate) resource: &'a str,
-    /// Id of the part of it that does, such as an IP configuration; else of the resource.
-    pub(crate) element: &'a str,
+    /// Id of the child of it that does, such as an IP configuration; else of the resource.
+    pub(crate) element: String,
 }
 
 /// Visits every reference to a type, of the type `from` only, where it is given: the id, and who refers to it.
 fn each_reference<'a>(state: &'a State, kind: &str, from: Option<&str>, visit: &mut dyn FnMut(&'a str, Referrer<'a>)) {
     for descriptor in routes::descriptors().filter(|descriptor| from.is_none_or(|from| descriptor.kind == from)) {
-        let own = descriptor.references.iter().map(|reference| (reference, None));
-        let parts = descriptor
-            .children
-            .iter()
-            .flat_map(|children| children.references.iter().map(|reference| (reference, Some(children.member))));
-        for (reference, member) in own.chain(parts).filter(|(reference, _)| reference.to == kind) {
-            for doc in state.store.of_kind(descriptor.kind) {
-                let resource = doc["id"].as_str().unwrap_or("");
-                let mut found = |named, element| visit(named, Referrer { resource, element });
-                match member {
-                    None => walk(doc, reference.at, resource, &mut found),
-                    Some(member) => {
-                        let parts = doc["properties"][member].as_array().into_iter().flatten();
-                        parts.for_each(|part| walk(part, reference.at, resource, &mut found));
-                    }
-                }
-            }
+        let children = descriptor.children.iter().flat_map(|children| children.references);
+        if !descriptor.references.iter().chain(children).any(|reference| reference.to == kind) {
+            continue;
+        }
+        for doc in state.store.of_kind(descriptor.kind) {
+            let resource = path::of(doc);
+            each_in(descriptor, doc, resource, Some(kind), &mut |found| {
+                visit(found.id, Referrer { resource, element: found.element });
+            });
         }
     }
 }
@@ -169,9 +173,9 @@ pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option
 fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Vec<(String, String)> {
     match rule.by {
         By::Named(named) => named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
-        By::References => referrers(state, kind, doc["id"].as_str().unwrap_or(""), None)
+        By::References => referrers(state, kind, path::of(doc), None)
             .into_iter()
-            .map(|referrer| (referrer.element.to_owned(), referrer.resource.to_owned()))
+            .map(|referrer| (referrer.element, referrer.resource.to_owned()))
             .collect(),
     }
 }

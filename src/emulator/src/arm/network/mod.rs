@@ -11,8 +11,8 @@ pub(crate) mod public_ip_prefixes;
 pub(crate) mod virtual_networks;
 
 use super::descriptor::{
-    Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, Own, Patch,
-    Provider, Put, Schema, Scope, Shape, Stamps, Writers,
+    Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, NamedBy,
+    Own, Patch, Provider, Put, Schema, Scope, Shape, Stamps, Writers,
 };
 use super::engine::quotas;
 use super::{polling, writes};
@@ -50,6 +50,14 @@ static FAMILY: Family = Family {
     retry_after: |_| 10,
     etags: Etags::Weak,
     counted: false,
+};
+
+/// A PUT that is done at once.
+const SYNCHRONOUS: Put = Put {
+    created: Answered::new(201, Shape::Synchronous),
+    updated: |_| Answered::new(200, Shape::Synchronous),
+    running: "Succeeded",
+    commit: Commit::AtOnce,
 };
 
 const CREATED: Answered = Answered::new(201, Shape::AsyncOperation);
@@ -97,6 +105,7 @@ pub(crate) const CHILDREN: Children = Children {
     layout: &["name", "id", "etag", "properties", "type"],
     least: 0,
     references: &[],
+    named_by: NamedBy::Child,
     in_use: &[],
     complete: |_, part| Ok(part.asked["properties"].clone()),
 };

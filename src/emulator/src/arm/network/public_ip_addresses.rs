@@ -16,17 +16,17 @@ use crate::arm::descriptor::{
     BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Quota, Reference, Schema, Writers,
 };
 use crate::arm::engine::{document, references};
-use crate::arm::kinds;
+use crate::arm::{kinds, routes, writes};
 use crate::derived;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
 
 /// One IP configuration alone may name an address.
-pub(crate) const EXCLUSIVE: Option<Exclusive> = Some(Exclusive {
+pub(crate) const EXCLUSIVE: Exclusive = Exclusive {
     taken: |configuration, id, other| fault::address_taken(configuration, id, other),
     twice: |id, by| fault::address_named_twice(id, by),
-});
+};
 
 pub(crate) static PUBLIC_IP_ADDRESS: Descriptor = Descriptor {
     kind: kinds::ADDRESS,
@@ -35,7 +35,7 @@ pub(crate) static PUBLIC_IP_ADDRESS: Descriptor = Descriptor {
     layout: &["name", "id", "etag", "location", "tags", "zones", "properties", "type", "sku"],
     writers: Writers::Supersede,
     references: &[Reference::new("properties/publicIPPrefix", kinds::PREFIX)],
-    in_use: &[InUse { by: By::References, fault: |ip, by| fault::address_in_use(ip["id"].as_str().unwrap_or(""), by) }],
+    in_use: &[InUse { by: By::References, fault: |ip, by| fault::address_in_use(path::of(ip), by) }],
     shows: &[BackReference { member: "ipConfiguration", from: kinds::NIC, form: Form::One }],
     expands: &["ipConfiguration", "natGateway", "publicIPPrefix"],
     quotas: &[
@@ -82,11 +82,7 @@ fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
         properties["dnsSettings"]["fqdn"] = json!(domain_name(draft, label));
     }
     properties["ipTags"] = draft.asked().get("ipTags").cloned().unwrap_or(json!([]));
-    for member in ["publicIPPrefix", "deleteOption", "ddosSettings"] {
-        if let Some(value) = draft.asked().get(member) {
-            properties[member] = value.clone();
-        }
-    }
+    let mut properties = writes::with(properties, &["publicIPPrefix", "deleteOption", "ddosSettings"], draft.asked());
     if name != "Basic" && properties.get("ddosSettings").is_none() {
         properties["ddosSettings"] = json!({"protectionMode": "VirtualNetworkInherited"});
     }
@@ -107,7 +103,7 @@ fn domain_name(draft: &Draft<'_>, label: &str) -> String {
 
 /// Documented, but for what changes with the version and the prefix.
 fn check(state: &State, ip: &Value, old: Option<&Value>) -> Result<(), Fault> {
-    let (id, properties) = (ip["id"].as_str().unwrap_or(""), &ip["properties"]);
+    let (id, properties) = (path::of(ip), &ip["properties"]);
     let basic = ip["sku"]["name"] == "Basic";
     if !basic && !is_static(ip) {
         return Err(fault::address_must_be_static(id));
@@ -124,7 +120,7 @@ fn check(state: &State, ip: &Value, old: Option<&Value>) -> Result<(), Fault> {
     }
     let prefix = properties["publicIPPrefix"]["id"].as_str().and_then(|id| state.store.document(id));
     if let Some(prefix) = prefix.filter(|_| properties.get("ipAddress").is_none()) {
-        let (by, id) = (id, prefix["id"].as_str().unwrap_or(""));
+        let (by, id) = (id, path::of(&prefix));
         if basic {
             return Err(fault::prefix_needs_standard_sku(id));
         }
@@ -204,7 +200,7 @@ fn taken(state: &State) -> BTreeSet<IpAddr> {
 
 /// An address that nothing has: of its prefix, or one that follows from the seed and its id.
 fn draw(state: &State, ip: &Value) -> Result<IpAddr, Fault> {
-    let (id, taken) = (ip["id"].as_str().unwrap_or(""), taken(state));
+    let (id, taken) = (path::of(ip), taken(state));
     if let Some(prefix) = ip["properties"]["publicIPPrefix"]["id"].as_str() {
         let doc = state.store.document(prefix).unwrap_or_default();
         return public_ip_prefixes::free_address(&doc, &taken).ok_or_else(|| fault::prefix_full(prefix));
@@ -221,18 +217,15 @@ fn draw(state: &State, ip: &Value) -> Result<IpAddr, Fault> {
     free.ok_or_else(|| fault::too_many_addresses(0x1_0000))
 }
 
-/// What is done to addresses when a resource that names them has changed: each has a new etag, and a dynamic one has
-/// an address while it is named. That the etag changes is unverified.
-pub(crate) fn follow(
-    descriptor: &Descriptor,
-    state: &mut State,
-    old: Option<&Value>,
-    new: Option<&Value>,
-    at: Duration,
-) {
+/// The hook of a type that names public addresses: one that it names or no longer names has a new etag, and a dynamic
+/// one has an address while it is named. That the etag changes is unverified.
+pub(crate) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     let named = |doc: Option<&Value>| -> BTreeSet<String> {
-        let ids = doc.map(|doc| references::named(descriptor, doc, kinds::ADDRESS)).unwrap_or_default();
-        ids.into_iter().map(path::key).collect()
+        let ids = doc.and_then(|doc| {
+            let descriptor = routes::descriptor(doc["type"].as_str()?)?;
+            Some(references::named(descriptor, doc, kinds::ADDRESS))
+        });
+        ids.unwrap_or_default().into_iter().map(path::key).collect()
     };
     let (had, has) = (named(old), named(new));
     for id in had.symmetric_difference(&has) {

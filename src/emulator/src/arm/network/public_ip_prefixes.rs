@@ -10,6 +10,7 @@ use super::RESOURCE;
 use crate::arm::descriptor::{BackReference, By, Descriptor, Draft, Form, Hooks, InUse, Schema, Writers};
 use crate::arm::kinds;
 use crate::fault::{self, Fault};
+use crate::path;
 use crate::state::State;
 
 pub(crate) static PUBLIC_IP_PREFIX: Descriptor = Descriptor {
@@ -18,10 +19,7 @@ pub(crate) static PUBLIC_IP_PREFIX: Descriptor = Descriptor {
     schema: Schema { name: "NPublicIPPrefix", root: "publicIPPrefix" },
     layout: &["name", "id", "etag", "location", "tags", "zones", "properties", "type", "sku"],
     writers: Writers::Supersede,
-    in_use: &[InUse {
-        by: By::References,
-        fault: |prefix, by| fault::prefix_in_use(prefix["id"].as_str().unwrap_or(""), by),
-    }],
+    in_use: &[InUse { by: By::References, fault: |prefix, by| fault::prefix_in_use(path::of(prefix), by) }],
     shows: &[BackReference { member: "publicIPAddresses", from: kinds::ADDRESS, form: Form::Some }],
     expands: &["publicIPAddresses", "natGateway"],
     hooks: Hooks { complete, check, settle, ..RESOURCE.hooks },
@@ -54,7 +52,7 @@ fn check(_: &State, prefix: &Value, old: Option<&Value>) -> Result<(), Fault> {
     }
     for property in ["prefixLength", "publicIPAddressVersion", "ipTags"] {
         if old.is_some_and(|old| old["properties"][property] != prefix["properties"][property]) {
-            return Err(fault::fixed_property_changed(property, prefix["id"].as_str().unwrap_or("")));
+            return Err(fault::fixed_property_changed(property, path::of(prefix)));
         }
     }
     Ok(())
@@ -71,7 +69,7 @@ fn settle(state: &mut State, prefix: &mut Value) -> Result<(), Fault> {
         .of_kind(kinds::PREFIX)
         .filter_map(|other| Some(other["properties"]["ipPrefix"].as_str()?.split('/').next()?.to_owned()))
         .collect();
-    let id = prefix["id"].as_str().unwrap_or("");
+    let id = path::of(prefix);
     let first = state.drawn(id) % 0x1000;
     let of_number = |number: u64| -> IpAddr {
         let block = u32::try_from(number % 0x1000).unwrap_or(0) << 4;

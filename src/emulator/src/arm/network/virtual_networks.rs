@@ -19,9 +19,9 @@ pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
         member: "subnets",
         schema: Schema { name: "NSubnetResource", root: "subnet" },
         references: &[
-            Reference::new("properties/networkSecurityGroup", "Microsoft.Network/networkSecurityGroups"),
-            Reference::new("properties/routeTable", "Microsoft.Network/routeTables"),
-            Reference::new("properties/natGateway", "Microsoft.Network/natGateways"),
+            Reference::new("properties/networkSecurityGroup", kinds::SECURITY_GROUP),
+            Reference::new("properties/routeTable", kinds::ROUTE_TABLE),
+            Reference::new("properties/natGateway", kinds::NAT_GATEWAY),
         ],
         in_use: &[InUse {
             by: By::References,
