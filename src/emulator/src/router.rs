@@ -13,11 +13,14 @@ use axum::body::Body;
 use axum::extract::State as FromState;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tower::ServiceExt;
 
+use crate::access;
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
 use crate::arm;
@@ -31,7 +34,9 @@ use crate::imds::{self, Cloud, Imds};
 use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
 use crate::login::{self, Directory};
+use crate::page;
 use crate::path::{self, ArmPath};
+use crate::redact::redact;
 use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
@@ -57,7 +62,19 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(login::router(Arc::new(directory)))
         .merge(endpoints::router(Arc::new(endpoints)))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
-    let resource_manager = Router::new().fallback(resource_manager).with_state(Arc::clone(shared));
+    let page = Router::new()
+        .fallback(|| async { page::document() })
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared.names), access::guard));
+    let root = any(async move |FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request| {
+        let (parts, body) = request.into_parts();
+        let wanted = page::is_wanted(&parts);
+        let request = axum::extract::Request::from_parts(parts, body);
+        match wanted {
+            true => page.oneshot(request).await.into_response(),
+            false => resource_manager(FromState(shared), request).await,
+        }
+    });
+    let resource_manager = Router::new().route("/", root).fallback(resource_manager).with_state(Arc::clone(shared));
     Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
 }
 
@@ -595,7 +612,10 @@ fn call(
     started: Option<&(String, Duration)>,
     incident: bool,
 ) -> Call {
-    let body = asked.request.json.take().map(without_secrets);
+    let mut body = asked.request.json.take();
+    if let Some(body) = &mut body {
+        redact(body);
+    }
     let request = &asked.request;
     Call {
         number: 0,
@@ -614,15 +634,6 @@ fn call(
         latency_ms: started.map(|(_, latency)| millis(*latency)),
         incident,
     }
-}
-
-fn without_secrets(mut body: Value) -> Value {
-    if let Some(profile) = body.pointer_mut("/properties/osProfile").and_then(Value::as_object_mut) {
-        for member in ["adminPassword", "customData"] {
-            profile.shift_remove(member);
-        }
-    }
-    body
 }
 
 fn millis(duration: Duration) -> u64 {

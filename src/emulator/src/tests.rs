@@ -11,6 +11,7 @@ mod lists;
 mod machines;
 mod network;
 mod operations;
+mod page;
 mod races;
 mod recorded;
 mod recovery;
