@@ -76,7 +76,7 @@ fn check(names: &ServedNames, method: &Method, host: Option<&str>, headers: &Hea
     {
         return Err(Refusal::OtherSite { header: "Origin", value: origin.to_owned() });
     }
-    // A browser asks before it sends any other method for a foreign page, and gets no leave.
+    // Before any other method a browser sends a preflight on behalf of another site's page; none succeeds here.
     if *method == Method::POST {
         let kind = text("content-type").unwrap_or("");
         let essence = kind.split(';').next().unwrap_or("").trim();

@@ -86,7 +86,7 @@ pub struct Counters {
 
 /// How many calls are kept, the newest: what a run of any length keeps in memory. The counters count all.
 pub const KEPT_MOST: usize = 25_000;
-/// How many bytes the kept calls take in memory at most, as [`CallLog`] estimates them: 25,000 calls with a body of
+/// How many bytes the kept calls take in memory at most, as the log estimates them: 25,000 calls with a body of
 /// 2 KiB each, which is more than a machine with 8 data disks has. A limit of the emulator's own.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 /// How many bytes the kept body of a call takes in memory at most: a machine with 64 data disks, written whole, fits

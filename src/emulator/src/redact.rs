@@ -6,7 +6,7 @@ use serde_json::Value;
 /// What stands in place of a secret.
 pub(crate) const REDACTED: &str = "<redacted>";
 
-/// Members whose value is a secret wherever they stand, in lower case: passwords and scripts of virtual machines,
+/// Members whose value is a secret wherever they stand, in any letter case: passwords and scripts of virtual machines,
 /// settings of extensions, secrets of clients, keys of accounts, access signatures and tokens.
 const SECRET_MEMBERS: [&str; 16] = [
     "accesssas",
@@ -35,8 +35,8 @@ pub(crate) fn redact(value: &mut Value) {
             // An answer file of Windows' set-up, which may name passwords.
             let answer_file = members.contains_key("passName") || members.contains_key("settingName");
             for (name, member) in members {
-                let name = name.to_ascii_lowercase();
-                if SECRET_MEMBERS.contains(&name.as_str()) || answer_file && name == "content" {
+                let secret = SECRET_MEMBERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
+                if secret || answer_file && name == "content" {
                     if !member.is_null() {
                         *member = Value::from(REDACTED);
                     }

@@ -309,6 +309,8 @@ function showSums(seen) {
   if (seen.incidents) sums.push(sum("incidents", seen.incidents));
   if (seen.violations) sums.push(sum("dropped fields", seen.violations, true));
   find("#sums").replaceChildren(...sums);
+  const about = [seen.version, seen.throttling ? "" : "no request limits", seen.hypervisor === "none" ? "" : seen.hypervisor];
+  find("#about").textContent = about.filter(Boolean).join(" · ");
   const notes = [];
   if (log.dropped) notes.push(`${log.dropped.toLocaleString("en")} older calls are kept no more`);
   if (log.cut) notes.push(`${log.cut.toLocaleString("en")} calls were cut`);
