@@ -251,6 +251,9 @@ mod tests {
         let quotas: Vec<(&str, u64)> = options.quota.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
         assert_eq!(quotas, [("cores", 8), ("PremiumDiskCount", 2), ("virtualMachines", 1)]);
         assert_eq!(options.page_size, 3);
+        let options = parse(&["--name", "Azure.test,azure", "--name", "azure.default.svc"]).unwrap();
+        let names: Vec<String> = options.names.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["azure.test", "azure", "azure.default.svc"]);
         let options = parse(&[
             "--unverified",
             "left-out-of-put=keep,disk-retry-after=9",
@@ -272,6 +275,7 @@ mod tests {
             (["--quota", "disks=3"], "PremiumDiskCount"),
             (["--quota", "cores=many"], "is no number"),
             (["--page-size", "0"], "one resource at least"),
+            (["--name", "https://azure.test"], "is no host name"),
             (["--time-scale", "0"], "a number above 0"),
         ] {
             let error = parse(&words).unwrap_err().to_string();

@@ -19,6 +19,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::json;
 
@@ -36,14 +37,24 @@ enum Refusal {
     ContentType(String),
 }
 
-/// Lets a request through to the page or the control interface, or says why not.
+/// Lets a request through to the control interface, or says why not.
 pub(crate) async fn guard(State(names): State<Arc<ServedNames>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let host = endpoints::authority(&parts);
-    let mut response = match check(&names, &parts.method, host.as_deref(), &parts.headers) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(refusal) => refusal.answer(&names),
-    };
+    match admit(&names, &parts) {
+        Ok(()) => protected(next.run(Request::from_parts(parts, body)).await),
+        Err(refusal) => protected(refusal),
+    }
+}
+
+/// Whether a request may use the page and the control interface; else the answer that it gets.
+#[expect(clippy::result_large_err, reason = "an answer, which goes straight to the caller")]
+pub(crate) fn admit(names: &ServedNames, parts: &Parts) -> Result<(), Response> {
+    let host = endpoints::authority(parts);
+    check(names, &parts.method, host.as_deref(), &parts.headers).map_err(|refusal| refusal.answer(names))
+}
+
+/// An answer with the headers by which a browser keeps it from other sites.
+pub(crate) fn protected(mut response: Response) -> Response {
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -15,25 +15,29 @@ use http::request::Parts;
 use http::{HeaderName, Method};
 use serde::Deserialize;
 
+use crate::access;
 use crate::control::Control;
 use crate::overview::{self, Overview, Seen};
+use crate::served_names::ServedNames;
 
 /// The page may load its own two files and ask its own server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Whether a request of `/` is for the page.
-pub(crate) fn is_wanted(parts: &Parts) -> bool {
+/// The answer to a request of `/` that is for the page; none to one that is Azure's.
+pub(crate) fn answer(names: &ServedNames, parts: &Parts) -> Option<Response> {
+    is_wanted(parts).then(|| match access::admit(names, parts) {
+        Ok(()) => access::protected(file("text/html; charset=utf-8", include_str!("page/page.html"))),
+        Err(refusal) => access::protected(refusal),
+    })
+}
+
+fn is_wanted(parts: &Parts) -> bool {
     let accepts = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
     matches!(parts.method, Method::GET | Method::HEAD)
         && parts.uri.path() == "/"
         && !parts.headers.contains_key(AUTHORIZATION)
         && accepts.split(',').any(|kind| kind.split(';').next().unwrap_or("").trim().eq_ignore_ascii_case("text/html"))
-}
-
-/// The page itself.
-pub(crate) fn document() -> Response {
-    file("text/html; charset=utf-8", include_str!("page/page.html"))
 }
 
 /// What the page is made of, and what it asks; below `/_emulator`.

@@ -18,9 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tower::ServiceExt;
 
-use crate::access;
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
 use crate::arm;
@@ -62,20 +60,18 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(login::router(Arc::new(directory)))
         .merge(endpoints::router(Arc::new(endpoints)))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
-    let page = Router::new()
-        .fallback(|| async { page::document() })
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared.names), access::guard));
-    let root = any(async move |FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request| {
-        let (parts, body) = request.into_parts();
-        let wanted = page::is_wanted(&parts);
-        let request = axum::extract::Request::from_parts(parts, body);
-        match wanted {
-            true => page.oneshot(request).await.into_response(),
-            false => resource_manager(FromState(shared), request).await,
-        }
-    });
-    let resource_manager = Router::new().route("/", root).fallback(resource_manager).with_state(Arc::clone(shared));
+    let resource_manager =
+        Router::new().route("/", any(root)).fallback(resource_manager).with_state(Arc::clone(shared));
     Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
+}
+
+/// The page for a browser, the resource manager for everybody else.
+async fn root(FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request) -> Response {
+    let (parts, body) = request.into_parts();
+    match page::answer(&shared.names, &parts) {
+        Some(page) => page,
+        None => resource_manager(FromState(shared), axum::extract::Request::from_parts(parts, body)).await,
+    }
 }
 
 /// What the metadata service reads.

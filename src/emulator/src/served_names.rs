@@ -13,7 +13,7 @@ pub struct HostName(String);
 
 /// What was given is no host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no host name: give a DNS name such as emulator.test.svc, without scheme, port and wildcard")]
+#[error("\"{given}\" is no host name: give a DNS name such as emulator.test.svc, without scheme, port and wildcard")]
 pub struct HostNameError {
     given: String,
 }
