@@ -318,6 +318,7 @@ impl Context<'_> {
             id: id.clone(),
             style: start.style,
             kind: start.kind,
+            resource: start.resource.to_owned(),
             started: self.now,
             due,
             retry_after,

@@ -1,7 +1,7 @@
 //! Azure itself as a local HTTP server.
 //!
 //! One process plays the resource manager, the login service, the instance metadata service and
-//! `/metadata/endpoints`, all on one port, with a control interface under `/_emulator/`. It imports
+//! `/metadata/endpoints`, all on one port, with a page for a browser at `/` and a control interface under `/_emulator/`. It imports
 //! nothing of the rest of the project, so it cannot share a mistake with what is tested on it.
 //!
 //! ```text
@@ -75,6 +75,24 @@
 //! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |
 //! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
 //!
+//! # Page and control interface
+//!
+//! Beside Azure the emulator serves a page and a control interface, without a token. `GET /` of a browser (no
+//! `Authorization`, `text/html` accepted) is the page; any other request of `/` is Azure's. The page shows, once a
+//! second, what exists by type, machines with their LUNs, running operations with the time left and the newest calls.
+//! It loads nothing from elsewhere and changes nothing. [`control`] lists what is below `/_emulator/`.
+//!
+//! | request of the page or of `/_emulator/` | answer |
+//! |---|---|
+//! | names a host that is neither `localhost`, a loopback address, an address listened on nor in [`Options::names`] | 421 |
+//! | comes from a page of another site, by `Sec-Fetch-Site` or `Origin`; a link that opens a document may | 403 |
+//! | a POST without `Content-Type: application/json` | 415 |
+//! | any other | never a CORS header, never a token, password, access signature or client secret |
+//!
+//! The planes of Azure answer to every host name, as clients are configured with names of their own for them. The call
+//! log is bounded ([`call_log::KEPT_MOST`], [`call_log::KEPT_BYTES`]) and says what it dropped. With TLS, the
+//! authority's certificate is limited to the served names and to a year, and signs no other authority.
+//!
 //! # Time and chance
 //!
 //! All waiting goes through `tokio::time`; wall-clock stamps are [`Options::start_time`] plus elapsed
@@ -97,6 +115,7 @@ pub mod scenario;
 pub mod sizes;
 pub mod store;
 
+mod access;
 mod answer;
 mod arm;
 mod casing;
@@ -115,12 +134,16 @@ mod listener;
 mod login;
 mod lun_history;
 mod operations;
+mod overview;
+mod page;
 mod path;
 mod recovery;
+mod redact;
 mod router;
 mod saver;
 mod schema;
 mod seed;
+mod served_names;
 mod spawn;
 mod state;
 mod throttle;
@@ -138,9 +161,11 @@ use tokio_util::sync::DropGuard;
 pub use arm::quota_names;
 pub use control::Control;
 pub use options::{HypervisorChoice, Options, SWITCHES, SwitchError, Switches};
+pub use served_names::{HostName, HostNameError};
 
 use crate::clock::Clock;
 use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
+use crate::served_names::ServedNames;
 use crate::state::{Shared, State};
 
 /// A running emulator. Dropping it without [`Emulator::shutdown`] stops it too, but loses what the
@@ -190,9 +215,13 @@ impl Emulator {
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let listen = options.listen;
         let (tcp, address) = bind(listen).await?;
+        let names = ServedNames::new([listen].into_iter().chain(options.listen_tls), &options.names);
         let tls = match options.listen_tls {
             Some(listen) => {
-                let authority = tls::Authority::new(options.tls_folder.as_deref(), &[]).map_err(StartError::Tls)?;
+                // The machine's own time: clients compare with theirs, whatever time is emulated.
+                let now = time::OffsetDateTime::now_utc();
+                let folder = options.tls_folder.as_deref();
+                let authority = tls::Authority::new(folder, &names, now).map_err(StartError::Tls)?;
                 let (tcp, address) = bind(listen).await?;
                 Some((tcp, address, authority))
             }
@@ -233,7 +262,15 @@ impl Emulator {
             }
         }
         let ca_pem = tls.as_ref().map(|(_, _, authority)| authority.ca_pem().to_owned());
-        let shared = Shared::new(options, format!("http://{address}"), ca_pem, hypervisor, clock, state);
+        let shared = Shared::new(
+            options,
+            format!("http://{address}"),
+            std::sync::Arc::new(names),
+            ca_pem,
+            hypervisor,
+            clock,
+            state,
+        );
         let router = router::router(&shared);
         let mut servers = vec![tokio::spawn(listener::serve(tcp, router.clone(), shared.stop.clone()))];
         let mut tls_address = None;

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use crate::api_versions::ApiVersions;
 use crate::latency::Profile;
 use crate::scenario::Scenario;
+use crate::served_names::HostName;
 
 /// All that can be chosen about an emulator.
 #[derive(Clone, Debug)]
@@ -18,6 +19,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where to listen with TLS as well; none by default.
     pub listen_tls: Option<SocketAddr>,
+    /// Host names under which it is reached besides `localhost` and the addresses it listens on: the page and the
+    /// control interface answer to no other, and the certificate is made for these.
+    pub names: Vec<HostName>,
     /// Folder for the TLS certificate and key; a fresh pair in memory when absent.
     pub tls_folder: Option<PathBuf>,
     /// Seed of everything random: GUIDs and latencies. Default 1.
@@ -70,6 +74,7 @@ impl Default for Options {
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             listen_tls: None,
+            names: Vec::new(),
             tls_folder: None,
             seed: 1,
             start_time: time::macros::datetime!(2026-01-01 00:00 UTC),

@@ -12,6 +12,7 @@ mod lists;
 mod machines;
 mod network;
 mod operations;
+mod page;
 mod public_ips;
 mod races;
 mod recorded;

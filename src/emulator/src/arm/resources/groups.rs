@@ -8,6 +8,7 @@ use crate::arm::compute::{disk_work, vms};
 use crate::arm::descriptor::Schema;
 use crate::arm::engine::{delete, references};
 use crate::arm::kinds::{self, GROUP};
+use crate::arm::resources::tenant;
 use crate::arm::{lists, regions, routes, writes};
 use crate::fault;
 use crate::latency::OperationKind;
@@ -19,28 +20,10 @@ use crate::store::Resource;
 /// Seconds told to those who wait for a deletion: documented in examples (15).
 const RETRY_AFTER: u64 = 15;
 
-/// The subscription's document. Documented.
-pub(crate) fn subscription(id: &str, tenant: &str) -> Value {
-    json!({
-        "id": format!("/subscriptions/{id}"),
-        "authorizationSource": "RoleBased",
-        "managedByTenants": [],
-        "subscriptionId": id,
-        "tenantId": tenant,
-        "displayName": "Emulated subscription",
-        "state": "Enabled",
-        "subscriptionPolicies": {
-            "locationPlacementId": "Public_2014-09-01",
-            "quotaId": "PayAsYouGo_2014-09-01",
-            "spendingLimit": "Off",
-        },
-    })
-}
-
 /// GET of a subscription.
 pub(crate) fn get_subscription(context: &mut Context<'_>) -> Reply {
     let tenant = &context.shared.options.scenario.tenant_id;
-    Ok(Answer::json(200, subscription(&context.request.path.subscription, tenant)))
+    Ok(Answer::json(200, tenant::subscription(&context.request.path.subscription, tenant)))
 }
 
 /// Locations.
