@@ -223,11 +223,17 @@ async fn a_newer_write_of_an_address_cancels_the_older_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_the_middle_of_a_creation_gives_the_address() {
+async fn a_restart_in_the_middle_of_a_write_ends_it() {
     let rig = Rig::new(slow()).await;
     rig.call("PUT", &ip_uri("a"), Some(standard(json!({})))).await.expect(201);
     rig.emulator.control.shared.state().recover();
     let ip = rig.get(&ip_uri("a")).await.expect(200).body;
     assert_eq!(ip["properties"]["provisioningState"], "Succeeded");
     assert!(ip["properties"]["ipAddress"].is_string());
+    // A dynamic address goes with the interface that named it.
+    rig.written(&ip_uri("d"), json!({"location": "westeurope"})).await;
+    rig.written(&uri("networkInterfaces", "n"), nic(&["d"])).await;
+    rig.call("DELETE", &uri("networkInterfaces", "n"), None).await.expect(202);
+    rig.emulator.control.shared.state().recover();
+    assert!(rig.get(&ip_uri("d")).await.expect(200).body["properties"].get("ipAddress").is_none());
 }
