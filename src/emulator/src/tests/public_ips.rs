@@ -109,6 +109,28 @@ async fn one_ip_configuration_alone_has_a_public_address() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_sees_its_public_address_and_keeps_its_card() {
+    let rig = Rig::new(options()).await;
+    let ip = rig.written(&ip_uri("a"), standard(json!({}))).await;
+    let card = uri("networkInterfaces", "plain-0-nic");
+    let before = rig.get(&card).await.expect(200).body;
+    let mut body = nic(&["a"]);
+    body["properties"]["ipConfigurations"][0]["name"] = json!("ipconfig1");
+    let after = rig.written(&card, body).await;
+    for member in ["macAddress", "virtualMachine", "resourceGuid"] {
+        assert_eq!(after["properties"][member], before["properties"][member], "{member}");
+    }
+    let request = Request::builder()
+        .uri("/_imds/plain-0/metadata/loadbalancer?api-version=2020-10-01")
+        .header("metadata", "true")
+        .body(Body::empty())
+        .unwrap();
+    let seen = rig.send(request).await.expect(200).body["loadbalancer"]["publicIpAddresses"].clone();
+    let private = &after["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"];
+    assert_eq!(seen, json!([{"frontendIpAddress": ip["properties"]["ipAddress"], "privateIpAddress": private}]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_domain_name_label_is_of_one_address_in_a_region() {
     let rig = Rig::new(options()).await;
     let labelled = |label: &str| standard(json!({"dnsSettings": {"domainNameLabel": label}}));
