@@ -16,6 +16,8 @@ mod it {
     mod cargo_lock;
     mod disk_batch;
     mod disk_callers;
+    mod disk_casing;
+    mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;
     mod disk_expand;
@@ -23,13 +25,14 @@ mod it {
     mod disk_incidents;
     mod disk_kill;
     mod disk_leaving;
-    mod disk_leftovers;
     mod disk_list;
     mod disk_luns;
+    mod disk_nodes;
+    mod disk_permit;
     mod disk_replicas;
     mod disk_rig;
     mod disk_source;
-    mod disk_spelling;
+    mod disk_stale_disks;
     mod disk_storm;
     mod disk_waits;
     mod import_table;

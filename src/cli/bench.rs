@@ -31,7 +31,7 @@ enum Bench {
     /// filled afterwards. Figures with the prefix detach_ are of detaching, attach_ and those without a prefix of
     /// attaching; without a prefix arm_reads, arm_writes, polls, list_pages, throttled and repeated_rpcs are of the
     /// whole run. arm_reads includes polls, arm_writes includes deletions, and both include what was refused.
-    AttachStorm(attach_storm::Options),
+    AttachStorm(storm::SpreadOptions),
     /// Creates, attaches, detaches and deletes many volumes, each phase at once and right after the one before it.
     ///
     /// Emulator and controller are processes of their own. Azure's request buckets are full at the start and never
@@ -39,7 +39,7 @@ enum Bench {
     /// write and one read for each disk or VM; lower_bound_full_s is the same from full buckets. arm_reads includes
     /// polls, arm_writes includes deletions, and both include what was refused. noticed_* is the time from an
     /// operation's end, by the emulator's clock, to the answer of the call.
-    LifeStorm(life_storm::Options),
+    LifeStorm(storm::SpreadOptions),
     /// Deletes VMs with disks attached to them, then detaches all these disks at once.
     ///
     /// Another principal deletes the VMs, so that the controller's request buckets are its own. The figures are of

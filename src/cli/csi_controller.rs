@@ -11,7 +11,7 @@ use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
 use lazuli_telemetry::{
     BuildInfo, Readiness,
     http::{self, Listen, Shown},
@@ -66,6 +66,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let readiness = Readiness::new();
     let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
     let cluster_condition = readiness.tolerant_condition("cluster", TOLERANCE);
+    let nodes_condition = readiness.tolerant_condition("nodes", TOLERANCE);
 
     let client = clients::cluster(&options.cloud).await?;
     let config = clients::configuration(&options.cloud, client.as_ref()).await?;
@@ -74,9 +75,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
 
-    let (no_luns, no_handles) = match client {
-        Some(_) => (LunReservations::Cold, VolumeHandles::Cold),
-        None => (LunReservations::NoCluster, VolumeHandles::NoCluster),
+    let (no_luns, no_handles, no_nodes) = match client {
+        Some(_) => (LunReservations::Cold, VolumeHandles::Cold, ClusterNodes::Cold),
+        None => (LunReservations::NoCluster, VolumeHandles::NoCluster, ClusterNodes::NoCluster),
     };
     let (snapshot, reservations) = watch::channel(no_luns);
     let (known_handles, handles) = watch::channel(no_handles);
@@ -88,18 +89,23 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             lazuli_cluster::watch_luns(client, &driver, snapshot, known_handles, cluster_condition, drained).await;
         }
     });
+    let (tell_nodes, nodes) = watch::channel(no_nodes);
+    // Beyond the stop too: a request in flight still needs to know which VM its node is.
+    let watching_nodes =
+        tokio::spawn(lazuli_cluster::watch_nodes(client.clone(), tell_nodes, nodes_condition, drained.clone()));
     let (known, known_sizes) = watch::channel(SizeLimits::default());
     let region = sizes::Region {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         location: azure.defaults.location.clone(),
     };
+    let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
     let looking = tokio::spawn(sizes::keep(client, region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        ClusterView { reservations, handles, sizes: known_sizes },
+        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts },
         options.attach_method,
         if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
     );
@@ -127,6 +133,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         }
     );
     watching.await?;
+    watching_nodes.await?;
     looking.await?;
     told?;
     kept?;
@@ -211,16 +218,24 @@ mod tests {
         options: Options,
     }
 
-    /// An API server without objects that answers no list before `listed`, and whose watches say nothing.
+    /// An API server with one Node that answers no list but that of the Nodes before `listed`, and whose watches say
+    /// nothing.
     async fn api_server(listed: CancellationToken) -> std::net::SocketAddr {
         let answer = async move |request: Request| {
             if request.uri().query().is_some_and(|query| query.contains("watch=")) {
                 let silence = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
                 return Body::from_stream(silence).into_response();
             }
-            listed.cancelled().await;
-            axum::Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}))
-                .into_response()
+            let items = if request.uri().path() == "/api/v1/nodes" {
+                json!([{"metadata": {"name": "node-0"}}])
+            } else {
+                listed.cancelled().await;
+                json!([])
+            };
+            axum::Json(
+                json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}),
+            )
+            .into_response()
         };
         let router = axum::Router::new().fallback(get(answer));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

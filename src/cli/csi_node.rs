@@ -13,7 +13,7 @@ use lazuli_azure::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{NodeConfig, NodeService, ZoneSupport},
+    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
@@ -100,6 +100,26 @@ pub(super) fn imds(routes: &RouteOptions, url: Option<&Url>) -> Result<Imds, Box
     Ok(Imds::new(Transport::new(table, &Tls::default())?))
 }
 
+/// Reads what the own Node's labels say of the machine.
+fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
+    LabelsReader::new(move || {
+        let (client, node) = (client.clone(), node.clone());
+        Box::pin(async move {
+            match lazuli_cluster::machine_labels(&client, &node).await {
+                Ok(labels) => labels.map(|labels| MachineLabels {
+                    region: labels.region,
+                    zone: labels.zone,
+                    vm_size: labels.vm_size,
+                }),
+                Err(error) => {
+                    tracing::warn!(error = server::chain(&error), "the labels of this node cannot be read");
+                    None
+                }
+            }
+        })
+    })
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
     let mut registry = Registry::default();
@@ -127,6 +147,12 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let (known, mut sizes) = watch::channel(SizeLimits::default());
     let in_cluster = client.is_some();
+    let labels = client.clone().map(|client| labels_reader(client, options.node_id.clone()));
+    // Needs to be registered, which only the registration below brings about.
+    let untainting = client.clone().filter(|_| options.registration_dir.is_some()).map(|client| {
+        let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
+        tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
+    });
     let listening = tokio::spawn(sizes::listen(client, known, stop.clone()));
     if in_cluster && options.max_volumes.is_none() {
         sizes::first(&mut sizes).await;
@@ -135,6 +161,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         sizes,
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
+        labels,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
         ..NodeConfig::new(options.node_id.clone())
     };
@@ -192,6 +219,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     told?;
     kept?;
     listening.await?;
+    if let Some(untainting) = untainting {
+        untainting.await?;
+    }
     if !finished? {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");
     }

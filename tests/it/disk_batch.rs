@@ -47,7 +47,7 @@ async fn disk_a_member_that_is_attached_elsewhere_fails_alone_before_anything_is
 async fn disk_a_member_that_does_not_exist_fails_alone_before_anything_is_written() {
     let (rig, client) = Rig::typical().await;
     let mut volumes = create_all(&client, &numbered(8)).await;
-    volumes[5].volume_id = disk_id("pvc-of-nobody");
+    volumes[5].volume_id = disk_id("pvc-missing");
     eight_of_which_one_fails(&rig, &client, &volumes, NODE, 5, Code::NotFound, 1).await;
     rig.stop().await;
 }
@@ -66,7 +66,7 @@ async fn disk_a_member_that_is_deleted_while_the_write_runs_fails_alone() {
     rig.stop().await;
 }
 
-/// Where Azure refuses the batch and names nobody: the disk is in a zone and the machine is in none.
+/// Azure refuses the batch and names no disk: the disk is in a zone and the VM is not.
 #[tokio::test(start_paused = true)]
 async fn disk_a_member_in_the_wrong_zone_is_found_by_halving_wherever_it_is() {
     for bad in [0, 3, 7] {
@@ -179,7 +179,7 @@ async fn disk_three_bad_members_fail_and_the_other_thirteen_do_not() {
     rig.stop().await;
 }
 
-/// Where every write fails the VM is to blame, and the search for a member ends.
+/// When every write of a bisection fails, the VM is the cause, and the bisection ends.
 #[tokio::test(start_paused = true)]
 async fn disk_a_vm_that_refuses_everything_is_not_asked_for_each_member() {
     let (rig, client) = Rig::typical().await;
@@ -203,7 +203,7 @@ async fn disk_a_bad_member_of_a_detach_batch_does_not_keep_the_others() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(4)).await;
     publish_all(&client, &volumes, NODE).await.into_iter().for_each(|lun| assert!(lun.is_ok()));
-    // Somebody detaches one while the batch is on its way.
+    // Another tool detaches one disk while the batch is in flight.
     let other = rig.other_tool();
     assert_eq!(other.detach(NODE, &["pvc-02"]).await, 202);
     let answers = super::disk_rig::unpublish_all(&client, &volumes, NODE).await;

@@ -1,4 +1,4 @@
-//! A write belongs to its owner: callers come and go, and different wishes for one disk do not mix.
+//! A write goes on without its callers, a repeated request joins it, and different requests for one disk do not mix.
 
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -31,7 +31,7 @@ async fn disk_a_caller_that_gives_up_stops_nothing_and_its_repetition_joins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_a_write_goes_on_when_nobody_waits_for_it() {
+async fn disk_a_write_goes_on_without_callers() {
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-a").await.unwrap();
     rig.control.reset_log();
@@ -68,7 +68,7 @@ async fn disk_a_caller_that_gives_up_before_its_write_is_sent_leaves_the_batch()
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_the_opposite_wish_is_aborted_while_a_write_is_in_flight() {
+async fn disk_the_opposite_request_is_aborted_while_a_write_is_in_flight() {
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-a").await.unwrap();
     let publishing_it = publishing(&client, &volume, NODE);
@@ -182,7 +182,7 @@ async fn disk_many_callers_of_one_publish_get_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_an_unpublish_without_a_node_detaches_from_whoever_holds_the_disk() {
+async fn disk_an_unpublish_without_a_node_detaches_the_disk_from_every_node() {
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-a").await.unwrap();
     publish(&client, &volume, "node-1").await.unwrap();

@@ -131,7 +131,7 @@ async fn disk_a_claim_that_is_deleted_while_its_creation_is_throttled_leaves_no_
             rig.incident(json!({"match": of, "then": then, "times": times}));
         }
         let answer = deleted_while_it_is_made(&first, &then).await;
-        // Whoever was given up by its caller may still be at work.
+        // The operations may go on after their callers have given up.
         pass(seconds(1200)).await;
         rig.at_rest().await;
         assert!(rig.disks().is_empty(), "{incidents:?}: {answer:?}, and a disk is left");
@@ -199,7 +199,7 @@ async fn disk_a_write_that_azure_calls_done_is_believed_when_the_machine_says_so
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-a").await.unwrap();
     rig.control.reset_log();
-    // The second look at the machine comes late, and somebody takes the disk away before it.
+    // The read of the VM after the write comes late, and another tool detaches the disk before it.
     rig.incident(json!({
         "match": {"method": "GET", "path": "*/virtualMachines/node-0", "nth": 2}, "then": {"delayMs": 30_000},
     }));
@@ -273,7 +273,7 @@ async fn disk_a_single_volume_is_told_with_its_size_and_its_nodes() {
         if let Some(node) = node {
             publish(&client, &volume, node).await.unwrap();
         }
-        // In the spelling of whoever asks.
+        // The answer has the letter case of the request.
         for spelt in [volume.volume_id.clone(), volume.volume_id.replace("resourceGroups", "resourcegroups")] {
             let told = get(&spelt).await.unwrap();
             let found = told.volume.unwrap();
@@ -281,7 +281,7 @@ async fn disk_a_single_volume_is_told_with_its_size_and_its_nodes() {
             assert_eq!(told.status.unwrap().published_node_ids, node.map_or(vec![], |node| vec![node.to_owned()]));
         }
     }
-    refused(get(&disk_id("pvc-of-nobody")).await, Code::NotFound);
+    refused(get(&disk_id("pvc-missing")).await, Code::NotFound);
     refused(get("").await, Code::InvalidArgument);
     rig.stop().await;
 }

@@ -42,7 +42,7 @@ async fn disk_a_range_that_cannot_be_met_is_out_of_range() {
     refused(expand(&client, &volume.volume_id, 8 * GIB + 1, 8 * GIB + 2).await, Code::OutOfRange);
     refused(expand(&client, &volume.volume_id, 100 * TIB, 0).await, Code::OutOfRange);
     refused(expand(&client, &volume.volume_id, -1, 0).await, Code::InvalidArgument);
-    refused(expand(&client, &super::disk_rig::disk_id("nobody"), GIB, 0).await, Code::NotFound);
+    refused(expand(&client, &super::disk_rig::disk_id("pvc-missing"), GIB, 0).await, Code::NotFound);
     rig.stop().await;
 }
 
@@ -85,7 +85,7 @@ async fn disk_an_expansion_goes_on_without_its_caller_and_joins_its_repetition()
     let volume = create(&client, "pvc-a").await.unwrap();
     rig.control.reset_log();
     assert!(timeout(seconds(1), expand(&client, &volume.volume_id, 4 * GIB, 0)).await.is_err());
-    // Another size at the same time is a different wish, and so is the disk's end.
+    // Another size at the same time is a different request, and so is the deletion.
     refused(expand(&client, &volume.volume_id, 6 * GIB, 0).await, Code::Aborted);
     refused(delete(&client, &volume.volume_id).await, Code::Aborted);
     let again = start({

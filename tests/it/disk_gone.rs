@@ -143,7 +143,7 @@ async fn disk_a_vm_of_another_group_that_holds_the_disk_is_not_gone() {
 async fn disk_publishing_to_a_node_that_is_nowhere_is_not_found() {
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-a").await.unwrap();
-    refused(publish(&client, &volume, "node-of-nobody").await, Code::NotFound);
+    refused(publish(&client, &volume, "node-missing").await, Code::NotFound);
     refused(publish(&client, &volume, "no/node").await, Code::NotFound);
     assert_eq!(rig.writes().len(), 1);
     rig.stop().await;
@@ -152,9 +152,9 @@ async fn disk_publishing_to_a_node_that_is_nowhere_is_not_found() {
 #[tokio::test(start_paused = true)]
 async fn disk_what_is_not_there_is_deleted_and_unpublished() {
     let (rig, client) = Rig::typical().await;
-    delete(&client, &disk_id("pvc-of-nobody")).await.unwrap();
+    delete(&client, &disk_id("pvc-missing")).await.unwrap();
     delete(&client, "not-a-disk").await.unwrap();
-    unpublish(&client, &disk_id("pvc-of-nobody"), "node-0").await.unwrap();
+    unpublish(&client, &disk_id("pvc-missing"), "node-0").await.unwrap();
     unpublish(&client, "not-a-disk", "node-0").await.unwrap();
     refused(publish_as(&client, "not-a-disk", &Default::default(), "node-0").await, Code::NotFound);
     assert_eq!(list(&client).await.unwrap().len(), 0);

@@ -147,7 +147,7 @@ async fn disk_each_refusal_of_a_write_becomes_the_code_of_its_rpc() {
     for (status, code, expected) in table {
         for (rpc, expected) in RPCS.into_iter().zip(expected) {
             if (rpc, code) == (Rpc::Delete, "ResourceNotFound") {
-                // Azure says it is gone, and it is not: nobody can do better than believe.
+                // Azure says that the disk does not exist, and it does. No driver can know better.
                 continue;
             }
             meets(rpc, &json!({"status": status, "code": code}), 0, expected).await.stop().await;
@@ -173,7 +173,7 @@ async fn disk_what_happens_once_is_made_up_for_where_it_may_be() {
     ];
     for then in &once {
         for rpc in RPCS {
-            // A volume is one request's business, a machine is everybody's: there all is planned again.
+            // An operation on a disk has one request. The write of a VM has many, so the worker plans it again.
             let told = match rpc {
                 Rpc::Create => then["status"] == 409 || then["lateFailure"].is_object(),
                 Rpc::Delete | Rpc::Expand => false,
@@ -317,7 +317,7 @@ async fn disk_a_vm_that_changed_between_read_and_write_is_planned_again_and_lose
             let other = rig.other_tool();
             other.make_disk("theirs").await;
             pass(seconds(3)).await;
-            // Between the read of the machine and its write somebody else attaches a disk.
+            // Between the read of the VM and its write another tool attaches a disk.
             rig.incident(json!({"match": {"method": "GET", "path": "*/disks/pvc-a"}, "then": {"delayMs": 15000}}));
             let publishing = super::disk_rig::publishing(&client, &volume, NODE);
             pass(seconds(1)).await;
@@ -352,7 +352,7 @@ async fn disk_a_quota_that_is_used_up_makes_the_scheduler_choose_again_and_leave
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_a_revoked_token_costs_nobody_anything() {
+async fn disk_a_revoked_token_fails_no_call() {
     let (rig, client) = Rig::typical().await;
     let volume = create(&client, NAME).await.unwrap();
     rig.control.revoke_tokens();
@@ -366,7 +366,7 @@ async fn disk_a_revoked_token_costs_nobody_anything() {
 
 /// A batch of which the answer is lost, while a bad member is in it and throttling comes on top.
 #[tokio::test(start_paused = true)]
-async fn disk_several_troubles_at_once_end_well() {
+async fn disk_several_failures_at_once_end_well() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(8)).await;
     rig.control.reset_log();
@@ -381,7 +381,7 @@ async fn disk_several_troubles_at_once_end_well() {
     rig.stop().await;
 }
 
-/// Reads that lag behind writes, whoever wrote, change nothing but the time it takes.
+/// Reads that lag behind this process's writes and those of others cost time and no second write.
 #[tokio::test(start_paused = true)]
 async fn disk_reads_that_lag_make_no_second_write() {
     let azure = lazuli_emulator::Options { read_lag: seconds(2), ..typical() };
@@ -408,7 +408,7 @@ async fn disk_a_refusal_of_a_repeated_write_is_not_told_while_the_first_is_under
     let mut rig = Rig::with(typical(), |options| Method::WholeList.set(options)).await;
     let client = rig.controller().await;
     let volumes = create_all(&client, &numbered(1)).await;
-    for (wish, luns) in [("publish", 1), ("unpublish", 0)] {
+    for (rpc, luns) in [("publish", 1), ("unpublish", 0)] {
         rig.incident(
             json!({"match": {"method": "PUT", "path": "*/virtualMachines/*"}, "then": {"loseAnswer": "after"}}),
         );
@@ -416,11 +416,11 @@ async fn disk_a_refusal_of_a_repeated_write_is_not_told_while_the_first_is_under
             "match": {"method": "PUT", "path": "*/virtualMachines/*"},
             "then": {"status": 400, "code": "InvalidParameter"},
         }));
-        let answers: Vec<Result<(), Status>> = match wish {
+        let answers: Vec<Result<(), Status>> = match rpc {
             "publish" => publish_all(&client, &volumes, NODE).await.into_iter().map(|lun| lun.map(drop)).collect(),
             _ => super::disk_rig::unpublish_all(&client, &volumes, NODE).await,
         };
-        assert!(answers.iter().all(Result::is_ok), "{wish}: {answers:?}");
+        assert!(answers.iter().all(Result::is_ok), "{rpc}: {answers:?}");
         assert_eq!(rig.luns(NODE).len(), luns);
         rig.control.clear_incidents();
     }

@@ -29,7 +29,7 @@ struct Process {
 impl Process {
     async fn start(folder: &Path) -> Self {
         let socket = folder.join("csi.sock");
-        // What a killed process leaves is in nobody's way, but the test must not connect to it.
+        // The socket of a killed process does no harm, but the test must not connect to it.
         let _ = std::fs::remove_file(&socket);
         let child = Command::new(env!("CARGO_BIN_EXE_lazuli"))
             .arg("csi-controller")

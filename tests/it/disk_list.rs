@@ -263,7 +263,7 @@ async fn disk_a_controller_that_is_told_to_offer_no_list_claims_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_a_list_tells_the_nodes_of_each_volume_and_leaves_out_what_is_nobodys_volume() {
+async fn disk_a_list_names_the_nodes_of_each_volume_and_leaves_out_disks_that_are_no_volumes() {
     let (rig, client) = Rig::typical().await;
     let other = rig.other_tool();
     other.make_disk("theirs").await;

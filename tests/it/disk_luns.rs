@@ -75,7 +75,7 @@ async fn disk_a_disk_that_vanished_comes_back_to_its_own_lun_and_no_other_takes_
     assert!(rig.luns(NODE).is_empty());
     assert_eq!(publish(&client, &volumes[0], NODE).await.unwrap(), 1);
     assert_eq!(publish(&client, &volumes[1], NODE).await.unwrap(), 0);
-    // The attachment is gone: its LUN is anybody's after the disk has left.
+    // The VolumeAttachment is gone: its LUN is free after the detach.
     unpublish(&client, &volumes[1].volume_id, NODE).await.unwrap();
     sender.send_replace(attachments(&[]));
     assert_eq!(publish(&client, &volumes[2], NODE).await.unwrap(), 0);

@@ -1,35 +1,21 @@
 //! Two controllers on one Azure: leadership moves while a write is in flight, and nothing is lost or doubled.
 
-use std::{collections::BTreeSet, future::Future};
+use std::collections::BTreeSet;
 
 use csi_proto::csi::Volume;
 use lazuli_emulator::options::Concurrent;
 use tokio::time::timeout;
-use tonic::{Code, Status};
+use tonic::Code;
 
 use super::disk_rig::{
-    Client, Method, Rig, create, create_all, delete, disk_id, list, millis, name_of, numbered, pass, publish, seconds,
-    start, typical, unpublish,
+    Client, Method, Rig, create, create_all, delete, disk_id, insist, list, millis, name_of, numbered, pass, publish,
+    seconds, start, typical, unpublish,
 };
 
 const NODE: &str = "node-0";
 const METHODS: [Method; 2] = [Method::Action, Method::WholeList];
 /// What a second write does to a first one is not known of Azure: both are right.
 const CONCURRENT: [Concurrent; 2] = [Concurrent::Conflict, Concurrent::Preempt];
-
-/// Asks as a sidecar does: again, after a while, as long as the code says that it may help.
-async fn insist<T, F: Future<Output = Result<T, Status>>>(mut ask: impl FnMut() -> F) -> T {
-    for _ in 0..20 {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(status) if matches!(status.code(), Code::Aborted | Code::Unavailable | Code::FailedPrecondition) => {
-                pass(seconds(1)).await;
-            }
-            Err(status) => panic!("{status:?}"),
-        }
-    }
-    panic!("twenty tries did not help");
-}
 
 async fn two(method: Method, concurrent: Concurrent) -> (Rig, Client, Client) {
     let mut azure = typical();

@@ -1,7 +1,7 @@
-//! What the tests of the disk controller share: a provider on an embedded Azure, requests as the sidecars send them,
-//! and what Azure says afterwards.
+//! The rig of the disk controller's tests: a provider on an embedded Azure, requests as the sidecars send them, and
+//! Azure's state afterwards.
 //!
-//! Nothing here imports `lazuli_plan`: what is judged is judged from the emulator's own dump and call log.
+//! Nothing here imports `lazuli_plan`: the tests judge by the emulator's own dump and call log.
 //!
 //! # What these suites catch
 //!
@@ -11,10 +11,10 @@
 //! |---|---|
 //! | `lun::allocate` gives away a reserved LUN | three tests of `disk_luns` |
 //! | the whole list goes without `If-Match` | `disk_a_role_without_the_action_writes_the_whole_list_under_its_etag_from_then_on` |
-//! | a wish is answered whatever is wanted of the disk by then | `disk_an_unpublish_is_never_answered_by_a_publish_that_was_given_up` |
-//! | after a failed write the model is believed | `disk_an_attach_that_failed_and_stays_in_the_model_is_applied_again_by_the_next_publish` |
-//! | what the model lists is attached, while a write runs | the same, and `disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_has_ended` |
-//! | the owner does not wait for another writer | `disk_leadership_that_moves_while_a_write_is_in_flight_loses_and_doubles_nothing` and seven more |
+//! | a request is answered although another one of the disk has replaced it | `disk_an_unpublish_is_never_answered_by_a_publish_that_was_given_up` |
+//! | after a failed write, what the VM's model lists counts as attached | `disk_an_attach_that_failed_and_stays_in_the_model_is_applied_again_by_the_next_publish` |
+//! | while a write runs, what the VM's model lists counts as attached | the same, and `disk_a_publish_that_finds_anothers_attach_in_flight_answers_when_that_has_ended` |
+//! | the VM worker does not wait for another writer | `disk_leadership_that_moves_while_a_write_is_in_flight_loses_and_doubles_nothing` and seven more |
 //! | a lost answer fails the batch | `disk_a_lost_answer_never_has_two_effects` and three more |
 //! | a disk that another VM holds may be attached | `disk_a_member_that_is_attached_elsewhere_fails_alone_before_anything_is_written` and one more |
 //! | one 404 proves that a VM is gone | two tests of `disk_gone` |
@@ -187,7 +187,7 @@ impl Rig {
     }
 }
 
-/// Somebody else's client, which speaks to the resource manager directly.
+/// Another tool, which speaks to the resource manager directly.
 pub(super) struct OtherTool {
     service: axum::Router,
     token: String,
@@ -364,6 +364,20 @@ pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code)
     let status = result.unwrap_err();
     assert_eq!(status.code(), code, "{}", status.message());
     status.message().to_owned()
+}
+
+/// Calls as a sidecar does: again, after a while, as long as the code says that it may help.
+pub(super) async fn insist<T, F: Future<Output = Result<T, Status>>>(mut call: impl FnMut() -> F) -> T {
+    for _ in 0..20 {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(status) if matches!(status.code(), Code::Aborted | Code::Unavailable | Code::FailedPrecondition) => {
+                pass(seconds(1)).await;
+            }
+            Err(status) => panic!("{status:?}"),
+        }
+    }
+    panic!("twenty tries did not help");
 }
 
 /// Starts something that goes on while the test does something else.

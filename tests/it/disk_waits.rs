@@ -1,4 +1,4 @@
-//! Whatever an owner waits for, it keeps nobody whose wish needs no write: who asks for what is so already is told.
+//! A request that needs no write is answered at once, whatever the VM worker waits for.
 
 use lazuli_emulator::latency::Profile;
 use lazuli_rig::Folder;
@@ -34,7 +34,7 @@ async fn told_at_once(client: &Client, volumes: &[csi_proto::csi::Volume]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_a_pause_that_azure_asked_for_keeps_nobody_who_needs_no_write() {
+async fn disk_a_pause_that_azure_asks_for_delays_no_request_without_a_write() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(3)).await;
     publish(&client, &volumes[0], NODE).await.unwrap();
@@ -53,7 +53,7 @@ async fn disk_a_pause_that_azure_asked_for_keeps_nobody_who_needs_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disk_a_write_that_hangs_keeps_nobody_who_needs_no_write_longer_than_a_write_takes() {
+async fn disk_a_write_that_hangs_delays_no_request_without_a_write_longer_than_a_write_takes() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(3)).await;
     publish(&client, &volumes[0], NODE).await.unwrap();
@@ -72,9 +72,9 @@ async fn disk_a_write_that_hangs_keeps_nobody_who_needs_no_write_longer_than_a_w
     rig.stop().await;
 }
 
-/// What has to be taken off the model cannot be while somebody else writes to the machine.
+/// A stale disk cannot be removed from the VM's model while another writer's write runs.
 #[tokio::test(start_paused = true)]
-async fn disk_a_clearing_that_waits_for_anothers_write_keeps_nobody_who_needs_no_write() {
+async fn disk_a_removal_of_stale_disks_that_waits_for_another_writer_delays_no_request_without_a_write() {
     let folder = Folder::make("slow").unwrap();
     let file = folder.path().join("latency.yaml");
     std::fs::write(&file, "base: typical\noperations:\n  vmAttach: {constant_ms: 25000}\n").unwrap();
@@ -100,18 +100,18 @@ async fn disk_a_clearing_that_waits_for_anothers_write_keeps_nobody_who_needs_no
     publish(&client, &volumes[0], NODE).await.unwrap();
     assert!(began.elapsed() <= seconds(6), "{:?}", began.elapsed());
     assert_eq!(rig.control.running_operations(), 1, "the other write has ended");
-    // What the other write brings may not be shown yet: who wants a disk off waits for its end.
+    // The VM may not show yet what the other write attaches, so an unpublish waits for its end.
     unpublish(&client, &volumes[1].volume_id, NODE).await.unwrap();
-    assert_eq!(rig.control.running_operations(), 0, "OK was said while somebody else was writing");
+    assert_eq!(rig.control.running_operations(), 0, "an unpublish succeeded while another writer's write ran");
     healing.await.unwrap().unwrap();
     assert_eq!(rig.luns(NODE).len(), 3);
     rig.check();
     rig.stop().await;
 }
 
-/// One of eight spoils the batch, and Azure does not say which: the search takes some writes.
+/// One disk of eight makes the batch fail, and Azure does not name it: the bisection takes some writes.
 #[tokio::test(start_paused = true)]
-async fn disk_a_search_for_the_culprit_keeps_nobody_who_needs_no_write() {
+async fn disk_a_bisection_delays_no_request_without_a_write() {
     let (rig, client) = Rig::typical().await;
     let volumes = create_all(&client, &numbered(10)).await;
     publish(&client, &volumes[0], NODE).await.unwrap();
@@ -121,13 +121,13 @@ async fn disk_a_search_for_the_culprit_keeps_nobody_who_needs_no_write() {
     });
     pass(seconds(2)).await;
     assert_eq!(rig.other_tool().call("DELETE", &volumes[9].volume_id, None).await.0, 202);
-    // While a write runs wishes are collected, but not until the last write of the search has ended.
+    // While a write runs, requests collect, but only until that write of the bisection has ended.
     pass(seconds(9)).await;
     let began = Instant::now();
     publish(&client, &volumes[0], NODE).await.unwrap();
     unpublish(&client, &volumes[1].volume_id, NODE).await.unwrap();
     assert!(began.elapsed() <= seconds(21), "{:?}", began.elapsed());
-    assert!(!batch.is_finished(), "the search was over");
+    assert!(!batch.is_finished(), "the bisection was over");
     let mut answers = batch.await.unwrap();
     refused(answers.remove(7), Code::NotFound);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -154,7 +154,7 @@ async fn disk_a_caller_that_gives_up_while_his_disk_is_read_has_nothing_attached
     rig.stop().await;
 }
 
-/// What Azure refuses is about a disk that nobody asks for and of which nothing can be learnt.
+/// The disk that makes the write fail is in no request, and its own state cannot be read.
 #[tokio::test(start_paused = true)]
 async fn disk_an_unpublish_is_not_refused_for_what_is_wrong_with_another_disk() {
     for method in METHODS {

@@ -40,7 +40,7 @@
 //! | the text of an error decides | code, status, target and state decide | `disk_words_in_a_refused_creation_decide_nothing` `audit_words_in_an_error_decide_nothing` `azures_codes_are_sorted_by_code_and_never_by_text` |
 //! | deleting a blob disk succeeds and leaks it | refused | `audit_a_blob_disk_is_never_deleted_or_attached_with_success` |
 //! | deleting an attached disk: code unknown | `FAILED_PRECONDITION` naming the node | `audit_an_attached_disk_is_not_deleted_and_its_node_is_named` |
-//! | a disk may be deleted while it is being attached (kubernetes#82714) | `ABORTED` | `disk_the_opposite_wish_is_aborted_while_a_write_is_in_flight` `a_disk_is_not_deleted_while_it_is_being_attached` |
+//! | a disk may be deleted while it is being attached (kubernetes#82714) | `ABORTED` | `disk_the_opposite_request_is_aborted_while_a_write_is_in_flight` `a_disk_is_not_deleted_while_it_is_being_attached` |
 //! | any text of nine parts is a handle, and else publishing is an internal error | a managed disk's id, else `NOT_FOUND` | `only_the_id_of_a_managed_disk_is_a_volume_id` `disk_what_is_not_there_is_deleted_and_unpublished` |
 //! | no list unless asked for; it fails whole for one unknown machine, and shared disks have one node | unless told otherwise; every holder is told | `audit_a_list_names_every_node_of_a_shared_disk_and_survives_a_machine_that_nobody_knows` `disk_the_pages_of_a_list_tell_what_was_so_at_the_first_and_read_nothing_more` |
 //! | handles are listed as Azure spells them | as Kubernetes does | `disk_listed_volumes_and_nodes_are_spelt_as_kubernetes_spells_them` |
@@ -86,7 +86,7 @@
 //! | a write although nothing is to be detached | none | `disk_unpublishing_what_is_not_attached_there_costs_no_write` |
 //! | the cached machine is changed before the call succeeds | nothing is kept of a write that failed | `audit_a_detach_is_never_forced_whatever_went_wrong` `disk_what_a_failed_attach_left_can_be_taken_off_by_an_unpublish` |
 //! | a bad disk keeps the others of its batch on | it fails alone | `disk_a_bad_member_of_a_detach_batch_does_not_keep_the_others` |
-//! | time-outs inside the call end the detach | it runs in a task that outlives its callers | `disk_a_write_goes_on_when_nobody_waits_for_it` |
+//! | time-outs inside the call end the detach | it runs in a task that outlives its callers | `disk_a_write_goes_on_without_callers` |
 //!
 //! # Caches and throttling
 //!

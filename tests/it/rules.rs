@@ -51,7 +51,8 @@
 //!
 //! | rule | how it is kept | held by |
 //! |---|---|---|
-//! | where Azure's behaviour is unknown, every behaviour must do | each switch of the emulator in each position | `audit_a_volumes_life_by_the_action_ends_well_whatever_azure_does_where_nobody_knows` `audit_a_volumes_life_by_the_whole_list_ends_well_whatever_azure_does_where_nobody_knows` `audit_azure_stack_a_volumes_life_ends_well_whatever_it_does_where_nobody_knows` |
+//! | where Azure's behaviour is unknown, every behaviour must do | each switch of the emulator in each position | `audit_a_volumes_life_by_the_action_ends_well_in_every_position_of_the_switches` `audit_a_volumes_life_by_the_whole_list_ends_well_in_every_position_of_the_switches` `audit_azure_stack_a_volumes_life_ends_well_in_every_position_of_the_switches` |
+//! | a list has pages, and another client may share the request limits | lives of many volumes by pages of 50, and two controllers on one bucket | `audit_many_volumes_lives_end_well_when_their_lists_have_several_pages` `audit_two_controllers_on_one_bucket_share_it_and_lose_no_update` |
 //! | a role or an Azure without the action is served | the whole list, conditional, from then on | `disk_a_role_without_the_action_writes_the_whole_list_under_its_etag_from_then_on` `a_missing_permission_falls_back_once_and_then_is_an_error` |
 //! | a bad member costs few writes | it is named by the error, or found by halving | `one_failing_disk_is_found_in_log2_n_writes` `disk_a_member_in_the_wrong_zone_is_found_by_halving_wherever_it_is` |
 //! | without ETags a lost update is loud | read before and after; what vanished is told | `a_disk_that_left_with_a_write_that_did_not_name_it_is_told` `a_whole_list_without_an_etag_is_never_sent_twice` `disk_azure_stack_what_others_attached_keeps_its_lun` |

@@ -30,6 +30,7 @@ use lazuli_plan::{
     list::VolumeHandles,
     lun::{LunReservations, Reservation},
     model::Lun,
+    node::ClusterNodes,
     op::VmWriteMethod,
     size::SizeLimits,
 };
@@ -128,7 +129,9 @@ impl Replica {
             resource_group: scenario::RESOURCE_GROUP.into(),
             reservations,
             handles: watch::channel(VolumeHandles::NoCluster).1,
+            nodes: watch::channel(ClusterNodes::NoCluster).1,
             sizes: watch::channel(SizeLimits::default()).1,
+            node_facts: None,
             method: match world.method {
                 Method::Action => VmWriteMethod::Action,
                 Method::WholeList => VmWriteMethod::WholeList,

@@ -3,8 +3,9 @@
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
 pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService};
+pub use lazuli_disk::NodeFactsReader;
 use lazuli_disk::{Settings, Volumes};
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, op::VmWriteMethod, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -38,8 +39,28 @@ pub struct ClusterView {
     pub reservations: watch::Receiver<LunReservations>,
     /// The handles of the PersistentVolumes.
     pub handles: watch::Receiver<VolumeHandles>,
+    /// The Nodes.
+    pub nodes: watch::Receiver<ClusterNodes>,
     /// What is known of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
+    /// How to ask what a node uses.
+    pub node_facts: Option<NodeFactsReader>,
+}
+
+/// How to ask a cluster what a node uses.
+pub fn node_facts(client: kube::Client, driver_name: &str) -> NodeFactsReader {
+    let driver = driver_name.to_owned();
+    NodeFactsReader::new(driver_name, move |node| {
+        let (client, driver) = (client.clone(), driver.clone());
+        let read = async move { lazuli_cluster::node_facts(&client, &driver, &node).await };
+        Box::pin(async { read.await.map_err(|error| report(&error)) })
+    })
+}
+
+/// An error with its causes, on one line.
+fn report(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The services of the controller over an Azure.
@@ -50,14 +71,16 @@ pub fn controller(
     method: AttachMethod,
     list_volumes: ListVolumes,
 ) -> Routes {
-    let ClusterView { reservations, handles, sizes } = cluster;
+    let ClusterView { reservations, handles, nodes, sizes, node_facts } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
         resource_group: azure.defaults.resource_group.clone(),
         reservations,
         handles,
+        nodes,
         sizes,
+        node_facts,
         method: method.resolve(azure.stack),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone()).with_list_volumes(list_volumes);

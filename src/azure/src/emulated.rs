@@ -205,7 +205,9 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
         rig.create("a").await;
         rig.emulator.control().add_incident(lose("POST")).unwrap();
         let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![], reapply: vec![] };
-        let error = rig.compute.attach_detach(&write, Priority::Attach, None, &an_hour()).await.unwrap_err();
+        let (vm, method) = (rig.compute.get_vm(&vm_id(), &an_hour()).await.unwrap(), VmWriteMethod::Action);
+        let written = rig.compute.write_vm(&vm, &write, method, Priority::Attach, None, &an_hour()).await;
+        let error = written.unwrap_err();
         assert_eq!(error.fault, Fault::OutcomeUnknown, "{error}");
         let posts = rig.calls().iter().filter(|call| call.contains("attachDetachDataDisks")).count();
         assert_eq!(posts, 1);

@@ -1,6 +1,5 @@
 //! An attach storm: every disk of every node is published at the same moment, then unpublished.
 
-use clap::Args;
 use csi_proto::csi::ControllerGetVolumeRequest;
 use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
@@ -9,31 +8,13 @@ use super::{
     super::Outcome,
     processes::AnyError,
     sidecars::Step,
-    storm::{self, Storm},
+    storm::{self, SpreadOptions, Storm},
 };
 
-/// Options of the storm.
-#[derive(Debug, Args)]
-pub(super) struct Options {
-    /// How many nodes.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=5000))]
-    nodes: u32,
-    /// How many disks, spread evenly over the nodes; at most 64 a node.
-    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..=64_000))]
-    disks: u32,
-    #[command(flatten)]
-    storm: storm::StormOptions,
-}
-
-pub(super) async fn run(options: Options) -> Outcome {
+pub(super) async fn run(options: SpreadOptions) -> Outcome {
     let folder = Folder::make("bench")?;
-    let scenario = json!({
-        "virtualMachines": storm::machines(options.nodes, storm::size(options.nodes, options.disks)?),
-        "disks": names(options.disks)
-            .map(|name| json!({ "name": name, "sizeGib": 32, "sku": "Premium_LRS" }))
-            .collect::<Vec<_>>(),
-    });
-    let mut storm = Storm::start(&options.storm, &scenario, options.disks, folder.path()).await?;
+    let disks = names(options.disks).map(|name| json!({ "name": name, "sizeGib": 32, "sku": "Premium_LRS" }));
+    let mut storm = options.start(disks.collect(), folder.path()).await?;
     let result = measure(&mut storm, &options).await;
     storm.end().await;
     options.storm.output.print_object(&Value::Object(result?));
@@ -44,7 +25,7 @@ fn names(disks: u32) -> impl Iterator<Item = String> {
     (0..disks).map(|n| format!("storm-{n:05}"))
 }
 
-async fn measure(storm: &mut Storm, options: &Options) -> Result<Map<String, Value>, AnyError> {
+async fn measure(storm: &mut Storm, options: &SpreadOptions) -> Result<Map<String, Value>, AnyError> {
     let mut volumes = storm.existing(names(options.disks), options.nodes)?;
     // A controller at work has a token and a connection; a cold start is measured elsewhere.
     let first = ControllerGetVolumeRequest { volume_id: volumes[0].id.clone() };
@@ -55,13 +36,7 @@ async fn measure(storm: &mut Storm, options: &Options) -> Result<Map<String, Val
     let rows = storm.rows().await?;
     let totals = storm::totals(storm, &rows).await?;
 
-    let mut result = Map::new();
-    result.insert("bench".into(), json!("attach-storm"));
-    result.insert("nodes".into(), json!(options.nodes));
-    result.insert("disks".into(), json!(options.disks));
-    result.insert("latency".into(), json!(options.storm.latency));
-    result.insert("callers".into(), json!(options.storm.callers.unwrap_or(options.disks)));
-    result.insert("seed".into(), json!(options.storm.seed));
+    let mut result = options.describe("attach-storm");
     // Attaching keeps the names without a prefix; what counts requests is of the whole run.
     for (prefix, row) in ["", "detach_"].iter().zip(&rows) {
         for (key, value) in row.iter().filter(|(key, _)| *key != "phase") {

@@ -75,6 +75,8 @@ pub(super) struct Answered {
     /// When the first attempt was sent, and when the last was answered.
     pub(super) sent: Instant,
     pub(super) answered: Instant,
+    /// When the attempt was sent that succeeded.
+    pub(super) sent_last: Instant,
     /// How many attempts failed before.
     pub(super) repeated: u32,
 }
@@ -139,7 +141,8 @@ async fn until_done(
     let mut repeated = 0;
     loop {
         let place = gate.acquire().await?;
-        let sent = *sent.get_or_insert_with(Instant::now);
+        let sent_last = Instant::now();
+        let sent = *sent.get_or_insert(sent_last);
         // As the sidecars' context: the call ends here even if the controller does not answer.
         let answer = match tokio::time::timeout(TIMEOUT, send(client.clone(), step, &mut volume)).await {
             Ok(answer) => answer,
@@ -149,7 +152,7 @@ async fn until_done(
         match answer {
             Ok(()) => {
                 let answered = Instant::now();
-                return Ok((volume.clone(), Answered { volume_id: volume.id, sent, answered, repeated }));
+                return Ok((volume.clone(), Answered { volume_id: volume.id, sent, answered, sent_last, repeated }));
             }
             Err(status) if is_final(status.code()) || repeated == REPEATED_MOST => {
                 let (step, name) = (step.name(), &volume.name);

@@ -59,6 +59,43 @@ pub(super) struct StormOptions {
     pub(super) output: Format,
 }
 
+/// Options of the benches that spread volumes over nodes.
+#[derive(Debug, Args)]
+pub(super) struct SpreadOptions {
+    /// How many nodes.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(super) nodes: u32,
+    /// How many volumes, spread evenly over the nodes; at most 64 a node.
+    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..=64_000))]
+    pub(super) disks: u32,
+    #[command(flatten)]
+    pub(super) storm: StormOptions,
+}
+
+impl SpreadOptions {
+    /// Starts both processes, with one call at a time for each volume. `disks` are those that exist at the start.
+    pub(super) async fn start(&self, disks: Value, folder: &Path) -> Result<Storm, AnyError> {
+        let machines = machines(self.nodes, size(self.nodes, self.disks)?);
+        let scenario = json!({ "virtualMachines": machines, "disks": disks });
+        Storm::start(&self.storm, &scenario, self.disks, folder).await
+    }
+
+    /// What was measured, as the result names it.
+    pub(super) fn describe(&self, bench: &str) -> Map<String, Value> {
+        [
+            ("bench", json!(bench)),
+            ("nodes", json!(self.nodes)),
+            ("disks", json!(self.disks)),
+            ("latency", json!(self.storm.latency)),
+            ("callers", json!(self.storm.callers.unwrap_or(self.disks))),
+            ("seed", json!(self.storm.seed)),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+    }
+}
+
 /// The smallest machine that takes its share of the disks.
 pub(super) fn size(nodes: u32, disks: u32) -> Result<&'static str, AnyError> {
     let per_node = disks.div_ceil(nodes.max(1));

@@ -1,5 +1,5 @@
-//! A small API server inside the test: two collections with list (pages), watch (replay, bookmarks, 410) and
-//! secrets with get. It answers as a tower service, so nothing needs a socket and time can stand still.
+//! A small API server inside the test: a few collections with list (pages), watch (replay, bookmarks, 410) and
+//! get, and secrets with get. It answers as a tower service, so nothing needs a socket and time can stand still.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,6 +16,10 @@ use serde_json::{Value, json};
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
 pub(super) const NODES: &str = "/api/v1/nodes";
+pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+pub(super) const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+/// The server's clock.
+pub(super) const DATE: &str = "Sun, 01 Mar 2026 12:00:00 GMT";
 
 /// How the server treats a collection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -40,6 +44,8 @@ struct World {
     moods: BTreeMap<String, Mood>,
     secrets: BTreeMap<String, Value>,
     config_maps: BTreeMap<String, Value>,
+    /// What is put just before the next JSON patch of a collection.
+    before_patch: Option<(String, Value)>,
     requests: Vec<String>,
 }
 
@@ -82,6 +88,15 @@ impl FakeApiServer {
     pub(super) fn put_secret(&self, namespace: &str, name: &str, body: Value) {
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         self.world().secrets.insert(path, body);
+    }
+
+    /// Replaces an object just before the next JSON patch.
+    pub(super) fn before_patch(&self, collection: &str, object: Value) {
+        self.world().before_patch = Some((collection.to_owned(), object));
+    }
+
+    pub(super) fn object(&self, collection: &str, name: &str) -> Value {
+        self.world().collections[collection][name].clone()
     }
 
     /// Sends every watch a bookmark.
@@ -150,6 +165,9 @@ impl World {
             Mood::Forbids => return Some(failure(403, "Forbidden", "not allowed")),
             Mood::Hangs => return None,
         }
+        if request.headers().get("content-type").is_some_and(|kind| kind == "application/json-patch+json") {
+            return Some(self.patch(&path, request));
+        }
         if request.method() == http::Method::PATCH {
             return Some(self.apply(&path, request));
         }
@@ -168,6 +186,14 @@ impl World {
         }
         let query: BTreeMap<String, String> =
             url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()).into_owned().collect();
+        if let Some((collection, name)) = path.rsplit_once('/')
+            && [VOLUMES, NODES, LEASES, CSI_NODES].contains(&collection)
+        {
+            return Some(match self.collections.get(collection).and_then(|objects| objects.get(name)) {
+                Some(object) => success(object),
+                None => failure(404, "NotFound", "no such object"),
+            });
+        }
         assert!([ATTACHMENTS, VOLUMES, NODES].contains(&path.as_str()), "unexpected {path}");
         if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
             return Some(self.watch(&path, &query));
@@ -175,16 +201,36 @@ impl World {
         Some(self.list(&path, &query))
     }
 
+    /// RFC 6902, as far as it is used here: tests and replacements of whole members.
+    fn patch(&mut self, path: &str, request: &Request<kube::client::Body>) -> Response<Body> {
+        if let Some((collection, object)) = self.before_patch.take() {
+            let name = object["metadata"]["name"].as_str().expect("has a name").to_owned();
+            self.collections.get_mut(&collection).expect("is there").insert(name, object);
+        }
+        let (collection, name) = path.rsplit_once('/').expect("names an object");
+        let Some(object) = self.collections.get_mut(collection).and_then(|objects| objects.get_mut(name)) else {
+            return failure(404, "NotFound", "no such object");
+        };
+        let mut changed = object.clone();
+        for step in body_of(request).as_array().expect("is a list") {
+            let at = changed.pointer_mut(step["path"].as_str().expect("has a path")).expect("is there");
+            match step["op"].as_str() {
+                Some("test") if *at == step["value"] => {}
+                Some("test") => return failure(422, "Invalid", "the test failed"),
+                Some("replace") => *at = step["value"].clone(),
+                other => panic!("{other:?}"),
+            }
+        }
+        object.clone_from(&changed);
+        success(&changed)
+    }
+
     /// Server-side apply of a whole config map by its only owner.
     fn apply(&mut self, path: &str, request: &Request<kube::client::Body>) -> Response<Body> {
         assert!(path.contains("/configmaps/"), "only config maps are written");
         assert_eq!(request.headers()["content-type"], "application/apply-patch+yaml");
         assert!(request.uri().query().is_some_and(|query| query.contains("fieldManager=lazuli")));
-        let body = futures::executor::block_on(axum::body::to_bytes(
-            Body::new(request.body().try_clone().expect("is in memory")),
-            usize::MAX,
-        ));
-        let object: Value = serde_json::from_slice(&body.expect("is whole")).expect("is JSON");
+        let object = body_of(request);
         self.config_maps.insert(path.to_owned(), object.clone());
         success(&object)
     }
@@ -233,12 +279,20 @@ impl World {
     }
 }
 
+fn body_of(request: &Request<kube::client::Body>) -> Value {
+    let body = Body::new(request.body().try_clone().expect("is in memory"));
+    let bytes = futures::executor::block_on(axum::body::to_bytes(body, usize::MAX));
+    serde_json::from_slice(&bytes.expect("is whole")).expect("is JSON")
+}
+
 fn line(kind: &str, object: &Value) -> Bytes {
     Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
 }
 
 fn success(body: &Value) -> Response<Body> {
-    Response::new(Body::from(body.to_string()))
+    let mut response = Response::new(Body::from(body.to_string()));
+    response.headers_mut().insert("date", http::HeaderValue::from_static(DATE));
+    response
 }
 
 fn failure(code: u16, reason: &str, message: &str) -> Response<Body> {

@@ -31,6 +31,8 @@ const PAGE_TIME_OUT: Duration = Duration::from_secs(30);
 /// Without a word on the watch for so long, list again: the connection may be half open. The API server sends
 /// a bookmark about once a minute (documented as usual, not promised).
 pub(super) const SILENCE: Duration = Duration::from_secs(90);
+/// Changes that wait for their receiver. A list is one change.
+pub(super) const WAITING: usize = 64;
 /// First and longest wait after a failure.
 const WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 

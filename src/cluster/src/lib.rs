@@ -1,14 +1,18 @@
 //! What this program asks of Kubernetes.
 //!
 //! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
-//! the snapshot of LUNs that VolumeAttachments name, which reaches the crates that place disks as data, and the
-//! one thing it writes: what VM sizes newer than the shipped table take. Never lists secrets, and never chooses
+//! the snapshot of LUNs that VolumeAttachments name and the one of the cluster's Nodes, which reach the crates that
+//! place disks as data, and the one thing it writes: what VM sizes newer than the shipped table take. Never lists secrets, and never chooses
 //! a LUN.
 
 mod client;
 #[cfg(test)]
 mod fake;
 mod follow;
+mod liveness;
+mod node_facts;
+mod nodes;
+mod own_node;
 mod reservations;
 mod secret;
 mod sizes;
@@ -16,6 +20,10 @@ mod sizes;
 mod tests;
 
 pub use client::{ConnectError, connect};
-pub use reservations::{STALE_AFTER, watch_luns};
+pub use liveness::STALE_AFTER;
+pub use node_facts::{NodeFactsError, node_facts};
+pub use nodes::watch_nodes;
+pub use own_node::{MachineLabels, OwnNodeError, machine_labels, remove_startup_taint};
+pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use sizes::{SizesError, node_sizes, publish_sizes, published_sizes};

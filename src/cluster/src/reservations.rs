@@ -18,7 +18,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use lazuli_plan::list::VolumeHandles;
@@ -30,23 +29,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use lazuli_telemetry::{Condition, Verdict, panics::catch};
+use lazuli_telemetry::{Condition, panics::catch};
 
-use super::follow::{Change, SILENCE, Slim, SlimMetadata, follow};
-
-/// How old the picture may be. Longer than the silence after which the resources are listed again, so that
-/// a healthy but quiet API server never gets here.
-pub const STALE_AFTER: Duration = Duration::from_secs(SILENCE.as_secs() + 60);
+use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// Key of the LUN in `status.attachmentMetadata`. Source: the publish context of the Go driver, which the
 /// attacher copies there.
 const LUN_KEY: &str = "LUN";
-/// How long after a panic the watch starts anew.
-const RESTART: Duration = Duration::from_secs(15);
-/// Changes waiting for the snapshot. A list is one change.
-const WAITING: usize = 64;
 
 /// Keeps `snapshot` and `known_handles` up to date until `stop`. `driver` is the CSI driver's name. Without a client
 /// both become `NoCluster` and the call returns. `live` is fulfilled while both resources are followed, or need not be.
@@ -101,7 +93,7 @@ async fn keep(
     let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, driver.to_owned(), volume_changes);
     let keeping = async {
         let mut picture = Picture::new(snapshot, known_handles);
-        let mut liveness = Liveness { condition: live, lost: BTreeMap::new(), shown: None };
+        let mut liveness = Liveness::of(live, "VolumeAttachments and PersistentVolumes");
         loop {
             liveness.show(picture.synced);
             let stale_at = picture.stale_at();
@@ -126,40 +118,6 @@ async fn keep(
         () = following_attachments => {}
         () = following_volumes => {}
         () = keeping => {}
-    }
-}
-
-/// Whether both resources are followed, for the process's readiness.
-struct Liveness<'c> {
-    condition: &'c Condition,
-    /// What cannot be followed, and why.
-    lost: BTreeMap<&'static str, String>,
-    shown: Option<Verdict>,
-}
-
-impl Liveness<'_> {
-    fn note<V>(&mut self, resource: &'static str, change: &Change<V>) {
-        match change {
-            Change::Lost(why) => self.lost.insert(resource, why.clone()),
-            Change::Replaced(_) | Change::Applied(..) | Change::Deleted(_) | Change::Confirmed => {
-                self.lost.remove(resource)
-            }
-        };
-    }
-
-    /// Tells the condition, when it has changed. `synced`: whether the snapshot shows what the API server has.
-    fn show(&mut self, synced: bool) {
-        let verdict = match self.lost.first_key_value() {
-            Some((resource, why)) => Verdict::NotReady(format!("{resource} cannot be watched: {why}")),
-            None if !synced => {
-                Verdict::NotReady("VolumeAttachments and PersistentVolumes have not both been listed".to_owned())
-            }
-            None => Verdict::Ready("VolumeAttachments and PersistentVolumes are watched".to_owned()),
-        };
-        if self.shown.as_ref() != Some(&verdict) {
-            self.condition.set(verdict.clone());
-            self.shown = Some(verdict);
-        }
     }
 }
 
@@ -194,29 +152,6 @@ struct Picture<'s> {
     synced: bool,
     /// Whether a list replaced a part since the snapshot was last made whole.
     replaced: bool,
-}
-
-/// When a resource was last heard of. Only a list or a bookmark makes it whole; an event keeps it so, as the
-/// first of a backlog it would not.
-#[derive(Default, Clone, Copy)]
-struct Heard {
-    at: Option<Instant>,
-}
-
-impl Heard {
-    fn note<V>(&mut self, change: &Change<V>) {
-        let proves =
-            matches!(change, Change::Replaced(_)) || (self.at.is_some() && matches!(change, Change::Confirmed));
-        let heard = !matches!(change, Change::Lost(_));
-        let keeps = heard && self.at.is_some_and(|at| at.elapsed() < STALE_AFTER);
-        if proves || keeps {
-            self.at = Some(Instant::now());
-        }
-    }
-
-    fn is_fresh(self) -> bool {
-        self.at.is_some_and(|at| at.elapsed() < STALE_AFTER)
-    }
 }
 
 impl<'s> Picture<'s> {

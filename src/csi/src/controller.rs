@@ -215,7 +215,7 @@ impl ControllerService {
         plan::validate_capabilities(&[capability(wire)], parameters.max_shares)
             .map_err(|error| failure(Code::InvalidArgument, &error))?;
         let id = volume(&request.volume_id)?;
-        self.volumes.learn_spelling(&id);
+        self.volumes.learn_handle_casing(&id);
         let published = self
             .volumes
             .publish(id.disk(), &node, parameters.caching)
@@ -246,7 +246,7 @@ impl ControllerService {
             tracing::warn!(volume = request.volume_id, "this handle names no managed disk; it is attached nowhere");
             return Ok(ControllerUnpublishVolumeResponse {});
         };
-        self.volumes.learn_spelling(&id);
+        self.volumes.learn_handle_casing(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
         self.volumes.unpublish(id.disk(), node).await.map_err(|error| failed(Rpc::Unpublish, &error))?;
         Ok(ControllerUnpublishVolumeResponse {})
@@ -313,7 +313,7 @@ impl ControllerService {
         }
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let id = volume(&request.volume_id)?;
-        self.volumes.learn_spelling(&id);
+        self.volumes.learn_handle_casing(&id);
         let size = self.volumes.expand(id.disk(), required_bytes, limit_bytes).await.map_err(|error| match &error {
             ExpandError::Range(error) => refused(error),
             ExpandError::Failed(error) => failed(Rpc::Expand, error),

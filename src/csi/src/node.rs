@@ -53,8 +53,10 @@ mod whose;
 
 use std::{
     collections::BTreeMap,
+    fmt,
     future::Future,
     path::{Path, PathBuf},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -157,8 +159,46 @@ pub struct NodeConfig {
     pub zones: ZoneSupport,
     /// What the controller publishes of VM sizes beyond the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
+    /// Where to read what the Node's labels say of the machine.
+    pub labels: Option<LabelsReader>,
     /// How long things may take.
     pub timeouts: Timeouts,
+}
+
+/// What the labels of a Node say of its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineLabels {
+    /// The region.
+    pub region: String,
+    /// The zone, as `region-number`.
+    pub zone: Option<String>,
+    /// The VM size; empty when the labels do not say.
+    pub vm_size: String,
+}
+
+type ReadLabels = dyn Fn() -> LabelsRead + Send + Sync;
+/// One read of the labels.
+type LabelsRead = Pin<Box<dyn Future<Output = Option<MachineLabels>> + Send>>;
+
+/// Reads the labels of the own Node.
+#[derive(Clone)]
+pub struct LabelsReader(Arc<ReadLabels>);
+
+impl LabelsReader {
+    /// `read` gives nothing where the labels cannot be read or do not say yet.
+    pub fn new(read: impl Fn() -> LabelsRead + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    fn read(&self) -> LabelsRead {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for LabelsReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LabelsReader")
+    }
 }
 
 impl NodeConfig {
@@ -171,6 +211,7 @@ impl NodeConfig {
             zones: ZoneSupport::On,
             // Nobody publishes anything.
             sizes: watch::channel(SizeLimits::default()).1,
+            labels: None,
             timeouts: Timeouts::default(),
         }
     }

@@ -123,11 +123,10 @@ impl Client {
         vm: &Snapshot<Vm>,
         write: &VmWrite,
         method: VmWriteMethod,
+        priority: Priority,
         permit: Option<Permit>,
     ) -> Result<(), ArmError> {
         let until = Until::working(WRITE);
-        let only_detaches = write.attach.is_empty() && write.reapply.is_empty();
-        let priority = if only_detaches { Priority::Detach } else { Priority::Attach };
         let mut operation = self.0.write_vm(vm, write, method, priority, permit, &until).await?;
         operation.settle(&until).await
     }

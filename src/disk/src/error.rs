@@ -57,6 +57,12 @@ impl VolumeError {
         self
     }
 
+    /// The same failure, with what a caller may want to know too.
+    pub(crate) fn suffixed(mut self, words: &str) -> Self {
+        self.message = format!("{}; {words}", self.message);
+        self
+    }
+
     /// The same failure, sorted by the state that was found rather than by Azure's code.
     pub(crate) fn resorted(mut self, fault: Fault) -> Self {
         self.fault = fault;

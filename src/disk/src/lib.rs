@@ -1,16 +1,18 @@
-//! Managed disks as volumes: made, found, attached, detached, grown, deleted.
+//! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
 //!
 //! This crate turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each in a task that outlives its
-//! caller: one worker per VM ([`worker`]) and one operation per disk ([`claims`]). It knows nothing of gRPC, and of
-//! Kubernetes only what it is given: which LUNs VolumeAttachments name. It keeps no state that Azure does not have;
-//! what it remembers ([`Nodes`], the spelling of handles) only saves questions and spells answers.
+//! caller: one worker per VM ([`worker`]) and one operation per disk ([`in_flight`]). It knows nothing of gRPC. Of
+//! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
+//! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
-mod claims;
 mod client;
+mod cluster_snapshot;
+mod dangling;
 mod error;
+mod in_flight;
 mod list;
 mod nodes;
-mod reservations;
+
 mod worker;
 
 use std::{
@@ -26,6 +28,7 @@ use lazuli_plan::{
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
+    node::ClusterNodes,
     op::VmWriteMethod,
     permit::Priority,
     poll,
@@ -38,23 +41,25 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use claims::{Claims, Hold};
 use client::Client;
+use cluster_snapshot::ClusterSnapshot;
+pub use dangling::NodeFactsReader;
+use dangling::is_held_elsewhere;
 pub use error::VolumeError;
+use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Nodes, Search, is_machine};
-use reservations::Reservations;
+use nodes::{Candidate, Nodes, Search, is_machine};
 use worker::{Goal, VmWorkers};
 
-/// How long to wait for a disk that somebody else is making.
-const CREATION_WAIT: Duration = Duration::from_secs(600);
-/// How long to wait with the next try to delete a disk that Azure is busy with and that cannot be seen.
+/// How long to wait for another writer's operation on a disk.
+const PROVISIONING_WAIT: Duration = Duration::from_secs(600);
+/// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
 const DELETION_PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
 /// How long a VM must be missing before it counts as gone.
 const GONE_FOR: Duration = Duration::from_secs(2);
 
-/// What is done to a disk as a whole; the key by which a repeated request joins the running one.
+/// A request that changes a disk as a whole. A repeated request joins the operation in flight of the same request.
 #[derive(Debug, Clone, PartialEq)]
 enum Request {
     Create(Box<DiskSpec>),
@@ -72,9 +77,9 @@ impl fmt::Display for Request {
     }
 }
 
-/// What an operation on a whole disk leaves: the disk, unless it was deleted.
-type Left = Option<Arc<Disk>>;
-type DiskHold = Hold<Request, Left>;
+/// The disk after an operation on it; `None` after its deletion.
+type ResultingDisk = Option<Arc<Disk>>;
+type DiskHold = Hold<Request, ResultingDisk>;
 
 /// What [`Volumes`] is made from.
 #[derive(Debug)]
@@ -85,13 +90,17 @@ pub struct Settings {
     pub subscription: String,
     /// The resource group of the cluster's VMs.
     pub resource_group: String,
-    /// Which LUNs Kubernetes names.
+    /// The LUNs that VolumeAttachments name.
     pub reservations: watch::Receiver<LunReservations>,
     /// The handles of the cluster's PersistentVolumes. They are known when the LUNs are.
     pub handles: watch::Receiver<VolumeHandles>,
-    /// What is known of VM sizes beyond the shipped table.
+    /// The cluster's Nodes.
+    pub nodes: watch::Receiver<ClusterNodes>,
+    /// The VM sizes beyond those of the shipped table.
     pub sizes: watch::Receiver<SizeLimits>,
-    /// How data disks are written at first; a missing permission makes it fall back.
+    /// How to ask Kubernetes what a node uses; without it no dangling attachment is detached.
+    pub node_facts: Option<NodeFactsReader>,
+    /// How data disks are written at first. A worker changes the method when Azure does not allow this one.
     pub method: VmWriteMethod,
 }
 
@@ -109,18 +118,18 @@ pub struct Found {
 /// A disk that is attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// Its slot.
+    /// Its LUN.
     pub lun: Lun,
-    /// What it was made from, where that is known without a further read.
+    /// The snapshot, disk or image that it was made from, where that is known without a further read.
     pub source: Option<String>,
 }
 
-/// A disk that was made, or found made.
+/// A disk that was made, or that existed and fits the request.
 #[derive(Debug, Clone)]
 pub struct Created {
     /// The volume's id: the disk's, as Azure spells it.
     pub volume_id: String,
-    /// What may be said of it.
+    /// What the answer says of it.
     pub adopted: Adopted,
 }
 
@@ -132,59 +141,62 @@ pub struct Volumes {
     group: ResourceGroup,
     nodes: Nodes,
     workers: VmWorkers,
-    claims: Claims<Request, Left>,
-    reservations: Reservations,
+    in_flight: InFlight<Request, ResultingDisk>,
+    reservations: ClusterSnapshot<LunReservations>,
     /// The handles of the requests so far, and of the disks that this process made.
-    spellings: Arc<Mutex<HandleCasing>>,
+    handle_casing: Arc<Mutex<HandleCasing>>,
     /// The handles of PersistentVolumes.
     handles: watch::Receiver<VolumeHandles>,
+    node_facts: Option<NodeFactsReader>,
     lists: Lists,
 }
 
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, handles, sizes, method } = settings;
+        let Settings { compute, subscription, resource_group, reservations, handles, nodes, sizes, node_facts, method } =
+            settings;
         let client = Client::new(compute);
-        let nodes = Nodes::new(&subscription, &resource_group);
-        let reservations = Reservations::new(reservations);
+        let nodes = Nodes::new(&subscription, &resource_group, nodes);
+        let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
         let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },
             nodes,
             workers,
-            claims: Claims::default(),
+            in_flight: InFlight::default(),
             reservations,
-            spellings: Arc::default(),
+            handle_casing: Arc::default(),
             handles,
+            node_facts,
             lists: Lists::default(),
         }
     }
 
-    /// Makes the disk of a plan, or finds it made.
+    /// Makes the disk of a plan, or finds a disk of that name that fits.
     ///
     /// # Errors
-    /// [`CreateError::Exists`] when a disk of that name is another disk; otherwise as Azure says, with
+    /// [`CreateError::Exists`] when the disk of that name does not fit; otherwise Azure's own failures, with
     /// [`Effect::Possible`] unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
         let request = Request::Create(Box::new(plan.spec.clone()));
         let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
-        let disk = left(self.claims.run(&plan.disk, request, operation).await?);
+        let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
-        // One volume has one handle, however Azure spells it from answer to answer.
-        let volume_id = self.spellings().of_or_add(&disk.id).to_string();
+        // A volume has one handle. Azure may change the letter case of the id from answer to answer.
+        let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
     }
 
-    /// Deletes a disk; one that does not exist is deleted.
+    /// Deletes a disk. Succeeds when there is none.
     ///
     /// # Errors
-    /// [`Fault::InUse`] naming the nodes while it is attached; otherwise as Azure says.
+    /// [`Fault::InUse`] naming the nodes while it is attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
         let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
-        self.claims.run(disk, Request::Delete, operation).await?;
-        self.spellings().remove(disk);
+        self.in_flight.run(disk, Request::Delete, operation).await?;
+        self.handle_casing().remove(disk);
         self.workers.forget(disk);
         Ok(())
     }
@@ -193,17 +205,25 @@ impl Volumes {
     ///
     /// # Errors
     /// [`Fault::AttachedElsewhere`] naming the node, [`Fault::DiskLimit`], [`Fault::NotFound`] for a missing disk or
-    /// node, [`Fault::Busy`] while it is being detached; otherwise as Azure says.
+    /// node, [`Fault::Busy`] while it is being detached; otherwise Azure's own failures.
     pub async fn publish(
         &self,
         disk: &ArmId,
         node: &str,
         caching: Option<CachingMode>,
     ) -> Result<Published, VolumeError> {
-        let vm = self.nodes.candidate(node)?;
-        let lun = match self.request(&vm, node, disk, Goal::Attached(caching)).await {
-            // The VM may have another name than the node; the disk's own absence is told apart by asking for it.
-            Err(error) if error.fault == Fault::NotFound && self.is_missing(&vm).await? => {
+        let Candidate { vm, named } = self.nodes.candidate(node).await?;
+        self.nodes.check_is_of_cluster(node, &vm)?;
+        let mut requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
+        if let Err(error) = &requested
+            && is_held_elsewhere(error)
+        {
+            self.free_from_dangling(disk, error.clone()).await?;
+            requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
+        }
+        let lun = match requested {
+            // The VM may have another name than the node. "Not found" may also be about the disk, so the VM is read.
+            Err(error) if error.fault == Fault::NotFound && !named && self.is_missing(&vm).await? => {
                 self.nodes.forget(node);
                 let vm = self.nodes.search(&self.client, node).await?.found(node)?;
                 self.request(&vm, node, disk, Goal::Attached(caching)).await?
@@ -214,22 +234,26 @@ impl Volumes {
                 lun
             }
         };
-        let lun =
-            lun.ok_or_else(|| VolumeError::new(Fault::Conflict, format!("{disk} was detached from {node} meanwhile")))?;
+        let lun = lun.ok_or_else(|| {
+            VolumeError::new(
+                Fault::Conflict,
+                format!("{disk} was detached from node {node} while its attach was requested; retry"),
+            )
+        })?;
         Ok(Published { lun, source: self.workers.source_of(disk) })
     }
 
     /// Detaches a disk from a node, or from every node when none is named.
     ///
     /// # Errors
-    /// As Azure says; a node whose VM cannot be proved gone is an error, never a success.
+    /// Azure's own failures. It is an error when it cannot be proved that the VM of the node is gone.
     pub async fn unpublish(&self, disk: &ArmId, node: Option<&str>) -> Result<(), VolumeError> {
         if let Some(node) = node {
             return self.unpublish_from(disk, node).await;
         }
-        // While it is on its way to a node the disk names nobody, and "from all nodes" is a promise about that one too.
-        if self.claims.is_held(disk) {
-            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached")));
+        // While the disk is being attached to a node it does not name that VM yet, and it must leave that node too.
+        if self.in_flight.is_attaching_or_detaching(disk) {
+            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
         }
         let holders: Vec<ArmId> = match self.client.get_disk(disk).await {
             Ok(read) => read.model.holders().into_iter().cloned().collect(),
@@ -243,9 +267,11 @@ impl Volumes {
     }
 
     async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
-        let Ok(vm) = self.nodes.candidate(node) else {
+        let Candidate { vm, named } = match self.nodes.candidate(node).await {
+            Ok(candidate) => candidate,
             // No VM can have this name, so nothing is attached to it.
-            return Ok(());
+            Err(error) if error.fault == Fault::NotFound => return Ok(()),
+            Err(error) => return Err(error),
         };
         match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => {
@@ -254,6 +280,10 @@ impl Volumes {
             }
             Err(error) if error.fault == Fault::NotFound => {
                 self.nodes.forget(node);
+                if named {
+                    let others = self.nodes.vms_beside(&self.client, &vm).await?;
+                    return self.confirm_gone(&vm, node, disk, &others).await;
+                }
                 match self.nodes.search(&self.client, node).await? {
                     Search::Found(found) => self.request(&found, node, disk, Goal::Detached).await.map(drop),
                     Search::Absent(others) => self.confirm_gone(&vm, node, disk, &others).await,
@@ -264,7 +294,7 @@ impl Volumes {
     }
 
     async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
-        let hold = self.claims.hold(disk)?;
+        let hold = self.in_flight.hold(disk)?;
         self.workers.request(vm, node, disk, goal, hold).await
     }
 
@@ -277,9 +307,9 @@ impl Volumes {
         }
     }
 
-    /// Whether a VM that was missing once is gone for good: missing again some seconds later, while in the same round
-    /// another VM of its resource group is there, and the disk does not say that this VM holds it. A group or
-    /// subscription that cannot be read proves nothing.
+    /// Succeeds when a VM that was not found is gone for good: it is not found again [`GONE_FOR`] later, another VM of its
+    /// resource group is found then, and the disk does not name a VM that is the node. A resource group or subscription
+    /// that cannot be read proves nothing.
     async fn confirm_gone(&self, vm: &ArmId, node: &str, disk: &ArmId, others: &[Vm]) -> Result<(), VolumeError> {
         sleep(GONE_FOR).await;
         if !self.is_missing(vm).await? {
@@ -289,14 +319,14 @@ impl Volumes {
             ));
         }
         self.positive_control(vm, node, others).await?;
-        // Azure has no VM that a list of holders could confirm wrongly, so a list may say who holds the disk.
+        // The VM is proved gone, so a list may say to which other VMs the disk is attached.
         let freshness = Freshness::listed().priority(Priority::DetachDeadNode);
         let holders: Vec<ArmId> = match self.client.read_disk(disk, freshness).await {
             Ok(read) => read.model.holders().into_iter().filter(|holder| *holder != vm).cloned().collect(),
             Err(error) if error.fault == Fault::NotFound => Vec::new(),
             Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
         };
-        // A VM outside of the cluster's resource group is on no list of ours, and may be the node all the same.
+        // A VM of another resource group was not in the list of VMs, and may be the node all the same.
         for holder in holders {
             match self.client.get_vm(&holder).await {
                 Ok(read) if is_machine(&read.model, node) => {
@@ -308,12 +338,12 @@ impl Volumes {
                 Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
             }
         }
-        info!(node, %disk, "the node's VM is gone, and the disk with it or free of it");
+        info!(node, %disk, "the node's VM is gone, so the disk is not attached to it");
         Ok(())
     }
 
-    /// Shows that an absent VM is absent and not hidden: another VM of the group can be read. In a group without
-    /// another VM the list of its VMs has to do.
+    /// Proves that this identity can see VMs, so that a VM that is not found does not exist: another VM of the resource
+    /// group can be read. In a group without another VM the list of its VMs must succeed.
     async fn positive_control(&self, vm: &ArmId, node: &str, others: &[Vm]) -> Result<(), VolumeError> {
         const MOST: usize = 3;
         for other in others.iter().filter(|other| other.id != *vm).take(MOST) {
@@ -321,18 +351,20 @@ impl Volumes {
                 return Ok(());
             }
         }
-        match self.nodes.search(&self.client, node).await? {
-            Search::Absent(_) => Ok(()),
-            Search::Found(_) => {
-                Err(VolumeError::new(Fault::Conflict, format!("node {node}: its VM has appeared since it was missing")))
-            }
+        let beside = self.nodes.vms_beside(&self.client, vm).await?;
+        if beside.iter().any(|beside| beside.id == *vm || is_machine(beside, node)) {
+            return Err(VolumeError::new(
+                Fault::Conflict,
+                format!("node {node}: its VM has appeared since it was missing"),
+            ));
         }
+        Ok(())
     }
 
-    /// Grows a disk until it has `required_bytes`; one that has is left as it is. Gives its size then.
+    /// Grows a disk to `required_bytes`, unless it is that large. Returns its size then.
     ///
     /// # Errors
-    /// [`ExpandError::Range`] when the range cannot be met; [`Fault::InUse`] when Azure grows it only while detached.
+    /// [`ExpandError::Range`] when no size fits the limits; [`Fault::InUse`] when Azure grows it only while detached.
     pub async fn expand(&self, disk: &ArmId, required_bytes: i64, limit_bytes: i64) -> Result<Gib, ExpandError> {
         let read = self
             .client
@@ -350,45 +382,45 @@ impl Volumes {
             }
         };
         let operation = |wanted| expand(self.client.clone(), disk.clone(), to, wanted);
-        Ok(left(self.claims.run(disk, Request::Expand(to), operation).await?).size)
+        Ok(resulting_disk(self.in_flight.run(disk, Request::Expand(to), operation).await?).size)
     }
 
     /// A disk and its nodes.
     ///
     /// # Errors
-    /// [`Fault::NotFound`]; otherwise as Azure says.
+    /// [`Fault::NotFound`]; otherwise Azure's own failures.
     pub async fn get(&self, disk: &ArmId) -> Result<Found, VolumeError> {
         let read = self
             .client
             .get_disk(disk)
             .await
             .map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?;
-        let spelling = self.spellings().of(&read.model.id).cloned();
-        Ok(self.found(read.model, spelling.as_deref()))
+        let handle = self.handle_casing().of(&read.model.id).cloned();
+        Ok(self.found(read.model, handle.as_deref()))
     }
 
-    /// Takes note of how Kubernetes spells a volume's handle.
-    pub fn learn_spelling(&self, volume: &VolumeId) {
-        self.spellings().add(volume.as_str());
+    /// Records the letter case of a volume's handle, as Kubernetes sent it.
+    pub fn learn_handle_casing(&self, volume: &VolumeId) {
+        self.handle_casing().add(volume.as_str());
     }
 
-    fn found(&self, disk: Disk, spelling: Option<&str>) -> Found {
+    fn found(&self, disk: Disk, handle: Option<&str>) -> Found {
         Found {
             nodes: disk.holders().into_iter().map(|vm| self.nodes.name_of(vm)).collect(),
-            volume_id: spelling.unwrap_or(disk.id.as_str()).to_owned(),
+            volume_id: handle.unwrap_or(disk.id.as_str()).to_owned(),
             disk: Arc::new(disk),
         }
     }
 
-    fn spellings(&self) -> MutexGuard<'_, HandleCasing> {
-        self.spellings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn handle_casing(&self) -> MutexGuard<'_, HandleCasing> {
+        self.handle_casing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Why a disk was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// A disk of this name exists and is another disk.
+    /// A disk of this name exists and does not fit the request.
     #[error(transparent)]
     Exists(Mismatch),
     /// It could not be made.
@@ -399,7 +431,7 @@ pub enum CreateError {
 /// Why a disk was not grown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
-    /// The range cannot be met by any disk of this kind.
+    /// No size of a disk of this kind fits the limits.
     #[error(transparent)]
     Range(ParameterError),
     /// It could not be grown.
@@ -407,20 +439,25 @@ pub enum ExpandError {
     Failed(#[from] VolumeError),
 }
 
-fn left(left: Left) -> Arc<Disk> {
-    left.expect("only a deletion leaves no disk, and a request joins only its like")
+fn resulting_disk(disk: ResultingDisk) -> Arc<Disk> {
+    disk.expect("only a deletion leaves no disk, and a request joins only an operation of the same request")
 }
 
-async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationToken) -> Result<Left, VolumeError> {
+async fn create(
+    client: Client,
+    id: ArmId,
+    spec: DiskSpec,
+    wanted: CancellationToken,
+) -> Result<ResultingDisk, VolumeError> {
     let message = || format!("{id} cannot be created");
-    // The permit first: the PUT knows no condition, and what is read before it must not be old when it is sent.
+    // The permit comes first: the PUT has no condition, so the read before it must not be old when the PUT is sent.
     let permit = client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
     let was_there = match client.read_disk(&id, Freshness::single().priority(Priority::Create)).await {
         Ok(read) => {
-            let disk = settled(&client, read.model).await?;
-            // Azure says Failed also of a disk that holds data and could not be changed. Only one that is what is asked
-            // for, in all and to the byte, may be a creation that failed, which a repeated PUT makes good and which
-            // changes nothing where it was another write that failed.
+            let disk = until_provisioned(&client, read.model).await?;
+            // A disk that holds data is in the state Failed too, after a change of it that failed. So the PUT is repeated
+            // only for a disk that is exactly what is requested: it completes a failed creation, and changes nothing
+            // where another write has failed.
             let unfinished = matches!(disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
                 && spec.matches(&disk).is_ok()
                 && disk.size == spec.size
@@ -432,7 +469,7 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationT
             true
         }
         Err(error) if matches!(error.fault, Fault::NotFound) => false,
-        // Without the group there is no disk; any other failure leaves open whether an earlier attempt made one.
+        // Without the resource group there is no disk. After any other failure an earlier attempt may have made one.
         Err(error) if matches!(error.fault, Fault::ScopeNotFound) => return Err(VolumeError::azure(message(), error)),
         Err(error) => return Err(VolumeError::azure(message(), error).with_effect(Effect::Possible)),
     };
@@ -443,12 +480,12 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationT
         }
         Err(error) => VolumeError::azure(message(), error),
     };
-    // Whatever went wrong, the state tells whether a disk is left, and a half-made one must not stay: a retry in
-    // another zone would meet it.
+    // The disk's state shows whether the failed creation has left a disk. An incomplete disk must not stay, because the
+    // retry may be for another zone.
     let disk = match client.get_disk(&id).await {
-        Ok(read) => settled(&client, read.model).await?,
-        // "Not allowed" says little, but where no disk is left it was the quota: that alone forbids a disk whose
-        // request is in order.
+        Ok(read) => until_provisioned(&client, read.model).await?,
+        // Azure's code is ambiguous (`OperationNotAllowed`). Where it has left no disk, only the quota can have forbidden
+        // a valid request.
         Err(read) if read.fault == Fault::NotFound && error.fault == Fault::Unclear => {
             return Err(error.resorted(Fault::Exhausted).with_effect(Effect::None));
         }
@@ -460,12 +497,12 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationT
     let is_it = spec.matches(&disk).is_ok();
     match disk.provisioning_state {
         ProvisioningState::Succeeded if is_it => Ok(Some(Arc::new(disk))),
-        // What was there before this call may hold data, whatever it is like.
+        // A disk that existed before this call may hold data, and is never deleted here.
         ProvisioningState::Failed | ProvisioningState::Canceled if !was_there && is_it && disk.holders().is_empty() => {
             match client.delete_disk(&id, &CancellationToken::new()).await {
                 Ok(()) => Err(error.with_effect(Effect::None)),
                 Err(cleanup) => {
-                    warn!(disk = %id, error = %cleanup, "a half-made disk could not be deleted; the next attempt meets it");
+                    warn!(disk = %id, error = %cleanup, "an incomplete disk could not be deleted; the next attempt finds it");
                     Err(error.with_effect(Effect::Possible))
                 }
             }
@@ -474,11 +511,11 @@ async fn create(client: Client, id: ArmId, spec: DiskSpec, wanted: CancellationT
     }
 }
 
-/// Waits for whoever works on a disk: somebody else, or an earlier try of ours whose answer was lost. `None` when the
-/// disk is gone then.
-async fn rested(client: &Client, id: &ArmId) -> Result<Option<Disk>, VolumeError> {
+/// Reads a disk, and waits for the end of another writer's operation on it, or of an earlier try whose answer was lost.
+/// `None` when the disk does not exist then.
+async fn read_until_provisioned(client: &Client, id: &ArmId) -> Result<Option<Disk>, VolumeError> {
     let ended = match client.get_disk(id).await {
-        Ok(read) => settled(client, read.model).await.map(Some),
+        Ok(read) => until_provisioned(client, read.model).await.map(Some),
         Err(error) => Err(VolumeError::azure(format!("{id} cannot be read"), error)),
     };
     match ended {
@@ -487,13 +524,14 @@ async fn rested(client: &Client, id: &ArmId) -> Result<Option<Disk>, VolumeError
     }
 }
 
-/// Waits until nobody works on a disk any more.
-async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
+/// Waits until no operation on the disk is in progress.
+async fn until_provisioned(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
     let started = Instant::now();
     while disk.provisioning_state == ProvisioningState::InProgress {
         let elapsed = started.elapsed();
-        if elapsed > CREATION_WAIT {
-            let message = format!("{} has been in the making for {} s", disk.id, elapsed.as_secs());
+        if elapsed > PROVISIONING_WAIT {
+            let message =
+                format!("an operation on {} has been in progress for {} s; retry", disk.id, elapsed.as_secs());
             return Err(VolumeError::new(Fault::Conflict, message).with_effect(Effect::Possible));
         }
         sleep(poll::again(poll::Kind::DiskCreate, elapsed)).await;
@@ -508,17 +546,22 @@ async fn settled(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
     Ok(disk)
 }
 
-async fn delete(client: Client, nodes: Nodes, id: ArmId, wanted: CancellationToken) -> Result<Left, VolumeError> {
+async fn delete(
+    client: Client,
+    nodes: Nodes,
+    id: ArmId,
+    wanted: CancellationToken,
+) -> Result<ResultingDisk, VolumeError> {
     let mut result = client.delete_disk(&id, &wanted).await;
     for pause in DELETION_PAUSES {
         if !result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
             break;
         }
-        match rested(&client, &id).await? {
+        match read_until_provisioned(&client, &id).await? {
             Some(disk) if !disk.holders().is_empty() => break,
             Some(_) => {}
-            // That Azure is busy with it and that it is not there are no two things: reads may lag. Its own answer to
-            // another deletion tells.
+            // Azure calls the disk busy, and a read does not find it. Reads may lag, so only the answer to another
+            // deletion shows whether it exists.
             None => sleep(pause).await,
         }
         result = client.delete_disk(&id, &wanted).await;
@@ -535,7 +578,7 @@ async fn delete(client: Client, nodes: Nodes, id: ArmId, wanted: CancellationTok
         }
         Err(error) => error,
     };
-    // Azure's code for "it is attached" means many things; the disk's state means one.
+    // Azure's code for "the disk is attached" has other meanings too. The disk's own state is unambiguous.
     if matches!(error.fault, Fault::Unclear | Fault::Conflict | Fault::InUse)
         && let Ok(read) = client.get_disk(&id).await
         && !read.model.holders().is_empty()
@@ -547,10 +590,10 @@ async fn delete(client: Client, nodes: Nodes, id: ArmId, wanted: CancellationTok
     Err(VolumeError::azure(format!("{id} cannot be deleted"), error))
 }
 
-async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -> Result<Left, VolumeError> {
+async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -> Result<ResultingDisk, VolumeError> {
     let mut result = client.resize_disk(&id, to, &wanted).await;
     if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
-        match rested(&client, &id).await? {
+        match read_until_provisioned(&client, &id).await? {
             Some(disk) if disk.size >= to => return Ok(Some(Arc::new(disk))),
             Some(_) => result = client.resize_disk(&id, to, &wanted).await,
             None => {}

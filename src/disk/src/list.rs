@@ -1,9 +1,9 @@
-//! The volumes of the cluster, all of them: what ListVolumes tells.
+//! ListVolumes: all volumes of the cluster.
 //!
-//! A list reads the resource groups that [`lazuli_plan::list::groups`] names and keeps of each disk its volume id, its
-//! size and its nodes. Callers share reads: one list is read at a time, and all who ask while it is read share the next
-//! one. Nobody joins a list that is being read already: its first page may be older than what the caller knows, and
-//! external-attacher would take a volume that was attached since for detached.
+//! A list reads the resource groups that [`lazuli_plan::list::groups`] names. Of each disk it keeps the volume id, the
+//! size and the nodes. Callers share reads: one list is read at a time, and all callers that come during that read share
+//! the next one. A caller never joins a read that has begun. The first page of that read may be older than the caller's
+//! last attach, and external-attacher would take that volume for detached.
 
 use std::{
     collections::BTreeMap,
@@ -52,24 +52,24 @@ pub type VolumeList = Arc<[ListedVolume]>;
 type Answer = Result<VolumeList, VolumeError>;
 type Read = BoxFuture<'static, Answer>;
 
-/// The reads of lists; clones share them.
+/// The reads of lists. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Lists {
-    /// One list is read at a time.
-    turn: Arc<Semaphore>,
-    /// The read that has not begun. It ends when its last caller leaves.
+    /// Its one permit is that of the list that is being read.
+    one_read: Arc<Semaphore>,
+    /// The read that has not begun. It is dropped with its last caller.
     next: Arc<Mutex<Option<WeakShared<Read>>>>,
 }
 
 impl Default for Lists {
     fn default() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), next: Arc::default() }
+        Self { one_read: Arc::new(Semaphore::new(1)), next: Arc::default() }
     }
 }
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lists").field("turn", &self.turn).finish_non_exhaustive()
+        f.debug_struct("Lists").field("one_read", &self.one_read).finish_non_exhaustive()
     }
 }
 
@@ -78,7 +78,7 @@ impl Lists {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer of a read that begins after this call.
+    /// The result of a read that begins after this call.
     async fn read<F>(&self, read: impl FnOnce() -> F + Send + 'static) -> Answer
     where
         F: Future<Output = Answer> + Send + 'static,
@@ -97,8 +97,8 @@ impl Lists {
         }
         let lists = self.clone();
         let shared = async move {
-            let _turn = lists.turn.acquire().await.expect("the semaphore is never closed");
-            // From here on the read is no answer to a new question.
+            let _one_read = lists.one_read.acquire().await.expect("the semaphore is never closed");
+            // From here on no caller joins.
             *lists.next() = None;
             read().await
         };
@@ -109,12 +109,13 @@ impl Lists {
 }
 
 impl Volumes {
-    /// Every volume of the cluster's resource group and of the groups that a known volume is in: disks that a driver
-    /// made, and disks that Kubernetes names.
+    /// Every volume of the cluster's resource group and of the resource groups that a known volume is in. A volume is a
+    /// disk that a driver made, or whose handle Kubernetes names.
     ///
     /// # Errors
-    /// As Azure says. An incomplete list is an error, for external-attacher takes what is missing for detached. Only a
-    /// group of others that is closed to this identity is left out.
+    /// Azure's own failures. An incomplete list is an error, because external-attacher takes a missing volume for
+    /// detached. The list leaves out only a resource group that is not the cluster's and that this identity may not
+    /// read.
     pub async fn list(&self) -> Answer {
         let volumes = self.clone();
         self.lists.read(move || async move { volumes.read_list().await }).await
@@ -133,23 +134,22 @@ impl Volumes {
             .await?;
         let mut volumes: Vec<ListedVolume> = listed.into_iter().flatten().collect();
         volumes.sort_by(|a, b| folded(a).cmp(folded(b)));
-        // A disk that is made between two of Azure's pages may push another onto both.
+        // A disk that is made between the reads of two pages may move another disk onto both.
         volumes.dedup_by(|a, b| a.volume_id.eq_ignore_ascii_case(&b.volume_id));
         Ok(volumes.into())
     }
 
-    /// The handles that are known, and how they are spelled: what requests said, then what PersistentVolumes say, then
-    /// what VolumeAttachments say, for external-attacher compares the list with those.
+    /// The known handles with their casing: from requests, then from PersistentVolumes, then from VolumeAttachments. The
+    /// last one counts: external-attacher compares the list with the VolumeAttachments.
     async fn known_handles(&self) -> Result<HandleCasing, VolumeError> {
         let unknown = || {
             VolumeError::new(
                 Fault::Unavailable,
-                "the cluster's VolumeAttachments and PersistentVolumes are not known yet, and with them how it spells \
-                 its volumes",
+                "volumes cannot be listed: the cluster's VolumeAttachments and PersistentVolumes are not known yet",
             )
         };
         timeout(CLUSTER_WAIT, self.reservations.known()).await.map_err(|_| unknown())?;
-        let mut handles = self.spellings().clone();
+        let mut handles = self.handle_casing().clone();
         match &*self.handles.borrow() {
             VolumeHandles::Cold => return Err(unknown()),
             VolumeHandles::NoCluster => {}
@@ -166,8 +166,8 @@ impl Volumes {
         Ok(handles)
     }
 
-    /// The volumes of a resource group. A disk that is no volume and cannot be read is left out; a volume that cannot
-    /// be read fails the list.
+    /// The volumes of a resource group. A volume that cannot be decoded fails the list. Another disk that cannot be
+    /// decoded is left out.
     async fn volumes_of(
         &self,
         group: &ResourceGroup,
@@ -199,7 +199,7 @@ impl Volumes {
                 if disk.id.as_deref().is_none_or(is_volume) {
                     unreadable_volume.get_or_insert(disk.error);
                 } else {
-                    warn!(error = %disk.error, "a disk that is no volume cannot be read; the list goes without it");
+                    warn!(error = %disk.error, "a disk that is not a volume cannot be decoded; the list leaves it out");
                 }
             }
         };
@@ -224,12 +224,12 @@ impl Volumes {
     }
 }
 
-/// The bytes of a volume's handle in lower case. A handle is its disk's id in some letter case.
+/// The bytes of a volume's handle in lower case. A handle is the id of its disk, in any letter case.
 fn folded(volume: &ListedVolume) -> impl Iterator<Item = u8> {
     volume.volume_id.bytes().map(|byte| byte.to_ascii_lowercase())
 }
 
-/// The names of a list's nodes, each in memory once.
+/// The names of a list's nodes. Each is in memory once.
 #[derive(Debug, Default)]
 struct NodeNames(BTreeMap<ArmId, Arc<str>>);
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_nobody_waits_for_is_not_read_and_keeps_nobody_waiting() {
+    async fn a_list_without_callers_is_not_read_and_delays_no_other_list() {
         let (lists, reads) = (Lists::default(), Reads::default());
         let first = reads.ask(&lists).await;
         let second = reads.ask(&lists).await;
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_who_leaves_does_not_take_the_list_from_those_who_stay() {
+    async fn a_caller_that_leaves_does_not_end_the_read_of_the_others() {
         let (lists, reads) = (Lists::default(), Reads::default());
         let first = reads.ask(&lists).await;
         let (second, third) = (reads.ask(&lists).await, reads.ask(&lists).await);

@@ -1,8 +1,9 @@
-//! Which VM a node is.
+//! The VM of a node.
 //!
-//! Kubernetes knows a node by its name, Azure a VM by its id. Usually the VM of the cluster's resource group that has
-//! the node's name is the one; where VM and machine have different names, the name the machine gives itself tells.
-//! A node id that is an ARM id speaks for itself.
+//! Kubernetes knows a node by its name, Azure a VM by its id. The Node's provider id joins them. Where no cloud
+//! controller sets one, it is usually the VM of the cluster's resource group that has the node's name; where VM and
+//! machine have different names, the name the machine gives itself tells. A node id that is an ARM id names the VM
+//! itself.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +20,36 @@ use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     fault::Fault,
     model::{ArmId, Vm},
+    node::{ClusterNodes, Machine, Place},
 };
-use tokio::time::Instant;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
-use super::{VolumeError, client::Client};
+use super::{VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 
-/// How old a list of VMs may be that says which VM a node is. What it says is proved by reads of the VM and the disk.
+/// How old the list of VMs may be in which a node is searched. Single reads of the VM and the disk prove the result.
 const LIST_AGE: Duration = Duration::from_secs(2);
+/// How long a request waits until the cluster's Nodes are known.
+const NODES_WAIT: Duration = Duration::from_secs(30);
+const VM: &str = "Microsoft.Compute/virtualMachines";
 
-/// A list of VMs that is being read for all who ask.
+/// A list of VMs that is being read for several callers.
 type WeakVmList = WeakShared<BoxFuture<'static, Result<Arc<Vec<Vm>>, ArmError>>>;
+/// A subscription and a resource group in it, in lower case.
+type GroupKey = (String, String);
 
-/// The nodes seen so far, in both directions.
+/// The nodes and their VMs, in both directions.
 #[derive(Clone)]
 pub(crate) struct Nodes {
     subscription: String,
     resource_group: String,
+    /// What Kubernetes says of them.
+    cluster: ClusterSnapshot<ClusterNodes>,
     seen: Arc<Mutex<Seen>>,
-    /// The list that was begun last, and when; nothing once nobody waits for it.
-    latest: Arc<Mutex<Option<(Instant, WeakVmList)>>>,
+    /// For each group, the list that was begun last, and when; empty once no caller waits for it.
+    latest: Arc<Mutex<BTreeMap<GroupKey, (Instant, WeakVmList)>>>,
 }
 
 impl fmt::Debug for Nodes {
@@ -53,38 +65,109 @@ struct Seen {
     name_of: BTreeMap<ArmId, String>,
 }
 
+/// The VM that a node is taken for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) vm: ArmId,
+    /// Whether the node's provider id or the node id itself names this VM: then no other VM is the node, whatever its
+    /// name.
+    pub(crate) named: bool,
+}
+
 impl Nodes {
-    pub(crate) fn new(subscription: &str, resource_group: &str) -> Self {
+    pub(crate) fn new(subscription: &str, resource_group: &str, cluster: watch::Receiver<ClusterNodes>) -> Self {
         Self {
             subscription: subscription.into(),
             resource_group: resource_group.into(),
+            cluster: ClusterSnapshot::new(cluster, |nodes| *nodes != ClusterNodes::Cold),
             seen: Arc::default(),
             latest: Arc::default(),
         }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Every change is a pair of insertions whose halves are each harmless alone.
+        // A change is two insertions. One of them alone does no harm.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to look for a node: where it was found before, else the VM of its name.
+    /// Where to look for a node: what its Node's provider id names; else where it was found before; else the VM of its
+    /// name, in the resource group of its Node's label or the cluster's own. While the Nodes are not known a guess might
+    /// meet another VM, so they are waited for.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] when the node id can be neither a name nor an ARM id.
-    pub(crate) fn candidate(&self, node: &str) -> Result<ArmId, VolumeError> {
-        if let Some(vm) = self.seen().vm_of.get(node) {
-            return Ok(vm.clone());
-        }
-        let id = if node.starts_with('/') {
-            node.parse()
-        } else {
-            ArmId::virtual_machine(&self.subscription, &self.resource_group, node)
+    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known;
+    /// [`Fault::Invalid`] for an instance of a uniform scale set.
+    pub(crate) async fn candidate(&self, node: &str) -> Result<Candidate, VolumeError> {
+        let _ = timeout(NODES_WAIT, self.cluster.known()).await;
+        let place = self.cluster.now().place(node);
+        let group = match place {
+            None => {
+                return Err(VolumeError::new(
+                    Fault::Unavailable,
+                    format!(
+                        "node {node}: the cluster's Nodes are not known yet, so its VM is not either; the controller's \
+                         role needs list and watch on nodes"
+                    ),
+                ));
+            }
+            Some(Place::Named(Machine::Vm(vm))) => return Ok(Candidate { vm, named: true }),
+            Some(Place::Named(Machine::Instance(instance))) => {
+                return Err(VolumeError::new(
+                    Fault::Invalid,
+                    format!(
+                        "node {node} is {instance}: disks cannot be attached to instances of uniform scale sets in this \
+                         version; expected a VM"
+                    ),
+                ));
+            }
+            Some(Place::Group(group)) => Some(group),
+            Some(Place::ByName) => None,
         };
-        id.map_err(|error| VolumeError::new(Fault::NotFound, format!("node {node:?} cannot be a VM: {error}")))
+        if let Some(vm) = self.seen().vm_of.get(node) {
+            return Ok(Candidate { vm: vm.clone(), named: false });
+        }
+        let cannot_be = |why: String| VolumeError::new(Fault::NotFound, format!("node {node:?} cannot be a VM: {why}"));
+        if node.starts_with('/') {
+            let vm: ArmId = node.parse().map_err(|error| cannot_be(format!("{error}")))?;
+            return match vm.is_type(VM) {
+                true => Ok(Candidate { vm, named: true }),
+                false => Err(cannot_be(format!("expected the id of a resource of type {VM}"))),
+            };
+        }
+        let group = group.as_deref().unwrap_or(&self.resource_group);
+        let vm =
+            ArmId::virtual_machine(&self.subscription, group, node).map_err(|error| cannot_be(error.to_string()))?;
+        Ok(Candidate { vm, named: false })
     }
 
-    /// Takes note of a node that was found.
+    /// Refuses a node id that is an ARM id unless the VM is a Node of this cluster: whoever may write a VolumeAttachment
+    /// could else have disks attached to any VM that this program's identity may write.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when no Node has this provider id.
+    pub(crate) fn check_is_of_cluster(&self, node: &str, vm: &ArmId) -> Result<(), VolumeError> {
+        if !node.starts_with('/') || *self.cluster.now() == ClusterNodes::NoCluster {
+            return Ok(());
+        }
+        match self.cluster.now().has_machine(vm) {
+            Some(true) => Ok(()),
+            Some(false) => Err(VolumeError::new(
+                Fault::NotFound,
+                format!("node {node} is no node of this cluster: no Node has the providerID azure://{vm}"),
+            )),
+            None => Err(VolumeError::new(
+                Fault::Unavailable,
+                format!("node {node}: the API server is silent, so it is not known whether a Node has this providerID"),
+            )),
+        }
+    }
+
+    /// Whether a node is known to be out of work: its pods wait on other nodes for its disks.
+    pub(crate) fn is_dead(&self, node: &str) -> bool {
+        self.cluster.now().is_dead(node)
+    }
+
+    /// Records the VM of a node.
     pub(crate) fn learn(&self, node: &str, vm: &ArmId) {
         let mut seen = self.seen();
         seen.vm_of.insert(node.to_owned(), vm.clone());
@@ -99,21 +182,27 @@ impl Nodes {
         }
     }
 
-    /// The name of the node that a VM is: as Kubernetes spells it once it has been seen, else the VM's own.
-    pub(crate) fn name_of(&self, vm: &ArmId) -> String {
-        self.seen().name_of.get(vm).cloned().unwrap_or_else(|| vm.name().to_lowercase())
+    /// The node of this cluster whose provider id names this VM.
+    pub(crate) fn node_of(&self, vm: &ArmId) -> Option<String> {
+        self.cluster.now().name_of(vm).map(str::to_owned)
     }
 
-    /// Looks through the VMs of the resource group for the one whose machine has the node's name. The list may be up to
-    /// [`LIST_AGE`] old: a VM that was made since runs no node yet.
+    /// The name of the node that a VM is: as Kubernetes spells it where that is known, else the VM's own.
+    pub(crate) fn name_of(&self, vm: &ArmId) -> String {
+        let seen = || self.seen().name_of.get(vm).cloned();
+        self.node_of(vm).or_else(seen).unwrap_or_else(|| vm.name().to_lowercase())
+    }
+
+    /// Looks through the VMs of the cluster's resource group for the one whose machine has the node's name. The list may
+    /// be up to [`LIST_AGE`] old: a VM that was made since runs no node yet.
     ///
     /// # Errors
-    /// [`Fault::Conflict`] when several have it; Azure's own failures.
+    /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
-        let vms = self.list(client).await?;
+        let vms = self.list(client, &self.subscription, &self.resource_group).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
-        // The name of a VM is its own; what machines call themselves may be said twice.
+        // VM names are unique in a resource group, computer names are not.
         if found.iter().any(of_its_name) {
             found.retain(of_its_name);
         }
@@ -127,43 +216,55 @@ impl Nodes {
                 let ids: Vec<String> = several.iter().map(|vm| vm.id.to_string()).collect();
                 Err(VolumeError::new(
                     Fault::Conflict,
-                    format!("node {node}: several machines call themselves so: {}", ids.join(", ")),
+                    format!("node {node}: several VMs have this computer name: {}", ids.join(", ")),
                 ))
             }
         }
     }
 
-    /// The VMs of the cluster's resource group. All who ask within a while share one list.
+    /// The VMs beside one that is missing, in its own resource group.
     ///
     /// # Errors
     /// Azure's own failures.
-    async fn list(&self, client: &Client) -> Result<Arc<Vec<Vm>>, VolumeError> {
+    pub(crate) async fn vms_beside(&self, client: &Client, vm: &ArmId) -> Result<Arc<Vec<Vm>>, VolumeError> {
+        self.list(client, vm.subscription(), vm.resource_group()).await
+    }
+
+    /// The VMs of a resource group. All who ask within a while share one list.
+    ///
+    /// # Errors
+    /// Azure's own failures.
+    async fn list(&self, client: &Client, subscription: &str, group: &str) -> Result<Arc<Vec<Vm>>, VolumeError> {
+        let key = (subscription.to_ascii_lowercase(), group.to_ascii_lowercase());
         let list = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = latest.as_ref().filter(|(began, _)| began.elapsed() <= LIST_AGE);
+            let fresh = latest.get(&key).filter(|(began, _)| began.elapsed() <= LIST_AGE);
             match fresh.and_then(|(_, list)| list.upgrade()) {
                 Some(list) => list,
                 None => {
-                    let (client, group) = (client.clone(), (self.subscription.clone(), self.resource_group.clone()));
-                    let read = async move { client.list_vms(&group.0, &group.1).await.map(Arc::new) };
+                    latest.retain(|_, (began, _)| began.elapsed() <= LIST_AGE);
+                    let (client, subscription, group) = (client.clone(), subscription.to_owned(), group.to_owned());
+                    let read = async move { client.list_vms(&subscription, &group).await.map(Arc::new) };
                     let list = read.boxed().shared();
-                    *latest = list.downgrade().map(|list| (Instant::now(), list));
+                    if let Some(weak) = list.downgrade() {
+                        latest.insert(key, (Instant::now(), weak));
+                    }
                     list
                 }
             }
         };
         list.await.map_err(|error| {
-            VolumeError::azure(format!("the VMs of the resource group {} cannot be listed", self.resource_group), error)
+            VolumeError::azure(format!("the VMs of the resource group {group} cannot be listed"), error)
         })
     }
 }
 
-/// What a list of VMs says about a node.
+/// The result of a search for a node in the list of VMs.
 #[derive(Debug)]
 pub(crate) enum Search {
     /// Its VM.
     Found(ArmId),
-    /// None of these.
+    /// None of these VMs is the node.
     Absent(Arc<Vec<Vm>>),
 }
 
@@ -183,7 +284,7 @@ impl Search {
     }
 }
 
-/// Whether a VM is the node of this name: by its own name, or by the one the machine gives itself.
+/// Whether a VM is the node of this name, by its VM name or its computer name.
 pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
     vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
         || vm.id.name().eq_ignore_ascii_case(node)
@@ -191,25 +292,94 @@ pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lazuli_plan::node::{KnownNodes, Node};
+
     use super::*;
 
-    #[test]
-    fn a_node_is_the_vm_of_its_name_until_it_was_found_elsewhere() {
-        let nodes = Nodes::new("s", "g");
-        let vm = nodes.candidate("Node-0").unwrap();
-        assert_eq!(vm, ArmId::virtual_machine("s", "g", "node-0").unwrap());
-        let other = ArmId::virtual_machine("s", "g", "vm7").unwrap();
+    fn nodes(cluster: ClusterNodes) -> Nodes {
+        Nodes::new("s", "g", watch::channel(cluster).1)
+    }
+
+    fn known(all: impl IntoIterator<Item = (&'static str, Node)>) -> ClusterNodes {
+        let mut known = KnownNodes::default();
+        known.replace(all.into_iter().map(|(name, node)| (name.to_owned(), node)));
+        ClusterNodes::Known(known)
+    }
+
+    fn vm(group: &str, name: &str) -> ArmId {
+        ArmId::virtual_machine("s", group, name).unwrap()
+    }
+
+    fn of_vm(vm: ArmId) -> Node {
+        Node { machine: Some(Machine::Vm(vm)), resource_group: None, healthy: true }
+    }
+
+    #[tokio::test]
+    async fn a_node_is_the_vm_of_its_name_until_it_was_found_elsewhere() {
+        let nodes = nodes(ClusterNodes::NoCluster);
+        let by_name = Candidate { vm: vm("g", "node-0"), named: false };
+        assert_eq!(nodes.candidate("Node-0").await.unwrap(), by_name);
+        let other = vm("g", "vm7");
         nodes.learn("Node-0", &other);
-        assert_eq!(nodes.candidate("Node-0").unwrap(), other);
+        assert_eq!(nodes.candidate("Node-0").await.unwrap().vm, other);
         assert_eq!(nodes.name_of(&other), "Node-0");
         nodes.forget("Node-0");
-        assert_eq!(nodes.candidate("Node-0").unwrap(), vm);
+        assert_eq!(nodes.candidate("Node-0").await.unwrap(), by_name);
         assert_eq!(nodes.name_of(&other), "vm7");
     }
 
-    #[test]
-    fn a_node_id_that_is_no_name_is_refused() {
-        assert_eq!(Nodes::new("s", "g").candidate("a/b").unwrap_err().fault, Fault::NotFound);
-        assert_eq!(Nodes::new("s", "g").candidate("").unwrap_err().fault, Fault::NotFound);
+    #[tokio::test]
+    async fn a_node_is_the_vm_that_its_provider_id_names_whatever_was_found_before() {
+        let labelled = Node { resource_group: Some("edge".into()), ..Node::default() };
+        let nodes = nodes(known([("n0", of_vm(vm("other", "vm-7"))), ("n1", labelled)]));
+        nodes.learn("n0", &vm("g", "n0"));
+        assert_eq!(nodes.candidate("n0").await.unwrap(), Candidate { vm: vm("other", "vm-7"), named: true });
+        assert_eq!(nodes.name_of(&vm("OTHER", "VM-7")), "n0");
+        assert_eq!(nodes.candidate("n1").await.unwrap(), Candidate { vm: vm("edge", "n1"), named: false });
+    }
+
+    #[tokio::test]
+    async fn a_node_id_that_is_no_name_is_refused() {
+        let nodes = nodes(ClusterNodes::NoCluster);
+        let disk = ArmId::disk("s", "g", "d").unwrap();
+        for id in ["a/b", "", "/subscriptions/s", disk.as_str()] {
+            assert_eq!(nodes.candidate(id).await.unwrap_err().fault, Fault::NotFound, "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_instance_of_a_scale_set_is_refused_by_name_and_not_taken_for_a_vm() {
+        let id =
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/0";
+        let instance = Machine::of_provider_id(&format!("azure://{id}"));
+        let nodes = nodes(known([("n0", Node { machine: instance, resource_group: None, healthy: true })]));
+        let error = nodes.candidate("n0").await.unwrap_err();
+        assert_eq!(error.fault, Fault::Invalid);
+        assert!(error.to_string().contains(id), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_nodes_are_not_known_none_is_guessed() {
+        let (tell, told) = watch::channel(ClusterNodes::Cold);
+        let nodes = Nodes::new("s", "g", told);
+        assert_eq!(nodes.candidate("n0").await.unwrap_err().fault, Fault::Unavailable);
+        let asked = tokio::spawn({
+            let nodes = nodes.clone();
+            async move { nodes.candidate("n0").await }
+        });
+        tokio::time::sleep(NODES_WAIT / 2).await;
+        tell.send_replace(known([("n0", of_vm(vm("other", "n0")))]));
+        assert_eq!(asked.await.unwrap().unwrap().vm, vm("other", "n0"));
+    }
+
+    #[tokio::test]
+    async fn an_arm_id_counts_only_where_a_node_has_it_as_its_provider_id() {
+        let (mine, foreign) = (vm("g", "n0"), vm("g", "database"));
+        let nodes = nodes(known([("n0", of_vm(mine.clone()))]));
+        nodes.check_is_of_cluster(mine.as_str(), &mine).unwrap();
+        nodes.check_is_of_cluster("database", &foreign).unwrap();
+        let error = nodes.check_is_of_cluster(foreign.as_str(), &foreign).unwrap_err();
+        assert_eq!(error.fault, Fault::NotFound);
+        assert!(error.to_string().contains("no Node has the providerID"), "{error}");
     }
 }

@@ -14,6 +14,8 @@
 //!   has ended, so that a burst costs one write.
 //! - The worker reads the VM before each write and again after it. It answers with what Azure then says, never with
 //!   what was requested.
+//! - A worker that waits for the permit to write reads the VM again when the permit has come. It keeps the terms of the
+//!   attaches that it read before the wait ([`disks::KeptReads`]).
 //! - One failing disk of a batch fails alone ([`lazuli_plan::attach::Bisection`]). A caller never gets the failure of
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
@@ -54,8 +56,9 @@ use tokio::{
 };
 use tracing::{Instrument, error, warn};
 
-use super::{DiskHold, Nodes, VolumeError, client::Client, reservations::Reservations};
+use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 use answers::opposed_message;
+use disks::KeptReads;
 use failure_state::FailureState;
 use leadership::Leadership;
 use queue::{Batch, Queue, Retry};
@@ -86,7 +89,7 @@ pub(crate) struct VmWorkers {
 struct Shared {
     client: Client,
     nodes: Nodes,
-    reservations: Reservations,
+    reservations: ClusterSnapshot<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
     /// What a disk was made from, for each disk with a source that a worker has read.
@@ -99,7 +102,7 @@ impl VmWorkers {
     pub(crate) fn new(
         client: Client,
         nodes: Nodes,
-        reservations: Reservations,
+        reservations: ClusterSnapshot<LunReservations>,
         sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
     ) -> Self {
@@ -121,6 +124,11 @@ impl VmWorkers {
     /// What a disk was made from, if a worker read it before its attach. A node never formats such a disk.
     pub(crate) fn source_of(&self, disk: &ArmId) -> Option<String> {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
+    }
+
+    /// Whether an attach or detach of the disk on this VM is requested or under way.
+    pub(crate) fn is_requested(&self, vm: &ArmId, disk: &ArmId) -> bool {
+        self.shared.queues().get(vm).is_some_and(|queue| queue.contains(disk))
     }
 
     /// Forgets a disk that has been deleted.
@@ -148,13 +156,14 @@ impl VmWorkers {
         goal: Goal,
         hold: DiskHold,
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
-        self.shared.leadership().request_arrived(Instant::now());
+        let now = Instant::now();
+        self.shared.leadership().request_arrived(now);
         let mut queues = self.shared.queues();
         let idle = !queues.contains_key(vm);
         let answer = queues
             .entry(vm.clone())
             .or_default()
-            .request(disk, goal, hold)
+            .request(disk, goal, hold, now)
             .map_err(|opposed| VolumeError::new(Fault::Busy, opposed_message(disk, node, goal, opposed)))?;
         if idle {
             let worker = VmWorker {
@@ -222,8 +231,8 @@ enum Round {
     WaitsForReservations,
     /// The outcome of these is unknown until another writer's write of the VM has ended.
     WaitsForVm(Batch),
-    /// A write is due, and Azure's quota allows none now.
-    WaitsForPermit(Priority),
+    /// A write is due, and Azure's quota allows none now. The round after the wait may use these reads of disks.
+    WaitsForPermit(Priority, KeptReads),
     /// The VM does not list a disk, and the read may be older than the last write of the leader before.
     WaitsForFreshReads,
 }
@@ -249,7 +258,7 @@ impl VmWorker {
     async fn serve(&self) {
         let mut failure_state = FailureState::default();
         let mut cold_since: Option<Instant> = None;
-        let mut waited_for: Option<Permit> = None;
+        let mut waited_for: Option<(Permit, KeptReads)> = None;
         loop {
             // First of all, so that a queue that the last round emptied costs no read.
             if self.goals().is_none() {
@@ -259,11 +268,14 @@ impl VmWorker {
             let Some(goals) = self.goals() else { return };
             // The permit comes before the read: a write without a condition must follow its read at once. A permit that
             // is not used is returned.
-            let permit = waited_for.take().or_else(|| self.shared.client.try_permit(&self.vm, priority(&goals)));
+            let (permit, kept) = match waited_for.take() {
+                Some((permit, kept)) => (Some(permit), kept),
+                None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), KeptReads::default()),
+            };
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
-                Ok(vm) => self.round(&vm, &goals, permit, &mut failure_state).await,
+                Ok(vm) => self.round(&vm, &goals, permit, kept, &mut failure_state).await,
                 Err(error) => {
                     let error = VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error);
                     self.answer_all(&goals, &Err(error));
@@ -295,10 +307,10 @@ impl VmWorker {
                         self.while_answering(sleep_until(since)).await;
                     }
                 }
-                Round::WaitsForPermit(priority) => {
+                Round::WaitsForPermit(priority, kept) => {
                     let waited = self.while_answering(self.shared.client.permit(&self.vm, priority));
                     match self.while_requested(waited).await {
-                        Some(Ok(permit)) => waited_for = Some(permit),
+                        Some(Ok(permit)) => waited_for = Some((permit, kept)),
                         Some(Err(error)) => {
                             let message = format!("node {}: there is no permit to write its VM", self.node);
                             self.answer_all(&goals, &Err(VolumeError::azure(message, error)));
@@ -335,7 +347,7 @@ impl VmWorker {
     /// Reads the VM for a round. A list suffices where every request needs a write, and one list serves many VMs. A
     /// single read is needed to answer a request without a write, and before a write of the whole list of disks.
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
-        let priority = priority(goals);
+        let priority = self.priority(goals);
         if failure_state.is_clean() && self.shared.method() == VmWriteMethod::Action {
             let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
             match read {
@@ -358,6 +370,7 @@ impl VmWorker {
         vm: &Snapshot<Vm>,
         goals: &Batch,
         permit: Option<Permit>,
+        mut kept: KeptReads,
         failure_state: &mut FailureState,
     ) -> Round {
         if !failure_state.stale_disks.is_empty() {
@@ -387,7 +400,7 @@ impl VmWorker {
             failure_state.answered_by_disk_state(&self.answer_without_write(&vm.model, &others).await);
         }
 
-        let (desired, undecided) = self.desired_disks(&vm.model, &members).await;
+        let (desired, undecided) = self.desired_disks(&vm.model, &members, &mut kept).await;
         failure_state.answered_by_disk_state(
             &members.keys().filter(|disk| !is_open(&desired, &undecided, disk)).cloned().collect(),
         );
@@ -418,7 +431,7 @@ impl VmWorker {
             };
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(priority(&members));
+            return Round::WaitsForPermit(self.priority(&members), kept);
         }
         self.write(vm, &plan.write, &members, permit, failure_state).await;
         Round::Continue
@@ -428,6 +441,17 @@ impl VmWorker {
     fn needs_permit(&self, vm: &Snapshot<Vm>, failure_state: &FailureState) -> bool {
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
         method == VmWriteMethod::Action || vm.etag.is_none()
+    }
+
+    /// The priority of the reads and the write of a batch.
+    fn priority(&self, batch: &Batch) -> Priority {
+        if batch.values().any(|goal| *goal != Goal::Detached) {
+            Priority::Attach
+        } else if self.shared.nodes.is_dead(&self.node) {
+            Priority::DetachDeadNode
+        } else {
+            Priority::Detach
+        }
     }
 
     fn plan(&self, vm: &Vm, desired: &DesiredDisks) -> (Plan, NodeReservations) {
@@ -448,7 +472,8 @@ impl VmWorker {
         if members.is_empty() {
             return BTreeSet::new();
         }
-        let (desired, undecided) = self.desired_disks(vm, &members).await;
+        // The VM lists each disk whose attach is requested, so none of these needs the terms of an attach.
+        let (desired, undecided) = self.desired_disks(vm, &members, &mut KeptReads::default()).await;
         for (disk, resolved) in self.plan(vm, &desired).0.resolved {
             match resolved {
                 Resolved::ReservationsUnknown => {}
@@ -458,11 +483,6 @@ impl VmWorker {
         }
         members.into_keys().filter(|disk| !is_open(&desired, &undecided, disk)).collect()
     }
-}
-
-/// The priority of the reads and the write of a batch.
-fn priority(batch: &Batch) -> Priority {
-    if batch.values().all(|goal| *goal == Goal::Detached) { Priority::Detach } else { Priority::Attach }
 }
 
 /// A request as [`attach::all_need_a_write`] takes it.

@@ -67,6 +67,7 @@
 //! | public IP PUT | 201, then 200, and `Azure-AsyncOperation`; a static address comes with the end | R |
 //! | a newer PUT of a public IP or prefix while one runs | the older ends as `Canceled` | D for load balancers, here U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
+//! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |
 //! | a DNS label that another public IP of the region has | 400 `DnsRecordInUse` | D |
 //! | the address of a public IP | of 198.18.0.0/15 or 2001:db8::/32, from the seed and the id | deviation: Azure's own ranges |
 //! | a network resource whose write fails late | its state is `Failed` | D |

@@ -63,9 +63,10 @@ impl State {
             kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
-            _ => {
-                self.store.remove(id, START);
-            }
+            _ => match routes::descriptor(kind) {
+                Some(descriptor) => engine::delete::remove(descriptor, self, id, START),
+                None => drop(self.store.remove(id, START)),
+            },
         }
     }
 

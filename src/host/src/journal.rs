@@ -269,6 +269,65 @@ mod tests {
         assert_eq!(again.get(&long).expect("get"), None);
     }
 
+    /// Files as the first version wrote them: a mounted volume, and a raw block volume that was unstaged.
+    const OF_THE_FIRST_VERSION: [(&str, &str); 2] = [
+        (
+            "f1b51654-1dc9-5132-aabe-72c6c60d3652.json",
+            r#"{
+  "volume_id": "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Compute/disks/pvc-1",
+  "lun": 3,
+  "fs_uuid": "0fc63daf-8483-4772-8e79-3d69d8477de4",
+  "fs_type": "ext4",
+  "staging_path": "/var/lib/kubelet/plugins/kubernetes.io/csi/disk.csi.azure.com/1/globalmount",
+  "device_name": "sdc",
+  "device": {
+    "major": 8,
+    "minor": 32
+  }
+}"#,
+        ),
+        (
+            "7d7f2829-4dcd-5ac3-bed4-8bd54f299ec7.json",
+            r#"{
+  "volume_id": "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Compute/disks/pvc-block",
+  "lun": 0,
+  "fs_uuid": null,
+  "fs_type": null,
+  "staging_path": null,
+  "device_name": null,
+  "device": null
+}"#,
+        ),
+    ];
+
+    #[test]
+    fn records_of_the_first_version_are_read_and_written_byte_by_byte() {
+        let folder = TempDir::new("journal");
+        for (name, text) in OF_THE_FIRST_VERSION {
+            fs::write(folder.path().join(name), text).expect("write");
+        }
+        let journal = Journal::open(folder.path()).expect("open");
+        let id = |name: &str| {
+            format!(
+                "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Compute/\
+                 disks/{name}"
+            )
+        };
+        let mounted = journal.get(&id("pvc-1").to_uppercase()).expect("get").expect("a record");
+        let uuid = "0fc63daf-8483-4772-8e79-3d69d8477de4";
+        let staging_path = "/var/lib/kubelet/plugins/kubernetes.io/csi/disk.csi.azure.com/1/globalmount";
+        assert_eq!(mounted, Record { staging_path: Some(staging_path.into()), ..record(&id("pvc-1"), uuid) });
+        let block = journal.get(&id("pvc-block")).expect("get").expect("a record");
+        assert_eq!((block.lun, &block.fs_uuid, &block.device), (Some(0), &None, &None));
+        assert_eq!(journal.others_with_uuid(&id("pvc-2"), uuid).expect("list"), [mounted.clone()]);
+        // The version before reads what this one writes.
+        for (record, (name, text)) in [mounted, block].iter().zip(OF_THE_FIRST_VERSION) {
+            fs::remove_file(folder.path().join(name)).expect("remove");
+            journal.put(record).expect("put");
+            assert_eq!(fs::read_to_string(folder.path().join(name)).expect("read"), text);
+        }
+    }
+
     #[test]
     fn another_volume_with_the_same_uuid_is_found_and_the_same_volume_is_not() {
         let folder = TempDir::new("journal");

@@ -302,13 +302,23 @@ fn make_file(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// Whether an error of looking at a path means that what is mounted there is dead.
-fn is_corruption(error: &io::Error) -> bool {
+/// Whether an error of looking at a path means that what is mounted there is dead. Some file systems check what they
+/// read from the disk, and report content that is not theirs: ext4 and xfs as `EUCLEAN`, or as `EBADMSG` where a checksum
+/// is wrong (source: `EFSCORRUPTED` and `EFSBADCRC` in the kernel).
+pub(super) fn is_corruption(error: &io::Error) -> bool {
     use nix::libc;
     matches!(
         error.raw_os_error(),
         Some(
-            libc::ENOTCONN | libc::EIO | libc::ESTALE | libc::EHOSTDOWN | libc::ESHUTDOWN | libc::ENODEV | libc::ENXIO
+            libc::ENOTCONN
+                | libc::EIO
+                | libc::ESTALE
+                | libc::EHOSTDOWN
+                | libc::ESHUTDOWN
+                | libc::ENODEV
+                | libc::ENXIO
+                | libc::EUCLEAN
+                | libc::EBADMSG
         )
     )
 }

@@ -1,7 +1,7 @@
 //! Mounting, releasing, growing and measuring on real loop devices.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::format::{Request, WhenBlank, ensure_filesystem};
 use super::fs_type::FsType;
 use super::lab::{FakeRoot, LoopDisk, TempDir, able, long, may_grow_mounted_ext, sh};
 use super::mount::{
-    Done, MountError, TargetKind, TargetState, bind, ensure_target, is_mounted_exactly, mount_block, remove_target,
-    state, table, unmount,
+    Done, MountError, TargetKind, TargetState, bind, ensure_target, is_corruption, is_mounted_exactly, mount_block,
+    remove_target, state, table, unmount,
 };
 use super::options::Options;
 use super::raw::MIB;
@@ -281,6 +281,19 @@ async fn targets_reached_through_a_link_are_recognised_and_links_themselves_are_
     let error = remove_target(&volume.host, &link, long()).await;
     assert!(matches!(error, Err(MountError::NotEmpty { .. })));
     assert_eq!(unmount(&volume.host, &link.join("stage"), long()).await.expect("umount"), 1);
+}
+
+#[test]
+fn what_a_file_system_reports_of_a_dead_or_foreign_disk_is_corruption() {
+    let corruption = |code: i32| is_corruption(&io::Error::from_raw_os_error(code));
+    // I/O error; "structure needs cleaning" and "bad message", as ext4 and xfs report; the errors of dead shares.
+    for code in [5, 6, 19, 74, 107, 108, 112, 116, 117] {
+        assert!(corruption(code), "{}", io::Error::from_raw_os_error(code));
+    }
+    // A path that is absent, closed to this user, no folder, or busy says nothing of the mount.
+    for code in [1, 2, 13, 16, 20, 40] {
+        assert!(!corruption(code), "{}", io::Error::from_raw_os_error(code));
+    }
 }
 
 #[tokio::test]

@@ -211,6 +211,13 @@ pub fn attachable(disk: &Disk, vm: &ArmId) -> Result<(), Unattachable> {
     }
 }
 
+/// Whether a read of a disk gives the terms of its attach to this VM, even if that read is a list's or was sent a while
+/// ago. It then leads to a write, and Azure refuses a write that does not fit the disk's present state. A read that does
+/// not give the terms may be out of date: read the disk by a single read, and decide by that.
+pub fn gives_terms(disk: &Disk, vm: &ArmId) -> bool {
+    disk.provisioning_state == ProvisioningState::Succeeded && attachable(disk, vm).is_ok()
+}
+
 /// Whether the disk's own state confirms that it is attached to a VM that lists it. A disk that is attached and names
 /// no VM counts as confirmed: some Azure clouds do not say to which VM a disk is attached.
 pub fn confirmed_attached(disk: &Disk, vm: &ArmId) -> bool {

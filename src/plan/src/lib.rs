@@ -9,7 +9,9 @@
 //! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
 //! | [`lun`] | which LUN a disk gets |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
+//! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
+//! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`permit`] | which request to Azure goes out next, and when |
@@ -18,11 +20,13 @@
 
 pub mod apply;
 pub mod attach;
+pub mod dangling;
 pub mod disk;
 pub mod fault;
 pub mod list;
 pub mod lun;
 pub mod model;
+pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;

@@ -52,8 +52,11 @@ const SLACK: Duration = Duration::from_millis(30);
 const EARLIEST_PART: f64 = 0.3;
 /// Where the early polls of one operation alone stand, as parts of what is expected.
 const ALONE: [f64; 5] = [0.35, 0.55, 0.72, 0.85, 0.94];
-/// Where early looks begin afterwards, as a part of the shortest duration seen.
-const BEFORE_SHORTEST: f64 = 0.98;
+/// Where early looks begin afterwards, as a part of the shortest duration seen: where all take the same time, and where
+/// durations spread, for the shortest of a few is not the shortest of all.
+const BEFORE_SHORTEST: (f64, f64) = (0.99, 0.75);
+/// Durations are taken for equal when the shortest is no less than this part of the expected end.
+const SHARP: f64 = 0.9;
 /// How many operations must have been seen before the shortest of them bounds the early looks.
 const ENOUGH: usize = 5;
 /// The least time between two looks at one operation.
@@ -61,9 +64,9 @@ const SHORTEST_GAP: Duration = Duration::from_millis(25);
 /// The most time between two looks at one operation.
 const LONGEST_GAP: Duration = Duration::from_secs(10);
 /// The usual least time between two looks, for operations of seconds.
-const GAP: Duration = Duration::from_millis(500);
+const GAP: Duration = Duration::from_millis(400);
 /// For how long a look may usually be put off to share a list, for operations of seconds.
-const PUT_OFF: Duration = Duration::from_millis(400);
+const PUT_OFF: Duration = Duration::from_millis(300);
 /// For how long the look at the expected end may be put off.
 const PUT_OFF_END: Duration = Duration::from_millis(900);
 
@@ -147,7 +150,11 @@ impl Expectation {
         let end = seen.median().unwrap_or_else(|| kind.prior()) + SLACK;
         let first = end.mul_f64(EARLIEST_PART);
         let (known, earliest) = match (seen.shortest(), seen.median(), retry_after) {
-            (Some(shortest), _, _) => (Known::Durations, shortest.mul_f64(BEFORE_SHORTEST)),
+            (Some(shortest), _, _) => {
+                let sharp = shortest >= end.mul_f64(SHARP);
+                let part = if sharp { BEFORE_SHORTEST.0 } else { BEFORE_SHORTEST.1 };
+                (Known::Durations, shortest.mul_f64(part))
+            }
             (None, None, Some(asked)) if asked < first => (Known::Asked, asked),
             (None, _, _) => (Known::Nothing, first),
         };
@@ -173,12 +180,18 @@ impl Expectation {
             |usual: Duration, part: Duration| usual.min(self.end / 4).max(part).clamp(SHORTEST_GAP, LONGEST_GAP);
         let elapsed = last.unwrap_or_default();
         let due = last.map_or(self.earliest, |last| last + usual(GAP, last / 20));
-        let latest = due + usual(PUT_OFF, elapsed / 25);
+        let latest = due + usual(PUT_OFF, elapsed / 33);
         match elapsed < self.end {
             true if latest < self.end => Look { early: true, due, latest },
             true => self.at_end(),
             false => Look { early: false, due, latest },
         }
+    }
+
+    /// Whether operations of this kind all take about the same time, so that the look at the expected end shows most
+    /// ends.
+    pub fn is_sharp(&self) -> bool {
+        self.known == Known::Durations && self.earliest >= self.end.mul_f64(SHARP * BEFORE_SHORTEST.0)
     }
 
     /// The look at the expected end.

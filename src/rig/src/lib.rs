@@ -9,7 +9,7 @@ use std::{
 };
 
 use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
-pub use lazuli_assembly::services::{AttachMethod, ListVolumes};
+pub use lazuli_assembly::services::{AttachMethod, ListVolumes, NodeFactsReader};
 use lazuli_assembly::{
     clients,
     services::{self, ClusterView},
@@ -26,7 +26,7 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, size::SizeLimits};
+use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -53,6 +53,10 @@ pub struct Options {
     pub reservations: Option<watch::Receiver<LunReservations>>,
     /// The handles of the PersistentVolumes; without it there is no cluster to ask for them.
     pub handles: Option<watch::Receiver<VolumeHandles>>,
+    /// The cluster's Nodes; without it there is no cluster, and a node is the VM of its name.
+    pub nodes: Option<watch::Receiver<ClusterNodes>>,
+    /// How to ask the cluster what a node uses.
+    pub node_facts: Option<NodeFactsReader>,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -69,6 +73,8 @@ impl Options {
             azure_stack: false,
             reservations: None,
             handles: None,
+            nodes: None,
+            node_facts: None,
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -109,7 +115,9 @@ impl Lab {
         let cluster = ClusterView {
             reservations: options.reservations.unwrap_or_else(|| watch::channel(LunReservations::NoCluster).1),
             handles: options.handles.unwrap_or_else(|| watch::channel(VolumeHandles::NoCluster).1),
+            nodes: options.nodes.unwrap_or_else(|| watch::channel(ClusterNodes::NoCluster).1),
             sizes: watch::channel(SizeLimits::default()).1,
+            node_facts: options.node_facts,
         };
         Ok(Self {
             emulator,

@@ -136,7 +136,6 @@ struct Call<'a> {
     repeat: Repeat,
     patience: Patience,
     rank: Rank,
-    permit: Option<&'a Mutex<Option<Permit>>>,
     tries: u32,
 }
 
@@ -199,15 +198,19 @@ impl Arm {
         until: &Until,
     ) -> Result<Read, ArmError> {
         let url = self.url(Verb::Get, path, api_version, query)?;
-        let call = Call::read(&url, rank, self.0.retry.tries);
-        let answer = self.call(&call, until).await?;
+        let answer = self.read(&url, rank, until).await?;
         let value = answer
             .json()
-            .map_err(|error| malformed(&call, &answer, "the answer is no JSON").caused_by(error))?
-            .ok_or_else(|| malformed(&call, &answer, "the answer is empty"))?;
+            .map_err(|error| malformed(&url, &answer, "the answer is no JSON").caused_by(error))?
+            .ok_or_else(|| malformed(&url, &answer, "the answer is empty"))?;
         let etag = answer.header("etag").or_else(|| value.get("etag").and_then(Value::as_str));
         let etag = etag.map(str::to_owned);
         Ok(Read { value, etag, sent_at: answer.sent_at })
+    }
+
+    /// Reads what is at a URL of the resource manager.
+    async fn read(&self, url: &Url, rank: impl Into<Rank>, until: &Until) -> Result<Answer, ArmError> {
+        self.call(&Call::read(url, rank, self.0.retry.tries), None, until).await
     }
 
     /// Waits for the permit to send one request of this verb to this path, for [`Write::with_permit`]. The caller of a
@@ -248,7 +251,8 @@ impl Arm {
     }
 
     /// An estimate of how long a request would wait for its permit if it came now and no other request came later.
-    pub fn permit_would_wait(&self, verb: Verb, path: &str, priority: Priority) -> Duration {
+    #[cfg(test)]
+    pub(crate) fn permit_would_wait(&self, verb: Verb, path: &str, priority: Priority) -> Duration {
         let scope = self.scope(verb, path).ok().flatten();
         scope.map_or(Duration::ZERO, |scope| self.0.permits.would_wait(&scope, priority))
     }
@@ -264,7 +268,7 @@ impl Arm {
     /// # Errors
     /// Any [`Fault`]. [`Failure::effect`](crate::error::Failure::effect) says whether Azure may have acted all the
     /// same.
-    pub async fn write(&self, write: &Write, until: &Until) -> Result<Operation, ArmError> {
+    pub async fn write(&self, mut write: Write, until: &Until) -> Result<Operation, ArmError> {
         let url = self.url(write.verb, &write.path, &write.api_version, &[])?;
         // Without its condition the write would be another one.
         let if_match = write.if_match.as_deref().map(HeaderValue::from_str).transpose().map_err(|error| {
@@ -279,12 +283,11 @@ impl Arm {
             repeat: write.repeat,
             patience: write.patience,
             rank: write.priority.into(),
-            permit: Some(&write.permit),
             // Tries are apart by pauses.
             tries: if write.patience == Patience::None { 1 } else { self.0.retry.tries },
         };
-        let answer = self.call(&call, until).await?;
-        Operation::begin(self.clone(), write, &url, &answer)
+        let answer = self.call(&call, write.permit.take(), until).await?;
+        Operation::begin(self.clone(), &write, &url, &answer)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -300,7 +303,8 @@ impl Arm {
     }
 
     /// The median of what operations of a kind have taken lately in this process.
-    pub fn median(&self, kind: Kind) -> Option<Duration> {
+    #[cfg(test)]
+    pub(crate) fn median(&self, kind: Kind) -> Option<Duration> {
         self.durations().get(&kind).and_then(Durations::median)
     }
 
@@ -334,8 +338,9 @@ impl Arm {
         Ok(url)
     }
 
-    /// Sends a request until there is an answer that the caller can use, or none is to be had.
-    async fn call(&self, call: &Call<'_>, until: &Until) -> Result<Answer, ArmError> {
+    /// Sends a request until there is an answer that the caller can use, or none is to be had. The first sending uses
+    /// the permit that the call brings, if it is for this request.
+    async fn call(&self, call: &Call<'_>, permit: Option<Permit>, until: &Until) -> Result<Answer, ArmError> {
         let inner = &*self.0;
         let mut history = History::default();
         // Every path into here has checked it already. A token is worth a second look.
@@ -344,8 +349,7 @@ impl Arm {
             return Err(call.failed(Fault::Malformed, &history, message).into());
         }
         let scope = Scope::of(direction(call.verb), call.url.path());
-        let brought = call.permit.and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let mut permit = brought.filter(|permit| permit.is_for(scope.as_ref()));
+        let mut permit = permit.filter(|permit| permit.is_for(scope.as_ref()));
         let mut fresh = None;
         loop {
             until.check().map_err(|why| call.interrupted(why, &history))?;
@@ -570,7 +574,7 @@ impl<'a> Call<'a> {
     fn read(url: &'a Url, rank: impl Into<Rank>, tries: u32) -> Self {
         let (repeat, patience) = (Repeat::Safe, Patience::AsAzureSays);
         let rank = rank.into();
-        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, rank, permit: None, tries }
+        Self { verb: Verb::Get, url, body: None, if_match: None, repeat, patience, rank, tries }
     }
 
     fn headers(&self, bearer: &HeaderValue, client_request_id: &str) -> HeaderMap {
@@ -611,8 +615,9 @@ impl<'a> Call<'a> {
     }
 }
 
-fn malformed(call: &Call<'_>, answer: &Answer, message: &str) -> Failure {
-    Failure::ours(Fault::Malformed, Effect::None, call.verb, call.url.path(), message)
+/// The failure of a read whose answer cannot be used.
+fn malformed(url: &Url, answer: &Answer, message: &str) -> Failure {
+    Failure::ours(Fault::Malformed, Effect::None, Verb::Get, url.path(), message)
         .with_ids(&answer.headers)
         .with_client_request_id(&answer.client_request_id)
 }

@@ -187,8 +187,9 @@ impl Operation {
     pub async fn wait(&mut self, until: &Until) -> Result<Option<Value>, ArmError> {
         self.settle(until).await?;
         if let State::Unread(url) = &self.state {
-            let call = Call::read(url, self.priority.min(Priority::Poll), self.arm.0.retry.tries);
-            let answer = self.arm.call(&call, &until.after_sending()).await.map_err(|error| self.unread(&error))?;
+            let priority = self.priority.min(Priority::Poll);
+            let answer = self.arm.read(url, priority, &until.after_sending()).await;
+            let answer = answer.map_err(|error| self.unread(&error))?;
             let body = answer.json().map_err(|error| self.ended("the result is no JSON", &answer).caused_by(error))?;
             self.state = State::Done(Ok(body));
         }
@@ -218,7 +219,7 @@ impl Operation {
                 }
                 self.arm.0.metrics.poll(self.kind);
                 let rank = Rank::new(self.priority.min(Priority::Poll));
-                Seen::Polled(self.arm.call(&Call::read(&url, rank, 1), until).await)
+                Seen::Polled(self.arm.call(&Call::read(&url, rank, 1), None, until).await)
             };
             let seen = match until.run(call).await {
                 Ok(seen) => seen,

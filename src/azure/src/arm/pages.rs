@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Arm, Call, malformed};
+use super::{Arm, malformed};
 use crate::{
     broker::Fields,
     error::{ArmError, Failure, Verb},
@@ -126,10 +126,9 @@ impl Pages {
             let message = "the list does not end";
             return Err(Failure::ours(Fault::Malformed, Effect::None, Verb::Get, &self.path, message).into());
         }
-        let call = Call::read(url, self.rank.clone(), self.arm.0.retry.tries);
-        let answer = self.arm.call(&call, &self.until).await?;
+        let answer = self.arm.read(url, self.rank.clone(), &self.until).await?;
         self.arm.0.metrics.list_page(ResourceType::of(&self.path));
-        let wrong = |message: &str| malformed(&call, &answer, message);
+        let wrong = |message: &str| malformed(url, &answer, message);
         let page = match answer.text() {
             None => Page { value: None, next_link: None },
             Some(text) => decode(text).map_err(|error| wrong("a page of the list cannot be read").caused_by(error))?,
@@ -184,21 +183,8 @@ impl Arm {
         })
     }
 
-    /// Reads all pages of a list. A page that fails fails the list: a shorter list would be a wrong one.
-    ///
-    /// # Errors
-    /// As [`Pages::next_page`].
-    pub async fn list(
-        &self,
-        path: &str,
-        api_version: &str,
-        query: &[(&str, &str)],
-        until: &Until,
-    ) -> Result<Listed<Value>, ArmError> {
-        self.list_of(path, api_version, query, until).await
-    }
-
-    /// As [`Arm::list`], of items that are read into less than all they say: for lists of megabytes.
+    /// Reads all pages of a list, each item into as much of it as `T` names. A page that fails fails the list: a shorter
+    /// list would be a wrong one.
     ///
     /// # Errors
     /// As [`Pages::next_page`].

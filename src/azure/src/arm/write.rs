@@ -1,7 +1,5 @@
 //! A write, before it is sent.
 
-use std::sync::{Arc, Mutex};
-
 use lazuli_plan::{permit::Priority, poll::Kind};
 use serde_json::Value;
 
@@ -26,7 +24,7 @@ pub enum Patience {
 }
 
 /// One write.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Write {
     pub(super) verb: Verb,
     pub(super) path: String,
@@ -37,11 +35,9 @@ pub struct Write {
     pub(super) priority: Priority,
     pub(super) repeat: Repeat,
     pub(super) patience: Patience,
-    pub(super) permit: PermitSlot,
+    /// The permit that it brings along for its first sending.
+    pub(super) permit: Option<Permit>,
 }
-
-/// The permit that a write brings along, until it is sent for the first time.
-pub(super) type PermitSlot = Arc<Mutex<Option<Permit>>>;
 
 impl Write {
     fn new(verb: Verb, path: &str, api_version: &str, body: Option<Value>, kind: Kind, repeat: Repeat) -> Self {
@@ -55,7 +51,7 @@ impl Write {
             priority: Priority::Create,
             repeat,
             patience: Patience::AsAzureSays,
-            permit: PermitSlot::default(),
+            permit: None,
         }
     }
 
@@ -103,11 +99,11 @@ impl Write {
         self
     }
 
-    /// Brings the permit for its first sending, from [`Arm::permit`](super::Arm::permit) for the same verb and resource; another one is
-    /// given back.
+    /// Brings the permit for its first sending, from [`Arm::permit`](super::Arm::permit) for the same verb and resource.
+    /// A permit for another request is returned.
     #[must_use]
     pub fn with_permit(mut self, permit: impl Into<Option<Permit>>) -> Self {
-        self.permit = Arc::new(Mutex::new(permit.into()));
+        self.permit = permit.into();
         self
     }
 

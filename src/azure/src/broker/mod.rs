@@ -52,6 +52,8 @@ const GIVE_UP: usize = 2;
 pub(crate) struct ResourceType {
     /// Below the provider, such as `disks`.
     pub(crate) name: &'static str,
+    /// As what its reads are counted.
+    pub(crate) counted_as: metrics::ResourceType,
     /// What a list is read for.
     pub(crate) fields: Fields,
     /// Whether an item of a list says all that its readers need.
@@ -106,6 +108,7 @@ struct Key {
 #[derive(Debug)]
 struct Entry {
     resource_type: &'static ResourceType,
+    list_path: String,
     group: Group,
     callers: BTreeMap<u64, oneshot::Sender<Answer>>,
     watches: BTreeMap<u64, mpsc::UnboundedSender<Look>>,
@@ -292,6 +295,7 @@ impl Shared {
         let mut groups = self.groups();
         let entry = groups.entry(key.clone()).or_insert_with(|| Entry {
             resource_type,
+            list_path: key.list_path(),
             group: Group::default(),
             callers: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -314,19 +318,19 @@ impl Shared {
         entry.wake.notify_one();
     }
 
-    fn shared_reads(&self, key: &Key, by: By, reads: usize) {
+    fn shared_reads(&self, resource_type: &ResourceType, by: By, reads: usize) {
         if reads > 0 {
-            self.arm.metrics().shared_reads(metrics::ResourceType::of(&key.list_path()), by, reads);
+            self.arm.metrics().shared_reads(resource_type.counted_as, by, reads);
         }
     }
 
-    fn supply(&self, key: &Key) -> Supply {
-        let level = self.arm.permit_level(Verb::Get, &key.list_path());
+    fn supply(&self, entry: &Entry) -> Supply {
+        let level = self.arm.permit_level(Verb::Get, &entry.list_path);
         if level > 0.5 { Supply::Plentiful } else { Supply::Short }
     }
 
-    fn step(self: &Arc<Self>, key: &Key, entry: &mut Entry) {
-        for action in entry.group.step(self.now(), self.supply(key)) {
+    fn step(self: &Arc<Self>, key: &Key, entry: &mut Entry, supply: Supply) {
+        for action in entry.group.step(self.now(), supply) {
             match action {
                 Action::Read(resource, priority) => {
                     let (rank, wanted) = (Rank::new(priority), CancellationToken::new());
@@ -364,12 +368,13 @@ impl Shared {
             let (wake_at, wake) = {
                 let mut groups = self.groups();
                 let Some(entry) = groups.get_mut(&key) else { return };
-                self.step(&key, entry);
+                let supply = self.supply(entry);
+                self.step(&key, entry, supply);
                 if entry.group.is_idle() {
                     entry.driven = false;
                     return;
                 }
-                let wake_at = entry.group.wake_at(self.now(), self.supply(&key));
+                let wake_at = entry.group.wake_at(self.now(), supply);
                 (wake_at.map(|at| self.epoch + at), entry.wake.clone())
             };
             let time = async {
@@ -421,7 +426,7 @@ impl Single {
                         Err(_) => self.shared.now(),
                     };
                     let ids = entry.group.single_ended(&self.resource, sent_at);
-                    self.shared.shared_reads(&self.key, By::Single, ids.len().saturating_sub(1));
+                    self.shared.shared_reads(entry.resource_type, By::Single, ids.len().saturating_sub(1));
                     entry.answer(ids, &answer);
                 }
             }
@@ -477,9 +482,11 @@ impl List {
                 entry.group.list_sent(sent_at.saturating_duration_since(self.shared.epoch));
                 looked_at = entry.group.looked_at().cloned().collect();
             }
+            let mut answered = 0;
             for item in items {
-                self.item(entry, item, sent_at, &looked_at, &mut shown);
+                answered += self.item(entry, item, sent_at, &looked_at, &mut shown);
             }
+            self.shared.shared_reads(entry.resource_type, By::List, answered);
             let wanted = entry.group.wanted_of_list();
             let unseen = looked_at.len() - shown.len();
             if !list.has_more() {
@@ -499,6 +506,7 @@ impl List {
         Ok(())
     }
 
+    /// Hands an item of the list to those who wait for it. Returns how many callers it answered.
     fn item(
         &self,
         entry: &mut Entry,
@@ -506,24 +514,25 @@ impl List {
         sent_at: Instant,
         looked_at: &BTreeSet<ArmId>,
         shown: &mut BTreeMap<ArmId, (Listed, Arc<Value>)>,
-    ) {
+    ) -> usize {
         // No caller can ask for an item whose id cannot be read.
-        let Some(id) = item.get("id").and_then(Value::as_str).and_then(|id| id.parse::<ArmId>().ok()) else { return };
+        let Some(id) = item.get("id").and_then(Value::as_str).and_then(|id| id.parse::<ArmId>().ok()) else { return 0 };
         let usable = (entry.resource_type.is_complete)(&item);
         let state = (entry.resource_type.shown)(&item);
         let etag = item.get("etag").and_then(Value::as_str).map(str::to_owned);
         let at = sent_at.saturating_duration_since(self.shared.epoch);
         let ids = entry.group.listed(&id, usable, at);
         if ids.is_empty() && !looked_at.contains(&id) {
-            return;
+            return 0;
         }
-        self.shared.shared_reads(&self.key, By::List, ids.len());
+        let answered = ids.len();
         let value = Arc::new(item);
         let observation = Observation { value: value.clone(), etag, seen: Seen { by: By::List, sent_at } };
         entry.answer(ids, &Ok(observation));
         if let (true, Some(state)) = (looked_at.contains(&id), state) {
             shown.insert(id, (state, value));
         }
+        answered
     }
 
     fn finish(&self, sent_at: Instant, pages: usize, whole: bool, shown: &BTreeMap<ArmId, (Listed, Arc<Value>)>) {

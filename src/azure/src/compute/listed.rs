@@ -7,14 +7,18 @@ use lazuli_plan::{
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use crate::broker::{
-    Fields::{All, Only},
-    ResourceType,
+use crate::{
+    broker::{
+        Fields::{All, Only},
+        ResourceType,
+    },
+    metrics,
 };
 
 /// Managed disks.
 pub(super) static DISKS: ResourceType = ResourceType {
     name: "disks",
+    counted_as: metrics::ResourceType::Disks,
     fields: Only(&[
         ("id", All),
         ("location", All),
@@ -54,6 +58,7 @@ pub(super) static DISKS: ResourceType = ResourceType {
 /// Virtual machines that are resources of their own.
 pub(super) static MACHINES: ResourceType = ResourceType {
     name: "virtualMachines",
+    counted_as: metrics::ResourceType::VirtualMachines,
     fields: Only(&[
         ("id", All),
         ("location", All),

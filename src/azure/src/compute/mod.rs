@@ -197,7 +197,7 @@ impl Compute {
         target: Target,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        let operation = self.arm.write(&write, until).await?;
+        let operation = self.arm.write(write, until).await?;
         Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
     }
 
@@ -223,7 +223,7 @@ impl Compute {
         let size =
             body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
         let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate).with_permit(permit);
-        let operation = self.arm.write(&write, until).await?;
+        let operation = self.arm.write(write, until).await?;
         let target = match (size, operation.accepted_by_azures_clock()) {
             (Some(gib), Some(accepted)) => Target::Made { size: Gib::new(gib), since: accepted - MADE_BEFORE_DATE },
             _ => Target::Polled,
@@ -340,10 +340,7 @@ impl Compute {
 
     /// Changes the data disks of a VM by the `attachDetachDataDisks` action, which needs no read before it but that a
     /// token is at hand: it goes out at once or not at all, under the permit it brings or one that there is now.
-    ///
-    /// # Errors
-    /// Any [`Fault`]. [`Fault::Forbidden`] and [`Fault::Unsupported`] mean that another method may do.
-    pub async fn attach_detach(
+    async fn attach_detach(
         &self,
         write: &VmWrite,
         priority: Priority,
@@ -361,7 +358,7 @@ impl Compute {
     }
 
     async fn write_machine(&self, vm: &ArmId, write: Write, until: &Until) -> Result<Operation, ArmError> {
-        let operation = self.arm.write(&write, until).await?;
+        let operation = self.arm.write(write, until).await?;
         let target = if vm.is_type(SCALE_SET_VM) { Target::Polled } else { Target::AtRest };
         Ok(operation.watched(self.watching(&listed::MACHINES, self.vm_version(vm), vm, target)))
     }
@@ -372,7 +369,8 @@ impl Compute {
     /// (source: the Go drivers do so with a VM whose last write failed).
     ///
     /// # Errors
-    /// Any [`Fault`]; [`Fault::PreconditionFailed`] when the VM has changed since it was read.
+    /// Any [`Fault`]. [`Fault::PreconditionFailed`] when the VM has changed since it was read. After the action,
+    /// [`Fault::Forbidden`] and [`Fault::Unsupported`] mean that another method may do.
     pub async fn write_vm(
         &self,
         vm: &Snapshot<Vm>,

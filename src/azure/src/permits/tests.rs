@@ -30,7 +30,7 @@ fn put(name: &str) -> Write {
 async fn drained(script: impl IntoIterator<Item = Reply>) -> (Fake, Arm) {
     let fake = Fake::new(std::iter::once(left(0)).chain(script));
     let arm = fake.arm(fake.in_process());
-    arm.write(&put("first"), &a_minute()).await.unwrap();
+    arm.write(put("first"), &a_minute()).await.unwrap();
     (fake, arm)
 }
 
@@ -126,7 +126,7 @@ async fn a_request_that_no_caller_wants_leaves_the_queue_and_one_that_was_sent_g
     };
     // When the callers leave, the first request has been sent and the second still waits.
     let (first, second) = (put("a"), put("b"));
-    let (first, second, ()) = tokio::join!(arm.write(&first, &until), arm.write(&second, &until), gives_up);
+    let (first, second, ()) = tokio::join!(arm.write(first, &until), arm.write(second, &until), gives_up);
     let error = second.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None), "{error}");
     // The operation that the first one started is polled to its end.
@@ -141,16 +141,16 @@ async fn time_in_the_queue_counts_against_the_callers_deadline_and_not_against_t
     let (fake, arm) = drained((0..20).map(|_| left(0)).chain([Reply::Silence])).await;
     let crowd: Vec<Write> = (0..20).map(|n| put(&n.to_string()).priority(Priority::DetachDeadNode)).collect();
     let crowd_until = an_hour();
-    let crowd = futures::future::join_all(crowd.iter().map(|write| arm.write(write, &crowd_until)));
+    let crowd = futures::future::join_all(crowd.into_iter().map(|write| arm.write(write, &crowd_until)));
     let began = Instant::now();
     let within = async {
-        let error = arm.write(&put("within"), &Until::within(Duration::from_secs(1))).await.unwrap_err();
+        let error = arm.write(put("within"), &Until::within(Duration::from_secs(1))).await.unwrap_err();
         assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None));
         began.elapsed()
     };
     let working = async {
         // It waits for two seconds, is sent, and has a second from then on.
-        let error = arm.write(&put("working"), &Until::working(Duration::from_secs(1))).await.unwrap_err();
+        let error = arm.write(put("working"), &Until::working(Duration::from_secs(1))).await.unwrap_err();
         assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::Possible));
         began.elapsed()
     };
@@ -167,7 +167,7 @@ async fn a_pause_that_begins_while_requests_wait_rejects_those_that_may_not_wait
     let (fake, arm) = drained([stop]).await;
     let began = Instant::now();
     let (first, second, hour) = (put("a"), put("b"), an_hour());
-    let (first, second) = tokio::join!(arm.write(&first, &hour), arm.write(&second, &hour));
+    let (first, second) = tokio::join!(arm.write(first, &hour), arm.write(second, &hour));
     for error in [first.unwrap_err(), second.unwrap_err()] {
         assert!(
             matches!(error.fault, Fault::Throttled { retry_after: Some(pause) } if pause.as_secs() == 300),
@@ -203,7 +203,7 @@ async fn the_queue_shows_in_the_metrics() {
     let mut registry = prometheus_client::registry::Registry::default();
     let fake = Fake::new([left(0)]);
     let arm = fake.arm_with(fake.in_process(), Metrics::register(&mut registry), 7);
-    arm.write(&put("a"), &a_minute()).await.unwrap();
+    arm.write(put("a"), &a_minute()).await.unwrap();
     let shows = |line: &str| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

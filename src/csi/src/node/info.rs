@@ -3,7 +3,7 @@
 //! kubelet asks once, at registration, and a failure is only tried again when the registration socket appears anew
 //! (which [`crate::registration`] sees to). So the answer is quick, and it is right or none: a wrong zone would
 //! be refused as a collision with the node's label, or worse, be believed. What the instance metadata said last is
-//! remembered on disk for the time when it does not answer.
+//! remembered on disk for the time when it does not answer; where it never has, the Node's labels tell.
 
 use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 
@@ -15,7 +15,7 @@ use lazuli_plan::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Node, ZoneSupport, device::number_of, error::NodeError};
+use super::{MachineLabels, Node, ZoneSupport, device::number_of, error::NodeError};
 use lazuli_host::{Deadline, device, mount};
 
 /// What is remembered of the machine.
@@ -82,9 +82,25 @@ async fn machine(node: &Node) -> Result<Option<Machine>, NodeError> {
                 tracing::warn!(error, "answering from memory what this machine is");
                 Ok(Some(machine))
             }
-            None => Err(error),
+            None => match labelled(node).await {
+                Some(machine) => {
+                    let error = crate::server::chain(&error);
+                    tracing::warn!(error, "answering from the Node's labels what this machine is");
+                    Ok(Some(machine))
+                }
+                None => Err(error),
+            },
         },
     }
+}
+
+/// The machine by the labels of its Node. They do not tell of disks that are not Kubernetes'.
+async fn labelled(node: &Node) -> Option<Machine> {
+    let labels = node.config.labels.as_ref()?;
+    let read = tokio::time::timeout(node.config.timeouts.instance, labels.read()).await.ok()??;
+    let MachineLabels { region, zone, vm_size } = read;
+    let number = zone.as_deref().and_then(|zone| zone.strip_prefix(&region)?.strip_prefix('-'));
+    Some(Machine { zone: number.map(str::to_owned), location: region, vm_size, foreign_disks: 0 })
 }
 
 /// The size of this VM, as remembered since the node was registered.

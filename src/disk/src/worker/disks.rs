@@ -1,6 +1,6 @@
 //! The disks' own state: which requests the planner takes, and to which VM a disk is attached.
 
-use std::sync::PoisonError;
+use std::{collections::BTreeMap, sync::PoisonError};
 
 use futures::future::join_all;
 use lazuli_azure::{
@@ -15,20 +15,48 @@ use lazuli_plan::{
     permit::Priority,
     read::By,
 };
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::{
     READ_LAG_PAUSES, VmWorker,
     answers::failure_for,
-    queue::{Batch, Goal},
+    queue::{Batch, Goal, Queue},
 };
 use crate::VolumeError;
+
+/// Disks as they were read for their attach, kept while the worker waits for the permit to write their VM.
+///
+/// Many workers wait for permits at the same time, and each would read its disks again when its permit has come. Only
+/// reads that lead to a write are kept ([`attach::gives_terms`]), so no request is answered from one. A kept read serves
+/// only a request that had arrived when the read was sent, and only the round right after the wait.
+#[derive(Debug, Default)]
+pub(super) struct KeptReads(BTreeMap<ArmId, KeptRead>);
+
+#[derive(Debug)]
+struct KeptRead {
+    disk: Disk,
+    sent_at: Instant,
+}
+
+impl KeptReads {
+    fn keep(&mut self, disk: &ArmId, read: &Snapshot<Disk>) {
+        self.0.insert(disk.clone(), KeptRead { disk: read.model.clone(), sent_at: read.seen.sent_at });
+    }
+
+    /// The disk, if it was read for a request that arrived then.
+    fn of_request(&self, disk: &ArmId, requested_at: Instant) -> Option<Disk> {
+        self.0.get(disk).filter(|kept| kept.sent_at >= requested_at).map(|kept| kept.disk.clone())
+    }
+}
 
 impl VmWorker {
     /// The desired state that the planner takes: every disk to detach, and every disk to attach whose own state allows
     /// it. The requests that the disk's own state refuses are answered here. Those that cannot be decided before
     /// another writer's write of the VM has ended are returned second.
-    pub(super) async fn desired_disks(&self, vm: &Vm, members: &Batch) -> (DesiredDisks, Batch) {
+    ///
+    /// The terms of an attach come from a kept read where one serves, and the reads made here are kept.
+    pub(super) async fn desired_disks(&self, vm: &Vm, members: &Batch, kept: &mut KeptReads) -> (DesiredDisks, Batch) {
         let mut desired = DesiredDisks::default();
         let mut undecided = Batch::new();
         let mut unread = Vec::new();
@@ -54,19 +82,20 @@ impl VmWorker {
             }
         }
         // A disk that the VM lists may be answered without a write, and so needs a single read. For the others a list
-        // may give the terms of the attach.
+        // or a kept read may give the terms of the attach.
         let (listed, to_attach): (Vec<ArmId>, Vec<ArmId>) =
             unread.into_iter().partition(|disk| vm.data_disk(disk).is_some());
-        let (mut reads, of_to_attach) = tokio::join!(self.read(listed), self.read_terms(vm, to_attach));
-        reads.extend(of_to_attach);
+        let to_attach = to_attach.into_iter().map(|disk| (members[&disk], disk)).collect();
+        let (of_listed, mut reads) = tokio::join!(self.read(listed), self.read_terms(vm, to_attach, kept));
+        reads.extend(of_listed.into_iter().map(|(disk, read)| (disk, read.map(|read| read.model))));
         for (disk, read) in reads {
             let Goal::Attached(caching) = members[&disk] else { continue };
-            if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
+            if let Ok(Some(source)) = read.as_ref().map(|read| read.source.clone()) {
                 self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
             }
             let listed = vm.data_disk(&disk).is_some();
             let answer = match read {
-                Ok(read) if listed && attach::confirmed_attached(&read.model, &vm.id) => {
+                Ok(read) if listed && attach::confirmed_attached(&read, &vm.id) => {
                     desired.attach.insert(disk, listed_already());
                     continue;
                 }
@@ -74,7 +103,7 @@ impl VmWorker {
                     undecided.insert(disk, Goal::Attached(caching));
                     continue;
                 }
-                Ok(read) => match attach::attachable(&read.model, &vm.id) {
+                Ok(read) => match attach::attachable(&read, &vm.id) {
                     Ok(()) if listed => {
                         warn!(%disk, "the VM lists the disk, and the disk's own state does not confirm its attach");
                         desired.listed_not_attached.insert(disk);
@@ -82,9 +111,9 @@ impl VmWorker {
                     }
                     Ok(()) => {
                         let terms = Terms {
-                            caching: effective_caching(caching, &read.model),
-                            disk_encryption_set: read.model.disk_encryption_set.clone(),
-                            write_accelerator: read.model.write_accelerator(),
+                            caching: effective_caching(caching, &read),
+                            write_accelerator: read.write_accelerator(),
+                            disk_encryption_set: read.disk_encryption_set,
                         };
                         desired.attach.insert(disk, terms);
                         continue;
@@ -135,18 +164,40 @@ impl VmWorker {
         self.read_by(disks, Freshness::single()).await
     }
 
-    /// Reads disks that are to be attached. A disk that a list shows as not attachable is read again by a single read.
-    async fn read_terms(&self, vm: &Vm, disks: Vec<ArmId>) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
-        let read = self.read_by(disks, Freshness::listed()).await;
-        let refused = |read: &Snapshot<Disk>| {
-            read.seen.by == By::List
-                && (attach::attachable(&read.model, &vm.id).is_err()
-                    || read.model.provisioning_state != ProvisioningState::Succeeded)
-        };
-        let (again, mut reads): (Vec<_>, Vec<_>) =
-            read.into_iter().partition(|(_, read)| read.as_ref().is_ok_and(refused));
-        reads.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
+    /// Reads disks that are to be attached, except those of which a kept read gives the terms, and keeps the reads that
+    /// give the terms. A disk of which a list does not give them is read again by a single read.
+    async fn read_terms(
+        &self,
+        vm: &Vm,
+        disks: Vec<(Goal, ArmId)>,
+        kept: &mut KeptReads,
+    ) -> Vec<(ArmId, Result<Disk, ArmError>)> {
+        let mut reads = Vec::new();
+        let mut unread = Vec::new();
+        for (goal, disk) in disks {
+            match self.requested_at(&disk, goal).and_then(|requested_at| kept.of_request(&disk, requested_at)) {
+                Some(read) => reads.push((disk, Ok(read))),
+                None => unread.push(disk),
+            }
+        }
+        let gives_terms = |read: &Snapshot<Disk>| attach::gives_terms(&read.model, &vm.id);
+        let (again, mut fresh): (Vec<_>, Vec<_>) = self
+            .read_by(unread, Freshness::listed())
+            .await
+            .into_iter()
+            .partition(|(_, read)| read.as_ref().is_ok_and(|read| read.seen.by == By::List && !gives_terms(read)));
+        fresh.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
+        for (disk, read) in fresh {
+            if let Some(read) = read.as_ref().ok().filter(|read| gives_terms(read)) {
+                kept.keep(&disk, read);
+            }
+            reads.push((disk, read.map(|read| read.model)));
+        }
         reads
+    }
+
+    fn requested_at(&self, disk: &ArmId, goal: Goal) -> Option<Instant> {
+        self.shared.queues().get(&self.vm).and_then(|queue: &Queue| queue.requested_at(disk, goal))
     }
 
     async fn read_by(&self, disks: Vec<ArmId>, freshness: Freshness) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {

@@ -2,12 +2,17 @@
 
 use std::{pin::pin, sync::PoisonError, time::Duration};
 
-use lazuli_azure::{compute::Snapshot, error::ArmError, permits::Permit};
+use lazuli_azure::{
+    compute::{Freshness, Snapshot},
+    error::ArmError,
+    permits::Permit,
+};
 use lazuli_plan::{
     attach::{self, Bisection, Reaction},
     fault::{Effect, Fault},
     model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
+    permit::Priority,
 };
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info, warn};
@@ -46,7 +51,7 @@ impl VmWorker {
         }
         let method = failure_state.method.unwrap_or_else(|| self.shared.method());
         let started = Instant::now();
-        let result = self.send_write(vm, write, method, permit).await;
+        let result = self.send_write(vm, write, method, self.priority(&members), permit).await;
         // A write that names no disk is sent as a list, whatever the method.
         let method = if write.says_nothing() { VmWriteMethod::WholeList } else { method };
         match result {
@@ -94,9 +99,10 @@ impl VmWorker {
         vm: &Snapshot<Vm>,
         write: &VmWrite,
         method: VmWriteMethod,
+        priority: Priority,
         permit: Option<Permit>,
     ) -> Result<(), ArmError> {
-        let mut written = pin!(self.shared.client.write_vm(vm, write, method, permit));
+        let mut written = pin!(self.shared.client.write_vm(vm, write, method, priority, permit));
         match timeout(SLOW_WRITE, &mut written).await {
             Ok(result) => result,
             Err(_) => self.while_answering(written).await,
@@ -214,12 +220,14 @@ impl VmWorker {
     /// Reads the VM after a write and answers every request that it meets. The others go into the next round, or are
     /// answered with `failure` when they have used up their tries. Returns the last read.
     pub(super) async fn verify(&self, members: &Batch, failure: Option<&VolumeError>, retry: Retry) -> Option<Vm> {
+        // Its callers have waited as long as those of a poll.
+        let freshness = Freshness::single().priority(self.priority(members).min(Priority::Poll));
         let mut lag = READ_LAG_PAUSES.iter();
         let (vm, unmet) = loop {
             // After another writer's write, or a lost answer, the VM shows the result only when that write has ended.
             let read = match (failure, retry) {
                 (Some(_), Retry::Counted) => self.at_rest().await,
-                _ => self.shared.client.get_vm(&self.vm).await,
+                _ => self.shared.client.read_vm(&self.vm, freshness).await,
             };
             let vm = match read {
                 Ok(vm) => vm.model,

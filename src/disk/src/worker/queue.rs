@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use lazuli_plan::model::{ArmId, CachingMode, Lun};
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 use tracing::debug;
 
 use crate::{DiskHold, VolumeError};
@@ -53,6 +56,8 @@ pub(super) struct Queue {
 pub(super) struct Request {
     goal: Goal,
     callers: Vec<oneshot::Sender<Outcome>>,
+    /// When it arrived. A read that was sent earlier is no evidence for it.
+    requested_at: Instant,
     sent: bool,
     tries: u32,
     /// Keeps the disk from being deleted until the request is answered.
@@ -83,23 +88,30 @@ impl Queue {
         self.arrived.clone()
     }
 
-    /// Adds a request, or lets its caller join the same one.
+    /// Adds a request that arrives now, or lets its caller join the same one.
     pub(super) fn request(
         &mut self,
         disk: &ArmId,
         goal: Goal,
         hold: DiskHold,
+        now: Instant,
     ) -> Result<oneshot::Receiver<Outcome>, Opposed> {
         let (caller, answer) = oneshot::channel();
         self.arrivals += 1;
         self.arrived.notify_one();
         match self.waiting.get_mut(disk) {
-            Some(request) if request.goal == goal => request.callers.push(caller),
+            Some(request) if request.goal == goal => {
+                if request.abandoned() {
+                    request.requested_at = now;
+                }
+                request.callers.push(caller);
+            }
             Some(request) if !request.abandoned() => {
                 return Err(Opposed { goal: request.goal, sent: request.sent });
             }
             _ => {
-                let request = Request { goal, callers: vec![caller], sent: false, tries: 0, _hold: hold };
+                let callers = vec![caller];
+                let request = Request { goal, callers, requested_at: now, sent: false, tries: 0, _hold: hold };
                 self.waiting.insert(disk.clone(), request);
             }
         }
@@ -118,9 +130,19 @@ impl Queue {
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
+    /// Whether there is a request of this disk, sent or not.
+    pub(super) fn contains(&self, disk: &ArmId) -> bool {
+        self.waiting.contains_key(disk)
+    }
+
     /// Whether any request has a caller that waits, or has been sent.
     pub(super) fn has_requests(&self) -> bool {
         self.waiting.values().any(|request| !request.abandoned())
+    }
+
+    /// When the request of this disk arrived, if this goal is still requested of it.
+    pub(super) fn requested_at(&self, disk: &ArmId, goal: Goal) -> Option<Instant> {
+        self.waiting.get(disk).filter(|request| request.goal == goal).map(|request| request.requested_at)
     }
 
     /// The requests that no write in flight is about.

@@ -33,6 +33,7 @@ use tracing::warn;
 use super::{
     READ_LAG_PAUSES, Round, VmWorker,
     answers::failure_for,
+    disks::KeptReads,
     failure_state::FailureState,
     queue::{Batch, Goal, Retry},
 };
@@ -113,7 +114,7 @@ impl VmWorker {
             return Round::WaitsForVm(goals);
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(Priority::Detach);
+            return Round::WaitsForPermit(Priority::Detach, KeptReads::default());
         }
         let stale_disks = std::mem::take(&mut failure_state.stale_disks);
         let requests: Batch = goals
@@ -166,7 +167,7 @@ impl VmWorker {
             reapply: Vec::new(),
         };
         let mut method = conditional;
-        let mut written = self.shared.client.write_vm(vm, &write, conditional, permit).await;
+        let mut written = self.shared.client.write_vm(vm, &write, conditional, self.priority(&goals), permit).await;
         if let Err(error) = &written
             && conditional != usual
             && usual == VmWriteMethod::Action
@@ -177,7 +178,7 @@ impl VmWorker {
         {
             // The role, or this Azure cloud, has the action only. A list needs rights on the VM's other resources too.
             method = usual;
-            written = self.shared.client.write_vm(vm, &write, usual, None).await;
+            written = self.shared.client.write_vm(vm, &write, usual, self.priority(&goals), None).await;
         }
         if let Err(error) = &written
             && let Some(pause) = failure_state.pause(error)

@@ -1,5 +1,5 @@
 use super::{outcome::unnamed_disks_gone, queue::Opposed, *};
-use crate::{Left, Request, claims::Claims};
+use crate::{Request, ResultingDisk, in_flight::InFlight};
 use lazuli_azure::{
     arm::{Arm, Retry},
     auth::{Credential, ManagedIdentity, Tokens},
@@ -9,6 +9,7 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     model::{CachingMode, DataDisk, DataDiskSource, ProvisioningState},
+    node::ClusterNodes,
     op::VmWrite,
 };
 
@@ -54,9 +55,10 @@ fn workers() -> VmWorkers {
     let metrics = Metrics::unregistered();
     let arm = Arm::new(authority, transport, tokens, metrics, Retry::default(), 1);
     let client = Client::new(Compute::new(arm, ApiVersions::public()));
-    let reservations = Reservations::new(watch::channel(LunReservations::NoCluster).1);
+    let reservations = ClusterSnapshot::new(watch::channel(LunReservations::NoCluster).1, |_| true);
+    let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
-    VmWorkers::new(client, Nodes::new("s", "g"), reservations, sizes, VmWriteMethod::Action)
+    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action)
 }
 
 #[test]
@@ -97,13 +99,13 @@ fn a_request_that_contradicts_another_names_disk_node_both_operations_and_when_t
 #[tokio::test]
 async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_starts_anew() {
     let (workers, id) = (workers(), vm(&[]).id);
-    let claims: Claims<Request, Left> = Claims::default();
+    let in_flight: InFlight<Request, ResultingDisk> = InFlight::default();
     let mut answers = Vec::new();
     for n in 0..3 {
-        let hold = claims.hold(&disk(n)).unwrap();
+        let hold = in_flight.hold(&disk(n)).unwrap();
         let mut queues = workers.shared.queues();
         let queue = queues.entry(id.clone()).or_default();
-        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold).unwrap()));
+        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold, Instant::now()).unwrap()));
     }
     let worker = VmWorker {
         shared: workers.shared.clone(),
@@ -120,7 +122,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
         let message = error.to_string();
         assert!(message.contains("a slot was given twice") && message.contains("node-0"), "{message}");
-        assert!(message.contains(disk.as_str()) && !claims.is_held(&disk), "{message}");
+        assert!(message.contains(disk.as_str()) && !in_flight.is_attaching_or_detaching(&disk), "{message}");
     }
     assert!(workers.shared.queues().is_empty());
 }

@@ -10,7 +10,7 @@
 //!
 //!    ```ignore
 //!    pub(crate) static ROUTE_TABLE: Descriptor = Descriptor {
-//!        kind: "Microsoft.Network/routeTables",
+//!        kind: kinds::ROUTE_TABLE,
 //!        path: "routeTables",
 //!        schema: Schema { name: "NRouteTable", root: "routeTable" },
 //!        children: &[Children {
@@ -19,13 +19,13 @@
 //!            schema: Schema { name: "NRoute", root: "route" },
 //!            ..network::CHILDREN
 //!        }],
-//!        in_use: &[InUse { by: By::References, fault: |table, by| fault::route_table_in_use(table, by) }],
+//!        in_use: &[InUse { by: By::References, fault: |table, by| fault::route_table_in_use(path::of(table), by) }],
 //!        hooks: Hooks {
 //!            complete: |draft| Ok(json!({"properties": {
 //!                "disableBgpRoutePropagation": draft.flag("disableBgpRoutePropagation"),
 //!                "routes": [],
 //!            }})),
-//!            ..Hooks::NONE
+//!            ..network::RESOURCE.hooks
 //!        },
 //!        ..network::RESOURCE
 //!    };

@@ -5,8 +5,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc;
 
 use super::*;
 
@@ -293,10 +296,12 @@ async fn more_disks_than_the_kernel_has_ready_devices_can_be_attached() {
     assert!(!hypervisor.node_root("vm").unwrap().exists());
 }
 
-/// Looks at an entry until told to stop, and panics when one is there in part.
-fn count_complete_entries(entry: &Path, stop: &AtomicBool) -> u64 {
-    let mut complete = 0;
-    while !stop.load(Ordering::Relaxed) {
+/// Looks at an entry until the channel closes, and panics when one is there in part. Reports each round in which it has
+/// seen the whole entry.
+fn report_complete_entries(entry: &Path, round: &AtomicU64, complete: &mpsc::UnboundedSender<u64>) {
+    let mut reported = 0;
+    while !complete.is_closed() {
+        let round = round.load(Ordering::Acquire);
         // An open folder stays the same entry, also when it is renamed away.
         let Ok(open) = fs::File::open(entry) else {
             continue;
@@ -304,14 +309,17 @@ fn count_complete_entries(entry: &Path, stop: &AtomicBool) -> u64 {
         let here = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
         let parts = ["vendor", "model", "rescan", "block"];
         if parts.iter().all(|part| here.join("device").join(part).exists()) {
-            complete += 1;
+            if round > reported {
+                reported = round;
+                // The test may have ended.
+                let _ = complete.send(round);
+            }
             continue;
         }
         // In part only when it has been taken away in the meantime.
         let path = fs::read_link(&here).unwrap();
         assert!(!path.starts_with(entry), "{}", path.display());
     }
-    complete
 }
 
 #[tokio::test]
@@ -320,20 +328,26 @@ async fn a_reader_never_sees_a_part_of_an_entry() {
     let hypervisor = root.start(vec![]).await;
     hypervisor.create_machine("vm").await.unwrap();
     let node = hypervisor.node_root("vm").unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
+    let attached = Arc::new(AtomicU64::new(0));
+    let (complete, mut seen) = mpsc::unbounded_channel();
     let entry = node.join("sys/class/scsi_device/1:0:0:5");
     let reader = std::thread::spawn({
-        let stop = Arc::clone(&stop);
-        move || count_complete_entries(&entry, &stop)
+        let attached = Arc::clone(&attached);
+        move || report_complete_entries(&entry, &attached, &complete)
     });
     let disk = disk("flickers", MIB);
-    for _ in 0..20 {
+    for round in 1..=20 {
         hypervisor.attach("vm", 5, &disk).await.unwrap();
+        attached.store(round, Ordering::Release);
+        // The reader looks all the time. It ends only by a panic, and then the channel is closed.
+        if seen.recv().await != Some(round) {
+            break;
+        }
         hypervisor.detach("vm", 5).await.unwrap();
     }
-    stop.store(true, Ordering::Relaxed);
-    let complete = reader.join().unwrap();
-    assert!(complete > 0);
+    drop(seen);
+    reader.join().unwrap();
+    assert_eq!(attached.load(Ordering::Acquire), 20);
     assert!(root.devices().is_empty());
 }
 

@@ -109,6 +109,28 @@ async fn one_ip_configuration_alone_has_a_public_address() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_sees_its_public_address_and_keeps_its_card() {
+    let rig = Rig::new(options()).await;
+    let ip = rig.written(&ip_uri("a"), standard(json!({}))).await;
+    let card = uri("networkInterfaces", "plain-0-nic");
+    let before = rig.get(&card).await.expect(200).body;
+    let mut body = nic(&["a"]);
+    body["properties"]["ipConfigurations"][0]["name"] = json!("ipconfig1");
+    let after = rig.written(&card, body).await;
+    for member in ["macAddress", "virtualMachine", "resourceGuid"] {
+        assert_eq!(after["properties"][member], before["properties"][member], "{member}");
+    }
+    let request = Request::builder()
+        .uri("/_imds/plain-0/metadata/loadbalancer?api-version=2020-10-01")
+        .header("metadata", "true")
+        .body(Body::empty())
+        .unwrap();
+    let seen = rig.send(request).await.expect(200).body["loadbalancer"]["publicIpAddresses"].clone();
+    let private = &after["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"];
+    assert_eq!(seen, json!([{"frontendIpAddress": ip["properties"]["ipAddress"], "privateIpAddress": private}]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_domain_name_label_is_of_one_address_in_a_region() {
     let rig = Rig::new(options()).await;
     let labelled = |label: &str| standard(json!({"dnsSettings": {"domainNameLabel": label}}));
@@ -223,11 +245,17 @@ async fn a_newer_write_of_an_address_cancels_the_older_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_the_middle_of_a_creation_gives_the_address() {
+async fn a_restart_in_the_middle_of_a_write_ends_it() {
     let rig = Rig::new(slow()).await;
     rig.call("PUT", &ip_uri("a"), Some(standard(json!({})))).await.expect(201);
     rig.emulator.control.shared.state().recover();
     let ip = rig.get(&ip_uri("a")).await.expect(200).body;
     assert_eq!(ip["properties"]["provisioningState"], "Succeeded");
     assert!(ip["properties"]["ipAddress"].is_string());
+    // A dynamic address goes with the interface that named it.
+    rig.written(&ip_uri("d"), json!({"location": "westeurope"})).await;
+    rig.written(&uri("networkInterfaces", "n"), nic(&["d"])).await;
+    rig.call("DELETE", &uri("networkInterfaces", "n"), None).await.expect(202);
+    rig.emulator.control.shared.state().recover();
+    assert!(rig.get(&ip_uri("d")).await.expect(200).body["properties"].get("ipAddress").is_none());
 }

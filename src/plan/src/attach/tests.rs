@@ -361,6 +361,16 @@ fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure
     ] {
         let attached_to = holders.iter().map(|holder| (*holder).clone()).collect();
         assert_eq!(attachable(&disk(state, shares, holders), &here), Err(Unattachable::AttachedTo(attached_to)));
+        assert!(!gives_terms(&disk(state, shares, holders), &here));
+    }
+    for state in [
+        ProvisioningState::Succeeded,
+        ProvisioningState::InProgress,
+        ProvisioningState::Failed,
+        ProvisioningState::Canceled,
+    ] {
+        let disk = Disk { provisioning_state: state, ..disk(free, 1, &[]) };
+        assert_eq!(gives_terms(&disk, &here), state == ProvisioningState::Succeeded, "{state:?}");
     }
     for state in [DiskState::ActiveSas, DiskState::ActiveSasFrozen, DiskState::ReadyToUpload, DiskState::ActiveUpload] {
         assert_eq!(attachable(&disk(Some(state), 1, &[]), &here), Err(Unattachable::InUse(state)));

@@ -179,9 +179,10 @@ impl Bucket {
         self.tokens = self.tokens.min((1.0 - until_then).max(0.0));
     }
 
-    /// Halves the share because Azure refused the request of this mark, unless it was granted before the last halving.
+    /// Halves the share because Azure refused the request of this mark, unless it was granted before the last halving or
+    /// at the same time.
     pub(super) fn halve_share(&mut self, mark: Mark, now: Duration) {
-        if self.halved.is_none_or(|halved| mark.at >= halved) {
+        if self.halved.is_none_or(|halved| mark.at > halved) {
             self.refresh(now);
             self.share = (self.share / 2.0).max(SMALLEST_SHARE);
             self.halved = Some(now);
@@ -271,5 +272,18 @@ mod tests {
         bucket.refused(None, seconds(200.0));
         let whole = bucket.wait(1.0, seconds(200.0)).as_secs_f64();
         assert!((whole - 0.1).abs() < 0.001, "{whole}");
+    }
+
+    #[test]
+    fn requests_that_are_refused_in_the_moment_of_their_grant_halve_the_share_once_too() {
+        let mut bucket = Bucket::full(200.0, 10.0, START);
+        let marks: Vec<Mark> = (0..4).map(|_| bucket.take(START)).collect();
+        for mark in marks {
+            bucket.halve_share(mark, START);
+            bucket.refused(Some(seconds(1.0)), START);
+            bucket.settle(START);
+        }
+        let half = bucket.wait(1.0, seconds(1.0)).as_secs_f64();
+        assert!(half < 0.2, "{half}");
     }
 }

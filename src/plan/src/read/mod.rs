@@ -17,7 +17,7 @@
 //! - A read answers a caller only if it was sent at or after the caller's `not_before`. A list was sent when its first
 //!   page was.
 //! - A list may be older than a single read. So absence in a list proves nothing, and neither does a state that is not the
-//!   one waited for: the next look at that operation is a poll.
+//!   one waited for: now and then the look at an operation is a poll, whatever lists show.
 //! - A list ends the looks at a creation or an expansion, by the value that was asked for. For everything else it prompts
 //!   the poll or the single read that proves it.
 //! - A decision without a write needs a single read ([`Accept::Single`]).
@@ -25,7 +25,8 @@
 //! # What a read costs
 //!
 //! A list costs its pages. While reads are plentiful a list must replace [`PLENTIFUL`] reads a page, for single reads run
-//! beside each other and pages one after the other. While they are short it must replace more reads than it has pages.
+//! beside each other and pages one after the other. While they are short it must replace more reads than it has pages, and
+//! lists that only look at operations take a third of the reads at most ([`SHORT_PAGE`]).
 //!
 //! Times are on one monotonic clock of the caller's, as time since its start.
 
@@ -48,6 +49,9 @@ pub const PLENTIFUL: usize = 4;
 const UNKNOWN_PAGES: usize = 2;
 /// The least time between two lists that only look at operations, as long as these looks may be put off.
 const LIST_GAP: Duration = Duration::from_millis(100);
+/// The least time between two such lists for each of their pages while reads are short: three times what the bucket of a
+/// subscription's reads takes to refill by one (25 a second).
+const SHORT_PAGE: Duration = Duration::from_millis(120);
 /// For how long a list that Azure refuses is not asked for again.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
@@ -202,6 +206,8 @@ struct Watched {
     polling: bool,
     /// The next look is a poll.
     by_poll: bool,
+    /// How long after its acceptance it was last polled.
+    polled: Duration,
     /// A throttled poll's pause.
     not_before: Duration,
 }
@@ -234,29 +240,37 @@ impl Resource {
 }
 
 impl Watched {
-    fn look(&self, supply: Supply) -> Look {
-        match supply {
-            Supply::Plentiful => self.operation.expectation.next(self.last),
+    fn look(&self) -> Look {
+        self.operation.expectation.next(self.last)
+    }
+
+    fn due(&self) -> Duration {
+        (self.operation.accepted_at + self.look().due).max(self.not_before)
+    }
+
+    fn latest(&self) -> Duration {
+        (self.operation.accepted_at + self.look().latest).max(self.not_before)
+    }
+
+    /// When it is polled though others are under way, because no list is worth reading. While reads are short, no
+    /// operation is polled early.
+    fn latest_by_poll(&self, supply: Supply) -> Duration {
+        let look = match supply {
+            Supply::Plentiful => self.look(),
             Supply::Short => self.operation.expectation.next_not_early(self.last),
-        }
+        };
+        (self.operation.accepted_at + look.latest).max(self.not_before)
     }
 
-    fn due(&self, supply: Supply) -> Duration {
-        (self.operation.accepted_at + self.look(supply).due).max(self.not_before)
-    }
-
-    fn latest(&self, supply: Supply) -> Duration {
-        (self.operation.accepted_at + self.look(supply).latest).max(self.not_before)
-    }
-
-    /// Whether a list may serve for the next look. At the expected end most operations have ended, so where a list only
-    /// prompts the poll it would come on top.
-    fn may_be_listed(&self, supply: Supply) -> bool {
-        let expected = self.look(supply) == self.operation.expectation.next_not_early(None);
+    /// Whether a list may serve for the next look. Where all take the same time, most operations have ended at the
+    /// expected end, and a list that only prompts the poll would come on top of it.
+    fn may_be_listed(&self) -> bool {
+        let expectation = &self.operation.expectation;
+        let at_end = || self.look() == expectation.next_not_early(None);
         match self.operation.target {
             Target::Polled => false,
             Target::Size(_) | Target::Made { .. } => !self.by_poll,
-            Target::Absent | Target::AtRest => !self.by_poll && !expected,
+            Target::Absent | Target::AtRest => !self.by_poll && !(expectation.is_sharp() && at_end()),
         }
     }
 
@@ -295,7 +309,14 @@ impl Group {
     /// An operation was accepted; it is known by this number.
     pub fn begin(&mut self, number: u64, operation: Operation) {
         let last = operation.last;
-        let watched = Watched { operation, last, polling: false, by_poll: false, not_before: Duration::ZERO };
+        let watched = Watched {
+            operation,
+            last,
+            polling: false,
+            by_poll: false,
+            polled: Duration::ZERO,
+            not_before: Duration::ZERO,
+        };
         self.operations.insert(number, watched);
     }
 
@@ -310,6 +331,7 @@ impl Group {
             watched.polling = false;
             watched.by_poll = false;
             watched.looked(at);
+            watched.polled = at.saturating_sub(watched.operation.accepted_at);
             watched.not_before = not_before.unwrap_or_default();
         }
     }
@@ -396,7 +418,9 @@ impl Group {
             }
             let listed = shown(&watched.operation.resource);
             let elapsed = sent_at.saturating_sub(watched.operation.accepted_at);
-            let late = elapsed >= watched.operation.expectation.next_not_early(None).due;
+            // The first time at the expected end, then each time the time since its acceptance has doubled.
+            let end = watched.operation.expectation.next_not_early(None).due;
+            let doubt = elapsed >= end.max(watched.polled) * 2;
             watched.looked(sent_at);
             match judge(watched.operation.target, listed, whole) {
                 Some(News::Ended) if !watched.operation.sample => {
@@ -407,7 +431,7 @@ impl Group {
                     news.push((number, watched.operation.resource.clone(), News::Poll));
                 }
                 // The list may be old.
-                None => watched.by_poll = late,
+                None => watched.by_poll = doubt,
             }
         }
         news
@@ -444,7 +468,7 @@ impl Group {
     /// Decides what to send now.
     pub fn step(&mut self, now: Duration, supply: Supply) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.list_if_worth(now, supply, &mut actions);
+        let list_is_due = self.list_if_worth(now, supply, &mut actions);
         let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
         let list = self.list.as_ref();
         let late = |entry: &&Resource| entry.may_be_listed() && list.is_some_and(|list| !entry.joins(list));
@@ -472,8 +496,9 @@ impl Group {
             if watched.polling || looking.contains(number) {
                 continue;
             }
-            let at = match watched.may_be_listed(supply) && !few {
-                true => watched.latest(supply),
+            let at = match watched.may_be_listed() && !few {
+                true if list_is_due => continue,
+                true => watched.latest_by_poll(supply),
                 false => watched.alone_at(supply),
             };
             if at <= now {
@@ -489,9 +514,10 @@ impl Group {
         let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::gathered_at);
         let looking = |number: &u64| self.list.as_ref().is_some_and(|list| list.looking.contains(number));
         let looks = self.operations.iter().filter(|(number, watched)| !watched.polling && !looking(number));
-        let looks =
-            looks.flat_map(|(_, watched)| [watched.due(supply), watched.latest(supply), watched.alone_at(supply)]);
-        let rested = self.listed_at.map(|at| at + LIST_GAP);
+        let looks = looks.flat_map(|(_, watched)| {
+            [watched.due(), watched.latest(), watched.latest_by_poll(supply), watched.alone_at(supply)]
+        });
+        let rested = self.listed_at.map(|at| at + self.list_gap(supply));
         reads.chain(looks).chain(rested).filter(|at| *at > now).min()
     }
 
@@ -499,36 +525,48 @@ impl Group {
         self.refused_until.is_some_and(|until| now < until)
     }
 
-    fn list_if_worth(&mut self, now: Duration, supply: Supply, actions: &mut Vec<Action>) {
+    /// The least time between two lists that only look at operations.
+    fn list_gap(&self, supply: Supply) -> Duration {
+        let pages = u32::try_from(self.pages.unwrap_or(UNKNOWN_PAGES)).unwrap_or(u32::MAX);
+        match supply {
+            Supply::Plentiful => LIST_GAP,
+            Supply::Short => SHORT_PAGE.saturating_mul(pages).max(LIST_GAP),
+        }
+    }
+
+    /// Begins a list if one is worth its pages now. `true` when it would be and has to wait, because the last one that
+    /// only looked at operations was begun a moment ago.
+    fn list_if_worth(&mut self, now: Duration, supply: Supply, actions: &mut Vec<Action>) -> bool {
         if self.list.is_some() || self.no_lists(now) {
-            return;
+            return false;
         }
         let reads: Vec<&Resource> = self.resources.values().filter(|entry| entry.may_be_listed()).collect();
         let looks: Vec<(u64, &Watched)> = self
             .operations
             .iter()
-            .filter(|(_, watched)| !watched.polling && watched.may_be_listed(supply) && watched.due(supply) <= now)
+            .filter(|(_, watched)| !watched.polling && watched.may_be_listed() && watched.due() <= now)
             .map(|(number, watched)| (*number, watched))
             .collect();
         let gathered = reads.iter().any(|entry| entry.gathered_at() <= now);
-        let put_off = looks.iter().any(|(_, watched)| watched.latest(supply) <= now);
+        let put_off = looks.iter().any(|(_, watched)| watched.latest() <= now);
         let replaces = reads.len() + looks.len();
         let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
         let many = replaces >= PLENTIFUL * pages;
-        let rested = self.listed_at.is_none_or(|at| now >= at + LIST_GAP);
+        let rested = self.listed_at.is_none_or(|at| now >= at + self.list_gap(supply));
         // A look that cannot be put off further, or reads that are short, make it worth replacing a few.
-        let worth = match supply {
-            Supply::Plentiful => many && (gathered || rested && !looks.is_empty()) || put_off && replaces > pages,
-            Supply::Short => (gathered || put_off) && replaces > pages,
+        let (for_reads, for_looks) = match supply {
+            Supply::Plentiful => (many && gathered, many && !looks.is_empty() || put_off && replaces > pages),
+            Supply::Short => (gathered && replaces > pages, put_off && replaces > pages),
         };
-        if !worth {
-            return;
+        if !(for_reads || for_looks && rested) {
+            return for_looks;
         }
         let polls = looks.iter().map(|_| Priority::Poll);
         let priority = reads.iter().map(|entry| entry.priority()).chain(polls).min().unwrap_or(Priority::List);
         self.listed_at = Some(now);
         self.list = Some(List { sent_at: None, looking: looks.into_iter().map(|(number, _)| number).collect() });
         actions.push(Action::List(priority));
+        false
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
@@ -273,16 +273,16 @@ fn run(
     supply: Supply,
 ) -> (Vec<Duration>, usize) {
     let mut group = Group::default();
-    let mut begun = BTreeSet::new();
     let mut noticed: BTreeMap<u64, Duration> = BTreeMap::new();
     let (mut now, mut cost) = (Duration::ZERO, 0);
     let pages = world.ends.len().div_ceil(world.per_page).max(1);
+    let mut arrivals: Vec<(Duration, u64)> = accepted.iter().map(|(number, at)| (*at, *number)).collect();
+    arrivals.sort_unstable();
+    let mut arrivals = arrivals.into_iter().peekable();
     while noticed.len() < world.ends.len() {
-        for (number, at) in accepted.iter().filter(|(_, at)| **at <= now) {
-            if begun.insert(*number) {
-                let new = operation(*number as usize, *at, Kind::DiskCreate, Target::Size(Gib::new(32)));
-                group.begin(*number, Operation { expectation, ..new });
-            }
+        while let Some((at, number)) = arrivals.next_if(|(at, _)| *at <= now) {
+            let new = operation(number as usize, at, Kind::DiskCreate, Target::Size(Gib::new(32)));
+            group.begin(number, Operation { expectation, ..new });
         }
         for action in group.step(now, supply) {
             match action {
@@ -312,7 +312,7 @@ fn run(
                 other => panic!("{other:?}"),
             }
         }
-        let arrival = accepted.values().filter(|at| **at > now).min().copied();
+        let arrival = arrivals.peek().map(|(at, _)| *at);
         let wake = group.wake_at(now, supply).into_iter().chain(arrival).min();
         assert!(noticed.len() == world.ends.len() || wake.is_some_and(|wake| wake > now), "asleep for ever at {now:?}");
         now = wake.unwrap_or(now);
@@ -343,7 +343,11 @@ fn creations_at_azures_pace_cost_less_than_a_read_for_two() {
 proptest! {
     #[test]
     fn each_end_is_noticed_in_time_however_lists_lag(
-        operations in proptest::collection::vec((0u64..5_000, 800u64..30_000), 1..60),
+        // Many operations at once are rare here, because what they cost grows with the square of their number.
+        operations in prop_oneof![
+            7 => proptest::collection::vec((0u64..5_000, 800u64..30_000), 1..20),
+            1 => proptest::collection::vec((0u64..5_000, 800u64..30_000), 20..60),
+        ],
         lag_ms in prop_oneof![Just(0u64), 0u64..5_000],
         per_page in 1usize..100,
         is_learned in any::<bool>(),
@@ -357,13 +361,146 @@ proptest! {
         let (late, cost) = run(&world, &accepted, expectation, supply);
         for (number, late) in late.iter().enumerate() {
             let takes = ms(operations[number].1);
-            // Two looks at most: a list that lags, and the poll after it.
-            let looks = if lag_ms > 0 { 2 } else { 1 };
             let expected = Kind::DiskCreate.prior().saturating_sub(takes);
-            let bound = expected + looks * (Duration::from_secs(1).max(takes / 8));
+            // A list shows an end as late as it lags.
+            let bound = expected + Duration::from_secs(1).max(takes / 8) + ms(lag_ms);
             prop_assert!(*late <= bound, "{number}: {takes:?} late {late:?} bound {bound:?}");
         }
         let looks: u64 = operations.iter().map(|(_, takes)| 4 + takes / 500).sum();
         prop_assert!(cost as u64 <= looks * 2, "{cost} reads for {looks} looks");
+    }
+}
+
+/// How long operations take whose durations spread as the published ones of an attach do (aks-engine 2888): nine of ten
+/// around the median, one of ten some six times as long.
+fn spread(kind: Kind, chance: &mut impl FnMut() -> f64) -> Duration {
+    let normal = (0..12).map(|_| chance()).sum::<f64>() - 6.0;
+    let (median, sigma) = if chance() < 0.1 { (6.4, 0.45) } else { (0.96, 0.3) };
+    kind.prior().mul_f64(median * (sigma * normal).exp())
+}
+
+/// What came of operations that Azure accepted ten a second, by the reads that Azure allows.
+#[derive(Debug)]
+struct Pace {
+    /// The part that was noticed within a second or a tenth of its time.
+    in_time: f64,
+    /// Reads for an operation.
+    cost: f64,
+}
+
+/// Runs operations at the pace at which Azure accepts writes, with its 25 reads a second and an empty bucket of them.
+/// `own` is how many reads each operation needs beside its looks, `pages` how long a list is.
+fn paced(kind: Kind, target: Target, operations: usize, own: f64, pages: usize) -> Pace {
+    const TICK: Duration = Duration::from_millis(5);
+    const ROUND_TRIP: Duration = Duration::from_millis(30);
+    let mut state = 7u64;
+    let mut chance = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let (mut group, mut durations) = (Group::default(), Durations::default());
+    let (mut tokens, mut spent, mut now) = (0.0, 0.0, Duration::ZERO);
+    let (mut begun, mut own_due) = (0, 0.0);
+    let mut under_way: BTreeMap<u64, (Duration, Duration, bool)> = BTreeMap::new();
+    let mut polls: Vec<u64> = Vec::new();
+    let mut answers: Vec<(Duration, u64)> = Vec::new();
+    // Pages to send, when the last one sent is answered, and when the first was sent.
+    let mut list: Option<(usize, Duration, Option<Duration>)> = None;
+    let mut late: Vec<(Duration, Duration)> = Vec::new();
+    while late.len() < operations {
+        now += TICK;
+        tokens = f64::min(tokens + 25.0 * TICK.as_secs_f64(), 250.0);
+        if begun < operations && now >= ms(100) * u32::try_from(begun).unwrap() {
+            let takes = spread(kind, &mut chance);
+            let number = begun as u64;
+            let sample = durations.sample();
+            let expectation = Expectation::of(kind, &durations, None);
+            group.begin(number, Operation { expectation, sample, ..operation(begun, now, kind, target) });
+            under_way.insert(number, (now, now + takes, sample));
+            begun += 1;
+            own_due += own;
+        }
+        let supply = if tokens > 125.0 { Supply::Plentiful } else { Supply::Short };
+        for action in group.step(now, supply) {
+            match action {
+                Action::Poll(number) => polls.push(number),
+                Action::List(_) => list = Some((pages, now, None)),
+                other => panic!("{other:?}"),
+            }
+        }
+        // Polls before lists, lists before the reads of what begins next.
+        while tokens >= 1.0 && !polls.is_empty() {
+            answers.push((now + ROUND_TRIP, polls.remove(0)));
+            (tokens, spent) = (tokens - 1.0, spent + 1.0);
+        }
+        if let Some((left, answered, sent)) = &mut list
+            && now >= *answered
+        {
+            if *left == 0 {
+                let at = sent.unwrap();
+                let shown = |id: &ArmId| {
+                    let number: u64 = id.name()[1..].parse().unwrap();
+                    let over = under_way.get(&number).is_none_or(|(_, end, _)| *end <= at);
+                    match (target, over) {
+                        (Target::Absent, true) => None,
+                        (Target::Absent, false) => {
+                            Some(Listed { state: ProvisioningState::InProgress, size: None, made: None })
+                        }
+                        (_, true) => at_rest(),
+                        (_, false) => Some(Listed { state: ProvisioningState::InProgress, size: None, made: None }),
+                    }
+                };
+                list = None;
+                for (number, _, news) in group.list_ended(at, pages, true, shown) {
+                    match news {
+                        News::Poll => polls.push(number),
+                        News::Ended => {
+                            group.end(number);
+                            let (from, end, _) = under_way.remove(&number).unwrap();
+                            late.push((end - from, now - end));
+                        }
+                    }
+                }
+            } else if tokens >= 1.0 {
+                if sent.is_none() {
+                    *sent = Some(now);
+                    group.list_sent(now);
+                }
+                (*left, *answered) = (*left - 1, now + ROUND_TRIP);
+                (tokens, spent) = (tokens - 1.0, spent + 1.0);
+            }
+        }
+        while tokens >= 1.0 && own_due >= 1.0 {
+            (tokens, own_due) = (tokens - 1.0, own_due - 1.0);
+        }
+        let (answered, waiting): (Vec<_>, Vec<_>) = answers.drain(..).partition(|(at, _)| *at <= now);
+        answers = waiting;
+        for (_, number) in answered {
+            let (from, end, _) = under_way[&number];
+            if end <= now {
+                group.end(number);
+                under_way.remove(&number);
+                durations.record(end - from);
+                late.push((end - from, now - end));
+            } else {
+                group.polled(number, now, None);
+            }
+        }
+    }
+    let in_time = late.iter().filter(|(takes, late)| *late <= Duration::from_secs(1).max(*takes / 10)).count();
+    Pace { in_time: in_time as f64 / operations as f64, cost: spent / operations as f64 }
+}
+
+#[test]
+fn at_azures_pace_every_end_is_noticed_in_time_however_the_durations_spread() {
+    let (create, delete) = (Target::Size(Gib::new(32)), Target::Absent);
+    for (kind, target, own, pages, part) in [
+        (Kind::DiskCreate, create, 1.0, 2, 0.99),
+        (Kind::DiskDelete, delete, 0.0, 2, 0.99),
+        (Kind::DiskCreate, create, 1.0, 5, 0.97),
+        (Kind::DiskDelete, delete, 0.0, 5, 0.97),
+    ] {
+        let pace = paced(kind, target, 500, own, pages);
+        assert!(pace.in_time >= part && pace.cost <= 3.5, "{kind:?}, {pages} pages: {pace:?}");
     }
 }

@@ -53,7 +53,7 @@ async fn in_process_and_over_tcp_the_same_calls_are_made_at_the_same_times() {
         let transport = if over_tcp { fake.over_tcp().await } else { fake.in_process() };
         let arm = fake.arm(transport);
         let write = Write::put(DISK, "2025-01-02", json!({"location": "l"}), Kind::DiskCreate);
-        let mut operation = arm.write(&write, &a_minute()).await.unwrap();
+        let mut operation = arm.write(write, &a_minute()).await.unwrap();
         assert_eq!(operation.wait(&a_minute()).await.unwrap(), Some(disk()));
         assert!(fake.script_is_used_up());
         logs.push(fake.log());
@@ -96,7 +96,9 @@ async fn a_list_is_all_of_its_pages() {
         Reply::json(200, json!({"value": [3]})),
     ]);
     let arm = fake.arm(fake.in_process());
-    let all = arm.list("/subscriptions/s/providers/Microsoft.Compute/disks", "1", &[("$top", "2")], &a_minute()).await;
+    let all = arm
+        .list_of::<Value>("/subscriptions/s/providers/Microsoft.Compute/disks", "1", &[("$top", "2")], &a_minute())
+        .await;
     assert_eq!(all.unwrap().items, [json!(1), json!(2), json!(3)]);
     assert_eq!(fake.calls()[2].line, "GET management.azure.com/page?token=3");
 }
@@ -145,7 +147,7 @@ async fn an_incomplete_list_is_an_error() {
     ] {
         let fake = Fake::new([first(), second]);
         let arm = fake.arm(fake.in_process());
-        let error = arm.list("/subscriptions/s/x", "1", &[], &a_minute()).await.unwrap_err();
+        let error = arm.list_of::<Value>("/subscriptions/s/x", "1", &[], &a_minute()).await.unwrap_err();
         assert!(matches!(error.fault, Fault::Malformed | Fault::Forbidden), "{error}");
     }
 }
@@ -154,14 +156,15 @@ async fn an_incomplete_list_is_an_error() {
 async fn a_token_never_goes_to_another_origin() {
     let away = "https://evil.example/x?sig=s3cret";
     let list = Fake::new([Reply::json(200, json!({"value": [], "nextLink": away}))]);
-    let error = list.arm(list.in_process()).list("/subscriptions/s/x", "1", &[], &a_minute()).await.unwrap_err();
+    let error =
+        list.arm(list.in_process()).list_of::<Value>("/subscriptions/s/x", "1", &[], &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::Malformed);
     assert!(!format!("{error:?} {error}").contains("s3cret"));
     for header in ["azure-asyncoperation", "location"] {
         let fake = Fake::new([Reply::empty(202).header(header, away)]);
         let arm = fake.arm(fake.in_process());
         let write = Write::delete(DISK, "1", Kind::DiskDelete);
-        let error = arm.write(&write, &a_minute()).await.unwrap_err();
+        let error = arm.write(write, &a_minute()).await.unwrap_err();
         assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
         assert_eq!(fake.calls().len(), 1);
     }
@@ -174,7 +177,7 @@ async fn a_path_that_would_name_another_resource_is_refused() {
     let arm = fake.arm(fake.in_process());
     for name in ["..", ".", "%2e%2E", "../x"] {
         let write = Write::delete(&format!("{DISK}/{name}"), "1", Kind::DiskDelete);
-        assert_eq!(arm.write(&write, &a_minute()).await.unwrap_err().fault, Fault::Invalid);
+        assert_eq!(arm.write(write, &a_minute()).await.unwrap_err().fault, Fault::Invalid);
     }
     assert!(fake.log().is_empty());
 }
@@ -232,7 +235,7 @@ async fn without_a_token_nothing_is_sent_and_the_reader_learns_why() {
 async fn an_etag_that_cannot_be_sent_stops_the_write() {
     let fake = Fake::new([]);
     let write = Write::put(DISK, "1", json!({}), Kind::DiskUpdate).if_match(Some("bad\netag"));
-    let error = fake.arm(fake.in_process()).write(&write, &a_minute()).await.unwrap_err();
+    let error = fake.arm(fake.in_process()).write(write, &a_minute()).await.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Malformed, Effect::None));
     assert!(fake.log().is_empty());
 }
@@ -260,7 +263,7 @@ async fn all_requests_of_a_paused_scope_wait_and_lists_go_last() {
     assert_eq!(paused, [0, 0, 7, 7]);
     // Nothing is left; the list comes first and goes last.
     let until = a_minute();
-    let list = arm.list("/subscriptions/s/providers/Microsoft.Compute/disks", "1", &[], &until);
+    let list = arm.list_of::<Value>("/subscriptions/s/providers/Microsoft.Compute/disks", "1", &[], &until);
     let (list, read) = tokio::join!(list, read(&arm));
     assert!(list.is_ok() && read.is_ok());
     let last: Vec<String> = fake.timeline().split_off(4);

@@ -35,7 +35,7 @@ fn steps(fake: &Fake) -> Vec<&'static str> {
 async fn run(write: Write, script: Vec<Reply>) -> (Result<Option<Value>, ArmError>, Vec<&'static str>) {
     let fake = Fake::new(script);
     let arm = fake.arm(fake.in_process());
-    let result = match arm.write(&write, &a_minute()).await {
+    let result = match arm.write(write, &a_minute()).await {
         Ok(mut operation) => operation.wait(&a_minute()).await,
         Err(error) => Err(error),
     };
@@ -152,7 +152,7 @@ async fn an_action_gives_the_result_that_its_location_holds() {
 #[tokio::test(start_paused = true)]
 async fn the_end_alone_costs_no_read_of_the_result() {
     let fake = Fake::new([both(Reply::empty(202)), status("Succeeded")]);
-    let mut operation = fake.arm(fake.in_process()).write(&action(), &a_minute()).await.unwrap();
+    let mut operation = fake.arm(fake.in_process()).write(action(), &a_minute()).await.unwrap();
     operation.settle(&a_minute()).await.unwrap();
     assert_eq!(steps(&fake), ["POST", "status"]);
 }
@@ -188,7 +188,7 @@ async fn a_question_that_fails_does_not_fail_the_operation() {
         status("Succeeded"),
         Reply::json(200, disk()),
     ]);
-    let mut operation = fake.arm(fake.in_process()).write(&put(), &a_minute()).await.unwrap();
+    let mut operation = fake.arm(fake.in_process()).write(put(), &a_minute()).await.unwrap();
     assert_eq!(operation.wait(&a_minute()).await.unwrap(), Some(disk()));
     let calls = fake.calls();
     assert!(calls[4].at - calls[3].at >= Duration::from_secs(11), "{:?}", fake.timeline());
@@ -213,7 +213,7 @@ async fn a_forgotten_operation_is_read_from_the_resource_without_the_action() {
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_with_the_callers_time_and_may_be_taken_up_again() {
     let fake = Fake::new([both(Reply::empty(202)), status("InProgress")]);
-    let mut operation = fake.arm(fake.in_process()).write(&put(), &a_minute()).await.unwrap();
+    let mut operation = fake.arm(fake.in_process()).write(put(), &a_minute()).await.unwrap();
     let soon = Until::within(Duration::from_millis(1_000));
     let error = operation.wait(&soon).await.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::Possible));
@@ -237,7 +237,7 @@ async fn a_median_operation_costs_at_most_six_polls_and_teaches_by_azures_clock(
     ));
     let fake = Fake::new(script);
     let arm = fake.arm(fake.in_process());
-    let mut operation = arm.write(&put(), &a_minute()).await.unwrap();
+    let mut operation = arm.write(put(), &a_minute()).await.unwrap();
     operation.wait(&a_minute()).await.unwrap();
     let at: Vec<u128> = fake.calls().iter().map(|seen| seen.at.as_millis()).collect();
     assert_eq!(at, [0, 886, 1_392, 1_822, 2_151, 2_379, 2_530]);
@@ -257,7 +257,7 @@ async fn no_operation_is_taken_to_have_lasted_longer_than_it_was_waited_for() {
             ),
         ]);
         let arm = fake.arm(fake.in_process());
-        let mut operation = arm.write(&put(), &a_minute()).await.unwrap();
+        let mut operation = arm.write(put(), &a_minute()).await.unwrap();
         operation.wait(&a_minute()).await.unwrap();
         let waited = fake.calls().last().unwrap().at;
         let learned = arm.median(Kind::DiskCreate).unwrap();
@@ -301,7 +301,7 @@ async fn a_location_that_moves_is_followed_and_one_on_another_origin_is_not() {
         Reply::empty(202).header("location", "https://elsewhere.example/operations/1"),
         Reply::json(200, disk()),
     ]);
-    let mut operation = fake.arm(fake.in_process()).write(&put(), &a_minute()).await.unwrap();
+    let mut operation = fake.arm(fake.in_process()).write(put(), &a_minute()).await.unwrap();
     assert_eq!(operation.wait(&a_minute()).await.unwrap(), Some(disk()));
     let asked: Vec<bool> = fake.calls().iter().map(|seen| seen.line.contains("then=2")).collect();
     assert_eq!(asked, [false, false, true, true]);
@@ -323,7 +323,7 @@ async fn a_deletion_that_is_not_shown_and_leaves_the_resource_at_rest_ends_as_un
     for _ in 0..64 {
         fake.push(Reply::json(200, disk()));
     }
-    let mut operation = fake.arm(fake.in_process()).write(&delete(), &a_minute()).await.unwrap();
+    let mut operation = fake.arm(fake.in_process()).write(delete(), &a_minute()).await.unwrap();
     let error = operation.wait(&Until::within(Duration::from_secs(1_200))).await.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::OutcomeUnknown, Effect::Possible));
     assert!(fake.calls().last().unwrap().at < Duration::from_secs(75));

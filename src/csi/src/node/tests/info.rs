@@ -31,6 +31,26 @@ async fn a_node_that_never_knew_its_zone_says_so_instead_of_guessing() {
 }
 
 #[tokio::test]
+async fn a_node_whose_metadata_never_answered_is_what_its_labels_say() {
+    let mut machine = Machine::new().await;
+    machine.metadata.lock().unwrap().down = true;
+    let labels = |zone: Option<&str>| MachineLabels {
+        region: "westeurope".into(),
+        zone: zone.map(str::to_owned),
+        vm_size: "Standard_D2s_v3".into(),
+    };
+    for (said, zone) in [(labels(Some("westeurope-3")), "westeurope-3"), (labels(None), "")] {
+        let read = LabelsReader::new(move || Box::pin(std::future::ready(Some(said.clone()))));
+        machine.restart_with(|config| config.labels = Some(read)).await;
+        let info = machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner();
+        assert_eq!(info.accessible_topology.unwrap().segments["topology.disk.csi.azure.com/zone"], zone);
+        assert_eq!(info.max_volumes_per_node, 4);
+    }
+    machine.restart_with(|config| config.labels = Some(LabelsReader::new(|| Box::pin(std::future::ready(None))))).await;
+    assert_eq!(machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap_err().code(), Grpc::Unavailable);
+}
+
+#[tokio::test]
 async fn the_capabilities_are_those_of_the_go_driver() {
     let mut machine = Machine::new().await;
     let answer = machine.client.node_get_capabilities(NodeGetCapabilitiesRequest {}).await.unwrap();

@@ -315,9 +315,14 @@ impl Machine {
 
     /// A process that was killed and started again knows nothing but what is on disk.
     pub(super) async fn restart(&mut self) {
+        self.restart_with(|_| {}).await;
+    }
+
+    pub(super) async fn restart_with(&mut self, change: impl FnOnce(&mut NodeConfig)) {
         let host = self.service.0.host.clone();
-        let (imds, config) = (self.service.0.imds.clone(), self.service.0.config.clone());
-        let socket = self.scratch.join("again.sock");
+        let (imds, mut config) = (self.service.0.imds.clone(), self.service.0.config.clone());
+        change(&mut config);
+        let socket = (0..).map(|n| self.scratch.join(format!("again-{n}.sock"))).find(|path| !path.exists()).unwrap();
         self.stop.cancel();
         self.stop = CancellationToken::new();
         self.service = NodeService::open(host, imds, self.scratch.join("state"), config).unwrap();

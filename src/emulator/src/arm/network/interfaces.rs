@@ -53,8 +53,11 @@ fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
         "hostedWorkloads": [], "tapConfigurations": [], "nicType": "Standard", "allowPort25Out": true,
         "defaultOutboundConnectivityEnabled": false, "auxiliaryMode": "None", "auxiliarySku": "None",
     });
-    let properties =
-        writes::with(properties, &["virtualMachine"], draft.old.map_or(&Value::Null, |old| &old["properties"]));
+    let properties = writes::with(
+        properties,
+        &["virtualMachine", "macAddress"],
+        draft.old.map_or(&Value::Null, |old| &old["properties"]),
+    );
     let properties = writes::with(properties, &["networkSecurityGroup"], draft.asked());
     Ok(json!({ "properties": properties, "kind": "Regular" }))
 }

@@ -1,5 +1,5 @@
-//! An Azure that leaves a failed attach in the VM's model: what is listed and not held is never taken for attached, and
-//! is healed without anybody's help. No document tells whether Azure does so.
+//! A failed attach that Azure leaves in the VM's model is never taken for attached, and the worker repairs the model
+//! itself. No document says whether Azure leaves it there.
 
 use lazuli_emulator::options::LeftOut;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ async fn disk_what_a_failed_attach_left_can_be_taken_off_by_an_unpublish() {
     }
 }
 
-/// The disk was given to another node meanwhile: nothing is sent that could bring it here.
+/// The disk has been attached to another node since: no write is sent that could attach it here.
 #[tokio::test(start_paused = true)]
 async fn disk_what_a_failed_attach_left_is_not_applied_while_another_node_holds_the_disk() {
     let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
@@ -118,7 +118,7 @@ async fn disk_what_a_failed_attach_left_is_not_applied_while_another_node_holds_
     assert!(message.contains("node-1"), "{message}");
     assert!(rig.vm_writes(NODE).is_empty());
     assert_eq!((rig.luns(NODE).len(), rig.luns("node-1").len()), (0, 1));
-    // Whoever takes the wish back takes the element off.
+    // The unpublish removes the element.
     unpublish(&client, &volumes[0].volume_id, NODE).await.unwrap();
     assert_eq!(rig.luns("node-1").len(), 1);
     rig.check();
@@ -153,10 +153,9 @@ async fn disk_a_member_that_fails_late_fails_alone_though_the_whole_batch_stays_
     }
 }
 
-/// The disk was deleted while its attach ran, so its element can never come true, and every write of the machine
-/// trips over it.
+/// The disk was deleted while its attach ran. Its element can never be applied, and every write of the VM fails with it.
 #[tokio::test(start_paused = true)]
-async fn disk_an_element_of_a_disk_that_is_no_more_is_taken_off_and_nobody_else_is_blamed() {
+async fn disk_an_element_of_a_deleted_disk_is_removed_and_fails_no_other_disk() {
     for method in METHODS {
         let (rig, client) = on_an_azure_that_leaves_them(method).await;
         let volumes = create_all(&client, &numbered(2)).await;
@@ -203,7 +202,7 @@ async fn disk_an_element_of_a_disk_that_is_no_more_is_taken_off_also_where_to_le
 
 /// The same element, of a disk that another machine has got meanwhile.
 #[tokio::test(start_paused = true)]
-async fn disk_an_element_of_a_disk_that_another_machine_holds_costs_nobody_his_disk() {
+async fn disk_an_element_of_a_disk_that_is_attached_elsewhere_fails_no_other_disk() {
     let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;
     let volumes = create_all(&client, &numbered(3)).await;
     publish(&client, &volumes[1], NODE).await.unwrap();
@@ -245,8 +244,8 @@ async fn disk_a_clearing_that_azure_put_off_takes_no_disk_that_another_leader_ha
     rig.stop().await;
 }
 
-/// The role has the action and nothing else: what cannot be applied again is taken off by the action, and nobody else
-/// is refused.
+/// The role has the action and nothing else: the model cannot be applied again, so the action removes the element. No
+/// other request fails.
 #[tokio::test(start_paused = true)]
 async fn disk_a_role_with_the_action_alone_heals_what_a_failed_attach_left() {
     let (rig, client) = on_an_azure_that_leaves_them(Method::Action).await;

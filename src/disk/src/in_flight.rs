@@ -1,9 +1,9 @@
-//! Who is at work on a disk: one exclusive operation, or any number of attachments.
+//! The operations in flight by disk: one exclusive operation, or any number of attachments.
 //!
-//! An operation belongs to nobody who asked for it. It runs in a task of its own and goes on when its callers give
-//! up; the same request, repeated, joins it; a different one is told that the disk is busy. While a disk is being
-//! attached or detached nobody deletes it: Azure would allow that (kubernetes#82714), for a disk counts as unattached
-//! until its attachment has ended.
+//! An exclusive operation runs in a task of its own and goes on when its callers give up. A repeated request joins it. A
+//! different request fails with [`Fault::Busy`]. While a disk is being attached or detached, its deletion fails with
+//! [`Fault::Busy`] too. Azure would accept the deletion (kubernetes#82714), because the disk counts as unattached until
+//! its attach has ended.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -23,54 +23,54 @@ use tracing::{Instrument, error};
 use super::VolumeError;
 use lazuli_telemetry::panics::catch;
 
-/// The table; clones share it.
+/// The table of operations in flight. Clones share it.
 #[derive(Debug)]
-pub(crate) struct Claims<R, T> {
-    table: Arc<Mutex<BTreeMap<ArmId, Claim<R, T>>>>,
+pub(crate) struct InFlight<R, T> {
+    table: Arc<Mutex<BTreeMap<ArmId, Activity<R, T>>>>,
 }
 
 #[derive(Debug)]
-enum Claim<R, T> {
-    Flight { request: R, answer: watch::Sender<Option<Result<T, VolumeError>>> },
+enum Activity<R, T> {
+    Operation { request: R, answer: watch::Sender<Option<Result<T, VolumeError>>> },
     Attachments(usize),
 }
 
-impl<R, T> Clone for Claims<R, T> {
+impl<R, T> Clone for InFlight<R, T> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone() }
     }
 }
 
-impl<R, T> Default for Claims<R, T> {
+impl<R, T> Default for InFlight<R, T> {
     fn default() -> Self {
         Self { table: Arc::default() }
     }
 }
 
-/// Holds a disk for an attachment or a detachment until dropped.
+/// Keeps a disk from being changed as a whole, for an attach or a detach of it, until dropped.
 #[derive(Debug)]
 pub(crate) struct Hold<R, T> {
-    claims: Claims<R, T>,
+    in_flight: InFlight<R, T>,
     disk: ArmId,
 }
 
-impl<R, T> Claims<R, T> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ArmId, Claim<R, T>>> {
-        // A panic elsewhere leaves the table whole: every change is a single insertion or removal.
+impl<R, T> InFlight<R, T> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ArmId, Activity<R, T>>> {
+        // Every change is a single insertion or removal, so a panic elsewhere leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<R, T> Claims<R, T>
+impl<R, T> InFlight<R, T>
 where
     R: PartialEq + Display + Send + 'static,
     T: Clone + Debug + Send + Sync + 'static,
 {
-    /// Runs an operation on a disk, or joins the same one that is running. The operation's token is cancelled when all
-    /// its callers have left: what it has not sent by then need not be sent.
+    /// Runs an operation on a disk, or joins the running operation of the same request. When all callers have left, the
+    /// operation's token is cancelled: the operation then sends no further request that it can leave unsent.
     ///
     /// # Errors
-    /// The operation's own; [`Fault::Busy`] while something else is at work on the disk.
+    /// The operation's own; [`Fault::Busy`] while another operation on the disk is in flight.
     pub(crate) async fn run<F>(
         &self,
         disk: &ArmId,
@@ -84,18 +84,18 @@ where
             let mut table = self.lock();
             match table.entry(disk.clone()) {
                 Entry::Occupied(entry) => match entry.get() {
-                    Claim::Flight { request: running, answer } if *running == request => answer.subscribe(),
-                    Claim::Flight { request: running, .. } => {
+                    Activity::Operation { request: running, answer } if *running == request => answer.subscribe(),
+                    Activity::Operation { request: running, .. } => {
                         return Err(busy(disk, &format!("{running} is in progress")));
                     }
-                    Claim::Attachments(_) => return Err(busy(disk, "it is being attached or detached")),
+                    Activity::Attachments(_) => return Err(busy(disk, "it is being attached or detached")),
                 },
                 Entry::Vacant(entry) => {
                     let (send, answer) = watch::channel(None);
                     let wanted = CancellationToken::new();
                     let operation = operation(wanted.clone());
-                    entry.insert(Claim::Flight { request, answer: send.clone() });
-                    let landing = Landing { claims: self.clone(), disk: disk.clone() };
+                    entry.insert(Activity::Operation { request, answer: send.clone() });
+                    let removal = Removal { in_flight: self.clone(), disk: disk.clone() };
                     let disk = disk.clone();
                     tokio::spawn(
                         async move {
@@ -113,8 +113,8 @@ where
                                 let message = format!("the work on the disk {disk} was broken off: {panicked}");
                                 Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
                             });
-                            // The table first: who sees the answer may ask again at once.
-                            drop(landing);
+                            // The entry goes first, because a caller may repeat its request as soon as it has the answer.
+                            drop(removal);
                             send.send_replace(Some(result));
                         }
                         .in_current_span(),
@@ -133,23 +133,24 @@ where
         })
     }
 
-    /// Holds a disk for an attachment or a detachment; several may hold it together.
+    /// Keeps a disk from being changed as a whole until the result is dropped. Several attaches and detaches may hold it
+    /// at the same time.
     ///
     /// # Errors
     /// [`Fault::Busy`] while the disk is being made, changed or deleted.
     pub(crate) fn hold(&self, disk: &ArmId) -> Result<Hold<R, T>, VolumeError> {
-        match self.lock().entry(disk.clone()).or_insert(Claim::Attachments(0)) {
-            Claim::Attachments(count) => *count += 1,
-            Claim::Flight { request, .. } => return Err(busy(disk, &format!("{request} is in progress"))),
+        match self.lock().entry(disk.clone()).or_insert(Activity::Attachments(0)) {
+            Activity::Attachments(count) => *count += 1,
+            Activity::Operation { request, .. } => return Err(busy(disk, &format!("{request} is in progress"))),
         }
-        Ok(Hold { claims: self.clone(), disk: disk.clone() })
+        Ok(Hold { in_flight: self.clone(), disk: disk.clone() })
     }
 }
 
-impl<R, T> Claims<R, T> {
-    /// Whether an attachment or a detachment of the disk is waiting or under way.
-    pub(crate) fn is_held(&self, disk: &ArmId) -> bool {
-        matches!(self.lock().get(disk), Some(Claim::Attachments(_)))
+impl<R, T> InFlight<R, T> {
+    /// Whether an attach or a detach of the disk is requested or in flight.
+    pub(crate) fn is_attaching_or_detaching(&self, disk: &ArmId) -> bool {
+        matches!(self.lock().get(disk), Some(Activity::Attachments(_)))
     }
 }
 
@@ -157,22 +158,22 @@ fn busy(disk: &ArmId, why: &str) -> VolumeError {
     VolumeError::new(Fault::Busy, format!("the disk {disk} is busy: {why}"))
 }
 
-/// Takes a flight out of the table, also when its task panics.
-struct Landing<R, T> {
-    claims: Claims<R, T>,
+/// Removes an operation from the table, also when its task panics.
+struct Removal<R, T> {
+    in_flight: InFlight<R, T>,
     disk: ArmId,
 }
 
-impl<R, T> Drop for Landing<R, T> {
+impl<R, T> Drop for Removal<R, T> {
     fn drop(&mut self) {
-        self.claims.lock().remove(&self.disk);
+        self.in_flight.lock().remove(&self.disk);
     }
 }
 
 impl<R, T> Drop for Hold<R, T> {
     fn drop(&mut self) {
-        let mut table = self.claims.lock();
-        if let Some(Claim::Attachments(count)) = table.get_mut(&self.disk) {
+        let mut table = self.in_flight.lock();
+        if let Some(Activity::Attachments(count)) = table.get_mut(&self.disk) {
             *count -= 1;
             if *count == 0 {
                 table.remove(&self.disk);
@@ -187,7 +188,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::sync::oneshot;
 
-    type Table = Claims<&'static str, u32>;
+    type Table = InFlight<&'static str, u32>;
 
     fn disk() -> ArmId {
         ArmId::disk("s", "g", "d").unwrap()
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operation_learns_that_nobody_waits_for_it_any_more() {
+    async fn an_operation_is_cancelled_when_its_last_caller_has_left() {
         let (table, disk_id) = (Table::default(), disk());
         let (learned, learns) = oneshot::channel();
         let mut first = Box::pin(table.run(&disk_id, "create", |wanted| async move {
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_different_request_finds_the_disk_busy_and_so_does_an_attachment() {
+    async fn a_different_request_and_an_attach_fail_while_an_operation_is_in_flight() {
         let (table, disk_id) = (Table::default(), disk());
         let mut first = Box::pin(table.run(&disk_id, "create", |_| futures::future::pending()));
         assert!(futures::poll!(&mut first).is_pending());

@@ -1,0 +1,188 @@
+//! The cluster's Nodes: which machine each is, and whether it is out of work.
+//!
+//! Of a Node some 200 bytes are kept, so that 5,000 of them fit in a megabyte; a list is decoded page by page. What
+//! changes every few minutes, kubelet's report, is dropped on arrival, and wakes nobody.
+//!
+//! The snapshot is `NoCluster` where there is no client and `Cold` until the first list. After that it stays known: a
+//! provider id does not change while its Node lives. When nothing has been heard for [`STALE_AFTER`], the snapshot
+//! only says no more that a missing Node does not exist.
+
+use kube::Client;
+use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use serde::Deserialize;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use lazuli_telemetry::{Condition, panics::catch};
+
+use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
+
+const NODES: &str = "/api/v1/nodes";
+/// The taint by which a person or a controller says that a node's pods may be moved without its consent. Source:
+/// Kubernetes, well-known taints.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Keeps `snapshot` up to date until `stop`. Without a client it becomes `NoCluster` and the call returns. `live` is
+/// fulfilled while the Nodes are followed, or need not be.
+///
+/// Run it as a task of its own. At the end nothing looks after the snapshot, and a missing Node says nothing more.
+pub async fn watch_nodes(
+    client: Option<Client>,
+    snapshot: watch::Sender<ClusterNodes>,
+    live: Condition,
+    stop: CancellationToken,
+) {
+    let Some(client) = client else {
+        snapshot.send_replace(ClusterNodes::NoCluster);
+        live.ready("there is no cluster to watch");
+        return;
+    };
+    let watching = async {
+        loop {
+            let Err(panicked) = catch(Box::pin(keep(&client, &snapshot, &live))).await else { return };
+            went_stale(&snapshot);
+            live.not_ready(format!("the watch broke off: {panicked}"));
+            error!(error = %panicked, "the watch of Nodes panicked; it starts anew");
+            sleep(RESTART).await;
+        }
+    };
+    stop.run_until_cancelled(watching).await;
+    went_stale(&snapshot);
+}
+
+/// Follows the Nodes and tells the snapshot; does not return by itself.
+async fn keep(client: &Client, snapshot: &watch::Sender<ClusterNodes>, live: &Condition) {
+    let (changes, mut told) = mpsc::channel(WAITING);
+    let following = follow::<SlimNode>(client.clone(), NODES, String::new(), changes);
+    let keeping = async {
+        let mut liveness = Liveness::of(live, "Nodes");
+        let mut heard = Heard::default();
+        loop {
+            liveness.show(heard.is_fresh());
+            let stale_at = heard.at.filter(|_| heard.is_fresh()).map(|at| at + STALE_AFTER);
+            tokio::select! {
+                // In this order: what is waiting is told before the age is judged.
+                biased;
+                Some(change) = told.recv() => {
+                    liveness.note("Nodes", &change);
+                    heard.note(&change);
+                    snapshot.send_if_modified(|nodes| apply(nodes, change, heard.is_fresh()));
+                }
+                () = sleep_until(stale_at.unwrap_or_else(Instant::now)), if stale_at.is_some() => {
+                    warn!(seconds = STALE_AFTER.as_secs(), "no word from the API server about Nodes");
+                    went_stale(snapshot);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = following => {}
+        () = keeping => {}
+    }
+}
+
+fn went_stale(snapshot: &watch::Sender<ClusterNodes>) {
+    snapshot.send_if_modified(|nodes| match nodes {
+        ClusterNodes::Known(known) => known.set_current(false),
+        ClusterNodes::NoCluster | ClusterNodes::Cold => false,
+    });
+}
+
+/// Applies a change. Returns whether the snapshot differs.
+fn apply(nodes: &mut ClusterNodes, change: Change<Node>, fresh: bool) -> bool {
+    let (differs, known) = match (nodes, change) {
+        (nodes, Change::Replaced(all)) => {
+            let mut known = KnownNodes::default();
+            known.replace(all);
+            if *nodes == ClusterNodes::Cold {
+                info!(nodes = known.len(), "the cluster's Nodes are known");
+            }
+            let told = ClusterNodes::Known(known);
+            let differs = *nodes != told;
+            *nodes = told;
+            return differs;
+        }
+        (ClusterNodes::NoCluster | ClusterNodes::Cold, _) => return false,
+        (ClusterNodes::Known(known), Change::Applied(name, Some(node))) => (known.apply(&name, node), known),
+        (ClusterNodes::Known(known), Change::Applied(name, None) | Change::Deleted(name)) => {
+            (known.remove(&name), known)
+        }
+        (ClusterNodes::Known(known), Change::Confirmed | Change::Lost(_)) => (false, known),
+    };
+    known.set_current(fresh) || differs
+}
+
+#[derive(Clone, Deserialize)]
+struct SlimNode {
+    metadata: NodeMetadata,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Clone, Deserialize)]
+struct NodeMetadata {
+    #[serde(flatten)]
+    common: SlimMetadata,
+    #[serde(default)]
+    labels: NodeLabels,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct NodeLabels {
+    /// Source: AKS and cloud-provider-azure set it on nodes outside of the cluster's resource group.
+    #[serde(rename = "kubernetes.azure.com/resource-group")]
+    resource_group: Option<String>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct NodeSpec {
+    #[serde(default, rename = "providerID")]
+    provider_id: String,
+    #[serde(default)]
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Taint {
+    key: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Clone, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl Slim for SlimNode {
+    type Kept = Node;
+
+    fn metadata(&self) -> &SlimMetadata {
+        &self.metadata.common
+    }
+
+    fn keep(self, _: &str) -> Option<Node> {
+        let ready = self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
+        let out_of_service = self.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
+        let group = self.metadata.labels.resource_group.filter(|group| !group.is_empty());
+        Some(Node {
+            machine: Machine::of_provider_id(&self.spec.provider_id),
+            resource_group: group.map(Into::into),
+            healthy: ready && !out_of_service,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Kubernetes' Nodes, and the VMs that they are.
+//!
+//! Azure knows a VM by its id, Kubernetes a node by its name. `Node.spec.providerID` joins the two: the cloud
+//! controllers set it once, and it never changes while the Node lives. A cluster without cloud controllers has no
+//! provider ids; there the label `kubernetes.azure.com/resource-group` or the configured resource group says where the
+//! VM of the node's name is.
+
+use std::collections::BTreeMap;
+
+use crate::model::ArmId;
+
+/// The scheme of Azure's provider ids (source: cloud-provider-azure).
+const SCHEME: &str = "azure://";
+/// The type of a VM.
+const VM: &str = "Microsoft.Compute/virtualMachines";
+/// The type of a uniform scale set's instance.
+const INSTANCE: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
+
+/// What a provider id names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Machine {
+    /// A VM: standalone, of an availability set or of a flexible scale set.
+    Vm(ArmId),
+    /// An instance of a uniform scale set.
+    Instance(ArmId),
+}
+
+impl Machine {
+    /// Reads a provider id. `None` when it is no Azure machine's, such as that of a node in another cloud.
+    pub fn of_provider_id(provider_id: &str) -> Option<Self> {
+        let scheme = provider_id.get(..SCHEME.len())?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return None;
+        }
+        let id: ArmId = provider_id[SCHEME.len()..].parse().ok()?;
+        if id.is_type(VM) {
+            Some(Self::Vm(id))
+        } else if id.is_type(INSTANCE) {
+            Some(Self::Instance(id))
+        } else {
+            None
+        }
+    }
+
+    /// The machine's id.
+    pub fn id(&self) -> &ArmId {
+        match self {
+            Self::Vm(id) | Self::Instance(id) => id,
+        }
+    }
+}
+
+/// What of one Node matters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Node {
+    /// What its provider id names.
+    pub machine: Option<Machine>,
+    /// Its label `kubernetes.azure.com/resource-group`.
+    pub resource_group: Option<Box<str>>,
+    /// Whether kubelet reports and the node takes pods: the condition Ready is True, and the taint
+    /// `node.kubernetes.io/out-of-service` is absent.
+    pub healthy: bool,
+}
+
+/// The cluster's Nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClusterNodes {
+    /// There is no cluster to ask: a node is the VM of its name.
+    NoCluster,
+    /// There is a cluster and its Nodes are not known yet: wait, do not guess.
+    #[default]
+    Cold,
+    /// The Nodes as last told.
+    Known(KnownNodes),
+}
+
+/// The Nodes as last told. When the API server falls silent they are kept: what a Node is does not change. Only that a
+/// Node is missing means nothing any more then.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KnownNodes {
+    nodes: BTreeMap<Box<str>, Node>,
+    by_machine: BTreeMap<ArmId, Box<str>>,
+    /// Whether the API server has been heard lately, so that a missing Node does not exist.
+    current: bool,
+}
+
+/// Where a node's VM is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Its Node names this machine.
+    Named(Machine),
+    /// Its Node names only the resource group.
+    Group(Box<str>),
+    /// Nothing names it: it is the VM of its name.
+    ByName,
+}
+
+impl KnownNodes {
+    /// Replaces all.
+    pub fn replace(&mut self, nodes: impl IntoIterator<Item = (String, Node)>) {
+        self.nodes = nodes.into_iter().map(|(name, node)| (name.into(), node)).collect();
+        let machines = self.nodes.iter().filter_map(|(name, node)| Some((node.machine.as_ref()?, name)));
+        self.by_machine = machines.map(|(machine, name)| (machine.id().clone(), name.clone())).collect();
+        self.current = true;
+    }
+
+    /// Adds or changes one. Returns whether it differs.
+    pub fn apply(&mut self, name: &str, node: Node) -> bool {
+        if self.nodes.get(name) == Some(&node) {
+            return false;
+        }
+        self.remove(name);
+        if let Some(machine) = &node.machine {
+            self.by_machine.insert(machine.id().clone(), name.into());
+        }
+        self.nodes.insert(name.into(), node);
+        true
+    }
+
+    /// Removes one. Returns whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(node) = self.nodes.remove(name) else { return false };
+        if let Some(machine) = &node.machine
+            && self.by_machine.get(machine.id()).is_some_and(|named| **named == *name)
+        {
+            self.by_machine.remove(machine.id());
+        }
+        true
+    }
+
+    /// Says whether a missing Node does not exist from now on. Returns whether that is new.
+    pub fn set_current(&mut self, current: bool) -> bool {
+        std::mem::replace(&mut self.current, current) != current
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The Node of a name. Kubernetes has lower-case names only; a CSI node id may be spelled otherwise.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(name).or_else(|| self.nodes.get(&*name.to_ascii_lowercase()))
+    }
+
+    /// The name of the Node whose provider id names this machine.
+    pub fn name_of(&self, machine: &ArmId) -> Option<&str> {
+        self.by_machine.get(machine).map(|name| &**name)
+    }
+}
+
+impl ClusterNodes {
+    /// Where the VM of a node is. `None` while the Nodes are not known.
+    pub fn place(&self, node: &str) -> Option<Place> {
+        let node = match self {
+            Self::NoCluster => return Some(Place::ByName),
+            Self::Cold => return None,
+            Self::Known(nodes) => nodes.get(node),
+        };
+        Some(match node {
+            Some(Node { machine: Some(machine), .. }) => Place::Named(machine.clone()),
+            Some(Node { resource_group: Some(group), .. }) => Place::Group(group.clone()),
+            _ => Place::ByName,
+        })
+    }
+
+    /// Whether a node is known to be out of work, so that its pods wait on other nodes for its disks: its Node is gone,
+    /// not ready or out of service.
+    pub fn is_dead(&self, node: &str) -> bool {
+        match self {
+            Self::NoCluster | Self::Cold => false,
+            Self::Known(nodes) => match nodes.get(node) {
+                Some(node) => !node.healthy,
+                None => nodes.current,
+            },
+        }
+    }
+
+    /// Whether a machine is one of the cluster's nodes. `None` where that cannot be told.
+    pub fn has_machine(&self, machine: &ArmId) -> Option<bool> {
+        match self {
+            Self::NoCluster | Self::Cold => None,
+            Self::Known(nodes) => match nodes.name_of(machine) {
+                Some(_) => Some(true),
+                None => nodes.current.then_some(false),
+            },
+        }
+    }
+
+    /// The name of the node that a machine is.
+    pub fn name_of(&self, machine: &ArmId) -> Option<&str> {
+        match self {
+            Self::NoCluster | Self::Cold => None,
+            Self::Known(nodes) => nodes.name_of(machine),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VM_ID: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm-0";
+    const INSTANCE_ID: &str =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set/virtualMachines/3";
+
+    fn known(nodes: &[(&str, Node)]) -> ClusterNodes {
+        let mut known = KnownNodes::default();
+        known.replace(nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())));
+        ClusterNodes::Known(known)
+    }
+
+    fn healthy(provider_id: &str) -> Node {
+        Node { machine: Machine::of_provider_id(provider_id), resource_group: None, healthy: true }
+    }
+
+    #[test]
+    fn a_provider_id_names_a_vm_or_an_instance_and_nothing_else() {
+        let vm: ArmId = VM_ID.parse().unwrap();
+        assert_eq!(Machine::of_provider_id(&format!("azure://{VM_ID}")), Some(Machine::Vm(vm.clone())));
+        assert_eq!(
+            Machine::of_provider_id(&format!(
+                "Azure://{}",
+                VM_ID.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions")
+            )),
+            Some(Machine::Vm(vm))
+        );
+        let instance = INSTANCE_ID.parse().unwrap();
+        assert_eq!(Machine::of_provider_id(&format!("azure://{INSTANCE_ID}")), Some(Machine::Instance(instance)));
+        let disk = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
+        for other in ["", "azure://", "aws:///eu-west-1a/i-0", "kind://docker/kind/node", VM_ID, disk, "azurä://x"] {
+            assert_eq!(Machine::of_provider_id(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_provider_id_comes_before_the_label_and_the_label_before_the_name() {
+        let provider_id = format!("azure://{VM_ID}");
+        let labelled = Node { resource_group: Some("other".into()), healthy: true, machine: None };
+        let both = Node { resource_group: Some("other".into()), ..healthy(&provider_id) };
+        let nodes = known(&[("a", both), ("b", labelled), ("c", Node::default())]);
+        assert_eq!(nodes.place("a"), Some(Place::Named(Machine::Vm(VM_ID.parse().unwrap()))));
+        assert_eq!(nodes.place("A"), nodes.place("a"));
+        assert_eq!(nodes.place("b"), Some(Place::Group("other".into())));
+        assert_eq!(nodes.place("c"), Some(Place::ByName));
+        assert_eq!(nodes.place("gone"), Some(Place::ByName));
+        assert_eq!(ClusterNodes::Cold.place("a"), None);
+        assert_eq!(ClusterNodes::NoCluster.place("a"), Some(Place::ByName));
+    }
+
+    #[test]
+    fn a_missing_node_is_dead_only_while_the_api_server_is_heard() {
+        let mut nodes = known(&[("up", healthy("")), ("down", Node::default())]);
+        assert_eq!(["up", "down", "gone"].map(|node| nodes.is_dead(node)), [false, true, true]);
+        let vm = VM_ID.parse().unwrap();
+        assert_eq!(nodes.has_machine(&vm), Some(false));
+        let ClusterNodes::Known(known) = &mut nodes else { unreachable!() };
+        assert!(known.set_current(false));
+        assert_eq!(["up", "down", "gone"].map(|node| nodes.is_dead(node)), [false, true, false]);
+        assert_eq!(nodes.has_machine(&vm), None);
+        assert!(!ClusterNodes::Cold.is_dead("gone") && !ClusterNodes::NoCluster.is_dead("gone"));
+    }
+
+    proptest! {
+        /// Nodes that were told one by one are those that a list would tell.
+        #[test]
+        fn nodes_told_one_by_one_equal_a_list_of_them(
+            steps in prop::collection::vec((0u8..4, prop::option::of((0u8..4, any::<bool>()))), 1..60)
+        ) {
+            let mut grown = KnownNodes::default();
+            grown.replace([]);
+            let mut last: BTreeMap<String, Node> = BTreeMap::new();
+            for (name, node) in steps {
+                let name = format!("n{name}");
+                match node {
+                    Some((vm, healthy)) => {
+                        // Two Nodes never have one machine.
+                        let machine = Machine::Vm(ArmId::virtual_machine("s", "g", &format!("{name}-{vm}")).unwrap());
+                        let node = Node { machine: Some(machine), resource_group: None, healthy };
+                        let differs = last.get(&name) != Some(&node);
+                        prop_assert_eq!(grown.apply(&name, node.clone()), differs);
+                        last.insert(name, node);
+                    }
+                    None => prop_assert_eq!(grown.remove(&name), last.remove(&name).is_some()),
+                }
+            }
+            let mut anew = KnownNodes::default();
+            anew.replace(last);
+            prop_assert_eq!(grown, anew);
+        }
+    }
+}

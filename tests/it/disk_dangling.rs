@@ -1,0 +1,144 @@
+//! A disk that Azure says is attached to a node on which Kubernetes does not use it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use lazuli_plan::{
+    dangling::{NodeAttachment, NodeFacts},
+    node::{ClusterNodes, KnownNodes, Machine, Node},
+};
+use lazuli_rig::{NodeFactsReader, Options};
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::disk_rig::{Client, Rig, create, disk_id, pass, publish, seconds, typical, unpublish, vm_id};
+
+/// What Kubernetes says of a node, and how often it was asked.
+#[derive(Clone)]
+struct Kubernetes(Arc<Mutex<(Result<NodeFacts, String>, usize)>>);
+
+impl Kubernetes {
+    /// A node that is alive and uses nothing.
+    fn idle() -> Self {
+        let facts = NodeFacts { ready: true, lease_age: Some(Duration::from_secs(5)), ..NodeFacts::default() };
+        Self(Arc::new(Mutex::new((Ok(facts), 0))))
+    }
+
+    fn says(&self, facts: Result<NodeFacts, String>) {
+        self.0.lock().unwrap().0 = facts;
+    }
+
+    fn asked(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+
+    fn reader(&self) -> NodeFactsReader {
+        let world = self.0.clone();
+        NodeFactsReader::new("disk.csi.azure.com", move |node| {
+            assert_eq!(node, "node-1", "the node's own name is asked for");
+            let mut world = world.lock().unwrap();
+            world.1 += 1;
+            let answer = world.0.clone();
+            Box::pin(async { answer })
+        })
+    }
+}
+
+/// Two nodes, and a volume that another tool has attached to the second.
+async fn rig(kubernetes: &Kubernetes, nodes: &[&str]) -> (Rig, Client, csi_proto::csi::Volume) {
+    let mut known = KnownNodes::default();
+    known.replace(nodes.iter().map(|name| {
+        let machine = Machine::of_provider_id(&format!("azure://{}", vm_id(name)));
+        ((*name).to_owned(), Node { machine, resource_group: None, healthy: true })
+    }));
+    let told = watch::channel(ClusterNodes::Known(known)).1;
+    let mut rig = Rig::with(typical(), |options: &mut Options| {
+        options.nodes = Some(told);
+        options.node_facts = Some(kubernetes.reader());
+    })
+    .await;
+    let client = rig.controller().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    assert_eq!(rig.other_tool().attach("node-1", &[("pvc-a", 5)]).await, 202);
+    pass(seconds(20)).await;
+    rig.control.reset_log();
+    (rig, client, volume)
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_dangling_attachment_is_detached_and_the_disk_attached_where_it_is_wanted() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    publish(&client, &volume, "node-0").await.unwrap();
+    assert_eq!((rig.luns("node-0").len(), rig.luns("node-1").len()), (1, 0));
+    assert_eq!(kubernetes.asked(), 1);
+    assert_eq!((rig.vm_writes("node-0").len(), rig.vm_writes("node-1").len()), (1, 1));
+    rig.check();
+    rig.stop().await;
+}
+
+/// Each sign of use, and each thing that cannot be told, keeps the disk where it is.
+#[tokio::test(start_paused = true)]
+async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says_why() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    let idle = kubernetes.0.lock().unwrap().0.clone().unwrap();
+    let attachment = |handle: Option<String>| NodeAttachment { name: "csi-x".into(), handle };
+    let with = |change: &dyn Fn(&mut NodeFacts)| {
+        let mut facts = idle.clone();
+        change(&mut facts);
+        Ok(facts)
+    };
+    for (facts, why) in [
+        (
+            with(&|facts| facts.attachments.push(attachment(Some(disk_id("PVC-A"))))),
+            "VolumeAttachment csi-x is about it",
+        ),
+        (with(&|facts| facts.attachments.push(attachment(None))), "which volume VolumeAttachment csi-x is about"),
+        (with(&|facts| facts.ready = false), "the node is not ready"),
+        (with(&|facts| facts.lease_age = Some(Duration::from_secs(61))), "has not renewed its Lease"),
+        (
+            with(&|facts| facts.volumes.push(format!("kubernetes.io/csi/disk.csi.azure.com^{}", disk_id("pvc-a")))),
+            "in use or attached",
+        ),
+        (Err("cannot read the VolumeAttachments".into()), "cannot read the VolumeAttachments"),
+    ] {
+        kubernetes.says(facts);
+        let error = publish(&client, &volume, "node-0").await.unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
+        assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
+    }
+    assert_eq!(rig.writes(), []);
+    rig.check();
+    rig.stop().await;
+}
+
+/// A VM that is no node of the cluster may be anybody's.
+#[tokio::test(start_paused = true)]
+async fn disk_an_attachment_to_a_vm_that_is_no_node_of_the_cluster_is_left_alone() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0"]).await;
+    assert_eq!(publish(&client, &volume, "node-0").await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!((kubernetes.asked(), rig.writes().len()), (0, 0));
+    rig.stop().await;
+}
+
+/// While the holder's own detach is under way nothing dangles.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_whose_detach_is_under_way_is_not_detached_a_second_time() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    let detaching = tokio::spawn({
+        let (client, id) = (client.clone(), volume.volume_id.clone());
+        async move { unpublish(&client, &id, "node-1").await }
+    });
+    pass(seconds(5)).await;
+    assert_eq!(publish(&client, &volume, "node-0").await.unwrap_err().code(), Code::FailedPrecondition);
+    detaching.await.unwrap().unwrap();
+    assert_eq!((kubernetes.asked(), rig.vm_writes("node-1").len()), (0, 1));
+    publish(&client, &volume, "node-0").await.unwrap();
+    rig.check();
+    rig.stop().await;
+}

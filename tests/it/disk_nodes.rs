@@ -1,0 +1,189 @@
+//! Which VM a node is where a cluster says so, and which detaches go first.
+
+use lazuli_emulator::scenario::{ResourceGroup, Scenario, VirtualMachine};
+use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_rig::Options;
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::disk_rig::{
+    Client, Rig, create, create_all, millis, numbered, pass, publish, refused, seconds, typical, unpublish, vm_id,
+};
+
+/// The id of a VM outside of the cluster's resource group.
+fn elsewhere(name: &str) -> String {
+    vm_id(name).replace("/resourceGroups/lazuli/", "/resourceGroups/elsewhere/")
+}
+
+fn node(vm: &str) -> Node {
+    Node { machine: Machine::of_provider_id(&format!("azure://{vm}")), resource_group: None, healthy: true }
+}
+
+fn known(nodes: impl IntoIterator<Item = (String, Node)>) -> ClusterNodes {
+    let mut known = KnownNodes::default();
+    known.replace(nodes);
+    ClusterNodes::Known(known)
+}
+
+/// Two machines in the cluster's group, `node-0` and `node-1`, and two in another: `node-0` again, and `far`.
+async fn rig(nodes: ClusterNodes) -> (Rig, Client, watch::Sender<ClusterNodes>) {
+    let (tell, told) = watch::channel(nodes);
+    let mut azure = typical();
+    let group = |name: &str| ResourceGroup { name: name.into(), location: None, subscription: None };
+    let there = |name: &str| VirtualMachine {
+        count: None,
+        resource_group: Some("elsewhere".into()),
+        ..VirtualMachine::pattern(name, 1)
+    };
+    azure.scenario = Scenario {
+        resource_groups: vec![group("lazuli"), group("elsewhere")],
+        virtual_machines: vec![VirtualMachine::pattern("node-{}", 2), there("node-0"), there("far")],
+        ..Scenario::default()
+    };
+    let mut rig = Rig::with(azure, |options: &mut Options| options.nodes = Some(told)).await;
+    let client = rig.controller().await;
+    (rig, client, tell)
+}
+
+fn holder(rig: &Rig, disk: &str) -> Option<String> {
+    Some(rig.disk(disk)?.get("managedBy")?.as_str()?.to_lowercase())
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_node_outside_of_the_clusters_group_is_found_by_its_provider_id() {
+    let (rig, client, _tell) = rig(known([("worker-9".to_owned(), node(&elsewhere("far")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "worker-9").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("far").to_lowercase());
+    // No list was needed to find it.
+    assert!(!rig.calls().iter().any(|call| call.operation == "virtualMachines.list"));
+    unpublish(&client, &volume.volume_id, "worker-9").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None);
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_node_whose_label_names_a_group_is_the_vm_of_its_name_there() {
+    let labelled = Node { machine: None, resource_group: Some("elsewhere".into()), healthy: true };
+    let (rig, client, _tell) = rig(known([("node-0".to_owned(), labelled)])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "node-0").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("node-0").to_lowercase());
+    rig.check();
+    rig.stop().await;
+}
+
+/// A VM that only has the node's name is not the node, also when the node's own VM is gone.
+#[tokio::test(start_paused = true)]
+async fn disk_a_vm_of_the_nodes_name_that_its_provider_id_does_not_name_is_left_alone() {
+    let (rig, client, _tell) = rig(known([("node-0".to_owned(), node(&elsewhere("node-0")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "node-0").await.unwrap();
+    assert_eq!(rig.other_tool().call("DELETE", &elsewhere("node-0"), None).await.0, 202);
+    pass(seconds(40)).await;
+    refused(publish(&client, &volume, "node-0").await, Code::NotFound);
+    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!(rig.vm_writes("node-0"), []);
+    rig.check();
+    rig.stop().await;
+}
+
+/// The proof that a VM is gone comes from its own group, not from the cluster's.
+#[tokio::test(start_paused = true)]
+async fn disk_the_group_of_a_vm_that_cannot_be_listed_proves_nothing_about_it() {
+    let (rig, client, _tell) = rig(known([("far".to_owned(), node(&elsewhere("far")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "far").await.unwrap();
+    for path in ["*/resourceGroups/elsewhere/*/virtualMachines", "*/resourceGroups/elsewhere/*/virtualMachines/far"] {
+        let status = if path.ends_with("far") { (404, "ResourceNotFound") } else { (403, "AuthorizationFailed") };
+        rig.incident(serde_json::json!({
+            "match": {"method": "GET", "path": path}, "then": {"status": status.0, "code": status.1}, "times": 0,
+        }));
+    }
+    refused(unpublish(&client, &volume.volume_id, "far").await, Code::PermissionDenied);
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("far").to_lowercase());
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_request_waits_until_the_nodes_are_known_and_then_meets_the_right_vm() {
+    let (rig, client, tell) = rig(ClusterNodes::Cold).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    refused(publish(&client, &volume, "node-0").await, Code::Unavailable);
+    let publishing = tokio::spawn({
+        let (client, volume) = (client.clone(), volume.clone());
+        async move { publish(&client, &volume, "node-0").await }
+    });
+    pass(seconds(5)).await;
+    tell.send_replace(known([("node-0".to_owned(), node(&elsewhere("node-0")))]));
+    publishing.await.unwrap().unwrap();
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("node-0").to_lowercase());
+    assert_eq!(rig.vm_writes("node-0"), []);
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_arm_id_that_no_node_has_is_refused_and_one_that_a_node_has_is_taken() {
+    let (rig, client, _tell) = rig(known([("node-1".to_owned(), node(&vm_id("node-1")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    let error = publish(&client, &volume, &vm_id("node-0")).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.message().contains("no Node has the providerID"), "{}", error.message());
+    assert_eq!(rig.vm_writes("node-0"), []);
+    publish(&client, &volume, &vm_id("node-1")).await.unwrap();
+    rig.check();
+    rig.stop().await;
+}
+
+/// Azure allows 200 writes at once and 10 a second after that: what waits behind them goes by priority.
+#[tokio::test(start_paused = true)]
+async fn disk_a_detach_from_a_dead_node_goes_before_every_other_write() {
+    const NODES: usize = 6;
+    let (tell, told) = watch::channel(ClusterNodes::Cold);
+    let mut azure = typical();
+    azure.scenario = Scenario { virtual_machines: vec![VirtualMachine::pattern("node-{}", 6)], ..Scenario::default() };
+    let mut rig = Rig::with(azure, |options: &mut Options| options.nodes = Some(told)).await;
+    let client = rig.controller().await;
+    let name = |at: usize| format!("node-{at}");
+    let nodes = |dead: Option<usize>| {
+        known((0..NODES).map(|at| (name(at), Node { healthy: dead != Some(at), ..node(&vm_id(&name(at))) })))
+    };
+    tell.send_replace(nodes(None));
+    let volumes = create_all(&client, &numbered(NODES)).await;
+    for (at, volume) in volumes.iter().enumerate() {
+        publish(&client, volume, &name(at)).await.unwrap();
+    }
+    pass(seconds(60)).await;
+    rig.control.reset_log();
+    let storm = tokio::spawn({
+        let client = client.clone();
+        async move { create_all(&client, &(0..600).map(|at| format!("storm-{at}")).collect::<Vec<_>>()).await }
+    });
+    pass(seconds(2)).await;
+    // Kubernetes says that the last one is dead only after all have asked.
+    let detaches: Vec<_> = volumes
+        .iter()
+        .enumerate()
+        .map(|(at, volume)| {
+            let (client, id, node) = (client.clone(), volume.volume_id.clone(), name(at));
+            tokio::spawn(async move { unpublish(&client, &id, &node).await })
+        })
+        .collect();
+    tell.send_replace(nodes(Some(NODES - 1)));
+    pass(millis(10)).await;
+    for detach in detaches {
+        detach.await.unwrap().unwrap();
+    }
+    let writes: Vec<String> = rig.writes().into_iter().map(|call| call.path.to_lowercase()).collect();
+    let of_vms: Vec<&String> = writes.iter().filter(|path| path.contains("/virtualmachines/")).collect();
+    assert_eq!(of_vms.len(), NODES);
+    assert!(of_vms[0].contains(&format!("/{}/", name(NODES - 1))), "{of_vms:?}");
+    // They waited for tokens, and went before the creations that were waiting.
+    assert!(!storm.is_finished());
+    storm.await.unwrap();
+    rig.at_rest().await;
+    rig.check();
+    rig.stop().await;
+}
