@@ -71,7 +71,8 @@ pub(super) struct Options {
     page_size: usize,
     /// A quota of every subscription and region, over the default and over the scenario's: cores, virtualMachines,
     /// availabilitySets, StandardDiskCount, StandardSSDDiskCount, PremiumDiskCount, UltraSSDDiskSizeInGB,
-    /// PremiumV2DiskSizeInGB, PremiumV2DiskCount. Can be given again.
+    /// PremiumV2DiskSizeInGB, PremiumV2DiskCount, StandardSnapshotCount, PremiumSnapshotCount, ZRSSnapshotCount and
+    /// those of the network provider. Can be given again.
     #[arg(long, env = "LAZULI_EMULATOR_QUOTAS", value_name = "NAME=N", value_delimiter = ',', value_parser = quota)]
     quota: Vec<(String, u64)>,
     /// Where no recording and no document says what Azure does, do this; can be given again.

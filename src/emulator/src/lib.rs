@@ -33,7 +33,7 @@
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
-//! | types that are not emulated, such as snapshots and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
+//! | types that are not emulated, such as images and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
 //! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
@@ -45,6 +45,18 @@
 //! | disk of another SKU | HDD and SSD into each other and into Premium v2; nothing from or to Ultra | D |
 //! | disk grown past 4 TiB | 409 while attached, also to a deallocated machine; not Ultra and Premium v2 | D |
 //! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
+//! | snapshot PUT, PATCH, DELETE | as of a disk | R, D |
+//! | snapshot or disk of a source in another region / that is no disk and no snapshot | 404 `NotFound` / 400 `InvalidParameter` | D |
+//! | … of a source that is being created or deleted, or whose copy is not complete | 409 `OperationNotAllowed` | D, code and text U |
+//! | snapshot PUT with another source | 400 `BadRequest` | D |
+//! | the SKU that an incremental snapshot is not asked to have | that of the one before, else `Standard_ZRS` where there are zones | D |
+//! | full snapshot of an Ultra or Premium v2 disk; incremental one on Premium; an eighth in five minutes, a 501st of a disk | refused | D, the texts U |
+//! | snapshot by `CopyStart`, incremental snapshot of an Ultra or Premium v2 disk | `completionPercent` grows from 0 to 100 after the operation has ended | D, by tens U |
+//! | … of a full snapshot, of a disk, while another of the disk is copied, out of order | 400 or 409 | D, the texts U |
+//! | … within its region | 409 | U: [`Switches::copy_start_in_region`] |
+//! | snapshot DELETE while it is copied in the background | 202, and the copy gets `copyCompletionError` | D, that nothing refuses it U: [`Switches::copy_source_deletable`] |
+//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U |
+//! | snapshot `beginGetAccess` | for reading alone, of five snapshots of a family at a time | D, the refusals U |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
 //! | machine PUT without `location` | 400 `LocationRequired` | U: [`Switches::put_needs_location`] |

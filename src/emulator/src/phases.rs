@@ -254,6 +254,7 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         | OperationKind::SnapshotDelete
         | OperationKind::ResourceGroupDelete => WriteKind::Delete,
         OperationKind::DiskUpdate
+        | OperationKind::SnapshotCopy
         | OperationKind::DiskGrantAccess
         | OperationKind::VmUpdate
         | OperationKind::VmAttach

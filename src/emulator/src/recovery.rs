@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{attachments, disk_access, disks, vm_create, vm_work, vms};
+use crate::arm::compute::{attachments, disk_access, disks, snapshot_copy, vm_create, vm_work, vms};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds, routes};
 use crate::path;
@@ -45,12 +45,17 @@ impl State {
         }
     }
 
-    /// Access signatures of the file end at their time.
+    /// Access signatures and background copies of the file end at their time.
     pub(crate) fn set_alarms(&mut self, start: time::OffsetDateTime) {
         let out = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.signature_ends?)));
         for (id, ends) in out.collect::<Vec<_>>() {
             let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
             disk_access::end_later(self, &id, Duration::from_secs(left), ends);
+        }
+        let copies = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.copy_ends?)));
+        for (id, ends) in copies.collect::<Vec<_>>() {
+            let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
+            snapshot_copy::go_on(self, &id, START, Duration::from_secs(left));
         }
     }
 

@@ -13,6 +13,7 @@ use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virt
 use crate::arm::resources::groups;
 use crate::derived::guid_of;
 use crate::disk_skus;
+use crate::options::Switches;
 use crate::path;
 use crate::scenario::{Machine as Planned, Scenario};
 use crate::state::State;
@@ -108,6 +109,8 @@ impl State {
             old: None,
             guid: &guid,
             stamp,
+            // Nothing in a scenario depends on one.
+            switches: &Switches::default(),
             origin: Origin::Scenario,
         };
         if let Ok(doc) = document::complete(descriptor, &draft, Some(&etag), "Succeeded") {

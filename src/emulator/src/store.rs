@@ -83,6 +83,9 @@ pub(crate) struct Resource {
     /// The alarm that is set for it.
     #[serde(skip)]
     pub(crate) alarm: Option<(Duration, u64)>,
+    /// When the background copy that fills a snapshot ends, in seconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_ends: Option<i64>,
     /// The store's revision when this last changed.
     #[serde(skip)]
     pub(crate) revision: u64,
@@ -101,6 +104,7 @@ impl Resource {
             next: None,
             signature_ends: None,
             alarm: None,
+            copy_ends: None,
             revision: 0,
             writes: 0,
         }

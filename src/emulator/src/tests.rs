@@ -17,6 +17,7 @@ mod public_ips;
 mod races;
 mod recorded;
 mod recovery;
+mod snapshots;
 mod state_file;
 mod switches;
 mod unusual_requests;

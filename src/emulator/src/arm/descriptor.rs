@@ -388,8 +388,16 @@ pub(crate) struct Quota {
     pub(crate) limit: u64,
     /// Which documents of the type count.
     pub(crate) counts: fn(&Value) -> bool,
-    /// The refusal, of the limit.
-    pub(crate) fault: fn(u64) -> Fault,
+    pub(crate) fault: fn(&Exceeded<'_>) -> Fault,
+}
+
+/// A quota that one more resource would exceed.
+pub(crate) struct Exceeded<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) location: &'a str,
+    pub(crate) limit: u64,
+    /// How many there are.
+    pub(crate) used: u64,
 }
 
 /// What data cannot say. Each has a default in [`Hooks::NONE`].
@@ -473,6 +481,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) guid: &'a str,
     /// The time as resources show it.
     pub(crate) stamp: &'a str,
+    pub(crate) switches: &'a Switches,
     pub(crate) origin: Origin,
 }
 

@@ -4,6 +4,8 @@
 pub(crate) const GROUP: &str = "Microsoft.Resources/resourceGroups";
 /// Managed disks.
 pub(crate) const DISK: &str = "Microsoft.Compute/disks";
+/// Snapshots of disks.
+pub(crate) const SNAPSHOT: &str = "Microsoft.Compute/snapshots";
 /// Virtual machines.
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";
 /// Availability sets.

@@ -4,7 +4,6 @@
 //! providers are [`compute`], [`network`] and [`resources`]. How to add a type is told in [`descriptor`].
 
 pub(crate) mod compute;
-#[cfg_attr(not(test), expect(dead_code, reason = "snapshots use the rest"))]
 pub(crate) mod descriptor;
 pub(crate) mod engine;
 pub(crate) mod kinds;

@@ -174,8 +174,50 @@ refusals! {
         "Requested operation cannot be performed because the VM size {size} does not support the storage account type {sku} of disk '{disk}'. Consider updating the VM to a size that supports Premium storage." at "dataDisk.managedDisk.storageAccountType";
     unsupported_zone(zone, kind, name, location): 400 "InvalidAvailabilityZone" Provider, D "",
         "The zone(s) '{zone}' for resource '{kind}/{name}' is not supported. The supported zones for location '{location}' are '1,2,3'";
-    signature_outstanding(name, doing, before): 409 "Conflict" Provider, D "",
-        "Disk {name} cannot be {doing} because there is an active shared access signature outstanding for it. Call EndGetAccess before {before} the disk.";
+    signature_outstanding(thing, name, doing, before, word): 409 "Conflict" Provider, D "for disks, unverified for snapshots",
+        "{thing} {name} cannot be {doing} because there is an active shared access signature outstanding for it. Call EndGetAccess before {before} the {word}.";
+    not_a_resource_id(parameter, id): 400 "InvalidParameter" Provider, U "",
+        "The value '{id}' of parameter '{parameter}' is not a resource id." at "{parameter}";
+    source_in_another_region(name): 404 "NotFound" Provider, D "what the provider says of a source that is in another region (azuredisk#1891, azure-cli#11909)",
+        "Resource {name} is not found.";
+    source_of_another_type(parameter): 400 "InvalidParameter" Provider, D "azure-cli#22370; the target is unverified",
+        "Entity not of expected type" at "{parameter}";
+    source_not_ready(id, why): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Resource {id} cannot be used as a source: {why}.";
+    smaller_than_source(root, gib, least): 400 "InvalidParameter" Provider, D "rule; the text is unverified",
+        "The specified disk size {gib} GB is smaller than the size {least} GB of the source." at "{root}.diskSizeGB";
+    sectors_of_snapshot(id, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "Snapshot {id} has a logical sector size of 4096 bytes. Only Ultra and Premium SSD v2 disks can be created from it, no disk of SKU {sku}.";
+    source_changed(property, name): 400 "BadRequest" Provider, D "azuredisk#119, MicrosoftDocs/azure-docs#34967",
+        "Changing property '{property}' is not allowed for existing disk '{name}'.";
+    snapshot_sku_unavailable(sku, known): 400 "InvalidParameter" Provider, D "azure-sdk-for-java#29811; the target is unverified",
+        "SKU {sku} is not supported for resource type Snapshot in this region. Supported SKUs for this region are {known}" at "sku";
+    incremental_is_standard(sku): 400 "InvalidParameter" Provider, D "rule (disks-incremental-snapshots); the text is unverified",
+        "Incremental snapshots cannot have the SKU {sku}. Supported SKUs are Standard_LRS,Standard_ZRS." at "sku";
+    only_incremental(disk, sku): 409 "OperationNotAllowed" Provider, D "rule and code (terraform-provider-azurerm#21099); the text is unverified",
+        "Only incremental snapshots are supported for disk {disk} of SKU {sku}.";
+    snapshot_in_another_subscription(disk): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "An incremental snapshot of disk {disk} cannot be created in another subscription than the disk's.";
+    too_many_snapshots(disk, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "Disk {disk} has {most} incremental snapshots, which is the most that a disk can have.";
+    snapshots_too_fast(disk, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "No more than {most} incremental snapshots of disk {disk} can be created in five minutes.";
+    copy_of_full_snapshot(): 409 "OperationNotAllowed" Provider, D "rule (azure-docs PR#124149, azure-cli#22370); code and text are unverified",
+        "CopyStart creation is not supported for full snapshots.";
+    copy_in_region(location): 409 "OperationNotAllowed" Provider, U "",
+        "CopyStart creation is not supported within region {location}. Use the create option Copy.";
+    copy_under_way(other): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Only one incremental snapshot of a disk can be copied at a time. The copy to {other} has not completed.";
+    copy_out_of_order(other): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Incremental snapshots of a disk must be copied in the order in which they were created. {other} is a copy of a later one.";
+    too_many_copies(most): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "No more than {most} snapshots can be copied at the same time to a region of a subscription.";
+    snapshot_being_copied(name, by): 409 "OperationNotAllowed" Provider, U "",
+        "Snapshot {name} cannot be deleted because {by} is being created from it.";
+    snapshot_is_read_only(name): 409 "OperationNotAllowed" Provider, U "",
+        "Write access to snapshot {name} is not permitted.";
+    too_many_signatures(most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "No more than {most} snapshots of a snapshot family can have a shared access signature at the same time.";
     attached_to_running(name, vm): 409 "Conflict" Provider, D "",
         "Access not permitted because disk {name} is currently attached to running VM {vm}.";
     empty_disk_with_id(): 400 "InvalidParameterConflictingProperties" Provider, D "",

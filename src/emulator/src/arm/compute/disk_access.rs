@@ -1,4 +1,4 @@
-//! Access to a disk's bytes by a shared access signature: `beginGetAccess`, `endGetAccess`.
+//! Access to the bytes of a disk or snapshot by a shared access signature: `beginGetAccess`, `endGetAccess`.
 //!
 //! ```text
 //!  Unattached, Reserved, Attached (stopped) ── begin ──▶ ActiveSAS ───── end ──▶ as before
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::attachments::{self, owners};
 use super::disk_work::{self, HEADERS, Named, Work};
+use super::snapshots;
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::writes;
+use crate::arm::{kinds, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -34,8 +35,8 @@ fn refuse(disk: &Value, doing: &str, before: &str) -> Result<(), Fault> {
     if !matches!(state_of(disk), "ActiveSAS" | "ActiveUpload") {
         return Ok(());
     }
-    let name = disk["name"].as_str().unwrap_or("");
-    Err(fault::signature_outstanding(name, doing, before))
+    let (thing, word) = if disk["type"] == kinds::SNAPSHOT { ("Snapshot", "snapshot") } else { ("Disk", "disk") };
+    Err(fault::signature_outstanding(thing, path::name_of(path::of(disk)), doing, before, word))
 }
 
 /// Whether a disk may be deleted.
@@ -68,6 +69,9 @@ pub(crate) fn begin(context: &mut Context<'_>) -> Reply {
     let doc = find(context)?;
     let disk = Named::of(&doc);
     let body = context.read("GrantAccessData", "grantAccess", false)?;
+    if doc["type"] == kinds::SNAPSHOT {
+        snapshots::refuse_access(context.state, &doc, &body)?;
+    }
     let running = owners(&doc).into_iter().find(|vm| context.state.store.power(vm) == Some(Power::Running));
     if let Some(vm) = running {
         return Err(fault::attached_to_running(&disk.name, vm));

@@ -7,10 +7,9 @@
 use serde_json::{Value, json};
 
 use super::attachments::owners;
-use super::disk_access;
+use super::{copy_source, disk_access};
 use crate::answer::Context;
-use crate::arm::kinds;
-use crate::arm::regions;
+use crate::arm::{kinds, regions, writes};
 use crate::disk_skus::{self, Sku, SkuError};
 use crate::fault::{self, Fault};
 use crate::path;
@@ -22,7 +21,7 @@ const FOUR_TIB_GIB: u64 = 4096;
 
 /// Documented: 1 to 80 characters; letters, digits, `_`, `-`, `.`; begins with a letter, digit or
 /// underscore and ends with a letter, digit or underscore. The text is unverified.
-pub(crate) fn check_name(name: &str) -> Result<(), Fault> {
+pub(crate) fn check_name(parameter: &str, name: &str) -> Result<(), Fault> {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let fits = (1..=80).contains(&name.chars().count())
         && name.chars().all(|c| word(c) || c == '-' || c == '.')
@@ -32,9 +31,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), Fault> {
         Ok(())
     } else {
         Err(fault::invalid_parameter(
-            "disk.name",
+            parameter,
             format!(
-                "The entity name 'disk.name' is invalid according to its validation rule: ^[^_\\W][\\w-._]{{0,79}}(?<![-.])$. Given: '{name}'."
+                "The entity name '{parameter}' is invalid according to its validation rule: ^[^_\\W][\\w-._]{{0,79}}(?<![-.])$. Given: '{name}'."
             ),
         ))
     }
@@ -70,7 +69,7 @@ pub(crate) fn complete(
     }
     let sku = sku_of(body)?;
     let mut properties = asked.clone();
-    let gib = creation(context, &mut properties, asked)?;
+    let gib = creation(context, &mut properties, asked, location, sku)?;
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
     regions::check_zones(location, &zones, kinds::DISK, name)?;
@@ -81,18 +80,7 @@ pub(crate) fn complete(
     perform(&mut properties, sku, gib, asked)?;
     shares(&mut properties, sku, gib)?;
     sector_size(&mut properties, sku)?;
-    references(&properties)?;
-    encryption_type(&mut properties);
-    let defaults = [
-        ("encryption", json!({"type": "EncryptionAtRestWithPlatformKey"})),
-        ("networkAccessPolicy", json!("AllowAll")),
-        ("publicNetworkAccess", json!("Enabled")),
-    ];
-    for (member, value) in defaults {
-        if properties.get(member).is_none() {
-            properties[member] = value;
-        }
-    }
+    protect("disk", &mut properties)?;
     properties["timeCreated"] = json!(created);
     properties["provisioningState"] = json!("Succeeded");
     properties["diskState"] = json!(match asked["creationData"]["createOption"].as_str() {
@@ -118,7 +106,13 @@ pub(crate) fn complete(
 }
 
 /// Checks `creationData` and says how large the disk becomes.
-fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Result<u64, Fault> {
+fn creation(
+    context: &Context<'_>,
+    properties: &mut Value,
+    asked: &Value,
+    location: &str,
+    sku: &Sku,
+) -> Result<u64, Fault> {
     let data = &asked["creationData"];
     let option = data["createOption"].as_str().unwrap_or("");
     let given = match asked.get("diskSizeGB") {
@@ -136,51 +130,10 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
     match option {
         "Empty" => given.ok_or_else(|| fault::missing_parameter("disk.diskSizeGB")),
         "Copy" | "Restore" | "CopyStart" | "CopyFromSanSnapshot" => {
-            let source_id = required("sourceResourceId")?;
-            if !source_id.to_ascii_lowercase().starts_with("/subscriptions/") {
-                return Err(fault::invalid_parameter(
-                    "disk.creationData.sourceResourceId",
-                    format!(
-                        "The value '{source_id}' of parameter 'disk.creationData.sourceResourceId' is not a resource id."
-                    ),
-                ));
-            }
-            let Some(source) = context.state.store.get(source_id) else {
-                let kind = source_id.rsplit('/').nth(1).unwrap_or("disks");
-                return Err(fault::resource_not_found(
-                    format!("Microsoft.Compute/{kind}"),
-                    path::name_of(source_id),
-                    path::group_of(source_id),
-                ));
-            };
-            if source.doc["type"] != kinds::DISK {
-                return Err(fault::invalid_parameter(
-                    "disk.creationData.sourceResourceId",
-                    format!("Resource {source_id} cannot be the source of a disk."),
-                ));
-            }
-            if source.doc["location"] != context_location(context) {
-                return Err(fault::bad_request(format!(
-                    "Source resource {source_id} is in another region than the disk."
-                )));
-            }
-            let from = &source.doc["properties"];
-            let least = from["diskSizeGB"].as_u64().unwrap_or(1);
-            if let Some(gib) = given.filter(|gib| *gib < least) {
-                return Err(fault::invalid_parameter(
-                    "disk.diskSizeGB",
-                    format!("The specified disk size {gib} GB is smaller than the size {least} GB of the source."),
-                ));
-            }
-            properties["creationData"]["sourceUniqueId"] = from["uniqueId"].clone();
-            for member in ["osType", "hyperVGeneration"] {
-                if properties.get(member).is_none()
-                    && let Some(value) = from.get(member)
-                {
-                    properties[member] = value.clone();
-                }
-            }
-            Ok(given.unwrap_or(least))
+            let source = copy_source::find(context.state, "disk", data, location)?;
+            copy_source::check_sector_size(&source, sku)?;
+            copy_source::hand_down(properties, &source);
+            copy_source::size("disk", given, &source)
         }
         "Import" | "ImportSecure" => {
             required("sourceUri")?;
@@ -214,21 +167,6 @@ fn creation(context: &Context<'_>, properties: &mut Value, asked: &Value) -> Res
             format!("The value '{option}' of parameter 'disk.creationData.createOption' is not allowed in a request."),
         )),
     }
-}
-
-fn context_location(context: &Context<'_>) -> Value {
-    context
-        .request
-        .json
-        .as_ref()
-        .and_then(|body| {
-            body.as_object()?
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case("location"))
-                .and_then(|(_, value)| value.as_str())
-                .map(|text| json!(path::location(text)))
-        })
-        .unwrap_or(Value::Null)
 }
 
 /// IOPS, throughput and tier.
@@ -327,6 +265,19 @@ fn sector_size(properties: &mut Value, sku: &Sku) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Checks how a disk or snapshot is encrypted and reached over the network, and adds the defaults.
+pub(crate) fn protect(root: &str, properties: &mut Value) -> Result<(), Fault> {
+    references(root, properties)?;
+    encryption_type(properties);
+    let defaults = json!({
+        "encryption": {"type": "EncryptionAtRestWithPlatformKey"},
+        "networkAccessPolicy": "AllowAll",
+        "publicNetworkAccess": "Enabled",
+    });
+    *properties = writes::with_others(properties.take(), &defaults);
+    Ok(())
+}
+
 /// Unverified: an encryption without a type is by the customer's key when it names a set.
 fn encryption_type(properties: &mut Value) {
     if let Some(encryption) = properties.get_mut("encryption").filter(|encryption| encryption["type"].is_null()) {
@@ -338,19 +289,19 @@ fn encryption_type(properties: &mut Value) {
 
 /// Disk encryption sets and disk accesses are looked up when named; those types are not emulated, so
 /// only the id's form is checked.
-fn references(properties: &Value) -> Result<(), Fault> {
+fn references(root: &str, properties: &Value) -> Result<(), Fault> {
     let encryption = &properties["encryption"];
     if let Some(set) = encryption["diskEncryptionSetId"].as_str() {
-        reference(set, "diskEncryptionSets", "disk.encryption.diskEncryptionSetId")?;
+        reference(set, "diskEncryptionSets", &format!("{root}.encryption.diskEncryptionSetId"))?;
     } else if encryption["type"].as_str().is_some_and(|kind| kind.contains("CustomerKey")) {
-        return Err(fault::missing_parameter("disk.encryption.diskEncryptionSetId"));
+        return Err(fault::missing_parameter(format!("{root}.encryption.diskEncryptionSetId")));
     }
     let policy = properties["networkAccessPolicy"].as_str().unwrap_or("AllowAll");
     match (policy, properties["diskAccessId"].as_str()) {
-        ("AllowPrivate", None) => Err(fault::missing_parameter("disk.diskAccessId")),
-        ("AllowPrivate", Some(id)) => reference(id, "diskAccesses", "disk.diskAccessId"),
+        ("AllowPrivate", None) => Err(fault::missing_parameter(format!("{root}.diskAccessId"))),
+        ("AllowPrivate", Some(id)) => reference(id, "diskAccesses", &format!("{root}.diskAccessId")),
         (_, Some(_)) => Err(fault::invalid_parameter(
-            "disk.diskAccessId",
+            &format!("{root}.diskAccessId"),
             "The property 'diskAccessId' can be set only when 'networkAccessPolicy' is 'AllowPrivate'.",
         )),
         _ => Ok(()),
@@ -453,8 +404,7 @@ pub(crate) fn changed(context: &Context<'_>, old: &Value, body: &Value, replace:
     }
     perform(&mut new["properties"], sku, gib, &wanted)?;
     shares(&mut new["properties"], sku, gib)?;
-    references(&new["properties"])?;
-    encryption_type(&mut new["properties"]);
+    protect("disk", &mut new["properties"])?;
     if sku_changed && sku.premium_v2() {
         // Documented: what becomes Premium v2 has sectors of 512 bytes.
         new["properties"]["creationData"]["logicalSectorSize"] = json!(512);

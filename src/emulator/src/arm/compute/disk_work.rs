@@ -1,9 +1,9 @@
-//! Operations on one disk: how the disk is named, and how they are accepted and pointed at.
+//! Operations on one disk or snapshot: how it is named, and how they are accepted and pointed at.
 
 use serde_json::Value;
 
 use crate::answer::{Context, OperationHeaders, Start, Started};
-use crate::arm::kinds::DISK;
+use crate::arm::kinds::{DISK, SNAPSHOT};
 use crate::arm::writes;
 use crate::fault::{self, Fault};
 use crate::hypervisor::DiskFacts;
@@ -14,12 +14,17 @@ use crate::state::{Effect, HypervisorStep, Undo};
 pub(crate) const HEADERS: OperationHeaders =
     OperationHeaders { asynchronous: true, location: true, notification: false };
 
+/// The type of the disk or snapshot that a request names.
+fn kind_of(context: &Context<'_>) -> &'static str {
+    if context.request.segment(0).eq_ignore_ascii_case("snapshots") { SNAPSHOT } else { DISK }
+}
+
 pub(crate) fn id_of(context: &Context<'_>) -> String {
-    format!("{}/providers/{DISK}/{}", context.request.group_id(), context.request.segment(1))
+    format!("{}/providers/{}/{}", context.request.group_id(), kind_of(context), context.request.segment(1))
 }
 
 pub(crate) fn not_found(context: &Context<'_>) -> Fault {
-    fault::resource_not_found(DISK, context.request.segment(1), context.request.group())
+    fault::resource_not_found(kind_of(context), context.request.segment(1), context.request.group())
 }
 
 pub(crate) fn collection(location: &str) -> String {

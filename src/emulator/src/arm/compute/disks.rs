@@ -45,7 +45,7 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
     let location = path::location(body["location"].as_str().unwrap_or(""));
     regions::check(&location, kinds::DISK)?;
     let name = context.request.segment(1).to_owned();
-    disk_rules::check_name(&name)?;
+    disk_rules::check_name("disk.name", &name)?;
     match context.state.store.get(&id).map(|r| (r.doc.clone(), r.busy.clone())) {
         None => create(context, &id, &name, &location, &body),
         Some((old, busy)) => {

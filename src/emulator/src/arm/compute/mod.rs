@@ -1,8 +1,9 @@
-//! The compute provider: disks, virtual machines, availability sets.
+//! The compute provider: disks, snapshots, virtual machines, availability sets.
 
 pub(crate) mod attachments;
 pub(crate) mod availability_sets;
 pub(crate) mod catalogue;
+pub(crate) mod copy_source;
 pub(crate) mod data_disks;
 pub(crate) mod disk_access;
 pub(crate) mod disk_plan;
@@ -11,6 +12,8 @@ pub(crate) mod disk_work;
 pub(crate) mod disks;
 pub(crate) mod instance_view;
 pub(crate) mod quotas;
+pub(crate) mod snapshot_copy;
+pub(crate) mod snapshots;
 pub(crate) mod vm_create;
 pub(crate) mod vm_power;
 pub(crate) mod vm_work;
@@ -27,7 +30,7 @@ use crate::throttle::GET_OPERATION;
 
 pub(crate) static PROVIDER: Provider = Provider {
     namespace: "Microsoft.Compute",
-    types: &[&availability_sets::AVAILABILITY_SET, &disks::DISK, &vms::VIRTUAL_MACHINE],
+    types: &[&availability_sets::AVAILABILITY_SET, &disks::DISK, &snapshots::SNAPSHOT, &vms::VIRTUAL_MACHINE],
     other_types: &[
         ("locations/usages", &["2025-04-01", "2024-07-01"]),
         ("locations/vmSizes", &["2025-04-01", "2024-07-01"]),

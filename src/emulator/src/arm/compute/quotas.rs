@@ -113,16 +113,14 @@ fn check(context: &Context<'_>, name: &str, location: &str, more: u64) -> Result
 pub(crate) fn usages(context: &mut Context<'_>) -> Reply {
     let location = path::location(context.request.segment(1));
     regions::check(&location, "locations/usages")?;
-    let value: Vec<Value> = QUOTAS
-        .iter()
-        .map(|(name, local, _)| {
-            json!({
-                "limit": limit(context, name),
-                "unit": "Count",
-                "currentValue": used(context, name, &location),
-                "name": {"value": name, "localizedValue": local},
-            })
+    let own = QUOTAS.iter().map(|(name, local, _)| {
+        json!({
+            "limit": limit(context, name),
+            "unit": "Count",
+            "currentValue": used(context, name, &location),
+            "name": {"value": name, "localizedValue": local},
         })
-        .collect();
+    });
+    let value: Vec<Value> = own.chain(engine::quotas::usages_of_types(context, &location)).collect();
     Ok(Answer::json(200, json!({ "value": value })))
 }

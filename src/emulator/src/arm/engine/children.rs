@@ -76,6 +76,7 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
         old: Some(&parent),
         guid: "",
         stamp: &stamp,
+        switches: &context.shared.options.unverified,
         origin: Origin::Request,
     };
     let others: Vec<Value> =

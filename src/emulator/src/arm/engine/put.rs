@@ -131,6 +131,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         old,
         guid: &guid,
         stamp: &stamp,
+        switches: &context.shared.options.unverified,
         origin: Origin::Request,
     };
     let running = if answered.shape == Shape::Synchronous { "Succeeded" } else { descriptor.put.running };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Descriptor, Quota};
+use crate::arm::descriptor::{Descriptor, Exceeded, Quota};
 use crate::arm::{regions, routes};
 use crate::fault::Fault;
 use crate::path;
@@ -32,9 +32,13 @@ pub(crate) fn check(
 ) -> Result<(), Fault> {
     for quota in descriptor.quotas {
         let more = (quota.counts)(new) && !old.is_some_and(|old| (quota.counts)(old));
-        let limit = limit(context, quota.name, quota.limit);
-        if more && used(descriptor, quota, context, new["location"].as_str().unwrap_or("")) >= limit {
-            return Err((quota.fault)(limit));
+        if !more {
+            continue;
+        }
+        let (limit, location) = (limit(context, quota.name, quota.limit), new["location"].as_str().unwrap_or(""));
+        let used = used(descriptor, quota, context, location);
+        if used >= limit {
+            return Err((quota.fault)(&Exceeded { name: quota.name, location, limit, used }));
         }
     }
     Ok(())
@@ -44,18 +48,22 @@ pub(crate) fn check(
 pub(crate) fn usages(context: &mut Context<'_>) -> Reply {
     let location = path::location(context.request.segment(1));
     regions::check(&location, "locations/usages")?;
+    Ok(Answer::json(200, json!({ "value": usages_of_types(context, &location) })))
+}
+
+/// The usages of the types that have a quota by descriptor.
+pub(crate) fn usages_of_types(context: &Context<'_>, location: &str) -> Vec<Value> {
     let namespace = context.request.path.provider.as_deref().unwrap_or("");
     let types = routes::descriptors().filter(|descriptor| descriptor.namespace().eq_ignore_ascii_case(namespace));
-    let value: Vec<Value> = types
+    types
         .flat_map(|descriptor| descriptor.quotas.iter().map(move |quota| (descriptor, quota)))
         .map(|(descriptor, quota)| {
             json!({
-                "currentValue": used(descriptor, quota, context, &location),
+                "currentValue": used(descriptor, quota, context, location),
                 "limit": limit(context, quota.name, quota.limit),
                 "unit": "Count",
                 "name": {"value": quota.name, "localizedValue": quota.local_name},
             })
         })
-        .collect();
-    Ok(Answer::json(200, json!({ "value": value })))
+        .collect()
 }

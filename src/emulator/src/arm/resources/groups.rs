@@ -154,7 +154,12 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         }
     }
     for id in inside.iter().filter(|id| !used_outside(context.state, &effect_id, id)) {
-        if let Some(doc) = context.state.store.disk(id).filter(|doc| doc["type"] == kinds::DISK) {
+        if let Some(doc) = context
+            .state
+            .store
+            .disk(id)
+            .filter(|doc| [kinds::DISK, kinds::SNAPSHOT].iter().any(|kind| doc["type"] == *kind))
+        {
             steps.push(HypervisorStep::Delete { disk: disk_work::facts(&doc) });
         }
     }
