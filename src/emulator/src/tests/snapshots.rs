@@ -2,6 +2,7 @@
 
 use super::state_file::Folder;
 use super::*;
+use crate::state::HypervisorStep;
 
 const OTHER_REGION: &str = "eastus";
 
@@ -143,6 +144,7 @@ async fn a_full_snapshot_is_made_read_changed_listed_and_deleted() {
     }
     // A PUT says everything, and what it leaves out of the properties stays.
     let got = rig.put_snapshot("s", of(&disk_id("d"))).await.expect(202);
+    assert_eq!((&got.body["sku"], &got.body["properties"]["diskSizeBytes"]), (&doc["sku"], &json!(10_u64 << 30)));
     rig.finish(&got).await;
     let again = rig.snapshot_doc("s").await;
     assert_eq!((again.get("tags"), &again["properties"]), (None, &patched["properties"]));
@@ -638,4 +640,32 @@ async fn a_snapshot_has_its_disks_key_and_goes_with_its_group() {
     rig.call("DELETE", &uri("?api-version=2021-04-01"), None).await.expect(202);
     tokio::time::sleep(Duration::from_secs(1)).await;
     rig.get(&there).await.refused(404, "ResourceGroupNotFound");
+}
+
+#[test]
+fn the_hypervisor_copies_grows_and_deletes_a_snapshot() {
+    let steps = crate::arm::compute::snapshots::SNAPSHOT.hooks.steps;
+    let doc = |gib: u64| {
+        json!({"id": snapshot_id("s"), "properties": {
+            "uniqueId": "u", "diskSizeBytes": gib << 30, "creationData": {"sourceResourceId": disk_id("d")},
+        }})
+    };
+    let (small, large) = (doc(1), doc(2));
+    for (old, new, wanted) in [
+        (None, Some(&small), "Copy"),
+        (Some(&small), Some(&large), "Resize"),
+        (Some(&small), Some(&small), ""),
+        (Some(&small), None, "Delete"),
+    ] {
+        let done: Vec<&str> = steps(old, new)
+            .iter()
+            .map(|step| match step {
+                HypervisorStep::Copy { from, disk } if *from == disk_id("d") && disk.id == snapshot_id("s") => "Copy",
+                HypervisorStep::Resize { disk } if disk.size_bytes == 2 << 30 => "Resize",
+                HypervisorStep::Delete { disk } if disk.id == snapshot_id("s") => "Delete",
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(done.concat(), wanted);
+    }
 }

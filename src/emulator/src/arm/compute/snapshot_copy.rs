@@ -12,14 +12,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::copy_source;
+use super::snapshots::{created, family, family_of};
 use crate::answer::Context;
+use crate::arm::descriptor::Draft;
 use crate::arm::kinds;
+use crate::document::Document;
+use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
 use crate::state::State;
 
 /// How much is copied at a time, in percent.
 const STEP: u64 = 10;
+/// Documented (disks-copy-incremental-snapshot-across-regions): at the same time, in a subscription and region.
+const COPIES_MOST: usize = 100;
 
 /// How much of a snapshot has been copied; `None` where nothing is copied in the background.
 pub(crate) fn percent(doc: &Value) -> Option<u64> {
@@ -38,6 +45,47 @@ pub(crate) fn copies_of<'a>(state: &'a State, source: &'a str) -> impl Iterator<
         let from = data["sourceResourceId"].as_str().is_some_and(|from| path::same(from, source));
         from && data["createOption"] == "CopyStart" && runs(doc)
     })
+}
+
+/// The source of a copy by `CopyStart`. Documented (disks-copy-incremental-snapshot-across-regions): the rules.
+pub(super) fn source(draft: &Draft<'_>, incremental: bool) -> Result<Document, Fault> {
+    let data = &draft.asked()["creationData"];
+    let source = copy_source::named(draft.state, "snapshot", data)?;
+    if source["type"] != kinds::SNAPSHOT {
+        return Err(fault::source_of_another_type("snapshot.creationData.sourceResourceId"));
+    }
+    if !incremental || source["properties"]["incremental"] != true {
+        return Err(fault::copy_of_full_snapshot());
+    }
+    if source["location"] == draft.location && !draft.switches.copy_start_in_region {
+        return Err(fault::copy_in_region(draft.location));
+    }
+    copy_source::check_ready(draft.state, &source)?;
+    let running: Vec<&Value> = draft.state.store.of_kind(kinds::SNAPSHOT).filter(|doc| runs(doc)).collect();
+    let in_region = |doc: &&Value| {
+        let subscription = path::subscription_of(path::of(doc));
+        doc["location"] == draft.location && path::same(subscription, path::subscription_of(draft.id))
+    };
+    if running.iter().copied().filter(in_region).count() >= COPIES_MOST {
+        return Err(fault::too_many_copies(COPIES_MOST));
+    }
+    let of = family_of(&source);
+    let own = |doc: &&Value| {
+        doc["properties"]["incrementalSnapshotFamilyId"] == of.as_str()
+            && doc["properties"]["creationData"]["createOption"] == "CopyStart"
+    };
+    if let Some(other) = running.into_iter().find(own) {
+        return Err(fault::copy_under_way(path::of(other)));
+    }
+    let later = |doc: &&Value| {
+        let from = doc["properties"]["creationData"]["sourceResourceId"].as_str();
+        let original = from.and_then(|from| draft.state.store.document(from));
+        original.is_some_and(|original| created(&original) > created(&source))
+    };
+    match family(draft.state, &of, draft.location).filter(own).find(later) {
+        Some(other) => Err(fault::copy_out_of_order(path::of(other))),
+        None => Ok(source),
+    }
 }
 
 /// Copies what a new snapshot is made of, from `begins` on.

@@ -1,8 +1,8 @@
 //! Snapshots of disks: full and incremental ones, and copies of them in other regions.
 //!
 //! Recorded: the operations and the members of a finished document. Documented: where the rules below come from, at
-//! each; a snapshot of a disk does not care whether the disk is attached. Unverified: `completionPercent` is absent
-//! where nothing is copied in the background; instant access is not emulated, its duration is kept and does nothing.
+//! each; that an attached disk can have snapshots. Unverified: `completionPercent` is absent where nothing is copied in
+//! the background. Instant access is not emulated: its duration is kept and has no effect.
 
 use std::time::Duration;
 
@@ -30,8 +30,6 @@ const INCREMENTAL_IN_WINDOW: usize = 7;
 const WINDOW: time::Duration = time::Duration::minutes(5);
 /// Documented (disks-incremental-snapshots): snapshots of one family with a signature.
 const SIGNATURES_MOST: usize = 5;
-/// Documented (disks-copy-incremental-snapshot-across-regions): at the same time, in a subscription and region.
-const COPIES_MOST: usize = 100;
 
 const SCHEMA: Schema = Schema { name: "Snapshot", root: "snapshot" };
 
@@ -71,13 +69,20 @@ const fn quota(name: &'static str, local_name: &'static str, counts: fn(&Value) 
     Quota { name, local_name, limit: 75_000, counts, fault }
 }
 
-/// PUT: the engine's, and the copy that goes on after it.
+/// PUT: the engine's, and the copy that goes on after a creation. Recorded: the answer to a change shows the SKU and
+/// the size in bytes as well.
 fn put(context: &mut Context<'_>) -> Reply {
     let id = SNAPSHOT.id(context);
-    let new = !context.state.store.contains(&id);
-    let answer = engine::put::put(&SNAPSHOT, context)?;
-    if let Some((_, latency)) = answer.started.as_ref().filter(|_| new) {
-        snapshot_copy::begin(context, &id, context.now + *latency);
+    let old = context.state.store.document(&id);
+    let mut answer = engine::put::put(&SNAPSHOT, context)?;
+    match (old, &answer.started) {
+        (Some(old), _) => answer.body.change(|shown| {
+            let sku = shown.get("sku").unwrap_or(&old["sku"]).clone();
+            shown["sku"] = sku;
+            shown["properties"]["diskSizeBytes"] = old["properties"]["diskSizeBytes"].clone();
+        }),
+        (None, Some((_, latency))) => snapshot_copy::begin(context, &id, context.now + *latency),
+        (None, None) => {}
     }
     Ok(answer)
 }
@@ -181,7 +186,7 @@ fn create(draft: &Draft<'_>) -> Result<Value, Fault> {
             } else {
                 // Unverified: a copy of an incremental snapshot is one, also where the body does not say so.
                 incremental = asked["incremental"] != false;
-                copy_start_source(draft, incremental)?
+                snapshot_copy::source(draft, incremental)?
             };
             copy_source::hand_down(&mut properties, &found);
             let from = &found["properties"]["creationData"];
@@ -250,14 +255,14 @@ fn is_adjustable(source: &Value) -> bool {
 }
 
 /// Documented: incremental snapshots of a disk share a family.
-fn family_of(source: &Value) -> String {
+pub(super) fn family_of(source: &Value) -> String {
     let own = &source["properties"]["incrementalSnapshotFamilyId"];
     let unique = source["properties"]["uniqueId"].as_str().unwrap_or("");
     own.as_str().map_or_else(|| crate::derived::guid_of(&format!("{unique}/snapshots")), str::to_owned)
 }
 
 /// Snapshots of a family in a region.
-fn family<'a>(state: &'a State, family: &'a str, location: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn family<'a>(state: &'a State, family: &'a str, location: &'a str) -> impl Iterator<Item = &'a Value> {
     state
         .store
         .of_kind(kinds::SNAPSHOT)
@@ -290,7 +295,8 @@ fn check_sku(name: &str, zonal: bool, incremental: bool) -> Result<Value, Fault>
     Ok(json!({"name": name, "tier": if *name == "Premium_LRS" { "Premium" } else { "Standard" }}))
 }
 
-fn created(doc: &Value) -> Option<OffsetDateTime> {
+/// When a snapshot was created.
+pub(super) fn created(doc: &Value) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(doc["properties"]["timeCreated"].as_str()?, &Rfc3339).ok()
 }
 
@@ -321,48 +327,6 @@ fn check_kind(draft: &Draft<'_>, source: &Value, option: &str, incremental: bool
         return Err(fault::snapshots_too_fast(id, INCREMENTAL_IN_WINDOW));
     }
     Ok(())
-}
-
-/// The source of a copy that goes on in the background. Documented (disks-copy-incremental-snapshot-across-regions).
-fn copy_start_source(draft: &Draft<'_>, incremental: bool) -> Result<Document, Fault> {
-    let data = &draft.asked()["creationData"];
-    let source = copy_source::named(draft.state, "snapshot", data)?;
-    if source["type"] != kinds::SNAPSHOT {
-        return Err(fault::source_of_another_type("snapshot.creationData.sourceResourceId"));
-    }
-    if !incremental || source["properties"]["incremental"] != true {
-        return Err(fault::copy_of_full_snapshot());
-    }
-    if source["location"] == draft.location && !draft.switches.copy_start_in_region {
-        return Err(fault::copy_in_region(draft.location));
-    }
-    copy_source::check_ready(draft.state, &source)?;
-    let running: Vec<&Value> =
-        draft.state.store.of_kind(kinds::SNAPSHOT).filter(|doc| snapshot_copy::runs(doc)).collect();
-    let in_region = |doc: &&Value| {
-        let subscription = path::subscription_of(path::of(doc));
-        doc["location"] == draft.location && path::same(subscription, path::subscription_of(draft.id))
-    };
-    if running.iter().copied().filter(in_region).count() >= COPIES_MOST {
-        return Err(fault::too_many_copies(COPIES_MOST));
-    }
-    let of = family_of(&source);
-    let own = |doc: &&Value| {
-        doc["properties"]["incrementalSnapshotFamilyId"] == of.as_str()
-            && doc["properties"]["creationData"]["createOption"] == "CopyStart"
-    };
-    if let Some(other) = running.into_iter().find(own) {
-        return Err(fault::copy_under_way(path::of(other)));
-    }
-    let later = |doc: &&Value| {
-        let from = doc["properties"]["creationData"]["sourceResourceId"].as_str();
-        let original = from.and_then(|from| draft.state.store.document(from));
-        original.is_some_and(|original| created(&original) > created(&source))
-    };
-    match family(draft.state, &of, draft.location).filter(own).find(later) {
-        Some(other) => Err(fault::copy_out_of_order(path::of(other))),
-        None => Ok(source),
-    }
 }
 
 /// A snapshot that exists. What was not asked for stays.
