@@ -24,7 +24,10 @@ pub(crate) fn get(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
 /// Documented: `$expand` names a property that leads to other resources; an empty one names none. What it leads
 /// to is not shown here in full.
 fn check_expansion(descriptor: &Descriptor, context: &Context<'_>) -> Result<(), Fault> {
-    let asked = context.request.query.get("$expand").filter(|_| !descriptor.expands.is_empty());
+    if descriptor.expands.is_empty() {
+        return Ok(());
+    }
+    let asked = context.request.query.get("$expand");
     for path in asked.into_iter().flat_map(|asked| asked.split(',')) {
         let property = path.trim().split('/').next().unwrap_or("");
         if !descriptor.expands.iter().any(|known| known.eq_ignore_ascii_case(property)) {
