@@ -531,7 +531,7 @@ impl Descriptor {
 
     /// How many segments stand between the namespace and the name.
     pub(crate) fn depth(&self) -> usize {
-        self.path.split('/').count()
+        if self.parent.is_none() { 1 } else { self.path.split('/').count() }
     }
 
     /// The name that a request gives.
@@ -541,6 +541,9 @@ impl Descriptor {
 
     /// The path below `base` with the names of the request: `Microsoft.Network/publicIPAddresses/ip1`.
     fn filled(&self, context: &Context<'_>) -> String {
+        if self.parent.is_none() {
+            return format!("{}/{}", self.kind, self.name(context));
+        }
         let segments = self.path.split('/').enumerate().map(|(at, segment)| match segment {
             "*" => context.request.segment(at),
             segment => segment,

@@ -1,5 +1,6 @@
 //! Which request goes where: the routes of all descriptors, and those that belong to no resource type.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::descriptor::{Access, Children, Descriptor, Extra, Handler, Limits, Own, Patch, Provider, Scope};
@@ -85,9 +86,9 @@ struct Row {
 
 impl Row {
     fn is_path(&self, namespace: &str, rest: &[&str]) -> bool {
-        self.namespace == namespace
-            && self.pattern.len() == rest.len()
+        self.pattern.len() == rest.len()
             && self.pattern.iter().zip(rest).all(|(own, asked)| own == "*" || own == asked)
+            && self.namespace == namespace
     }
 
     fn takes(&self, method: &str, grouped: bool) -> bool {
@@ -100,7 +101,8 @@ impl Row {
     }
 }
 
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+/// All routes of the providers, by the first segment: no path begins with a name.
+static ROWS: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(|| {
     let mut rows = Vec::new();
     for provider in providers() {
         for descriptor in provider.types {
@@ -110,7 +112,11 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             rows.push(extra_row(provider.namespace, "", extra));
         }
     }
-    rows
+    let mut by_first: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in rows {
+        by_first.entry(row.pattern.first().cloned().unwrap_or_default()).or_default().push(row);
+    }
+    by_first
 });
 
 fn row(
@@ -228,7 +234,8 @@ enum Found {
 
 fn of_resource(method: &str, grouped: bool, namespace: &str, rest: &[&str]) -> Option<Found> {
     let mut known = None;
-    for row in ROWS.iter().filter(|row| row.is_path(namespace, rest)) {
+    let rows = ROWS.get(*rest.first()?)?;
+    for row in rows.iter().filter(|row| row.is_path(namespace, rest)) {
         if row.takes(method, grouped) {
             return Some(Found::Route(Route { name: &row.name, policy: row.policy, action: row.action }));
         }

@@ -14,15 +14,20 @@ pub(crate) fn get(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
     let doc = found.ok_or_else(|| descriptor.not_found(context))?;
     check_expansion(descriptor, context)?;
     let doc = BackReferences::of(descriptor, context.state).shown_in(doc);
+    if descriptor.family.etags == Etags::None {
+        return Ok(Answer::json(200, doc));
+    }
     let etag = doc["etag"].as_str().unwrap_or("").to_owned();
-    let answer = Answer::json(200, doc);
-    Ok(if descriptor.family.etags == Etags::None { answer } else { answer.with("etag", etag) })
+    Ok(Answer::json(200, doc).with("etag", etag))
 }
 
 /// Documented: `$expand` names a property that leads to other resources; an empty one names none. What it leads
 /// to is not shown here in full.
 fn check_expansion(descriptor: &Descriptor, context: &Context<'_>) -> Result<(), Fault> {
-    let asked = context.request.query.get("$expand").filter(|_| !descriptor.expands.is_empty());
+    if descriptor.expands.is_empty() {
+        return Ok(());
+    }
+    let asked = context.request.query.get("$expand");
     for path in asked.into_iter().flat_map(|asked| asked.split(',')) {
         let property = path.trim().split('/').next().unwrap_or("");
         if !descriptor.expands.iter().any(|known| known.eq_ignore_ascii_case(property)) {
