@@ -39,6 +39,9 @@
 //! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
 //! unknown paths follow from the descriptor.
 //!
+//! Worked examples are [`super::network::public_ip_addresses`], which names and is named, and
+//! [`super::compute::snapshots`], whose documents are shown when an operation ends.
+//!
 //! | a type that | has |
 //! |---|---|
 //! | keeps parts in its own document, such as rules | [`Descriptor::children`] |
