@@ -36,7 +36,7 @@ fn copy_start(source: &str) -> Value {
     body
 }
 
-/// An empty disk without zones, which Ultra and Premium v2 disks need in regions that have them.
+/// An empty Premium v2 disk, which needs a zone in a region that has zones.
 fn premium_v2(gib: u64) -> Value {
     let mut body = empty_disk("PremiumV2_LRS", gib);
     body["zones"] = json!(["1"]);
@@ -504,7 +504,7 @@ async fn a_copy_moves_no_later_snapshot_of_its_name() {
     rig.disk("d").await;
     rig.snapshot("s", incremental(&disk_id("d"))).await;
     rig.snapshot("c", copy_start(&snapshot_id("s"))).await;
-    tokio::time::sleep(Duration::from_secs(30)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let got = rig.delete_snapshot("c").await.expect(202);
     rig.finish(&got).await;
     rig.snapshot("c", copy_start(&snapshot_id("s"))).await;
