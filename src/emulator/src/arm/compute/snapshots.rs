@@ -63,7 +63,7 @@ pub(crate) static SNAPSHOT: Descriptor = Descriptor {
     ..RESOURCE
 };
 
-/// Documented (azure-subscription-service-limits): 75,000 of each SKU in a subscription and region.
+/// Names and default as in usage lists that subscriptions printed: 75,000 of each SKU in a region.
 const fn quota(name: &'static str, local_name: &'static str, counts: fn(&Value) -> bool) -> Quota {
     let fault = |over: &Exceeded<'_>| fault::quota(over.name, over.location, over.limit, over.used, 1);
     Quota { name, local_name, limit: 75_000, counts, fault }
