@@ -42,6 +42,7 @@ mod it {
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;
+    mod published_tables;
     mod recordings;
     mod rules;
     mod tiers;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use lazuli_emulator::{
-    Emulator, HypervisorChoice, SWITCHES, Switches, api_versions::ApiVersions, latency::Profile, quota_names,
+    Emulator, HostName, HypervisorChoice, SWITCHES, Switches, api_versions::ApiVersions, latency::Profile, quota_names,
     scenario::Scenario,
 };
 use lazuli_rig::azure_json;
@@ -15,13 +15,20 @@ use super::{Outcome, output::Format, stop};
 /// Options of the emulator.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Where to serve every plane: resource manager, login, instance metadata, control (/_emulator/).
+    /// Where to serve every plane: resource manager, login, instance metadata, control (/_emulator/), and a page that
+    /// shows in a browser what exists, what runs and what was asked.
     #[arg(long, env = "LAZULI_EMULATOR_LISTEN", default_value = "127.0.0.1:8181")]
     listen: SocketAddr,
     /// Serve HTTPS as well, here; without an address, at 127.0.0.1:8443. Credentials of the Azure SDKs insist on it.
     #[arg(long, env = "LAZULI_EMULATOR_TLS", num_args = 0..=1, default_missing_value = "127.0.0.1:8443")]
     tls: Option<SocketAddr>,
-    /// A folder for the certificate authority (ca.pem for clients) and key; a fresh pair at every start without it.
+    /// Another host name under which the emulator is reached, such as that of a Kubernetes Service. The page and the
+    /// control interface answer to localhost, the address listened on and these names; the certificate of --tls holds
+    /// them. Can be given again.
+    #[arg(long = "name", env = "LAZULI_EMULATOR_NAMES", value_name = "HOST", value_delimiter = ',')]
+    names: Vec<HostName>,
+    /// A folder for the certificate authority: its key, and ca.pem for clients, which is renewed at every start for a
+    /// year. A fresh authority at every start without it.
     #[arg(long, env = "LAZULI_EMULATOR_TLS_DIR")]
     tls_dir: Option<PathBuf>,
     /// What exists at the start (YAML or JSON); without it: resource group lazuli, machines node-0 and node-1.
@@ -64,7 +71,8 @@ pub(super) struct Options {
     page_size: usize,
     /// A quota of every subscription and region, over the default and over the scenario's: cores, virtualMachines,
     /// availabilitySets, StandardDiskCount, StandardSSDDiskCount, PremiumDiskCount, UltraSSDDiskSizeInGB,
-    /// PremiumV2DiskSizeInGB, PremiumV2DiskCount. Can be given again.
+    /// PremiumV2DiskSizeInGB, PremiumV2DiskCount, StandardSnapshotCount, PremiumSnapshotCount, ZRSSnapshotCount and
+    /// those of the network provider. Can be given again.
     #[arg(long, env = "LAZULI_EMULATOR_QUOTAS", value_name = "NAME=N", value_delimiter = ',', value_parser = quota)]
     quota: Vec<(String, u64)>,
     /// Where no recording and no document says what Azure does, do this; can be given again.
@@ -172,6 +180,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let emulator = Emulator::start(lazuli_emulator::Options {
         listen: options.listen,
         listen_tls: options.tls,
+        names: options.names,
         tls_folder: options.tls_dir,
         seed: options.seed,
         start_time: time::OffsetDateTime::now_utc(),
@@ -211,6 +220,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             if let Some(path) = &options.azure_json {
                 println!("A cloud configuration for it is in {}", path.display());
             }
+            println!("Open {url}/ in a browser to see what exists, what runs and what is asked");
         }
     }
     stop.cancelled().await;
@@ -242,6 +252,9 @@ mod tests {
         let quotas: Vec<(&str, u64)> = options.quota.iter().map(|(name, limit)| (name.as_str(), *limit)).collect();
         assert_eq!(quotas, [("cores", 8), ("PremiumDiskCount", 2), ("virtualMachines", 1)]);
         assert_eq!(options.page_size, 3);
+        let options = parse(&["--name", "Azure.test,azure", "--name", "azure.default.svc"]).unwrap();
+        let names: Vec<String> = options.names.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["azure.test", "azure", "azure.default.svc"]);
         let options = parse(&[
             "--unverified",
             "left-out-of-put=keep,disk-retry-after=9",
@@ -263,6 +276,7 @@ mod tests {
             (["--quota", "disks=3"], "PremiumDiskCount"),
             (["--quota", "cores=many"], "is no number"),
             (["--page-size", "0"], "one resource at least"),
+            (["--name", "https://azure.test"], "is no host name"),
             (["--time-scale", "0"], "a number above 0"),
         ] {
             let error = parse(&words).unwrap_err().to_string();

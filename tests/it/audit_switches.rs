@@ -36,6 +36,8 @@ fn positions(method: Method) -> Vec<Switches> {
         Switches { put_needs_location: false, ..usual },
         Switches { disk_retry_after: 0, ..usual },
         Switches { list_lag: true, ..usual },
+        Switches { copy_start_in_region: true, ..usual },
+        Switches { copy_source_deletable: false, ..usual },
     ];
     if method != Method::AzureStack {
         positions.push(Switches { left_out_of_put: LeftOut::Keep, ..usual });

@@ -342,11 +342,15 @@ fn compare(recorded: &Answered, answer: &Answer, base: &str) -> Vec<String> {
     found
 }
 
+/// Where published data of Azure is, if anywhere.
+pub(crate) fn azure_data() -> PathBuf {
+    std::env::var_os("LAZULI_AZURE_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/azure-data"), PathBuf::from)
+}
+
 /// Where the cassettes are, if anywhere.
 fn cassette_folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("LAZULI_AZURE_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/azure-data"), PathBuf::from);
-    let folder = folder.join("recordings/cloud-provider-azure");
+    let folder = azure_data().join("recordings/cloud-provider-azure");
     folder.is_dir().then_some(folder)
 }
 
@@ -450,6 +454,11 @@ async fn recorded_availability_sets_replay_alike() {
 #[tokio::test(start_paused = true)]
 async fn recorded_virtual_networks_replay_alike() {
     replays_without_a_difference("virtualnetworkclient").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_public_ip_addresses_replay_alike() {
+    replays_without_a_difference("publicipaddressclient").await;
 }
 
 fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Answer {

@@ -218,6 +218,8 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         network_update_answers_created: dice.percent(50),
         // A stream of its own, so that the rest of a seed stays as it was.
         list_lag: Dice::of(seed, "list-lag").percent(30),
+        // The others concern snapshots, of which these lives have none.
+        ..Switches::default()
     };
     World {
         seed,

@@ -68,7 +68,8 @@ impl Control {
     }
 
     async fn call(&self, method: Method, path: &str, body: String) -> Result<Value, AnyError> {
-        let answer = self.send(method, path, HeaderMap::new(), body).await?;
+        let json = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let answer = self.send(method, path, json, body).await?;
         if !answer.status().is_success() {
             return Err(format!("the emulator answers {} to {path}", answer.status()).into());
         }

@@ -243,7 +243,7 @@ impl Context<'_> {
     /// The body read by the schema of a type.
     pub(crate) fn read(&self, type_name: &str, root: &'static str, partial: bool) -> Result<Value, Fault> {
         let body = self.request.body()?;
-        let future = self.shared.options.future_fields.then_some(crate::future::MEMBER);
+        let future = self.shared.options.future_fields.then_some(crate::unknown_fields::MEMBER);
         if matches!(self.request.method.as_str(), "PUT" | "PATCH") {
             // Unverified: the definition that the gateway has of a group's members.
             if type_name != "ResourceGroup" && type_name != "TagsObject" {
@@ -318,6 +318,7 @@ impl Context<'_> {
             id: id.clone(),
             style: start.style,
             kind: start.kind,
+            resource: start.resource.to_owned(),
             started: self.now,
             due,
             retry_after,

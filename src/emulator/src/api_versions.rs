@@ -34,7 +34,8 @@ const NETWORK: &str = "2014-12-01-preview 2015-05-01-preview 2015-06-15 2016-03-
 pub(crate) fn of(provider: Option<&str>, kind: &str) -> Vec<&'static str> {
     let compute = |kind: &str| match kind {
         "skus" => SKUS,
-        kind if kind.starts_with("disks") || kind == "locations/diskoperations" => DISKS,
+        "locations/diskoperations" => DISKS,
+        kind if kind.starts_with("disks") || kind.starts_with("snapshots") => DISKS,
         _ => COMPUTE,
     };
     let list = match provider.map(str::to_ascii_lowercase).as_deref() {

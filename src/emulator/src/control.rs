@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /_emulator/health` | 200 when it serves |
 //! | `GET /_emulator/state` | dump: all resource documents, LUN maps, operations in flight, violations |
-//! | `GET /_emulator/calls` | the call log: the newest 25,000 calls |
+//! | `GET /_emulator/calls` | the call log: the newest calls, within [`crate::call_log::KEPT_MOST`] and [`crate::call_log::KEPT_BYTES`] |
 //! | `DELETE /_emulator/calls` | empties call log, counters and phases; buckets stay as they are |
 //! | `GET /_emulator/counters` | sums over all calls since the log was emptied |
 //! | `GET /_emulator/phases` | what each phase counted, found in the buckets, and its lower bound |
@@ -14,10 +14,14 @@
 //! | `POST /_emulator/buckets/fill` | all buckets are full, as after a long rest |
 //! | `GET`, `POST`, `DELETE /_emulator/incidents` | list, add (one or a list), forget all |
 //! | `DELETE /_emulator/incidents/{id}` | forget one |
-//! | `GET /_emulator/scenario` | what existed at the start |
+//! | `GET /_emulator/scenario` | what existed at the start, without secrets |
+//! | `GET /_emulator/overview` | what the page at `/` shows, for the page: its shape follows the page's needs |
 //! | `GET /_emulator/ca.pem` | the authority's certificate, with TLS |
 //!
-//! Nothing here needs a token, takes from a bucket, or is logged.
+//! Nothing here needs a token, takes from a bucket, or is logged. A POST needs `Content-Type: application/json`, also
+//! without a body. The host that a request names must be one of the emulator's, and no page of another site may ask:
+//! see `access.rs`. No answer holds a secret: passwords, access signatures and the secrets of clients are
+//! `<redacted>`, and no token is in any.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,15 +29,18 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bound::LowerBound;
-use crate::call_log::{Call, Counters};
+use crate::access;
+use crate::call_log::{Call, Counters, LogSize};
 use crate::incident::{Incident, IncidentError, Listed};
+use crate::lower_bound::LowerBound;
+use crate::page;
 use crate::phases::{Begun, OperationRecord, Phase};
+use crate::redact::redact;
 use crate::state::Shared;
 use crate::store::Store;
 use crate::throttle::Throttle;
@@ -69,10 +76,16 @@ pub struct Dump {
 }
 
 impl Control {
-    /// The call log since the last reset: the newest [`crate::call_log::KEPT_MOST`] calls.
+    /// The call log since the last reset: the newest calls, see [`Control::call_log_size`].
     #[must_use]
     pub fn call_log(&self) -> Vec<Call> {
         self.shared.state().log.calls().cloned().collect()
+    }
+
+    /// How much the call log holds, and how much it could not hold.
+    #[must_use]
+    pub fn call_log_size(&self) -> LogSize {
+        self.shared.state().log.size()
     }
 
     /// Sums over the call log.
@@ -222,7 +235,7 @@ impl Control {
         let changed = state.store.change(id, now, |resource| {
             change(&mut resource.doc);
             if resource.machine.is_some() {
-                crate::arm::vm_work::bump(resource);
+                crate::arm::compute::vm_work::bump(resource);
             }
         });
         drop(state);
@@ -231,13 +244,15 @@ impl Control {
     }
 }
 
+/// Everything below `/_emulator`, for those whom [`crate::access`] lets in.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    let names = Arc::clone(&shared.names);
     let control = Control { shared };
-    Router::new()
-        .route("/_emulator/health", get(|| async { "ok" }))
-        .route("/_emulator/state", get(|State(c): State<Control>| async move { Json(c.dump()) }))
+    let routes = Router::new()
+        .route("/health", get(|| async { "ok" }))
+        .route("/state", get(|State(c): State<Control>| async move { Json(redacted(json!(c.dump()))) }))
         .route(
-            "/_emulator/calls",
+            "/calls",
             get(|State(c): State<Control>| async move { Json(c.call_log()) }).delete(
                 |State(c): State<Control>| async move {
                     c.reset_log();
@@ -245,22 +260,22 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
                 },
             ),
         )
-        .route("/_emulator/counters", get(|State(c): State<Control>| async move { Json(c.counters()) }))
-        .route("/_emulator/lower-bound", get(|State(c): State<Control>| async move { Json(c.lower_bound()) }))
-        .route("/_emulator/phases", get(|State(c): State<Control>| async move { Json(c.phases()) }).post(begin_phase))
+        .route("/counters", get(|State(c): State<Control>| async move { Json(c.counters()) }))
+        .route("/lower-bound", get(|State(c): State<Control>| async move { Json(c.lower_bound()) }))
+        .route("/phases", get(|State(c): State<Control>| async move { Json(c.phases()) }).post(begin_phase))
         .route(
-            "/_emulator/phases/{number}/operations",
+            "/phases/{number}/operations",
             get(|State(c): State<Control>, Path(number): Path<u64>| async move { Json(c.operations_of(number)) }),
         )
         .route(
-            "/_emulator/buckets/fill",
+            "/buckets/fill",
             post(|State(c): State<Control>| async move {
                 c.fill_buckets();
                 StatusCode::NO_CONTENT
             }),
         )
         .route(
-            "/_emulator/incidents",
+            "/incidents",
             get(|State(c): State<Control>| async move { Json(c.incidents()) }).post(add_incidents).delete(
                 |State(c): State<Control>| async move {
                     c.clear_incidents();
@@ -268,13 +283,27 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
                 },
             ),
         )
-        .route("/_emulator/incidents/{id}", delete(remove_incident))
+        .route("/incidents/{id}", delete(remove_incident))
         .route(
-            "/_emulator/scenario",
-            get(|State(c): State<Control>| async move { Json(json!(c.shared.options.scenario)) }),
+            "/scenario",
+            get(|State(c): State<Control>| async move { Json(redacted(json!(c.shared.options.scenario))) }),
         )
-        .route("/_emulator/ca.pem", get(ca_pem))
-        .with_state(control)
+        .route("/ca.pem", get(ca_pem))
+        .merge(page::router())
+        .fallback(unknown)
+        .layer(middleware::from_fn_with_state(names, access::guard))
+        .with_state(control);
+    Router::new().nest("/_emulator", routes)
+}
+
+async fn unknown() -> Response {
+    let why = "there is no such thing below /_emulator/; its documentation lists what there is";
+    (StatusCode::NOT_FOUND, Json(json!({ "error": why }))).into_response()
+}
+
+fn redacted(mut value: Value) -> Value {
+    redact(&mut value);
+    value
 }
 
 /// What `POST /_emulator/phases` takes.

@@ -72,7 +72,7 @@ pub(crate) fn check_tags(body: &Value) -> Result<(), Fault> {
     let long: Vec<&str> =
         tags.values().filter_map(Value::as_str).filter(|value| value.chars().count() > LONGEST_VALUE).collect();
     if !long.is_empty() {
-        return Err(fault::tag_value_too_long(&long.join(", ")));
+        return Err(fault::tag_value_too_long(long.join(", ")));
     }
     if tags.len() > MOST_TAGS { Err(fault::too_many_tags(tags.len())) } else { Ok(()) }
 }

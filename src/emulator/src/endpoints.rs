@@ -42,20 +42,19 @@ pub(crate) fn router(endpoints: Arc<Endpoints>) -> Router {
 /// Clients compare the host of an issuer, and follow operation URLs: both must be where they came
 /// from, be it `localhost`, an address, or a name of the certificate.
 pub(crate) fn base(parts: &Parts, url: &str) -> String {
-    let host = parts
-        .uri
-        .authority()
-        .map(|authority| authority.as_str().to_owned())
-        .or_else(|| {
-            let header = parts.headers.get(http::header::HOST)?;
-            header.to_str().ok().map(str::to_owned)
-        })
-        .filter(|host| !host.is_empty());
+    let host = authority(parts);
     let Some(host) = host else {
         return url.to_owned();
     };
     let scheme = if parts.extensions.get::<OverTls>().is_some() { "https" } else { "http" };
     format!("{scheme}://{host}")
+}
+
+/// The host, and the port if there is one, that a request names: in its URL or in `Host`.
+pub(crate) fn authority(parts: &Parts) -> Option<String> {
+    let named = parts.uri.authority().map(|authority| authority.as_str().to_owned());
+    let host = named.or_else(|| Some(parts.headers.get(http::header::HOST)?.to_str().ok()?.to_owned()));
+    host.filter(|host| !host.is_empty())
 }
 
 async fn serve(State(endpoints): State<Arc<Endpoints>>, RawQuery(query): RawQuery, parts: Parts) -> Response {

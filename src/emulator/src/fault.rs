@@ -1,16 +1,10 @@
-//! What the emulator answers when it refuses: the error envelope, and the catalogue of errors.
-//!
-//! The catalogue keeps every text in one place with its evidence: *recorded* (live traffic),
-//! *documented* (Microsoft's pages or a real body quoted in a public tracker), *unverified* (a text
-//! of our own for a refusal that is known to exist). Nothing here decides whether to refuse.
+//! What the emulator answers when it refuses: the error envelope, and the [`catalogue`] of errors.
 
-mod compute;
-mod network;
+mod catalogue;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use compute::*;
-pub(crate) use network::*;
+pub(crate) use catalogue::*;
 
 /// An error as Azure Resource Manager answers it, or as it stands in a failed operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +24,17 @@ pub(crate) struct Fault {
     pub(crate) retry_after: Option<u32>,
     /// The provider prints `details: []` even when there are none (the network provider does).
     pub(crate) empty_details: bool,
+}
+
+/// Who says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    /// The gateway.
+    Gateway,
+    /// A resource provider.
+    Provider,
+    /// A provider that prints `details` always, as the network provider does.
+    Network,
 }
 
 impl Fault {
@@ -52,8 +57,19 @@ impl Fault {
         self
     }
 
-    fn by_gateway(mut self) -> Self {
-        self.gateway = true;
+    fn by(mut self, speaker: Speaker) -> Self {
+        self.gateway = speaker == Speaker::Gateway;
+        self.empty_details = speaker == Speaker::Network;
+        self
+    }
+
+    fn detail(mut self, detail: Value) -> Self {
+        self.details.push(detail);
+        self
+    }
+
+    fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
         self
     }
 
@@ -85,63 +101,13 @@ impl Fault {
     }
 }
 
-// ---- gateway ----
-
-/// Recorded.
-pub(crate) fn resource_not_found(resource_type: &str, name: &str, group: &str) -> Fault {
-    Fault::new(
-        404,
-        "ResourceNotFound",
-        format!(
-            "The Resource '{resource_type}/{name}' under resource group '{group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix"
-        ),
-    )
-    .by_gateway()
-}
-
-/// Recorded.
-pub(crate) fn group_not_found(group: &str) -> Fault {
-    Fault::new(404, "ResourceGroupNotFound", format!("Resource group '{group}' could not be found.")).by_gateway()
-}
-
-/// Documented.
-pub(crate) fn subscription_not_found(subscription: &str) -> Fault {
-    Fault::new(404, "SubscriptionNotFound", format!("The subscription '{subscription}' could not be found."))
-        .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn invalid_subscription(subscription: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidSubscriptionId",
-        format!("The provided subscription identifier '{subscription}' is malformed or invalid."),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn missing_api_version() -> Fault {
-    Fault::new(
-        400,
-        "MissingApiVersionParameter",
-        "The api-version query parameter (?api-version=) is required for all requests.",
-    )
-    .by_gateway()
-}
-
-/// Documented (azure-cli#28038): the newest first.
+/// The newest first.
 pub(crate) fn invalid_api_version(version: &str, known: &[&str]) -> Fault {
     let known: Vec<&str> = known.iter().rev().copied().collect();
-    Fault::new(
-        400,
-        "InvalidApiVersionParameter",
-        format!("The api-version '{version}' is invalid. The supported versions are '{}'.", known.join(",")),
-    )
-    .by_gateway()
+    api_version_unknown(version, known.join(","))
 }
 
-/// Documented (azure-cli#28496, migAz#246): the oldest first.
+/// The oldest first.
 pub(crate) fn no_registered_provider(
     kind: &str,
     location: &str,
@@ -149,77 +115,15 @@ pub(crate) fn no_registered_provider(
     known: &[&str],
     locations: &[&str],
 ) -> Fault {
-    Fault::new(
-        400,
-        "NoRegisteredProviderFound",
-        format!(
-            "No registered resource provider found for location '{location}' and API version '{version}' for type '{kind}'. The supported api-versions are '{}'. The supported locations are '{}'.",
-            known.join(", "),
-            locations.join(", ")
-        ),
-    )
-    .by_gateway()
+    provider_not_registered(kind, location, version, known.join(", "), locations.join(", "))
 }
 
-/// Documented (azure-cli#2681): a list has no location.
+/// A version that no type of a list has.
 pub(crate) fn version_of_no_type(kind: &str, namespace: &str, version: &str, known: &[&str]) -> Fault {
-    Fault::new(
-        400,
-        "InvalidResourceType",
-        format!(
-            "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are '{}'.",
-            known.join(",")
-        ),
-    )
-    .by_gateway()
+    type_without_version(kind, namespace, version, known.join(","))
 }
 
-/// Documented: what a cloud without the type answers. The last sentence is ours, for people who wonder.
-pub(crate) fn invalid_resource_type(kind: &str, namespace: &str, version: &str) -> Fault {
-    Fault::new(
-        404,
-        "InvalidResourceType",
-        format!(
-            "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are ''. This cloud is an emulator, and the type is not emulated."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented but for the last sentence.
-pub(crate) fn invalid_namespace(namespace: &str) -> Fault {
-    Fault::new(
-        404,
-        "InvalidResourceNamespace",
-        format!(
-            "The resource namespace '{namespace}' is invalid. This cloud is an emulator, and the namespace is not emulated."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn path_not_found(path: &str) -> Fault {
-    Fault::new(404, "NotFound", format!("The requested path '{path}' was not found.")).by_gateway()
-}
-
-/// Documented.
-pub(crate) fn method_not_allowed(method: &str) -> Fault {
-    Fault::new(405, "MethodNotAllowed", format!("The requested resource does not support http method '{method}'."))
-}
-
-/// Documented.
-pub(crate) fn missing_authorization() -> Fault {
-    Fault::new(401, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
-        .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn invalid_token() -> Fault {
-    Fault::new(401, "InvalidAuthenticationToken", "The access token is invalid.").by_gateway()
-}
-
-/// As .NET prints a moment where the culture is none's.
+/// As .NET prints a moment in the invariant culture.
 fn american(at: time::OffsetDateTime) -> String {
     let (hour, half) = match at.hour() {
         0 => (12, "AM"),
@@ -230,107 +134,16 @@ fn american(at: time::OffsetDateTime) -> String {
     format!("{}/{}/{} {hour}:{:02}:{:02} {half}", u8::from(at.month()), at.day(), at.year(), at.minute(), at.second())
 }
 
-/// Documented (vscode-azureappservice#2483).
+/// A token whose time is over.
 pub(crate) fn expired_token(at: time::OffsetDateTime, now: time::OffsetDateTime) -> Fault {
-    Fault::new(
-        401,
-        "ExpiredAuthenticationToken",
-        format!(
-            "The access token expiry UTC time '{}' is earlier than current UTC time '{}'.",
-            american(at),
-            american(now)
-        ),
-    )
-    .by_gateway()
+    token_expired(american(at), american(now))
 }
 
-/// Documented (hashicorp/go-azure-helpers#51).
-pub(crate) fn wrong_audience(audience: &str) -> Fault {
-    Fault::new(
-        401,
-        "InvalidAuthenticationTokenAudience",
-        format!(
-            "The access token has been obtained for wrong audience or resource '{audience}'. It should exactly match with one of the allowed audiences 'https://management.core.windows.net/','https://management.core.windows.net','https://management.azure.com/','https://management.azure.com'."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented (azure-sdk-for-python#38382).
-pub(crate) fn wrong_tenant(issuer: &str, tenant: &str) -> Fault {
-    Fault::new(
-        401,
-        "InvalidAuthenticationTokenTenant",
-        format!(
-            "The access token is from the wrong issuer '{issuer}'. It must match the tenant 'https://sts.windows.net/{tenant}/' associated with this subscription. Please use the authority (URL) 'https://login.windows.net/{tenant}' to get the token. Note, if the subscription is transferred to another tenant there is no impact to the services, but information about new tenant could take time to propagate (up to an hour). If you just transferred your subscription and see this error message, please try back later."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn location_required() -> Fault {
-    Fault::new(400, "LocationRequired", "The location property is required for this definition.").by_gateway()
-}
-
-/// Documented.
-pub(crate) fn location_unavailable(location: &str, kind: &str, known: &str) -> Fault {
-    Fault::new(
-        400,
-        "LocationNotAvailableForResourceType",
-        format!(
-            "The provided location '{location}' is not available for resource type '{kind}'. List of available regions for the resource type is '{known}'."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn location_conflict(name: &str, there: &str, group: &str, asked: &str) -> Fault {
-    Fault::new(
-        409,
-        "InvalidResourceLocation",
-        format!(
-            "The resource '{name}' already exists in location '{there}' in resource group '{group}'. A resource with the same name cannot be created in location '{asked}'. Please select a new resource name."
-        ),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn group_location_conflict(name: &str, there: &str) -> Fault {
-    Fault::new(
-        409,
-        "InvalidResourceGroupLocation",
-        format!("Invalid resource group location '{name}'. The Resource group already exists in location '{there}'."),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn group_being_deleted(group: &str) -> Fault {
-    Fault::new(
-        409,
-        "ResourceGroupBeingDeleted",
-        format!("The resource group '{group}' is in deprovisioning state and cannot perform this operation."),
-    )
-    .by_gateway()
-}
-
-/// Documented (bicep-registry-modules#1607); the inner texts are unverified.
+/// The inner texts are unverified.
 pub(crate) fn group_deletion_blocked(group: &str, staying: &[String]) -> Fault {
-    let short: Vec<&str> =
-        staying.iter().map(|id| id.split_once("/providers/").map_or(id.as_str(), |(_, rest)| rest)).collect();
-    let mut fault = Fault::new(
-        409,
-        "ResourceGroupDeletionBlocked",
-        format!(
-            "Deletion of resource group '{group}' failed as resources with identifiers '{}' could not be deleted. The provisioning state of the resource group will be rolled back. The tracking Id is '{}'. Please check audit logs for more details.",
-            short.join(","),
-            crate::derived::guid_of(&staying.join(","))
-        ),
-    )
-    .by_gateway();
+    let short = |id: &String| id.split_once("/providers/").map_or(id.as_str(), |(_, rest)| rest).to_owned();
+    let tracking = crate::derived::guid_of(&staying.join(","));
+    let mut fault = deletion_blocked(group, staying.iter().map(short).collect::<Vec<_>>().join(","), tracking);
     fault.details = staying
         .iter()
         .map(|id| json!({"target": id, "message": "The resource is in use by a resource of another group."}))
@@ -338,95 +151,52 @@ pub(crate) fn group_deletion_blocked(group: &str, staying: &[String]) -> Fault {
     fault
 }
 
-/// Documented.
-pub(crate) fn invalid_content(why: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidRequestContent",
-        format!("The request content was invalid and could not be deserialized: '{why}'."),
-    )
-    .by_gateway()
+/// Documented family; the texts that pass through here are marked where they are written.
+pub(crate) fn invalid_parameter(target: &str, message: impl Into<String>) -> Fault {
+    Fault::new(400, "InvalidParameter", message).at(target)
 }
 
-/// Documented: a member that no resource has at its top (azure-rest-api-specs#286).
-pub(crate) fn not_in_definition(member: &str, position: usize) -> Fault {
-    invalid_content(&format!(
-        "Could not find member '{member}' on object of type 'ResourceDefinition'. Path '{member}', line 1, position {position}."
-    ))
+/// Documented (public trackers).
+pub(crate) fn bad_request(message: impl Into<String>) -> Fault {
+    Fault::new(400, "BadRequest", message)
 }
 
-/// Documented (coreos/tectonic-installer#596).
-pub(crate) fn invalid_tag_characters(names: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidTagNameCharacters",
-        format!("The tag names '{names}' have reserved characters '<,>,%,&,\\,?,/' or control characters."),
-    )
-    .by_gateway()
+/// Documented family.
+pub(crate) fn not_allowed(message: impl Into<String>) -> Fault {
+    Fault::new(409, "OperationNotAllowed", message)
 }
 
-/// Documented limit; code and text are those of the check in Azure PowerShell (Az.Migrate).
-pub(crate) fn tag_name_too_long(names: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidTagName",
-        format!(
-            "Tag key too large. Following tag name '{names}' exceeded the maximum length. Maximum allowed length for tag name - '512' characters."
-        ),
-    )
-    .by_gateway()
+/// A quota of the compute provider.
+pub(crate) fn quota(name: &str, location: &str, limit: u64, usage: u64, more: u64) -> Fault {
+    quota_exceeded(name, location, limit, usage, more, usage + more)
 }
 
-/// Documented limit; code and text are those of the check in Azure PowerShell (Az.Migrate).
-pub(crate) fn tag_value_too_long(values: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidTagValueLength",
-        format!(
-            "Tag value too large. Following tag value '{values}' exceeded the maximum length. Maximum allowed length for tag value - '256' characters."
-        ),
-    )
-    .by_gateway()
+/// The compute provider's throttling; `window` is its begin and end.
+pub(crate) fn compute_throttled(
+    group: &str,
+    window: (&str, &str),
+    allowed: u64,
+    measured: u64,
+    retry_after: u32,
+) -> Fault {
+    let message = json!({
+        "operationGroup": group,
+        "startTime": window.0,
+        "endTime": window.1,
+        "allowedRequestCount": allowed,
+        "measuredRequestCount": measured,
+    });
+    let detail = json!({"code": "TooManyRequests", "target": group, "message": message.to_string()});
+    too_many_requests().detail(detail).retry_after(retry_after)
 }
 
-/// Documented limit; code and text are unverified.
-pub(crate) fn too_many_tags(count: usize) -> Fault {
-    Fault::new(
-        400,
-        "InvalidTagCount",
-        format!("The number of tags '{count}' exceeded the maximum. Maximum allowed number of tags - '50'."),
-    )
-    .by_gateway()
+/// The front door's throttling.
+pub(crate) fn front_door_throttled(kind: &str, subscription: &str, limit: u64, retry_after: u32) -> Fault {
+    door_throttled(kind.trim_end_matches('s'), subscription, limit, retry_after).retry_after(retry_after)
 }
 
-/// Documented.
-pub(crate) fn invalid_filter(filter: &str) -> Fault {
-    Fault::new(400, "InvalidFilterInQueryString", format!("Invalid $filter '{filter}' specified in the query string."))
-        .by_gateway()
-}
-
-/// Documented code and text (azure-api-management-devops-resource-kit#594).
-pub(crate) fn content_too_large() -> Fault {
-    Fault::new(413, "RequestContentTooLarge", "The request content size exceeds the maximum size of 4 MB.").by_gateway()
-}
-
-/// Documented.
-pub(crate) fn unsupported_media_type(given: &str) -> Fault {
-    Fault::new(
-        415,
-        "UnsupportedMediaType",
-        format!("The content media type '{given}' is not supported. Only 'application/json' is supported."),
-    )
-    .by_gateway()
-}
-
-/// Documented.
-pub(crate) fn invalid_name(kind: &str, name: &str) -> Fault {
-    Fault::new(
-        400,
-        "InvalidResourceName",
-        format!(
-            "Resource name '{name}' of type '{kind}' is invalid. The name must begin with a letter or number, end with a letter, number or underscore, and may contain only letters, numbers, underscores, periods, or hyphens."
-        ),
-    )
+/// `If-Match` on a resource of the network provider, which prints the header in its own form.
+pub(crate) fn network_etag_mismatch(given: &str, actual: &str, id: &str) -> Fault {
+    let given = if given.starts_with("W/") { given.to_owned() } else { format!("W/\"{}\"", given.trim_matches('"')) };
+    etag_of_network_differs(given, actual, id)
 }

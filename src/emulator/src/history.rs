@@ -31,7 +31,7 @@ impl History {
         Self { reach, ..Self::default() }
     }
 
-    /// Whether anybody reads late at all.
+    /// Whether any reader has lag.
     pub(crate) fn is_kept(&self) -> bool {
         !self.reach.is_zero()
     }

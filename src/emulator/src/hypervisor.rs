@@ -46,15 +46,15 @@
 //! Disk files stay until their disk is deleted.
 
 mod contract;
+mod loop_backend;
 mod loop_device;
-mod machine_room;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use machine_room::MachineRoom;
+use loop_backend::LoopBackend;
 
 /// What the hypervisor needs to know of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,9 +142,9 @@ pub struct Hypervisor {
 
 #[derive(Clone, Debug)]
 struct Loops {
-    /// Kept apart from the room, so that asking for a path never waits for a device.
+    /// Kept apart from the backend, so that asking for a path never waits for a device.
     root: PathBuf,
-    room: Arc<Mutex<MachineRoom>>,
+    backend: Arc<Mutex<LoopBackend>>,
 }
 
 impl Hypervisor {
@@ -163,10 +163,10 @@ impl Hypervisor {
     /// what is there cannot be brought in line.
     pub async fn start_loop(root: &Path, attached: Vec<Attachment>) -> Result<Self, HypervisorError> {
         let root = root.to_owned();
-        let room = tokio::task::spawn_blocking(move || MachineRoom::open(&root, &attached))
+        let backend = tokio::task::spawn_blocking(move || LoopBackend::open(&root, &attached))
             .await
             .map_err(|_| HypervisorError::Worker)??;
-        Ok(Self { loops: Some(Loops { root: room.root().to_owned(), room: Arc::new(Mutex::new(room)) }) })
+        Ok(Self { loops: Some(Loops { root: backend.root().to_owned(), backend: Arc::new(Mutex::new(backend)) }) })
     }
 
     /// Whether disks become devices.
@@ -178,15 +178,15 @@ impl Hypervisor {
     /// Runs `work` on a thread that may block; does nothing in mode none.
     async fn run<F>(&self, work: F) -> Result<(), HypervisorError>
     where
-        F: FnOnce(&mut MachineRoom) -> Result<(), HypervisorError> + Send + 'static,
+        F: FnOnce(&mut LoopBackend) -> Result<(), HypervisorError> + Send + 'static,
     {
-        let Some(Loops { room, .. }) = self.loops.clone() else {
+        let Some(Loops { backend, .. }) = self.loops.clone() else {
             return Ok(());
         };
         tokio::task::spawn_blocking(move || {
             // A panic in another call leaves no half-made state that the next call would not repair:
-            // the room looks at the files, not at its memory.
-            work(&mut room.lock().unwrap_or_else(PoisonError::into_inner))
+            // the backend looks at the files, not at its memory.
+            work(&mut backend.lock().unwrap_or_else(PoisonError::into_inner))
         })
         .await
         .map_err(|_| HypervisorError::Worker)?
@@ -198,7 +198,7 @@ impl Hypervisor {
     /// When the name cannot be a folder's, or a folder cannot be made.
     pub async fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
-        self.run(move |room| room.create_machine(&vm)).await
+        self.run(move |backend| backend.create_machine(&vm)).await
     }
 
     /// Detaches all disks of a machine and removes its folders.
@@ -207,7 +207,7 @@ impl Hypervisor {
     /// When a loop device cannot be detached or a folder not removed.
     pub async fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
-        self.run(move |room| room.delete_machine(&vm)).await
+        self.run(move |backend| backend.delete_machine(&vm)).await
     }
 
     /// Makes the file of a new, blank disk; an older file of the same id is replaced.
@@ -216,7 +216,7 @@ impl Hypervisor {
     /// When the file cannot be made.
     pub async fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let disk = disk.clone();
-        self.run(move |room| room.create_disk(&disk)).await
+        self.run(move |backend| backend.create_disk(&disk)).await
     }
 
     /// Makes the file of a disk or snapshot `to` from the content of `from`, another disk or snapshot.
@@ -227,7 +227,7 @@ impl Hypervisor {
     /// When `from` has no file or the copy fails.
     pub async fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
         let (from, to) = (from.to_owned(), to.clone());
-        self.run(move |room| room.copy_disk(&from, &to)).await
+        self.run(move |backend| backend.copy_disk(&from, &to)).await
     }
 
     /// Removes the file of a disk or snapshot. Succeeds when there is none.
@@ -236,7 +236,7 @@ impl Hypervisor {
     /// When the file cannot be removed.
     pub async fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
         let id = id.to_owned();
-        self.run(move |room| room.delete_disk(&id)).await
+        self.run(move |backend| backend.delete_disk(&id)).await
     }
 
     /// Grows a disk to its `size_bytes`, attached or not.
@@ -245,7 +245,7 @@ impl Hypervisor {
     /// When the file or a loop device cannot be resized.
     pub async fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let disk = disk.clone();
-        self.run(move |room| room.resize(&disk)).await
+        self.run(move |backend| backend.resize(&disk)).await
     }
 
     /// Shows a disk to a machine. Succeeds when it is there already; another disk at that LUN is
@@ -255,7 +255,7 @@ impl Hypervisor {
     /// When no loop device can be had or the contract not be written.
     pub async fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
         let (vm, disk) = (vm.to_owned(), disk.clone());
-        self.run(move |room| room.attach(&vm, lun, &disk)).await
+        self.run(move |backend| backend.attach(&vm, lun, &disk)).await
     }
 
     /// Takes a disk away from a machine, also when it is in use there. Succeeds when there is none.
@@ -264,7 +264,7 @@ impl Hypervisor {
     /// When the contract cannot be written or the loop device not be released.
     pub async fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
         let vm = vm.to_owned();
-        self.run(move |room| room.detach(&vm, lun)).await
+        self.run(move |backend| backend.detach(&vm, lun)).await
     }
 
     /// Detaches everything. The hypervisor can be used again afterwards.
@@ -272,14 +272,14 @@ impl Hypervisor {
     /// # Errors
     /// The first that happened; the rest is detached all the same.
     pub async fn shutdown(&self) -> Result<(), HypervisorError> {
-        self.run(MachineRoom::detach_all).await
+        self.run(LoopBackend::detach_all).await
     }
 
     /// The folder that plays `/` for the node on a machine; none in mode none.
     #[must_use]
     pub fn node_root(&self, vm: &str) -> Option<PathBuf> {
         let loops = self.loops.as_ref()?;
-        let machine = machine_room::machine(&loops.root, vm).ok()?;
+        let machine = loop_backend::machine(&loops.root, vm).ok()?;
         Some(machine.root().to_owned())
     }
 }

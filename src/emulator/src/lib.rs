@@ -1,14 +1,16 @@
 //! Azure itself as a local HTTP server.
 //!
 //! One process plays the resource manager, the login service, the instance metadata service and
-//! `/metadata/endpoints`, all on one port, with a control interface under `/_emulator/`. It imports
+//! `/metadata/endpoints`, all on one port, with a page for a browser at `/` and a control interface under `/_emulator/`. It imports
 //! nothing of the rest of the project, so it cannot share a mistake with what is tested on it.
 //!
 //! ```text
-//! request ─▶ router: incidents, sign-in, buckets ─▶ arm::* handlers ─▶ store (documents)
+//! request ─▶ router: incidents, sign-in, buckets ─▶ arm: routes, engine ─▶ store (documents)
 //!                                                       │ accept             ▲ effect, when due
 //!                                                       └──▶ operations ─────┘
 //! ```
+//!
+//! A resource type is data: how to add one is told in `arm::descriptor`.
 //!
 //! # Contract
 //!
@@ -31,7 +33,7 @@
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
-//! | types that are not emulated, such as snapshots and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
+//! | types that are not emulated, such as images and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
 //! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
@@ -43,6 +45,18 @@
 //! | disk of another SKU | HDD and SSD into each other and into Premium v2; nothing from or to Ultra | D |
 //! | disk grown past 4 TiB | 409 while attached, also to a deallocated machine; not Ultra and Premium v2 | D |
 //! | disk `beginGetAccess`, `endGetAccess` | 202, result at `Location` and in `properties.output` | D |
+//! | snapshot PUT, PATCH, DELETE | as of a disk | R, D |
+//! | snapshot or disk of a source in another region / that is no disk and no snapshot | 404 `NotFound` / 400 `InvalidParameter` | D |
+//! | … of a source that is being created or deleted, or whose copy is not complete | 409 `OperationNotAllowed` | D, code and text U |
+//! | snapshot PUT with another source | 400 `BadRequest` | D |
+//! | the SKU that an incremental snapshot is not asked to have | that of the one before, else `Standard_ZRS` where there are zones | D |
+//! | full snapshot of an Ultra or Premium v2 disk; incremental one on Premium; an eighth in five minutes, a 501st of a disk | refused | D, the texts U |
+//! | snapshot by `CopyStart`, incremental snapshot of an Ultra or Premium v2 disk | `completionPercent` grows from 0 to 100 after the operation has ended | D, by tens U |
+//! | … of a full snapshot, of a disk, while another of the disk is copied, out of order | 400 or 409 | D, the texts U |
+//! | … within its region | 409 | U: [`Switches::copy_start_in_region`] |
+//! | snapshot DELETE while it is copied in the background | 202, and the copy gets `copyCompletionError` | D, that nothing refuses it U: [`Switches::copy_source_deletable`] |
+//! | … while a disk or snapshot is created from it | 409 `OperationNotAllowed` | U |
+//! | snapshot `beginGetAccess` | for reading alone, of five snapshots of a family at a time | D, the refusals U |
 //! | machine PUT, new | 201, `Azure-AsyncOperation` only, `ETag: "1"`, then `"2"` | R |
 //! | machine PUT, nothing changes | 200, etag + 1, `Updating`, no operation header | R |
 //! | machine PUT without `location` | 400 `LocationRequired` | U: [`Switches::put_needs_location`] |
@@ -62,10 +76,35 @@
 //! | a disk's access signature | ends after its time | D; that the disk's state follows at once U |
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
+//! | public IP PUT | 201, then 200, and `Azure-AsyncOperation`; a static address comes with the end | R |
+//! | a newer PUT of a public IP or prefix while one runs | the older ends as `Canceled` | D for load balancers, here U |
+//! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
+//! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |
+//! | a DNS label that another public IP of the region has | 400 `DnsRecordInUse` | D |
+//! | the address of a public IP | of 198.18.0.0/15 or 2001:db8::/32, from the seed and the id | deviation: Azure's own ranges |
+//! | a network resource whose write fails late | its state is `Failed` | D |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
 //! | a list | the present; with [`Switches::list_lag`] each item as it was within the last [`options::LIST_LAG`] | U: [`Switches::list_lag`] |
 //! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |
 //! | too many requests | 429, `Retry-After`, the provider's or the front door's body | D |
+//!
+//! # Page and control interface
+//!
+//! Beside Azure the emulator serves a page and a control interface, without a token. `GET /` of a browser (no
+//! `Authorization`, `text/html` accepted) is the page; any other request of `/` is Azure's. The page shows, once a
+//! second, what exists by type, machines with their LUNs, running operations with the time left and the newest calls.
+//! It loads nothing from elsewhere and changes nothing. [`control`] lists what is below `/_emulator/`.
+//!
+//! | request of the page or of `/_emulator/` | answer |
+//! |---|---|
+//! | names a host that is neither `localhost`, a loopback address, an address listened on nor in [`Options::names`] | 421 |
+//! | comes from a page of another site, by `Sec-Fetch-Site` or `Origin`; a link that opens a document may | 403 |
+//! | a POST without `Content-Type: application/json` | 415 |
+//! | any other | never a CORS header, never a token, password, access signature or client secret |
+//!
+//! The planes of Azure answer to every host name, as clients are configured with names of their own for them. The call
+//! log is bounded ([`call_log::KEPT_MOST`], [`call_log::KEPT_BYTES`]) and says what it dropped. With TLS, the
+//! authority's certificate is limited to the served names and to a year, and signs no other authority.
 //!
 //! # Time and chance
 //!
@@ -75,49 +114,54 @@
 //! changes nothing. Same seed and paused time: same call log.
 
 pub mod api_versions;
-pub mod bound;
 pub mod call_log;
 pub mod control;
+pub mod disk_skus;
 pub mod hypervisor;
 pub mod incident;
 pub mod latency;
+pub mod lower_bound;
 pub mod options;
 pub mod persist;
 pub mod phases;
 pub mod scenario;
 pub mod sizes;
 pub mod store;
-pub mod tiers;
 
+mod access;
 mod answer;
 mod arm;
 mod casing;
 mod cidr;
 mod claim;
 mod clock;
+mod completion;
 mod definition;
 mod derived;
 mod document;
 mod endpoints;
 mod fault;
-mod future;
 mod history;
 mod imds;
 mod listener;
 mod login;
 mod lun_history;
 mod operations;
+mod overview;
+mod page;
 mod path;
 mod recovery;
+mod redact;
 mod router;
 mod saver;
 mod schema;
 mod seed;
-mod settling;
+mod served_names;
 mod spawn;
 mod state;
 mod throttle;
 mod tls;
+mod unknown_fields;
 
 use std::io;
 use std::net::SocketAddr;
@@ -127,12 +171,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
-pub use arm::quotas::names as quota_names;
+pub use arm::quota_names;
 pub use control::Control;
 pub use options::{HypervisorChoice, Options, SWITCHES, SwitchError, Switches};
+pub use served_names::{HostName, HostNameError};
 
 use crate::clock::Clock;
 use crate::hypervisor::{Attachment, Hypervisor, HypervisorError};
+use crate::served_names::ServedNames;
 use crate::state::{Shared, State};
 
 /// A running emulator. Dropping it without [`Emulator::shutdown`] stops it too, but loses what the
@@ -182,9 +228,13 @@ impl Emulator {
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let listen = options.listen;
         let (tcp, address) = bind(listen).await?;
+        let names = ServedNames::new([listen].into_iter().chain(options.listen_tls), &options.names);
         let tls = match options.listen_tls {
             Some(listen) => {
-                let authority = tls::Authority::new(options.tls_folder.as_deref(), &[]).map_err(StartError::Tls)?;
+                // The machine's own time: clients compare with theirs, whatever time is emulated.
+                let now = time::OffsetDateTime::now_utc();
+                let folder = options.tls_folder.as_deref();
+                let authority = tls::Authority::new(folder, &names, now).map_err(StartError::Tls)?;
                 let (tcp, address) = bind(listen).await?;
                 Some((tcp, address, authority))
             }
@@ -225,7 +275,15 @@ impl Emulator {
             }
         }
         let ca_pem = tls.as_ref().map(|(_, _, authority)| authority.ca_pem().to_owned());
-        let shared = Shared::new(options, format!("http://{address}"), ca_pem, hypervisor, clock, state);
+        let shared = Shared::new(
+            options,
+            format!("http://{address}"),
+            std::sync::Arc::new(names),
+            ca_pem,
+            hypervisor,
+            clock,
+            state,
+        );
         let router = router::router(&shared);
         let mut servers = vec![tokio::spawn(listener::serve(tcp, router.clone(), shared.stop.clone()))];
         let mut tls_address = None;
@@ -292,7 +350,7 @@ impl Emulator {
         self.control.shared.hypervisor.clone()
     }
 
-    /// Stops serving, writes the state file and lets the devices go.
+    /// Stops serving, writes the state file and releases the devices.
     pub async fn shutdown(self) {
         let shared = &self.control.shared;
         shared.stop.cancel();
@@ -326,7 +384,7 @@ fn attachments(state: &State) -> Vec<Attachment> {
                 attachments.push(Attachment {
                     vm: path::name_of(id).to_owned(),
                     lun,
-                    disk: arm::disk_work::facts(&doc),
+                    disk: arm::compute::disk_work::facts(&doc),
                 });
             }
         }

@@ -74,6 +74,8 @@ pub(crate) struct Operation<W> {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
+    /// Id of the resource that it changes.
+    pub(crate) resource: String,
     pub(crate) started: Duration,
     pub(crate) due: Duration,
     pub(crate) ended: Option<Duration>,
@@ -91,6 +93,11 @@ pub(crate) struct Operation<W> {
 }
 
 impl<W> Operation<W> {
+    /// Whether it waits for the hypervisor.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// The object at the `Azure-AsyncOperation` URL, as JSON text.
     pub(crate) fn object(&self, clock: &Clock) -> String {
         let (word, fault) = match &self.status {
@@ -122,6 +129,7 @@ pub(crate) struct Order<W> {
     pub(crate) id: String,
     pub(crate) style: Style,
     pub(crate) kind: OperationKind,
+    pub(crate) resource: String,
     pub(crate) started: Duration,
     pub(crate) due: Duration,
     pub(crate) retry_after: Option<u64>,
@@ -175,6 +183,7 @@ impl<W> Operations<W> {
                 id: order.id,
                 style: order.style,
                 kind: order.kind,
+                resource: order.resource,
                 started: order.started,
                 due: order.due,
                 ended: None,
@@ -246,6 +255,11 @@ impl<W> Operations<W> {
         self.running.values().cloned().collect()
     }
 
+    /// The same with all that is known of each.
+    pub(crate) fn iter_running(&self) -> impl Iterator<Item = &Operation<W>> {
+        self.running.values().filter_map(|id| self.all.get(id))
+    }
+
     pub(crate) fn stop(&mut self, id: &str) {
         if let Some(operation) = self.all.get(id) {
             self.running.remove(&(operation.due, operation.sequence));
@@ -313,6 +327,7 @@ mod tests {
             id: format!("{id}"),
             style: Style::Compute,
             kind: OperationKind::DiskCreate,
+            resource: String::new(),
             started: Duration::ZERO,
             due: Duration::ZERO,
             retry_after: None,

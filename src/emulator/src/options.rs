@@ -1,4 +1,4 @@
-//! How an emulator behaves: [`Options`], and the [`Switches`] for what nobody has verified.
+//! How an emulator behaves: [`Options`], and the [`Switches`] for behaviour that is unverified.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use crate::api_versions::ApiVersions;
 use crate::latency::Profile;
 use crate::scenario::Scenario;
+use crate::served_names::HostName;
 
 /// All that can be chosen about an emulator.
 #[derive(Clone, Debug)]
@@ -18,6 +19,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where to listen with TLS as well; none by default.
     pub listen_tls: Option<SocketAddr>,
+    /// Host names under which it is reached besides `localhost` and the addresses it listens on: the page and the
+    /// control interface answer to no other, and the certificate is made for these.
+    pub names: Vec<HostName>,
     /// Folder for the TLS certificate and key; a fresh pair in memory when absent.
     pub tls_folder: Option<PathBuf>,
     /// Seed of everything random: GUIDs and latencies. Default 1.
@@ -70,6 +74,7 @@ impl Default for Options {
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             listen_tls: None,
+            names: Vec::new(),
             tls_folder: None,
             seed: 1,
             start_time: time::macros::datetime!(2026-01-01 00:00 UTC),
@@ -171,6 +176,12 @@ pub struct Switches {
     /// (azure-sdk-for-python#8985, azure-sdk-for-python#25095, azure-cli#17123); for how long, and what else lags, is
     /// not. Default false.
     pub list_lag: bool,
+    /// A snapshot may be copied with `CopyStart` within its region; it is documented between regions only. Default
+    /// false.
+    pub copy_start_in_region: bool,
+    /// A snapshot may be deleted while a background copy of it runs, which then ends with the published error
+    /// `CopySourceNotFound`; else the deletion is refused: 409. Default true.
+    pub copy_source_deletable: bool,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -191,6 +202,8 @@ impl Default for Switches {
             disk_retry_after: 2,
             network_update_answers_created: true,
             list_lag: false,
+            copy_start_in_region: false,
+            copy_source_deletable: true,
         }
     }
 }
@@ -226,7 +239,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 11] = [
+pub const SWITCHES: [(&str, &str); 13] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -238,6 +251,8 @@ pub const SWITCHES: [(&str, &str); 11] = [
     ("disk-retry-after", "SECONDS, 2 by default"),
     ("network-update-answers-created", "true|false"),
     ("list-lag", "false|true"),
+    ("copy-start-in-region", "false|true"),
+    ("copy-source-deletable", "true|false"),
 ];
 
 impl Switches {
@@ -272,6 +287,8 @@ impl Switches {
             "put-needs-location" => self.put_needs_location = value.parse().map_err(|_| refused())?,
             "disk-retry-after" => self.disk_retry_after = value.parse().map_err(|_| refused())?,
             "list-lag" => self.list_lag = value.parse().map_err(|_| refused())?,
+            "copy-start-in-region" => self.copy_start_in_region = value.parse().map_err(|_| refused())?,
+            "copy-source-deletable" => self.copy_source_deletable = value.parse().map_err(|_| refused())?,
             _ => self.network_update_answers_created = value.parse().map_err(|_| refused())?,
         }
         Ok(())

@@ -80,6 +80,11 @@ pub(crate) fn key(id: &str) -> String {
     id.trim_end_matches('/').to_ascii_lowercase()
 }
 
+/// The id of a document.
+pub(crate) fn of(doc: &serde_json::Value) -> &str {
+    doc["id"].as_str().unwrap_or("")
+}
+
 /// The last segment.
 pub(crate) fn name_of(id: &str) -> &str {
     id.trim_end_matches('/').rsplit('/').next().unwrap_or(id)

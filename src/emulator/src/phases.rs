@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::bound::{self, LowerBound, Need, Share};
 use crate::call_log::{Call, Counters};
 use crate::latency::OperationKind;
+use crate::lower_bound::{self, LowerBound, Need, Share};
 use crate::operations::Status;
 use crate::options::Options;
 use crate::path;
@@ -178,7 +178,7 @@ impl State {
                 ended_ms,
                 buckets: phase.contents.clone(),
                 counters: phase.counters.clone(),
-                lower_bound: bound::of_phase(&self.shares(phase, options)),
+                lower_bound: lower_bound::of_phase(&self.shares(phase, options)),
             })
             .collect()
     }
@@ -186,7 +186,7 @@ impl State {
     /// The lower bound of all phases, one after the other.
     pub(crate) fn lower_bound(&self, options: &Options) -> LowerBound {
         let phases: Vec<Vec<Share>> = self.phases.kept.iter().map(|phase| self.shares(phase, options)).collect();
-        bound::of_run(&phases)
+        lower_bound::of_run(&phases)
     }
 
     /// The operations that were accepted in a phase, in order.
@@ -254,6 +254,7 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         | OperationKind::SnapshotDelete
         | OperationKind::ResourceGroupDelete => WriteKind::Delete,
         OperationKind::DiskUpdate
+        | OperationKind::SnapshotCopy
         | OperationKind::DiskGrantAccess
         | OperationKind::VmUpdate
         | OperationKind::VmAttach

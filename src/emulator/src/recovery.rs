@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::{disk_access, disks, groups, held, kinds, vm_create, vm_work, vms};
+use crate::arm::compute::{attachments, disk_access, disks, snapshot_copy, vm_create, vm_work, vms};
+use crate::arm::resources::groups;
+use crate::arm::{engine, kinds, routes};
 use crate::path;
 use crate::state::State;
 
@@ -43,12 +45,17 @@ impl State {
         }
     }
 
-    /// Access signatures of the file end at their time.
+    /// Access signatures and background copies of the file end at their time.
     pub(crate) fn set_alarms(&mut self, start: time::OffsetDateTime) {
         let out = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.signature_ends?)));
         for (id, ends) in out.collect::<Vec<_>>() {
             let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
             disk_access::end_later(self, &id, Duration::from_secs(left), ends);
+        }
+        let copies = self.store.iter().filter_map(|(key, resource)| Some((key.clone(), resource.copy_ends?)));
+        for (id, ends) in copies.collect::<Vec<_>>() {
+            let left = u64::try_from(ends - start.unix_timestamp()).unwrap_or(0);
+            snapshot_copy::go_on(self, &id, START, Duration::from_secs(left));
         }
     }
 
@@ -58,31 +65,30 @@ impl State {
                 let _ = groups::remove(self, id, START);
             }
             kinds::MACHINE => vms::remove(self, id, START),
-            kinds::DISK if self.store.disk(id).is_some_and(|doc| !held::owners(&doc).is_empty()) => {
+            kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
-            _ => {
-                self.store.remove(id, START);
-            }
+            _ => match routes::descriptor(kind) {
+                Some(descriptor) => engine::delete::remove(descriptor, self, id, START),
+                None => drop(self.store.remove(id, START)),
+            },
         }
     }
 
     fn recover_resource(&mut self, id: &str, kind: &str) {
-        let next = self.store.change(id, START, |resource| resource.next.take()).flatten();
-        if kind == kinds::DISK
-            && let Some(next) = next
-        {
-            // The disk is there: only a missing one is refused.
-            let _ = disks::finish(self, id, START, next);
-        }
-        self.store.change(id, START, |resource| {
-            resource.set_provisioning("Succeeded");
-            if let Some(subnets) = resource.doc.pointer_mut("/properties/subnets").and_then(Value::as_array_mut) {
-                for subnet in subnets {
-                    subnet["properties"]["provisioningState"] = json!("Succeeded");
-                }
+        if kind == kinds::DISK {
+            if let Some(next) = self.store.change(id, START, |resource| resource.next.take()).flatten() {
+                // The disk is there: only a missing one is refused.
+                let _ = disks::finish(self, id, START, next);
             }
-        });
+        } else if let Some(descriptor) = routes::descriptor(kind) {
+            // What fails stays as it is, in the state that others are told of.
+            if engine::put::finish(descriptor, self, id, START).is_err() {
+                self.store.change(id, START, |resource| resource.set_provisioning("Failed"));
+                return;
+            }
+        }
+        self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
     }
 
     fn recover_machine(&mut self, id: &str) {
@@ -104,12 +110,12 @@ impl State {
             let held = self.store.lun_map(id).get(&lun).is_some_and(|held| path::same(held, disk));
             if element["toBeDetached"] == json!(true) {
                 if held {
-                    held::release(self, &own_id, lun, disk, START);
+                    attachments::release(self, &own_id, lun, disk, START);
                 }
             } else if held {
                 kept.push(element);
-            } else if held::still_free(self, &own_id, disk).is_ok() {
-                held::take(self, &own_id, lun, disk, START);
+            } else if attachments::still_free(self, &own_id, disk).is_ok() {
+                attachments::take(self, &own_id, lun, disk, START);
                 kept.push(element);
             }
         }

@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::State as FromState;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
@@ -20,23 +21,25 @@ use serde_json::Value;
 
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
-use crate::arm;
+use crate::arm::{self, resources::tenant};
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
 use crate::endpoints::{self, Endpoints};
 use crate::fault::{self, Fault};
-use crate::future;
 use crate::imds::{self, Cloud, Imds};
 use crate::incident::{Effect, LoseAnswer, RequestFacts};
 use crate::listener::Line;
 use crate::login::{self, Directory};
+use crate::page;
 use crate::path::{self, ArmPath};
+use crate::redact::redact;
 use crate::schema;
 use crate::spawn;
 use crate::state::Shared;
 use crate::store::Store;
 use crate::throttle::{Door, Throttle, Visit};
+use crate::unknown_fields;
 
 /// Bodies larger than this are refused; the front door's limit is 4 MiB (documented).
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
@@ -57,8 +60,18 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(login::router(Arc::new(directory)))
         .merge(endpoints::router(Arc::new(endpoints)))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
-    let resource_manager = Router::new().fallback(resource_manager).with_state(Arc::clone(shared));
+    let resource_manager =
+        Router::new().route("/", any(root)).fallback(resource_manager).with_state(Arc::clone(shared));
     Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
+}
+
+/// The page for a browser, the resource manager for everybody else.
+async fn root(FromState(shared): FromState<Arc<Shared>>, request: axum::extract::Request) -> Response {
+    let (parts, body) = request.into_parts();
+    match page::answer(&shared.names, &parts) {
+        Some(page) => page,
+        None => resource_manager(FromState(shared), axum::extract::Request::from_parts(parts, body)).await,
+    }
 }
 
 /// What the metadata service reads.
@@ -161,9 +174,8 @@ async fn resource_manager(FromState(shared): FromState<Arc<Shared>>, request: ax
     let route = path.as_ref().map(|path| arm::find(&method, path, &raw_path, &version));
     let operation = match &route {
         Some(Ok(route)) => route.name,
-        None if is_subscriptions(&raw_path) => "subscriptions.list",
-        None if is_tenants(&raw_path) => "tenants.list",
-        _ => "unknown",
+        Some(Err(_)) => "unknown",
+        None => tenant::operation(&raw_path).unwrap_or("unknown"),
     };
     let effect = strike(&shared, &method, &raw_path, operation, &bytes);
     if let Some(effect) = &effect {
@@ -235,13 +247,9 @@ fn answer(
     let now = shared.clock.elapsed();
     let reply = (|| -> Reply {
         check_version(request)?;
-        if is_subscriptions(&request.raw_path) {
+        if let Some(list) = tenant::list(shared, &state, &request.raw_path) {
             check_own_version(shared, request)?;
-            return Ok(subscriptions(shared, &state));
-        }
-        if is_tenants(&request.raw_path) {
-            check_own_version(shared, request)?;
-            return Ok(tenants(shared));
+            return Ok(list);
         }
         let Some(route) = route else {
             return Err(fault::path_not_found(&request.raw_path));
@@ -269,7 +277,7 @@ fn answer(
             Throttle::default().visit(&visit, &shared.clock, now)?
         };
         let mut context = Context { shared, state: &mut state, request, now, principal: &principal };
-        (route.handler)(&mut context)
+        route.answer(&mut context)
     })();
     // An operation that lasts no time is over before its first poll, not before its own answer: the
     // 202 still shows the state in between.
@@ -408,35 +416,6 @@ fn is_ours(audience: &str, base: &str, url: &str) -> bool {
             .any(|name| audience.strip_prefix(name).is_some_and(|port| port.is_empty() || port.starts_with(':')))
 }
 
-fn is_subscriptions(path: &str) -> bool {
-    path.trim_end_matches('/').eq_ignore_ascii_case("/subscriptions")
-}
-
-fn subscriptions(shared: &Shared, state: &crate::state::State) -> Answer {
-    let tenant = &shared.options.scenario.tenant_id;
-    let value: Vec<Value> = state.store.subscriptions().map(|id| arm::groups::subscription(id, tenant)).collect();
-    Answer::json(200, serde_json::json!({ "value": value }))
-}
-
-fn is_tenants(path: &str) -> bool {
-    path.trim_end_matches('/').eq_ignore_ascii_case("/tenants")
-}
-
-/// Documented shape.
-fn tenants(shared: &Shared) -> Answer {
-    let (id, domain) = (&shared.options.scenario.tenant_id, &shared.options.scenario.tenant_domain);
-    let tenant = serde_json::json!({
-        "id": format!("/tenants/{id}"),
-        "tenantId": id,
-        "displayName": "Emulated tenant",
-        "defaultDomain": domain,
-        "domains": [domain],
-        "tenantCategory": "Home",
-        "tenantType": "AAD",
-    });
-    Answer::json(200, serde_json::json!({ "value": [tenant] }))
-}
-
 fn finish(
     shared: &Arc<Shared>,
     asked: &mut Asked,
@@ -491,7 +470,7 @@ fn finish(
         body.change(|doc| schema::hide(doc, unknown));
     }
     if shared.options.future_fields && fault.is_none() {
-        body.change(future::dress);
+        body.change(unknown_fields::dress);
     }
     // Errors too: their targets are ids.
     if shared.options.nasty_casing {
@@ -595,7 +574,10 @@ fn call(
     started: Option<&(String, Duration)>,
     incident: bool,
 ) -> Call {
-    let body = asked.request.json.take().map(without_secrets);
+    let mut body = asked.request.json.take();
+    if let Some(body) = &mut body {
+        redact(body);
+    }
     let request = &asked.request;
     Call {
         number: 0,
@@ -614,15 +596,6 @@ fn call(
         latency_ms: started.map(|(_, latency)| millis(*latency)),
         incident,
     }
-}
-
-fn without_secrets(mut body: Value) -> Value {
-    if let Some(profile) = body.pointer_mut("/properties/osProfile").and_then(Value::as_object_mut) {
-        for member in ["adminPassword", "customData"] {
-            profile.shift_remove(member);
-        }
-    }
-    body
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -1,8 +1,8 @@
 //! The published schema of request bodies, and Azure's strict reading of them.
 //!
-//! `schema.txt` is a table made from the public type definitions (disks and snapshots 2026-03-02,
-//! compute 2025-04-01, network 2025-05-01): a type name on its own line, then one line per property:
-//! its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
+//! `schema.txt` is a table that `scripts/tables` makes from the public type definitions (disks and snapshots
+//! 2026-03-02, compute 2025-04-01, network 2025-05-01); to add a type, add it there. After its sources, marked with
+//! `#`, it has a type name on its own line, then one line per property: its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
 //! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type. `vmSize` is a
 //! string here: the published words are old ones, and the service takes every size it sells.
 //!
@@ -40,7 +40,7 @@ enum Kind {
 static TABLE: LazyLock<BTreeMap<&'static str, Vec<Property>>> = LazyLock::new(|| {
     let mut table: BTreeMap<&'static str, Vec<Property>> = BTreeMap::new();
     let mut current = "";
-    for line in include_str!("schema.txt").lines() {
+    for line in include_str!("schema.txt").lines().filter(|line| !line.starts_with('#')) {
         if let Some(row) = line.strip_prefix(' ') {
             let Some((name, kind)) = row.split_once(' ') else {
                 continue;
@@ -135,7 +135,7 @@ impl Reader<'_> {
         let Value::Object(given) = value else {
             let shown = dotted(path);
             return Err(fault::wrong_type(
-                &format!("Error converting value {} to type '{}'.", shown_value(value), short(type_name)),
+                format!("Error converting value {} to type '{}'.", shown_value(value), short(type_name)),
                 &shown,
                 self.position(path),
                 self.reading.root,
@@ -163,7 +163,7 @@ impl Reader<'_> {
                     return Err(fault::unknown_member(
                         name,
                         short(type_name),
-                        &dotted(path),
+                        dotted(path),
                         self.position(path),
                         self.reading.root,
                     ));
@@ -269,7 +269,7 @@ impl Reader<'_> {
             Value::String(text) => text.clone(),
             other => shown_value(other),
         };
-        fault::wrong_type(&format!("{why} {shown}."), &dotted(path), self.position(path), self.reading.root)
+        fault::wrong_type(format!("{why} {shown}."), dotted(path), self.position(path), self.reading.root)
     }
 
     fn position(&self, path: &[Step]) -> usize {
@@ -458,6 +458,8 @@ mod tests {
             "NVirtualNetwork",
             "NSubnetResource",
             "NNetworkInterfaceResource",
+            "NPublicIPAddressResource",
+            "NPublicIPPrefix",
             "AttachDetachDataDisksRequest",
             "GrantAccessData",
             "ResourceGroup",

@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::{
-    availability_sets, groups, held, kinds,
-    network::{self, interfaces},
-};
+use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET};
+use crate::arm::descriptor::{Descriptor, Draft, Origin};
+use crate::arm::engine::document;
+use crate::arm::kinds;
+use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virtual_networks::VIRTUAL_NETWORK};
+use crate::arm::resources::groups;
 use crate::derived::guid_of;
+use crate::disk_skus;
+use crate::options::Switches;
 use crate::path;
 use crate::scenario::{Machine as Planned, Scenario};
 use crate::state::State;
 use crate::store::{Machine, Resource};
-use crate::tiers;
 
 const START: Duration = Duration::ZERO;
 
@@ -55,12 +58,7 @@ impl State {
                 "addressSpace": {"addressPrefixes": planned.prefixes},
                 "subnets": subnets,
             }});
-            let guids = (guid_of(&format!("{id}/etag")), guid_of(&id));
-            if let Ok(doc) =
-                network::network_document(&id, &planned.name, &location, &body, (&guids.0, &guids.1), "Succeeded")
-            {
-                self.store.insert(&id, Resource::new(doc), START);
-            }
+            self.seed_resource(&VIRTUAL_NETWORK, &id, &location, &body, stamp);
         }
         for planned in &scenario.availability_sets {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
@@ -72,8 +70,7 @@ impl State {
                 },
                 "sku": {"name": "Aligned"},
             });
-            let doc = availability_sets::document(&id, &planned.name, &location, &body);
-            self.store.insert(&id, Resource::new(doc), START);
+            self.seed_resource(&AVAILABILITY_SET, &id, &location, &body, stamp);
         }
         let mut given_out = BTreeMap::new();
         for machine in scenario.machines() {
@@ -100,6 +97,27 @@ impl State {
         }
     }
 
+    /// Puts a resource in place that its descriptor completes; one that cannot be completed is left out.
+    fn seed_resource(&mut self, descriptor: &Descriptor, id: &str, location: &str, body: &Value, stamp: &str) {
+        let (etag, guid) = (document::weak(&guid_of(&format!("{id}/etag"))), guid_of(id));
+        let draft = Draft {
+            state: self,
+            id,
+            name: path::name_of(id),
+            location,
+            body,
+            old: None,
+            guid: &guid,
+            stamp,
+            // Nothing in a scenario depends on one.
+            switches: &Switches::default(),
+            origin: Origin::Scenario,
+        };
+        if let Ok(doc) = document::complete(descriptor, &draft, Some(&etag), "Succeeded") {
+            self.store.insert(id, Resource::new(doc), START);
+        }
+    }
+
     fn seed_attachment(&mut self, vm: &str, lun: u8, disk: &str) {
         let Some(doc) = self.store.disk(disk) else {
             return;
@@ -121,7 +139,7 @@ impl State {
                 elements.push(element);
             }
         });
-        held::take(self, vm, lun, disk, START);
+        attachments::take(self, vm, lun, disk, START);
     }
 
     /// `given_out`: by subnet, how many addresses the machines before have taken.
@@ -145,26 +163,21 @@ impl State {
                 .and_then(|network| network.resource_group.as_deref())
                 .unwrap_or(scenario.resource_group());
             let subnet_id = format!("{}/subnets/{subnet}", within(scenario, home, kinds::NETWORK, net));
-            let body = json!({"properties": {"ipConfigurations": [{
-                "name": "ipconfig1",
-                "properties": {"subnet": {"id": subnet_id}, "primary": true},
-            }]}});
-            let guids = (guid_of(&format!("{nic_id}/etag")), guid_of(&nic_id));
             let before = given_out.entry(subnet_id.clone()).or_default();
-            let address = interfaces::next_address(self, &subnet_id, *before);
-            let document = |address| {
-                let name = format!("{name}-nic");
-                let before = interfaces::Before::FreeAddress(address);
-                interfaces::nic_document(self, &nic_id, &name, location, &body, (&guids.0, &guids.1), before).ok()
-            };
-            if let Some(mut doc) = address.as_deref().and_then(document) {
+            if let Some(address) = private_addresses::next_address(self, &subnet_id, *before) {
                 *before += 1;
-                doc["properties"]["virtualMachine"] = json!({ "id": id });
+                let body = json!({"properties": {"ipConfigurations": [{
+                    "name": "ipconfig1",
+                    "properties": {"subnet": {"id": subnet_id}, "primary": true, "privateIPAddress": address},
+                }]}});
+                self.seed_resource(&NETWORK_INTERFACE, &nic_id, location, &body, stamp);
                 // The card's address follows from the machine's name, so that it is the same each time.
-                let mac = guids.1.replace('-', "").to_ascii_uppercase();
-                doc["properties"]["macAddress"] =
-                    json!(format!("00-0D-3A-{}-{}-{}", &mac[0..2], &mac[2..4], &mac[4..6]));
-                self.store.insert(&nic_id, Resource::new(doc), START);
+                let mac = guid_of(&nic_id).replace('-', "").to_ascii_uppercase();
+                self.store.change(&nic_id, START, |resource| {
+                    let properties = &mut resource.doc["properties"];
+                    properties["virtualMachine"] = json!({ "id": id });
+                    properties["macAddress"] = json!(format!("00-0D-3A-{}-{}-{}", &mac[0..2], &mac[2..4], &mac[4..6]));
+                });
             }
         }
         let os_name = format!("{name}_OsDisk_1_{}", guid_of(&format!("{id}/os")).replace('-', ""));
@@ -274,7 +287,7 @@ fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
 }
 
 fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
-    let known = tiers::find(sku);
+    let known = disk_skus::find(sku);
     let performance = known.map(|sku| sku.default_performance(gib));
     let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});
     if let Some(zone) = zone {

@@ -1,8 +1,8 @@
 //! The virtual machine sizes: how many data disks one takes, and how fast they may be.
 //!
-//! The table is data of this crate, made from public lists: the disk count is the capability
-//! `MaxDataDiskCount` of the resource SKUs API; throughput and vCPUs come from the same API where a
-//! public table carries them. There is no formula behind the disk count. Nothing here decides whether
+//! The table `sizes.txt` is data of this crate, made by `scripts/tables` from public lists: the disk count is the
+//! capability `MaxDataDiskCount` of the resource SKUs API; throughput and vCPUs come from the same API where a
+//! public table carries them. Which sizes there are and how Azure spells them is kept by hand. There is no formula behind the disk count. Nothing here decides whether
 //! a size is sold in a region; the emulator sells all of them everywhere.
 
 use std::collections::BTreeMap;

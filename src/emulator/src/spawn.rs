@@ -11,7 +11,7 @@ use crate::state::{HypervisorStep, Pending, Shared};
 /// operation ends (documented: kubernetes#69262 saw it after a third of the time).
 const DEVICE_AT: f64 = 0.7;
 
-/// Sees an operation to its end, whether or not anybody polls it.
+/// Carries an operation to its end, polled or not.
 pub(crate) fn carry_out(shared: &Arc<Shared>, work: Pending) {
     let task = Arc::clone(shared);
     tokio::spawn(async move {
@@ -29,10 +29,10 @@ async fn run(shared: &Shared, work: Pending) {
         if shared.hypervisor.is_loop() {
             shared.clock.sleep_until(at).await;
         }
-        // Nothing is done for an operation that an incident has already doomed.
-        let doomed = shared.state().operations.will_fail(&work.operation);
+        // An incident may have ordered the failure already: then the hypervisor does nothing.
+        let fails = shared.state().operations.will_fail(&work.operation);
         let mut failed = None;
-        if !doomed {
+        if !fails {
             for step in &work.steps {
                 if let Err(error) = carry_step(shared, step).await {
                     failed = Some(error);

@@ -20,6 +20,7 @@ use crate::operations::{Operations, Outcome};
 use crate::options::Options;
 use crate::path;
 use crate::phases::Phases;
+use crate::served_names::ServedNames;
 use crate::store::{Lags, Store};
 use crate::throttle::Throttle;
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) hypervisor: Hypervisor,
     /// Where this emulator is reached, without a slash at the end.
     pub(crate) url: String,
+    /// The host names under which it is reached.
+    pub(crate) names: Arc<ServedNames>,
     /// Who writes the state file waits here for a change.
     pub(crate) saver: crate::saver::Saver,
     /// The authority's certificate, with TLS.
@@ -44,6 +47,7 @@ impl Shared {
     pub(crate) fn new(
         options: Options,
         url: String,
+        names: Arc<ServedNames>,
         ca_pem: Option<String>,
         hypervisor: Hypervisor,
         clock: Clock,
@@ -55,6 +59,7 @@ impl Shared {
             tokens: Tokens::default(),
             hypervisor,
             url,
+            names,
             ca_pem,
             saver: crate::saver::Saver::default(),
             stop: tokio_util::sync::CancellationToken::new(),
@@ -174,6 +179,11 @@ impl State {
     pub(crate) fn remember_luns(&mut self, vm: &str, at: Duration) {
         let held = self.store.lun_map(vm);
         self.luns.record(vm, at, held);
+    }
+
+    /// A number that follows from the seed and a text alone.
+    pub(crate) fn drawn(&self, text: &str) -> u64 {
+        derived::hash(&format!("{}/{}", self.seed, path::key(text)))
     }
 
     /// The latency of the nth write of a resource: it depends on the seed, the resource and n only, so

@@ -83,6 +83,9 @@ pub(crate) struct Resource {
     /// The alarm that is set for it.
     #[serde(skip)]
     pub(crate) alarm: Option<(Duration, u64)>,
+    /// When the background copy that fills a snapshot ends, in seconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_ends: Option<i64>,
     /// The store's revision when this last changed.
     #[serde(skip)]
     pub(crate) revision: u64,
@@ -101,6 +104,7 @@ impl Resource {
             next: None,
             signature_ends: None,
             alarm: None,
+            copy_ends: None,
             revision: 0,
             writes: 0,
         }
@@ -290,13 +294,10 @@ impl Store {
 
     /// Ids of everything at and below an id, in order.
     pub(crate) fn below(&self, id: &str) -> Vec<String> {
-        let key = path::key(id);
-        let prefix = format!("{key}/");
-        self.resources
-            .iter()
-            .filter(|(k, _)| **k == key || k.starts_with(&prefix))
-            .map(|(_, resource)| resource.id().to_owned())
-            .collect()
+        let prefix = format!("{}/", path::key(id));
+        let below = self.resources.range::<str, _>((Bound::Excluded(prefix.as_str()), Bound::Unbounded));
+        let below = below.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, resource)| resource);
+        self.get(id).into_iter().chain(below).map(|resource| resource.id().to_owned()).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Resource)> {

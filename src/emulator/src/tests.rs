@@ -5,18 +5,22 @@ mod control;
 mod data_disks;
 mod disk_changes;
 mod disks;
+pub(crate) mod engine;
 mod front_door;
 mod gateway;
 mod lists;
 mod machines;
 mod network;
 mod operations;
+mod page;
+mod public_ips;
 mod races;
 mod recorded;
 mod recovery;
+mod snapshots;
 mod state_file;
-mod strangers;
 mod switches;
+mod unusual_requests;
 
 use std::time::Duration;
 

@@ -1,15 +1,25 @@
 //! TLS: a certificate authority of the emulator's own, and a listener that speaks TLS.
 //!
 //! Programs that insist on https (the Azure SDKs do for their authority) trust the authority's
-//! certificate and reach the emulator as `localhost`, `127.0.0.1`, `::1` or by a name that was asked
-//! for. With a folder the authority is kept there, so that a client is configured once; without one it
-//! lives and dies with the process. The server's own certificate is made at every start. Nothing here
+//! certificate and reach the emulator by one of its [`ServedNames`]. With a folder the authority's key is kept
+//! there; without one it lives and dies with the process. Both certificates are made at every start. Nothing here
 //! knows what is served.
+//!
+//! A client that trusts the authority must not thereby trust more than this emulator, should the key leak:
+//!
+//! | extension of the authority's certificate | value |
+//! |---|---|
+//! | name constraints (critical) | permitted: the served names and addresses, nothing else |
+//! | basic constraints (critical) | an authority with path length 0: it signs no other authority |
+//! | key usage (critical) | `keyCertSign` |
+//! | validity | [`VALID_FOR`] |
 //!
 //! | file in the folder | what |
 //! |---|---|
-//! | `ca.pem` | the authority's certificate, for clients |
-//! | `ca-key.pem` | its key, readable by the owner only |
+//! | `ca.pem` | the authority's certificate, for clients; renewed at every start |
+//! | `authority-key.pem` | its key, readable by the owner only; stays |
+//!
+//! A copy of an earlier start's `ca.pem` goes on working until it expires or a served name is added.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,11 +31,12 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use axum::{Extension, Router};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType, SerialNumber,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -33,9 +44,15 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::listener::{CuttableListener, Line};
+use crate::served_names::ServedNames;
 
-/// The authority's name; fixed, because a kept certificate must stay the issuer of new ones.
+/// The authority's name; fixed, because an earlier copy of its certificate must stay the issuer of new ones.
 const AUTHORITY_NAME: &str = "Lazuli emulator";
+
+/// How long a certificate is valid, from [`VALID_BEFORE`] its making on: a year.
+pub(crate) const VALID_FOR: Duration = Duration::days(365);
+/// How long before its making a certificate begins to be valid, for clients whose clock is behind.
+const VALID_BEFORE: Duration = Duration::days(1);
 
 /// An extension of every request that came over TLS.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +87,26 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority, or takes the one that `folder` holds, and a certificate for `names` besides
-    /// the local ones.
-    pub(crate) fn new(folder: Option<&Path>, names: &[String]) -> Result<Self, TlsError> {
-        let (key, ca_pem) = match folder {
-            Some(folder) => kept(folder)?,
-            None => fresh()?,
+    /// Makes an authority for these names, with the key that `folder` holds if it holds one. `now` is the machine's
+    /// own time, since that is what clients compare with.
+    pub(crate) fn new(folder: Option<&Path>, names: &ServedNames, now: OffsetDateTime) -> Result<Self, TlsError> {
+        let key = match folder {
+            Some(folder) => kept_key(folder)?,
+            None => KeyPair::generate().map_err(TlsError::Certificate)?,
         };
-        let config = server_config(key, &ca_pem, names)?;
+        let params = authority_params(names, now);
+        let certificate = params.self_signed(&key).map_err(TlsError::Certificate)?;
+        let ca_pem = certificate.pem();
+        if let Some(folder) = folder {
+            let (path, new) = (folder.join("ca.pem"), folder.join("ca.pem.new"));
+            // Complete at every moment: a client may read it at any.
+            fs::write(&new, &ca_pem).and_then(|()| fs::rename(&new, &path)).map_err(|source| TlsError::File {
+                action: "cannot write",
+                path,
+                source,
+            })?;
+        }
+        let config = server_config(&Issuer::new(params, key), certificate.der().clone(), names, now)?;
         Ok(Self { ca_pem, config: Arc::new(config) })
     }
 
@@ -87,70 +116,76 @@ impl Authority {
     }
 }
 
-fn authority_params() -> CertificateParams {
+fn named(common_name: &str, now: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, AUTHORITY_NAME);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // Wide, since the emulated clock may be anywhere; inside of what two-digit years can say.
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(2049, 12, 31);
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.not_before = now - VALID_BEFORE;
+    params.not_after = params.not_before + VALID_FOR;
+    // Browsers refuse two certificates of one issuer and number. A positive number, as X.509 has it.
+    let mut serial = *uuid::Uuid::new_v4().as_bytes();
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
     params
 }
 
-fn fresh() -> Result<(KeyPair, String), TlsError> {
-    let key = KeyPair::generate().map_err(TlsError::Certificate)?;
-    let certificate = authority_params().self_signed(&key).map_err(TlsError::Certificate)?;
-    Ok((key, certificate.pem()))
+fn authority_params(names: &ServedNames, now: OffsetDateTime) -> CertificateParams {
+    let dns = names.names().iter().cloned().map(GeneralSubtree::DnsName);
+    let addresses = names.addresses().iter().map(|address| {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(*address, bits))
+    });
+    let mut params = named(AUTHORITY_NAME, now);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.name_constraints =
+        Some(NameConstraints { permitted_subtrees: dns.chain(addresses).collect(), excluded_subtrees: Vec::new() });
+    params
 }
 
-fn kept(folder: &Path) -> Result<(KeyPair, String), TlsError> {
-    let (ca_path, key_path) = (folder.join("ca.pem"), folder.join("ca-key.pem"));
+/// The key in the folder; a new one where there is none.
+fn kept_key(folder: &Path) -> Result<KeyPair, TlsError> {
+    let path = folder.join("authority-key.pem");
     let failed = |action, path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::File { action, path, source }
     };
-    if ca_path.exists() && key_path.exists() {
-        let read = |path: &Path| fs::read_to_string(path).map_err(failed("cannot read", path));
-        let key = KeyPair::from_pem(&read(&key_path)?).map_err(TlsError::Certificate)?;
-        return Ok((key, read(&ca_path)?));
+    if path.exists() {
+        let pem = fs::read_to_string(&path).map_err(failed("cannot read", &path))?;
+        return KeyPair::from_pem(&pem).map_err(TlsError::Certificate);
     }
-    let (key, ca_pem) = fresh()?;
+    let key = KeyPair::generate().map_err(TlsError::Certificate)?;
     fs::create_dir_all(folder).map_err(failed("cannot make the folder", folder))?;
-    // The key first: a certificate without its key would be taken for nothing and replaced, but a
-    // client may already trust it.
     fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&key_path)
+        .open(&path)
         .and_then(|mut file| file.write_all(key.serialize_pem().as_bytes()))
-        .map_err(failed("cannot write", &key_path))?;
-    fs::write(&ca_path, &ca_pem).map_err(failed("cannot write", &ca_path))?;
-    Ok((key, ca_pem))
+        .map_err(failed("cannot write", &path))?;
+    Ok(key)
 }
 
-fn server_config(authority_key: KeyPair, ca_pem: &str, names: &[String]) -> Result<ServerConfig, TlsError> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
-
-    let issuer = Issuer::new(authority_params(), authority_key);
-    let mut all: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
-    all.extend(names.iter().cloned());
-    let mut params = CertificateParams::new(all).map_err(TlsError::Certificate)?;
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "Lazuli emulator server");
+/// A certificate for the served names, signed by the authority, and the server's configuration with it.
+fn server_config(
+    issuer: &Issuer<'_, KeyPair>,
+    authority: CertificateDer<'static>,
+    names: &ServedNames,
+    now: OffsetDateTime,
+) -> Result<ServerConfig, TlsError> {
+    let mut params = named("Lazuli emulator server", now);
+    for name in names.names() {
+        params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(TlsError::Certificate)?));
+    }
+    params.subject_alt_names.extend(names.addresses().iter().copied().map(SanType::IpAddress));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(2049, 12, 31);
     let key = KeyPair::generate().map_err(TlsError::Certificate)?;
-    let certificate = params.signed_by(&key, &issuer).map_err(TlsError::Certificate)?;
-    let mut chain = vec![certificate.der().clone()];
-    // Clients that pin the authority want to see it; a damaged file shows itself here.
-    chain.extend(CertificateDer::pem_slice_iter(ca_pem.as_bytes()).flatten());
+    let certificate = params.signed_by(&key, issuer).map_err(TlsError::Certificate)?;
+    // Clients that pin the authority want to see it.
+    let chain = vec![certificate.der().clone(), authority];
     // The provider is named, not looked up: the process may have none installed.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -247,6 +282,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use tokio::net::TcpStream;
 
+    fn now() -> OffsetDateTime {
+        OffsetDateTime::now_utc()
+    }
+
+    fn names(given: &[&str]) -> ServedNames {
+        let given: Vec<_> = given.iter().map(|name| name.parse().unwrap()).collect();
+        ServedNames::new([], &given)
+    }
+
     async fn where_am_i(parts: Parts) -> String {
         format!("{:?} {}", parts.version, crate::endpoints::base(&parts, "unknown"))
     }
@@ -278,7 +322,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_versions_of_http_are_served_and_know_that_it_is_tls() {
-        let authority = Authority::new(None, &[]).unwrap();
+        let authority = Authority::new(None, &names(&[]), now()).unwrap();
         let ca = authority.ca_pem().to_owned();
         let (port, stop, server) = start(authority).await;
         for (http1, version) in [(true, "HTTP/1.1"), (false, "HTTP/2.0")] {
@@ -300,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_cut_gives_no_answer_over_tls_in_either_version_of_http() {
-        let authority = Authority::new(None, &[]).unwrap();
+        let authority = Authority::new(None, &names(&[]), now()).unwrap();
         let ca = authority.ca_pem().to_owned();
         let router = Router::new().route("/lost", get(never_answered)).route("/", get(where_am_i));
         let (port, stop, server) = serving(authority, router).await;
@@ -316,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_client_keeps_nobody_waiting() {
-        let authority = Authority::new(None, &[]).unwrap();
+        let authority = Authority::new(None, &names(&[]), now()).unwrap();
         let ca = authority.ca_pem().to_owned();
         let (port, stop, server) = start(authority).await;
         let silent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
@@ -331,8 +375,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_without_the_authority_refuses() {
-        let authority = Authority::new(None, &[]).unwrap();
-        let other = Authority::new(None, &[]).unwrap();
+        let authority = Authority::new(None, &names(&[]), now()).unwrap();
+        let other = Authority::new(None, &names(&[]), now()).unwrap();
         let (port, stop, server) = start(authority).await;
         let url = format!("https://localhost:{port}/");
         assert!(client(other.ca_pem(), true).get(url).send().await.is_err());
@@ -341,20 +385,75 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_authority_in_a_folder_is_the_same_at_the_next_start() {
+    async fn a_client_of_an_earlier_start_trusts_the_authority_of_the_same_folder() {
         let folder = std::env::temp_dir().join(format!("lazuli-tls-{}", std::process::id()));
-        let first = Authority::new(Some(&folder), &[]).unwrap();
-        let names = ["emulator.test".to_owned()];
-        let second = Authority::new(Some(&folder), &names).unwrap();
-        assert_eq!(first.ca_pem(), second.ca_pem());
-        let mode = fs::metadata(folder.join("ca-key.pem")).unwrap().permissions().mode();
+        let first = Authority::new(Some(&folder), &names(&[]), now()).unwrap();
+        let second = Authority::new(Some(&folder), &names(&["emulator.test"]), now()).unwrap();
+        assert_ne!(first.ca_pem(), second.ca_pem());
+        assert_eq!(fs::read_to_string(folder.join("ca.pem")).unwrap(), second.ca_pem());
+        let mode = fs::metadata(folder.join("authority-key.pem")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        // A client that trusts the first start's certificate reaches the second start's server.
+        let newest = second.ca_pem().to_owned();
         let (port, stop, server) = start(second).await;
+        // The earlier certificate knows nothing of the new name, and the server's certificate holds that name.
         let url = format!("https://localhost:{port}/");
-        client(first.ca_pem(), false).get(url).send().await.unwrap();
+        assert!(client(first.ca_pem(), false).get(&url).send().await.is_err());
+        client(&newest, false).get(&url).send().await.unwrap();
+        stop.cancel();
+        server.await.unwrap();
+        let third = Authority::new(Some(&folder), &names(&[]), now()).unwrap();
+        let (port, stop, server) = start(third).await;
+        let url = format!("https://localhost:{port}/");
+        for earlier in [first.ca_pem(), &newest] {
+            client(earlier, false).get(&url).send().await.unwrap();
+        }
         stop.cancel();
         server.await.unwrap();
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A server whose certificate is for `leaf`, under an authority for `permitted`.
+    async fn with_leaf(
+        permitted: &[&str],
+        leaf: &[&str],
+    ) -> (String, u16, CancellationToken, tokio::task::JoinHandle<()>) {
+        let key = KeyPair::generate().unwrap();
+        let params = authority_params(&names(permitted), now());
+        let ca = params.self_signed(&key).unwrap();
+        let config = server_config(&Issuer::new(params, key), ca.der().clone(), &names(leaf), now()).unwrap();
+        let (port, stop, server) = start(Authority { ca_pem: ca.pem(), config: Arc::new(config) }).await;
+        (ca.pem(), port, stop, server)
+    }
+
+    #[tokio::test]
+    async fn a_certificate_of_the_authority_for_another_name_is_refused() {
+        for (permitted, accepted) in [(&["bank.example"][..], true), (&["other.example"], false)] {
+            let (ca, port, stop, server) = with_leaf(permitted, &["bank.example"]).await;
+            let address = ([127, 0, 0, 1], port).into();
+            let ca = reqwest::Certificate::from_pem(ca.as_bytes()).unwrap();
+            let builder = reqwest::Client::builder().tls_certs_only([ca]).no_proxy();
+            let client = builder.resolve("bank.example", address).build().unwrap();
+            let answer = client.get(format!("https://bank.example:{port}/")).send().await;
+            assert_eq!(answer.is_ok(), accepted, "{permitted:?}: {answer:?}");
+            if let Err(error) = answer {
+                let mut chain = String::new();
+                let mut source: Option<&dyn std::error::Error> = Some(&error);
+                while let Some(error) = source {
+                    chain.push_str(&error.to_string());
+                    source = error.source();
+                }
+                assert!(chain.contains("NameConstraintViolation"), "{chain}");
+            }
+            stop.cancel();
+            server.await.unwrap();
+        }
+    }
+
+    #[test]
+    fn an_authority_is_valid_for_a_year_at_most_and_signs_no_other() {
+        let params = authority_params(&names(&[]), now());
+        assert!(params.not_after - params.not_before <= Duration::days(366));
+        assert!(params.not_before < now() && now() < params.not_after);
+        assert_eq!(params.is_ca, IsCa::Ca(BasicConstraints::Constrained(0)));
     }
 }

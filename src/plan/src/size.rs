@@ -5,9 +5,11 @@
 //! sizes has it). A node must answer without a network and holds no credentials, therefore the table; what the
 //! resource SKUs API says at run time of sizes that are newer comes on top of it as [`SizeLimits`].
 //!
-//! The table is `size.txt`: a line per size, `<name> <count>` and, where they are published, ` <IOPS> <MB/s>`, in lower
-//! case, in the order of bytes; a leading `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a binary search in that text, and
-//! nothing is put on the heap but the name: a node agent never holds the table in memory that is its own.
+//! The table is `size.txt`, made by `scripts/tables`. It begins with its sources, marked with `#`, which sorts before
+//! every name. Then it has a line per size, `<name> <count>` and, where they are published, ` <IOPS> <MB/s>`, in lower
+//! case, in the order of bytes; a leading `standard` is left out, so that `Standard_D2s_v3` is `_d2s_v3`. A lookup is a
+//! binary search in that text, and nothing is put on the heap but the name: a node agent never holds the table in
+//! memory that is its own.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     fn entries() -> impl Iterator<Item = (&'static str, u8)> {
-        TABLE.lines().map(|line| {
+        TABLE.lines().filter(|line| !line.starts_with('#')).map(|line| {
             let columns: Vec<&str> = line.split(' ').collect();
             assert!(matches!(columns.len(), 2 | 4), "{line}");
             (columns[0], columns[1].parse().unwrap())
@@ -126,7 +128,9 @@ mod tests {
         let names: Vec<&str> = entries().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 3939);
         assert!(names.is_sorted_by(|a, b| a < b));
-        assert!(TABLE.ends_with('\n') && TABLE.is_ascii() && TABLE == TABLE.to_ascii_lowercase());
+        assert!(names.iter().all(|name| name.is_ascii() && **name == name.to_ascii_lowercase() && *name > "#"));
+        assert!(TABLE.ends_with('\n') && TABLE.lines().all(|line| line.contains(' ')));
+        assert!(TABLE.lines().map(|line| line.split(' ').next()).is_sorted());
         assert!(entries().all(|(_, count)| count <= 64));
     }
 
@@ -137,6 +141,11 @@ mod tests {
             assert_eq!(max_data_disks(&name), Some(count), "{name}");
             assert_eq!(max_data_disks(&name.to_ascii_uppercase()), Some(count), "{name}");
         }
+    }
+
+    #[test]
+    fn the_sources_at_the_top_of_the_table_are_no_sizes() {
+        assert_eq!((max_data_disks("#"), max_data_disks(""), disk_throughput("#")), (None, None, None));
     }
 
     #[test]

@@ -440,6 +440,7 @@ func control(t *testing.T, method, path, body string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, azure.url+path, strings.NewReader(body))
 	must(t, err)
+	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
 	must(t, err)
 	if answer.StatusCode >= 300 {

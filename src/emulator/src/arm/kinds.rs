@@ -1,9 +1,11 @@
-//! The names of the emulated resource types, as Azure prints them.
+//! The names of resource types, as Azure prints them: those that are emulated, and those that they name.
 
 /// Resource groups.
 pub(crate) const GROUP: &str = "Microsoft.Resources/resourceGroups";
 /// Managed disks.
 pub(crate) const DISK: &str = "Microsoft.Compute/disks";
+/// Snapshots of disks.
+pub(crate) const SNAPSHOT: &str = "Microsoft.Compute/snapshots";
 /// Virtual machines.
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";
 /// Availability sets.
@@ -12,5 +14,21 @@ pub(crate) const SET: &str = "Microsoft.Compute/availabilitySets";
 pub(crate) const NETWORK: &str = "Microsoft.Network/virtualNetworks";
 /// Their subnets.
 pub(crate) const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
+/// Network security groups.
+pub(crate) const SECURITY_GROUP: &str = "Microsoft.Network/networkSecurityGroups";
+/// Route tables.
+pub(crate) const ROUTE_TABLE: &str = "Microsoft.Network/routeTables";
+/// NAT gateways.
+pub(crate) const NAT_GATEWAY: &str = "Microsoft.Network/natGateways";
+/// Application security groups.
+pub(crate) const APPLICATION_GROUP: &str = "Microsoft.Network/applicationSecurityGroups";
+/// Backend pools of load balancers.
+pub(crate) const BACKEND_POOL: &str = "Microsoft.Network/loadBalancers/backendAddressPools";
+/// Inbound NAT rules of load balancers.
+pub(crate) const NAT_RULE: &str = "Microsoft.Network/loadBalancers/inboundNatRules";
+/// Public IP addresses.
+pub(crate) const ADDRESS: &str = "Microsoft.Network/publicIPAddresses";
+/// Public IP prefixes.
+pub(crate) const PREFIX: &str = "Microsoft.Network/publicIPPrefixes";
 /// Network interfaces.
 pub(crate) const NIC: &str = "Microsoft.Network/networkInterfaces";

@@ -12,22 +12,17 @@ use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::path;
 
-/// Lists one type in the group or subscription of the request.
-pub(crate) fn answer(context: &Context<'_>, kind: &str) -> Reply {
-    select(context, Some(kind), |doc| Some(doc.clone()))
-}
-
-/// Lists what `show` makes of the documents of one type, or of all, in the group or subscription of the request; it
-/// leaves out those of which it makes nothing.
+/// Lists what `show` makes of the documents of one type, or of all, below an id; it leaves out those of which it
+/// makes nothing.
 pub(crate) fn select(
     context: &Context<'_>,
+    scope: &str,
     kind: Option<&str>,
     mut show: impl FnMut(&Document) -> Option<Document>,
 ) -> Reply {
-    let scope = scope(context)?;
     let asked = Asked::of(context)?;
     let (mut items, mut last) = (Vec::new(), "");
-    for (key, doc) in context.state.store.list(&scope, kind, asked.after.as_deref(), context.now) {
+    for (key, doc) in context.state.store.list(scope, kind, asked.after.as_deref(), context.now) {
         let Some(item) = show(doc) else {
             continue;
         };

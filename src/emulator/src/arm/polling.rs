@@ -3,13 +3,8 @@
 //! a failed operation's `Location` answers with the error and its status.
 
 use crate::answer::{Answer, Context, Reply};
-use crate::fault::Fault;
+use crate::fault;
 use crate::operations::Status;
-
-/// Unverified text.
-fn unknown(id: &str) -> Fault {
-    Fault::new(404, "NotFound", format!("The entity was not found: operation '{id}'."))
-}
 
 /// Compute: `DiskOperations` and `operations`, with `monitor=true` as the `Location` form.
 pub(crate) fn compute(context: &mut Context<'_>) -> Reply {
@@ -40,7 +35,7 @@ pub(crate) fn group_result(context: &mut Context<'_>) -> Reply {
 }
 
 fn object(context: &Context<'_>, id: &str) -> Reply {
-    let operation = context.state.operations.get(id).ok_or_else(|| unknown(id))?;
+    let operation = context.state.operations.get(id).ok_or_else(|| fault::unknown_operation(id))?;
     let mut answer = Answer::text(200, operation.object(&context.shared.clock));
     if operation.status == Status::Running
         && let Some(seconds) = operation.retry_after
@@ -51,7 +46,7 @@ fn object(context: &Context<'_>, id: &str) -> Reply {
 }
 
 fn result(context: &Context<'_>, id: &str) -> Reply {
-    let operation = context.state.operations.get(id).ok_or_else(|| unknown(id))?;
+    let operation = context.state.operations.get(id).ok_or_else(|| fault::unknown_operation(id))?;
     match &operation.status {
         Status::Running => {
             let own = format!("{}{}{}", context.request.base, context.request.raw_path, query_string(context));

@@ -104,7 +104,7 @@ pub(crate) fn check(location: &str, kind: &str) -> Result<(), Fault> {
     if has_zones(location) || WITHOUT_ZONES.contains(&location) {
         return Ok(());
     }
-    Err(fault::location_unavailable(location, kind, &all().join(",")))
+    Err(fault::location_unavailable(location, kind, all().join(",")))
 }
 
 /// Refuses a zone that does not exist. Documented.

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::answer::{Context, Started};
+use crate::answer::{Answer, Context, Reply, Started};
+use crate::arm::descriptor::Schema;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
 use crate::path;
 use crate::phases::Accepted;
+use crate::store::Resource;
 
 /// Names of network resources and availability sets. Documented: 1 to 80 characters; letters, digits,
 /// `_`, `-`, `.`; begins with a letter or digit and ends with one or with `_`.
@@ -32,7 +34,7 @@ pub(crate) fn refuse_if_busy(context: &Context<'_>, id: &str) -> Result<(), Faul
 /// With `--future-fields`: refuses and records a write that drops what the client had been given.
 pub(crate) fn refuse_if_dropped(context: &mut Context<'_>, old: &Value) -> Result<(), Fault> {
     let dropped = match &context.request.json {
-        Some(body) if context.shared.options.future_fields => crate::future::dropped(old, body),
+        Some(body) if context.shared.options.future_fields => crate::unknown_fields::dropped(old, body),
         _ => None,
     };
     let Some(dropped) = dropped else {
@@ -70,4 +72,44 @@ pub(crate) fn record(context: &mut Context<'_>, kind: OperationKind, resource: &
 /// An object without nothing in it.
 pub(crate) fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
+}
+
+/// The PATCH that changes tags and nothing else: reads the body and replaces the tags of a resource that exists, at
+/// once. Documented. `also` is what else such a write does to it.
+pub(crate) fn patch_tags(
+    context: &mut Context<'_>,
+    id: &str,
+    schema: Schema,
+    also: impl FnOnce(&mut Resource),
+) -> Reply {
+    let body = context.read(schema.name, schema.root, true)?;
+    let now = context.now;
+    let doc = context.state.store.change(id, now, |resource| {
+        if let Some(tags) = body.get("tags") {
+            resource.doc["tags"] = tags.clone();
+        }
+        also(resource);
+        resource.doc.clone()
+    });
+    Ok(Answer::json(200, doc.unwrap_or_default()))
+}
+
+/// An object with these members of another, where that has them.
+pub(crate) fn with(mut value: Value, members: &[&str], others: &Value) -> Value {
+    for member in members {
+        if let Some(other) = others.get(member) {
+            value[*member] = other.clone();
+        }
+    }
+    value
+}
+
+/// An object with what it does not have yet of another.
+pub(crate) fn with_others(mut value: Value, others: &Value) -> Value {
+    for (member, other) in object(others) {
+        if value.get(&member).is_none() {
+            value[member] = other;
+        }
+    }
+    value
 }

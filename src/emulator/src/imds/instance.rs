@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Imds;
+use crate::disk_skus;
 use crate::document::Document;
-use crate::tiers;
 
 const GIB: u64 = 1 << 30;
 
@@ -205,7 +205,7 @@ impl Imds {
         let gib = properties["diskSizeGB"].as_u64().or(element["diskSizeGB"].as_u64());
         let bytes = properties["diskSizeBytes"].as_u64().or(gib.map(|gib| gib * GIB));
         let sku = text_or(&document["sku"]["name"], &text(&element["managedDisk"]["storageAccountType"]));
-        let performance = tiers::find(&sku).map(|sku| sku.default_performance(gib.unwrap_or(0)));
+        let performance = disk_skus::find(&sku).map(|sku| sku.default_performance(gib.unwrap_or(0)));
         let number = |value: Option<u64>| value.map(|v| v.to_string()).unwrap_or_default();
         let iops = properties["diskIOPSReadWrite"].as_u64().or(performance.map(|p| p.iops));
         let mbps = properties["diskMBpsReadWrite"].as_u64().or(performance.map(|p| p.mbps));

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Machine, Scenario, ScenarioError, VirtualMachine};
 use crate::arm::regions;
-use crate::{cidr, path, sizes, tiers};
+use crate::{cidr, disk_skus, path, sizes};
 
 impl Scenario {
     /// Checks that names are there once and that what is referred to exists.
@@ -226,11 +226,11 @@ fn prefix_of(key: &str, value: &str) -> Result<(), ScenarioError> {
     if valid { Ok(()) } else { Err(wrong(key, format!("{value:?} is not a CIDR prefix"))) }
 }
 
-fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static tiers::Sku, ScenarioError> {
-    let Some(found) = tiers::find(sku) else {
+fn disk_sku(key: &str, sku: &str, gib: u64) -> Result<&'static disk_skus::Sku, ScenarioError> {
+    let Some(found) = disk_skus::find(sku) else {
         return Err(wrong(
             format!("{key}.sku"),
-            format!("{sku:?} is no disk SKU; there are: {}", tiers::SKUS.map(|sku| sku.name).join(", ")),
+            format!("{sku:?} is no disk SKU; there are: {}", disk_skus::SKUS.map(|sku| sku.name).join(", ")),
         ));
     };
     found.check_size(gib).map_err(|error| wrong(format!("{key}.sizeGib"), error.to_string()))?;

@@ -99,7 +99,8 @@ async fn a_phase_lists_its_operations_with_their_ends_whether_or_not_anybody_pol
 async fn the_control_interface_works_over_http_without_a_token() {
     let rig = Rig::new(options()).await;
     let plain = |method: &str, path: &str, body: &'static str| {
-        Request::builder().method(method).uri(path).body(Body::from(body)).unwrap()
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        request.header("content-type", "application/json").body(Body::from(body)).unwrap()
     };
     rig.send(plain("GET", "/_emulator/health", "")).await.expect(200);
     let incident = r#"{"match": {"method": "GET"}, "then": {"status": 500}}"#;

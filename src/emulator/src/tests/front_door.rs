@@ -151,8 +151,8 @@ async fn what_is_not_emulated_is_a_type_that_this_cloud_does_not_have_and_says_s
     let rig = Rig::new(options()).await;
     let version = format!("?api-version={COMPUTE_VERSION}");
     for (method, path, kind) in [
-        ("GET", "snapshots", "snapshots"),
-        ("PUT", "snapshots/s", "snapshots"),
+        ("GET", "images", "images"),
+        ("PUT", "images/i", "images"),
         ("GET", "virtualMachineScaleSets", "virtualMachineScaleSets"),
         ("GET", "virtualMachineScaleSets/s/virtualMachines/0", "virtualMachineScaleSets/virtualMachines"),
         ("GET", "virtualMachines/plain-0/extensions", "virtualMachines/extensions"),

@@ -6,10 +6,11 @@ use super::*;
 use crate::StartError;
 use crate::persist::StateFileError;
 
-struct Folder(PathBuf);
+/// The folder of a state file.
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("lazuli-emulator-state-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -19,7 +20,7 @@ impl Folder {
         self.0.join("state.new")
     }
 
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         Options { state_file: Some(self.file()), ..slow() }
     }
 

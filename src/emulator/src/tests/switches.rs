@@ -91,7 +91,7 @@ async fn a_dropped_future_member_is_refused_and_recorded() {
     rig.attached("plain-0", &[("a", 0)]).await;
     let vm = rig.vm("plain-0").await;
     let mut elements = vm["properties"]["storageProfile"]["dataDisks"].clone();
-    assert!(elements[0][crate::future::MEMBER].is_object());
+    assert!(elements[0][crate::unknown_fields::MEMBER].is_object());
     elements.as_array_mut().unwrap().push(element("b", 1));
     let got = rig.put_data_disks("plain-0", elements).await.expect(200);
     rig.finish(&got).await;
@@ -101,7 +101,7 @@ async fn a_dropped_future_member_is_refused_and_recorded() {
     let mut written_back = rig.disk_doc("a").await;
     let got = rig.put_disk("a", written_back.clone()).await.expect(202);
     rig.finish(&got).await;
-    written_back["properties"].as_object_mut().unwrap().remove(crate::future::MEMBER);
+    written_back["properties"].as_object_mut().unwrap().remove(crate::unknown_fields::MEMBER);
     rig.put_disk("a", written_back).await.refused(400, "BadRequest");
     assert_eq!(rig.control().violations().len(), 2);
 }

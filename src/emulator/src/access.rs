@@ -1,0 +1,205 @@
+//! Who may use the page and the control interface: programs of this machine, and the page itself.
+//!
+//! Neither asks for a token, so a web page of another site must be unable to use them through the browser of someone
+//! who visits it. A browser tells who speaks; a program (curl, a test) says nothing of the kind and is let in.
+//!
+//! | check | refused with | keeps out |
+//! |---|---|---|
+//! | `Host` is one of the [`ServedNames`] | 421 | names that another site points at this address (DNS rebinding) |
+//! | `Sec-Fetch-Site` is absent, `none` or `same-origin` | 403 | requests, frames and scripts of other sites, and of other ports of this machine |
+//! | `Origin` is absent or the emulator's own | 403 | the same in browsers that do not send `Sec-Fetch-Site` |
+//! | a POST has `Content-Type: application/json` | 415 | forms, and scripts that avoid a preflight |
+//!
+//! A link from another site may open the page and read-only answers as documents of their own. There is no CORS
+//! header in any answer, so a preflight always fails.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::json;
+
+use crate::endpoints;
+use crate::served_names::ServedNames;
+
+/// Why a request is not let in.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It names another host.
+    Host(String),
+    /// Another site asks.
+    OtherSite { header: &'static str, value: String },
+    /// It changes something, and is no JSON.
+    ContentType(String),
+}
+
+/// Lets a request through to the control interface, or says why not.
+pub(crate) async fn guard(State(names): State<Arc<ServedNames>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match admit(&names, &parts) {
+        Ok(()) => protected(next.run(Request::from_parts(parts, body)).await),
+        Err(refusal) => protected(refusal),
+    }
+}
+
+/// Whether a request may use the page and the control interface; else the answer that it gets.
+#[expect(clippy::result_large_err, reason = "an answer, which goes straight to the caller")]
+pub(crate) fn admit(names: &ServedNames, parts: &Parts) -> Result<(), Response> {
+    let host = endpoints::authority(parts);
+    check(names, &parts.method, host.as_deref(), &parts.headers).map_err(|refusal| refusal.answer(names))
+}
+
+/// An answer with the headers by which a browser keeps it from other sites.
+pub(crate) fn protected(mut response: Response) -> Response {
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn check(names: &ServedNames, method: &Method, host: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = host.unwrap_or("");
+    if !names.serve(host) {
+        return Err(Refusal::Host(host.to_owned()));
+    }
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let opened = reads && text("sec-fetch-mode") == Some("navigate") && text("sec-fetch-dest") == Some("document");
+    if let Some(site) = text("sec-fetch-site")
+        && !matches!(site, "none" | "same-origin")
+        && !opened
+    {
+        return Err(Refusal::OtherSite { header: "Sec-Fetch-Site", value: site.to_owned() });
+    }
+    if let Some(origin) = text("origin")
+        && !origin.split_once("://").is_some_and(|(_, from)| from.eq_ignore_ascii_case(host))
+    {
+        return Err(Refusal::OtherSite { header: "Origin", value: origin.to_owned() });
+    }
+    // Before any other method a browser sends a preflight on behalf of another site's page; none succeeds here.
+    if *method == Method::POST {
+        let kind = text("content-type").unwrap_or("");
+        let essence = kind.split(';').next().unwrap_or("").trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Refusal::ContentType(kind.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+impl Refusal {
+    fn answer(&self, names: &ServedNames) -> Response {
+        let (status, why) = match self {
+            Self::Host(host) => (
+                StatusCode::MISDIRECTED_REQUEST,
+                format!(
+                    "the page and the control interface answer to the host names {names}, and the request names \
+                     \"{host}\"; use one of them, or start the emulator with --name to add this one"
+                ),
+            ),
+            Self::OtherSite { header, value } => (
+                StatusCode::FORBIDDEN,
+                format!(
+                    "a page of another site asks ({header}: {value}); open the emulator's own page, or send the \
+                     request from a program"
+                ),
+            ),
+            Self::ContentType(kind) => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("a POST needs the header Content-Type: application/json, and this one has \"{kind}\""),
+            ),
+        };
+        (status, Json(json!({ "error": why }))).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> ServedNames {
+        ServedNames::new(["127.0.0.1:8181".parse().unwrap()], &[])
+    }
+
+    fn checked(method: &Method, host: Option<&str>, given: &[(&'static str, &'static str)]) -> Option<u16> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        let refusal = check(&names(), method, host, &headers).err()?;
+        Some(refusal.answer(&names()).status().as_u16())
+    }
+
+    const HOST: Option<&str> = Some("localhost:8181");
+    const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+    #[test]
+    fn programs_and_the_page_itself_are_let_in() {
+        for (method, given) in [
+            (Method::GET, &[][..]),
+            (Method::DELETE, &[]),
+            (Method::POST, &[JSON]),
+            (Method::POST, &[JSON, ("origin", "http://localhost:8181"), ("sec-fetch-site", "same-origin")]),
+            (Method::GET, &[("sec-fetch-site", "none")]),
+        ] {
+            assert_eq!(checked(&method, HOST, given), None, "{method} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_that_is_not_served_is_refused() {
+        for host in [None, Some(""), Some("rebound.example:8181"), Some("localhost.example")] {
+            assert_eq!(checked(&Method::GET, host, &[]), Some(421), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn another_site_is_refused_whatever_it_sends() {
+        for (method, given) in [
+            (Method::GET, &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")][..]),
+            (Method::GET, &[("sec-fetch-site", "same-site"), ("sec-fetch-dest", "script")]),
+            (
+                Method::GET,
+                &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
+            ),
+            (
+                Method::POST,
+                &[
+                    JSON,
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                    ("sec-fetch-dest", "document"),
+                ],
+            ),
+            (Method::POST, &[JSON, ("origin", "https://elsewhere.example")]),
+            (Method::POST, &[JSON, ("origin", "http://localhost:3000")]),
+            (Method::DELETE, &[("origin", "null")]),
+        ] {
+            assert_eq!(checked(&method, HOST, given), Some(403), "{method} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_of_another_site_may_open_the_page() {
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        assert_eq!(checked(&Method::GET, HOST, &link), None);
+    }
+
+    #[test]
+    fn a_post_is_json() {
+        for given in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/json-patch+json")]] {
+            assert_eq!(checked(&Method::POST, HOST, given), Some(415), "{given:?}");
+        }
+    }
+}

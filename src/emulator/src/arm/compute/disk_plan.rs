@@ -1,0 +1,86 @@
+//! What a write does to a machine's data disks, as a value, and the disks and hypervisor steps that follow.
+
+use serde_json::Value;
+
+use super::{attachments, disk_rules, disk_work, quotas};
+use crate::answer::Context;
+use crate::fault::Fault;
+use crate::path;
+use crate::state::{HypervisorStep, State};
+
+/// What a write does to a machine's data disks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// `dataDisks` of the model from the moment of acceptance.
+    pub(crate) model: Vec<Value>,
+    pub(crate) attach: Vec<(u8, String)>,
+    pub(crate) detach: Vec<Detach>,
+    /// Disks to be made because an element said `Empty` or `Copy`.
+    pub(crate) create: Vec<NewDisk>,
+    /// Members of an element changed without an attach or detach.
+    pub(crate) changed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Detach {
+    pub(crate) lun: u8,
+    pub(crate) disk: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NewDisk {
+    pub(crate) id: String,
+    pub(crate) body: Value,
+}
+
+impl Plan {
+    /// Whether anything happens at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.attach.is_empty() && self.detach.is_empty() && !self.changed
+    }
+}
+
+/// The documents of disks that elements with `Empty` or `Copy` ask for.
+pub(crate) fn make_disks(context: &mut Context<'_>, plan: &Plan) -> Result<Vec<(String, Value)>, Fault> {
+    let mut made = Vec::new();
+    for new in &plan.create {
+        let location = new.body["location"].as_str().unwrap_or("").to_owned();
+        let created = context.shared.clock.stamp(context.now);
+        let unique = crate::derived::guid_of(&format!("{}/{}", path::key(&new.id), context.state.guid()));
+        let doc =
+            disk_rules::complete(context, &new.id, path::name_of(&new.id), &location, &new.body, &created, &unique)?;
+        quotas::check_disk(context, &doc, None)?;
+        made.push((new.id.clone(), doc));
+    }
+    Ok(made)
+}
+
+/// What the hypervisor does for a plan.
+pub(crate) fn steps(state: &State, vm: &str, plan: &Plan) -> Vec<HypervisorStep> {
+    let mut steps: Vec<HypervisorStep> = plan
+        .detach
+        .iter()
+        .filter(|detach| state.store.lun_map(vm).contains_key(&detach.lun))
+        .map(|detach| HypervisorStep::Detach { vm: vm.to_owned(), lun: detach.lun })
+        .collect();
+    for (lun, disk) in &plan.attach {
+        let Some(doc) = state.store.disk(disk) else {
+            continue;
+        };
+        let facts = disk_work::facts(&doc);
+        if plan.create.iter().any(|new| path::same(&new.id, disk)) {
+            steps.push(disk_work::creation_step(&doc));
+        }
+        steps.push(HypervisorStep::Attach { vm: vm.to_owned(), lun: *lun, disk: facts });
+    }
+    steps
+}
+
+/// Removes the disks that a failed write had made, unless a machine has them by now.
+pub(crate) fn remove_unheld(state: &mut State, disks: &[String], at: std::time::Duration) {
+    for id in disks {
+        if state.store.disk(id).is_some_and(|doc| attachments::owners(&doc).is_empty()) {
+            state.store.remove(id, at);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Operations on one disk or snapshot: how it is named, and how they are accepted and pointed at.
+
+use serde_json::Value;
+
+use crate::answer::{Context, OperationHeaders, Start, Started};
+use crate::arm::kinds::{DISK, SNAPSHOT};
+use crate::arm::writes;
+use crate::fault::{self, Fault};
+use crate::hypervisor::DiskFacts;
+use crate::latency::OperationKind;
+use crate::operations::Style;
+use crate::state::{Effect, HypervisorStep, Undo};
+
+pub(crate) const HEADERS: OperationHeaders =
+    OperationHeaders { asynchronous: true, location: true, notification: false };
+
+/// The type of the disk or snapshot that a request names.
+fn kind_of(context: &Context<'_>) -> &'static str {
+    if context.request.segment(0).eq_ignore_ascii_case("snapshots") { SNAPSHOT } else { DISK }
+}
+
+pub(crate) fn id_of(context: &Context<'_>) -> String {
+    format!("{}/providers/{}/{}", context.request.group_id(), kind_of(context), context.request.segment(1))
+}
+
+pub(crate) fn not_found(context: &Context<'_>) -> Fault {
+    fault::resource_not_found(kind_of(context), context.request.segment(1), context.request.group())
+}
+
+pub(crate) fn collection(location: &str) -> String {
+    format!("providers/Microsoft.Compute/locations/{location}/DiskOperations")
+}
+
+/// What the hypervisor must know of a disk.
+pub(crate) fn facts(doc: &Value) -> DiskFacts {
+    DiskFacts {
+        id: doc["id"].as_str().unwrap_or("").to_owned(),
+        unique_id: doc["properties"]["uniqueId"].as_str().unwrap_or("").to_owned(),
+        size_bytes: doc["properties"]["diskSizeBytes"].as_u64().unwrap_or(0),
+    }
+}
+
+/// How the hypervisor makes a disk: from another, or blank.
+pub(crate) fn creation_step(doc: &Value) -> HypervisorStep {
+    let disk = facts(doc);
+    match doc["properties"]["creationData"]["sourceResourceId"].as_str() {
+        Some(from) => HypervisorStep::Copy { from: from.to_owned(), disk },
+        None => HypervisorStep::Create { disk },
+    }
+}
+
+/// Which disk an operation is about.
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) location: String,
+}
+
+impl Named {
+    pub(crate) fn of(doc: &Value) -> Self {
+        let text = |member: &str| doc[member].as_str().unwrap_or("").to_owned();
+        Self { id: text("id"), name: text("name"), location: text("location") }
+    }
+}
+
+/// What an operation on a disk does.
+pub(crate) struct Work {
+    pub(crate) kind: OperationKind,
+    pub(crate) steps: Vec<HypervisorStep>,
+    pub(crate) effect: Effect,
+    pub(crate) undo: Undo,
+}
+
+/// Accepts an operation and makes the disk busy with it.
+pub(crate) fn accept(context: &mut Context<'_>, disk: &Named, work: Work) -> Started {
+    let started = start(context, disk, work.kind, work.steps, work.effect, Some(work.undo), None);
+    context.state.store.change(&disk.id, context.now, |resource| {
+        resource.busy = Some(started.id.clone());
+    });
+    writes::record(context, work.kind, &disk.id, &started, writes::Moved::default());
+    started
+}
+
+pub(crate) fn start(
+    context: &mut Context<'_>,
+    disk: &Named,
+    kind: OperationKind,
+    steps: Vec<HypervisorStep>,
+    effect: Effect,
+    undo: Option<Undo>,
+    together_with: Option<&str>,
+) -> Started {
+    context.start(Start {
+        style: Style::Compute,
+        kind,
+        resource: &disk.id,
+        collection: collection(&disk.location),
+        retry_after: context.shared.options.unverified.disk_retry_after,
+        steps,
+        effect,
+        undo,
+        together_with,
+    })
+}

@@ -1,0 +1,119 @@
+//! Writes of one machine: how the machine is named, its etag, and who makes way for whom.
+
+use serde_json::json;
+
+use crate::answer::{Context, OperationHeaders};
+use crate::arm::kinds::MACHINE;
+use crate::document::Document;
+use crate::fault::{self, Fault};
+use crate::latency::OperationKind;
+use crate::options::Concurrent;
+use crate::path;
+use crate::store::Resource;
+
+/// Seconds told to those who poll a machine's operation: recorded (10).
+pub(crate) const RETRY_AFTER: u64 = 10;
+
+pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true, location: false, notification: true };
+
+pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
+
+pub(crate) fn id_of(context: &Context<'_>) -> String {
+    format!("{}/providers/{MACHINE}/{}", context.request.group_id(), context.request.segment(1))
+}
+
+pub(crate) fn not_found(context: &Context<'_>) -> Fault {
+    fault::resource_not_found(MACHINE, context.request.segment(1), context.request.group())
+}
+
+pub(crate) fn collection(location: &str) -> String {
+    format!("providers/Microsoft.Compute/locations/{location}/operations")
+}
+
+pub(crate) fn etag(resource: &Resource) -> String {
+    format!("\"{}\"", resource.etag)
+}
+
+/// The next etag, in the header's form also in the body. Recorded.
+pub(crate) fn bump(resource: &mut Resource) {
+    resource.etag += 1;
+    resource.doc["etag"] = json!(format!("\"{}\"", resource.etag));
+}
+
+pub(crate) fn free(resource: &mut Resource) {
+    if let Some(machine) = &mut resource.machine {
+        machine.busy = None;
+        machine.turning = None;
+    }
+}
+
+/// `If-Match` and `If-None-Match`. Recorded mismatch; `*` is documented.
+pub(crate) fn preconditions(context: &Context<'_>, have: Option<&str>) -> Result<(), Fault> {
+    if let Some(wanted) = context.request.header("if-match") {
+        let quoted = format!("\"{}\"", wanted.trim().trim_matches('"'));
+        let matches = match have {
+            Some(have) => wanted.trim() == "*" || quoted == have,
+            None => false,
+        };
+        if !matches {
+            return Err(fault::etag_mismatch(&quoted, have.unwrap_or("\"\"")));
+        }
+    }
+    if let (Some(unwanted), Some(have)) = (context.request.header("if-none-match"), have) {
+        let quoted = format!("\"{}\"", unwanted.trim().trim_matches('"'));
+        if unwanted.trim() == "*" || quoted == have {
+            return Err(fault::already_exists(unwanted.trim(), have));
+        }
+    }
+    Ok(())
+}
+
+/// What a request is about to do to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// A change of the model, by the name that refusals give it.
+    Change(&'static str),
+    /// A power action.
+    Power(&'static str),
+    /// Its deletion.
+    Deletion,
+}
+
+/// The operation in flight on a machine.
+pub(crate) fn in_flight<'a>(context: &'a Context<'_>, id: &str) -> Option<&'a str> {
+    let machine = context.state.store.get(id)?.machine.as_ref()?;
+    machine.busy.as_deref().filter(|busy| context.state.operations.is_running(busy))
+}
+
+/// Lets a request go ahead beside an operation in flight, or refuses it, as the switch says. Returns the
+/// operations that it preempts. Documented: what is being deleted takes no other write. Unverified: a
+/// power action preempts nothing.
+pub(crate) fn make_way(context: &Context<'_>, id: &str, doing: Doing) -> Result<Vec<String>, Fault> {
+    let Some(busy) = in_flight(context, id) else {
+        return Ok(Vec::new());
+    };
+    let kind = context.state.operations.get(busy).map(|op| op.kind);
+    if let (Some(OperationKind::VmDelete), Doing::Change(name) | Doing::Power(name)) = (kind, doing) {
+        return Err(fault::marked_for_deletion(name, path::name_of(id)));
+    }
+    let is_write = matches!(kind, Some(OperationKind::VmUpdate | OperationKind::VmAttach | OperationKind::VmDetach));
+    let preempts = match doing {
+        Doing::Change(_) => is_write,
+        Doing::Power(_) => false,
+        Doing::Deletion => true,
+    };
+    if context.shared.options.unverified.concurrent_vm_write == Concurrent::Preempt && preempts {
+        return Ok(vec![busy.to_owned()]);
+    }
+    Err(fault::concurrent_request())
+}
+
+/// Documented (azure-rest-api-specs#13220): user data show where they are asked for, and nowhere else.
+pub(crate) fn hide_user_data(doc: &mut Document) {
+    // Looked for first: the document is shared, and a change would copy it.
+    if doc["properties"].get("userData").is_some()
+        && let Some(properties) = doc["properties"].as_object_mut()
+    {
+        properties.shift_remove("userData");
+    }
+}

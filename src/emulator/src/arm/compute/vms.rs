@@ -1,0 +1,533 @@
+//! Virtual machines: PUT, PATCH, GET, lists, DELETE, and `attachDetachDataDisks`.
+//!
+//! Recorded: a create answers 201 with `ETag: "1"` and the asynchronous header only, and the etag is
+//! `"2"` when it is done; a PUT that changes nothing answers 200, raises the etag, shows `Updating`
+//! and names no operation; `If-Match` that does not match answers 412; a delete answers 202 with both
+//! headers. Documented: for a machine that exists, members left out of a PUT stay as they are (the Go
+//! drivers send `location` and `dataDisks` only). Unverified: a write that changes something when it
+//! ends raises the etag a second time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::attachments::{release, still_free, take};
+use super::data_disks::{self, Target};
+use super::disk_plan::{self, Plan};
+use super::vm_create;
+use super::vm_work::{
+    ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
+    not_found, preconditions,
+};
+use super::{RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, instance_view, post, vm_power};
+use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
+use crate::arm::kinds::{self, MACHINE};
+use crate::arm::{lists, writes};
+use crate::document::Document;
+use crate::fault::{self, Fault};
+use crate::latency::OperationKind;
+use crate::operations::{Outcome, Style};
+use crate::options::LeftOut;
+use crate::path;
+use crate::state::{Effect, HypervisorStep, State, Undo};
+use crate::store::Resource;
+use crate::throttle::{DELETE_VM, GET_VM, LIST_VM, UPDATE_VM};
+
+pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
+    kind: MACHINE,
+    path: "virtualMachines",
+    family: &VM_FAMILY,
+    lists: &[Scope::Either, Scope::Location],
+    limits: Limits { get: Some(GET_VM), list: Some(LIST_VM), write: Some(UPDATE_VM), delete: Some(DELETE_VM) },
+    references: &[Reference::new("properties/availabilitySet", kinds::SET)],
+    own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
+    routes: &[
+        Extra {
+            method: "GET",
+            limit: Some(GET_VM),
+            ..post("instanceview", "virtualMachines.instanceView", vm_power::get_instance_view)
+        },
+        action("attachdetachdatadisks", "virtualMachines.attachDetachDataDisks", attach_detach),
+        Extra { method: "GET", ..post("vmsizes", "virtualMachines.listAvailableSizes", catalogue::vm_sizes) },
+        action("start", "virtualMachines.start", vm_power::act),
+        action("poweroff", "virtualMachines.powerOff", vm_power::act),
+        action("deallocate", "virtualMachines.deallocate", vm_power::act),
+        action("restart", "virtualMachines.restart", vm_power::act),
+        action("redeploy", "virtualMachines.redeploy", vm_power::act),
+        action("reapply", "virtualMachines.reapply", vm_power::act),
+        action("simulateeviction", "virtualMachines.simulateEviction", vm_power::act),
+    ],
+    ..RESOURCE
+};
+
+/// A POST that changes a machine.
+const fn action(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
+    Extra { limit: Some(UPDATE_VM), ..post(path, operation, handler) }
+}
+
+/// GET. Recorded.
+pub(crate) fn get(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let mut doc = context.state.store.shown(&id, context.now).ok_or_else(|| not_found(context))?;
+    match expansion(context, &["instanceView", "userData", "resiliencyView"])? {
+        Some("instanceView") => {
+            doc["properties"]["instanceView"] = instance_view::instance_view(context, &doc);
+            hide_user_data(&mut doc);
+        }
+        Some("userData") => {}
+        _ => hide_user_data(&mut doc),
+    }
+    let tag = doc["etag"].as_str().unwrap_or("").to_owned();
+    Ok(Answer::json(200, doc).with("etag", tag))
+}
+
+/// What `$expand` asks for, in the spelling of `known`. Documented: another value is refused.
+fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a str>, Fault> {
+    match context.request.query.get("$expand").map(|asked| asked.trim()).filter(|asked| !asked.is_empty()) {
+        None => Ok(None),
+        Some(asked) => known
+            .iter()
+            .find(|known| known.eq_ignore_ascii_case(asked))
+            .map(|known| Some(*known))
+            .ok_or_else(fault::unknown_expansion),
+    }
+}
+
+/// Lists, also of a location (documented). Recorded: `$filter` on a scale set that does not exist gives an empty list.
+pub(crate) fn list(context: &mut Context<'_>) -> Reply {
+    let scope = lists::scope(context)?;
+    let located = context.request.segment(0).eq_ignore_ascii_case("locations");
+    let location = located.then(|| path::location(context.request.segment(1)));
+    let set = match context.request.query.get("$filter") {
+        None => None,
+        Some(filter) => {
+            let (name, wanted) = filter.split_once(" eq ").unwrap_or((filter, ""));
+            // Unverified text for any other filter.
+            if !name.trim().trim_matches('\'').eq_ignore_ascii_case("virtualMachineScaleSet/id") {
+                return Err(fault::bad_request(format!(
+                    "The filter '{filter}' is not supported for virtual machines."
+                )));
+            }
+            Some(wanted.trim().trim_matches('\''))
+        }
+    };
+    let expanded = expansion(context, &["instanceView"])?.is_some();
+    let status_only = context.request.query.get("statusonly").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    lists::select(context, &scope, Some(MACHINE), |doc| {
+        let of_set =
+            |set| doc["properties"]["virtualMachineScaleSet"]["id"].as_str().is_some_and(|id| path::same(id, set));
+        if location.as_ref().is_some_and(|location| doc["location"] != **location) || !set.is_none_or(of_set) {
+            return None;
+        }
+        let mut doc = doc.clone();
+        hide_user_data(&mut doc);
+        if expanded || status_only {
+            doc["properties"]["instanceView"] = instance_view::instance_view(context, &doc);
+        }
+        Some(doc)
+    })
+}
+
+/// PUT.
+pub(crate) fn put(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        preconditions(context, None)?;
+        let body = context.read("VirtualMachine", "vm", false)?;
+        return vm_create::create(context, &body);
+    };
+    let old = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("VirtualMachine", "vm", true)?;
+    let location = path::location(body["location"].as_str().unwrap_or(""));
+    if location.is_empty() && context.shared.options.unverified.put_needs_location {
+        return Err(fault::location_required());
+    }
+    let there = old["location"].as_str().unwrap_or("");
+    if !location.is_empty() && there != location {
+        return Err(fault::location_conflict(
+            old["name"].as_str().unwrap_or(""),
+            there,
+            context.request.group(),
+            &location,
+        ));
+    }
+    let left_out = context.shared.options.unverified.left_out_of_put;
+    update(context, &old, &body, left_out)
+}
+
+/// PATCH.
+pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Err(not_found(context));
+    };
+    let old = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("VirtualMachine", "vm", true)?;
+    let left_out = context.shared.options.unverified.left_out_of_patch;
+    update(context, &old, &body, left_out)
+}
+
+/// A change of a machine that exists.
+fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
+    let id = old["id"].as_str().unwrap_or("").to_owned();
+    let name = old["name"].as_str().unwrap_or("").to_owned();
+    writes::refuse_if_dropped(context, old)?;
+    let mut doc = old.clone();
+    let changed = vm_create::merge(context, &mut doc, body)?;
+    let target = Target { id: &id, name: &name, doc: &doc };
+    let plan = match body["properties"]["storageProfile"].get("dataDisks").and_then(Value::as_array) {
+        Some(given) => Some(data_disks::plan_array(context, &target, given, left_out, false)?),
+        None => None,
+    };
+    let preempted = make_way(context, &id, Doing::Change("Update VM"))?;
+    if let Some(plan) = &plan {
+        doc["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
+    }
+    let mut plan = plan.unwrap_or_default();
+    take_over(context, &id, &doc, &mut plan, &preempted);
+    let touches = !plan.is_empty() || changed || !preempted.is_empty();
+    let interfaces = (vm_create::interfaces(old), vm_create::interfaces(&doc));
+    let started = write(context, &id, doc, plan, &preempted)?;
+    vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
+    let resource = context.state.store.get(&id);
+    let (mut shown, tag) = resource.map_or_else(|| (Document::default(), String::new()), |r| (r.doc.clone(), etag(r)));
+    hide_user_data(&mut shown);
+    let answer = Answer::json(200, shown).with("etag", tag);
+    if touches {
+        Ok(answer.started(started, ASYNC))
+    } else {
+        let mut answer = answer;
+        answer.started = Some((started.id, started.latency));
+        Ok(answer)
+    }
+}
+
+/// `attachDetachDataDisks`. Documented: 202 and both headers, the final result is the storage
+/// profile at `Location`.
+pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Err(not_found(context));
+    };
+    let doc = resource.doc.clone();
+    let tag = etag(resource);
+    preconditions(context, Some(&tag))?;
+    let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
+    let id = doc["id"].as_str().unwrap_or("").to_owned();
+    let name = doc["name"].as_str().unwrap_or("").to_owned();
+    let target = Target { id: &id, name: &name, doc: &doc };
+    let mut plan = data_disks::plan_request(context, &target, &body)?;
+    let preempted = make_way(context, &id, Doing::Change("AttachDetachDataDisks"))?;
+    let mut new = doc.clone().into_value();
+    new["properties"]["storageProfile"]["dataDisks"] = Value::Array(plan.model.clone());
+    take_over(context, &id, &new, &mut plan, &preempted);
+    let started = write(context, &id, new, plan, &preempted)?;
+    Ok(Answer::empty(202).started(started, BOTH))
+}
+
+/// Accepts a write of the model: what it shows changes now, what the machine holds at the end.
+fn write(
+    context: &mut Context<'_>,
+    id: &str,
+    mut doc: Value,
+    plan: Plan,
+    preempted: &[String],
+) -> Result<crate::answer::Started, Fault> {
+    let now = context.now;
+    let location = doc["location"].as_str().unwrap_or("").to_owned();
+    let new_disks = disk_plan::make_disks(context, &plan)?;
+    for old in preempted {
+        context.state.preempt(old, now, fault::preempted());
+    }
+    let kind = if !plan.detach.is_empty() {
+        OperationKind::VmDetach
+    } else if !plan.attach.is_empty() {
+        OperationKind::VmAttach
+    } else {
+        OperationKind::VmUpdate
+    };
+    doc["properties"]["provisioningState"] = json!("Updating");
+    for (disk_id, disk) in new_disks {
+        context.state.store.insert(&disk_id, Resource::new(disk), now);
+    }
+    context.state.store.change(id, now, |resource| {
+        resource.doc = doc.into();
+        bump(resource);
+    });
+    let steps = disk_plan::steps(context.state, id, &plan);
+    let moved = writes::Moved {
+        attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
+        detached: plan.detach.iter().map(|detach| path::key(&detach.disk)).collect(),
+    };
+    let keep = context.shared.options.unverified.failed_attach_stays_in_model;
+    let (effect, undo) = effects(id, &plan, keep);
+    let started = context.start(Start {
+        style: Style::Compute,
+        kind,
+        resource: id,
+        collection: collection(&location),
+        retry_after: RETRY_AFTER,
+        steps,
+        effect,
+        undo: Some(undo),
+        together_with: None,
+    });
+    context.state.store.change(id, now, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.busy = Some(started.id.clone());
+        }
+    });
+    writes::record(context, kind, id, &started, moved);
+    Ok(started)
+}
+
+enum Left {
+    Attach(u8, String),
+    Detach(disk_plan::Detach),
+}
+
+/// What an earlier write left to do is the next one's to do, whatever that says itself: the model
+/// shows it. That holds for a write that was preempted, and, where a failed attach stays in the
+/// model, for one that failed (unverified; the Go drivers send a machine in the state Failed an
+/// update that says nothing, and then take its disks for attached). A detach that failed has to be
+/// asked for again (documented by the text of `AttachDiskWhileBeingDetached`).
+fn take_over(context: &Context<'_>, id: &str, doc: &Value, plan: &mut Plan, preempted: &[String]) {
+    for step in pending_changes(context.state, id, doc, plan) {
+        match step {
+            Left::Attach(lun, disk) => plan.attach.push((lun, disk)),
+            Left::Detach(detach) if !preempted.is_empty() => plan.detach.push(detach),
+            Left::Detach(_) => {}
+        }
+    }
+}
+
+/// The difference between what the new model shows and what the machine holds, less what the plan
+/// does itself.
+fn pending_changes(state: &State, id: &str, doc: &Value, plan: &Plan) -> Vec<Left> {
+    let held = state.store.lun_map(id);
+    let mut left = Vec::new();
+    let elements = doc.pointer("/properties/storageProfile/dataDisks").and_then(Value::as_array);
+    for element in elements.into_iter().flatten() {
+        let Some(lun) = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
+            continue;
+        };
+        let Some(disk) = attachments::disk_of(element) else {
+            continue;
+        };
+        let leaving = element["toBeDetached"] == json!(true);
+        if leaving {
+            if !plan.detach.iter().any(|d| d.lun == lun) {
+                left.push(Left::Detach(disk_plan::Detach { lun, disk: disk.to_owned() }));
+            }
+        } else if !held.contains_key(&lun) && !plan.attach.iter().any(|(l, _)| *l == lun) {
+            left.push(Left::Attach(lun, disk.to_owned()));
+        }
+    }
+    left
+}
+
+/// What happens at the end of a write, and after its failure.
+fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
+    let vm = id.to_owned();
+    let attach = plan.attach.clone();
+    let detach = plan.detach.clone();
+    let effect: Effect = Box::new(move |state, at| {
+        // Deleted with its group since: no machine has its disks.
+        if !state.store.contains(&vm) {
+            return Err(fault::resource_not_found(MACHINE, path::name_of(&vm), path::group_of(&vm)));
+        }
+        for (_, disk) in &attach {
+            still_free(state, &vm, disk)?;
+        }
+        for leaving in &detach {
+            release(state, &vm, leaving.lun, &leaving.disk, at);
+        }
+        for (lun, disk) in &attach {
+            take(state, &vm, *lun, disk, at);
+        }
+        let gone: Vec<u8> = detach.iter().map(|d| d.lun).collect();
+        let held: Vec<u8> = attach.iter().map(|(lun, _)| *lun).collect();
+        let profile = state.store.change(&vm, at, |resource| {
+            let before = resource.doc["properties"]["storageProfile"].clone();
+            if let Some(elements) =
+                resource.doc.pointer_mut("/properties/storageProfile/dataDisks").and_then(Value::as_array_mut)
+            {
+                elements.retain(|element| {
+                    let leaving = element["toBeDetached"] == json!(true);
+                    let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
+                    !(leaving && lun.is_some_and(|lun| gone.contains(&lun) && !held.contains(&lun)))
+                });
+            }
+            let changed = before != resource.doc["properties"]["storageProfile"];
+            resource.set_provisioning("Succeeded");
+            if changed {
+                bump(resource);
+            }
+            free(resource);
+            resource.doc["properties"]["storageProfile"].clone()
+        });
+        Ok(profile.as_ref().map(Outcome::at_location).unwrap_or_default())
+    });
+    let vm = id.to_owned();
+    let attach = plan.attach.clone();
+    let created: Vec<String> = plan.create.iter().map(|new| new.id.clone()).collect();
+    let undo: Undo = Box::new(move |state, at, _| {
+        let luns: Vec<u8> = attach.iter().map(|(lun, _)| *lun).collect();
+        state.store.change(&vm, at, |resource| {
+            if !failed_attach_stays
+                && let Some(elements) =
+                    resource.doc.pointer_mut("/properties/storageProfile/dataDisks").and_then(Value::as_array_mut)
+            {
+                elements.retain(|element| {
+                    let lun = element["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok());
+                    !lun.is_some_and(|lun| luns.contains(&lun))
+                });
+            }
+            // Documented: a failed operation leaves the machine in the state Failed, and an element
+            // that should have been detached stays marked.
+            resource.set_provisioning("Failed");
+            bump(resource);
+            free(resource);
+        });
+        if !failed_attach_stays {
+            disk_plan::remove_unheld(state, &created, at);
+        }
+    });
+    (effect, undo)
+}
+
+/// DELETE. Recorded: 202 with both headers. Documented: 204 for a missing machine; disks and NICs
+/// stay unless their `deleteOption` says otherwise.
+pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = id_of(context);
+    let Some(resource) = context.state.store.get(&id) else {
+        return Ok(Answer::empty(204));
+    };
+    let id = resource.id().to_owned();
+    let location = resource.doc["location"].as_str().unwrap_or("").to_owned();
+    let now = context.now;
+    // Documented: a delete may be tried again while one runs. The new operation ends with the first.
+    let running = in_flight(context, &id).map(str::to_owned);
+    let again = running.filter(|busy| {
+        context.state.operations.get(busy).is_some_and(|operation| operation.kind == OperationKind::VmDelete)
+    });
+    if let Some(first) = again {
+        let started = context.start(Start {
+            style: Style::Compute,
+            kind: OperationKind::VmDelete,
+            resource: &id,
+            collection: collection(&location),
+            retry_after: RETRY_AFTER,
+            steps: Vec::new(),
+            effect: Box::new(|_, _| Ok(Outcome::default())),
+            undo: None,
+            together_with: Some(&first),
+        });
+        return Ok(Answer::empty(202).started(started, BOTH));
+    }
+    for old in make_way(context, &id, Doing::Deletion)? {
+        context.state.preempt(&old, now, fault::preempted());
+    }
+    context.state.store.change(&id, now, |resource| {
+        resource.set_provisioning("Deleting");
+    });
+    let mut steps = vec![HypervisorStep::DeleteMachine { vm: id.clone() }];
+    let doc = context.state.store.vm(&id).unwrap_or_default();
+    let going = going_disks(&doc).into_iter().filter_map(|disk| context.state.store.disk(&disk));
+    let going = going.filter(|disk| attachments::only_by(disk, &id));
+    steps.extend(going.map(|disk| HypervisorStep::Delete { disk: disk_work::facts(&disk) }));
+    let (effect_id, undo_id) = (id.clone(), id.clone());
+    let started = context.start(Start {
+        style: Style::Compute,
+        kind: OperationKind::VmDelete,
+        resource: &id,
+        collection: collection(&location),
+        retry_after: RETRY_AFTER,
+        steps,
+        effect: Box::new(move |state, at| {
+            remove(state, &effect_id, at);
+            Ok(Outcome::default())
+        }),
+        undo: Some(Box::new(move |state, at, _| {
+            state.store.change(&undo_id, at, |resource| {
+                resource.set_provisioning("Failed");
+                free(resource);
+            });
+        })),
+        together_with: None,
+    });
+    context.state.store.change(&id, now, |resource| {
+        if let Some(machine) = &mut resource.machine {
+            machine.busy = Some(started.id.clone());
+        }
+    });
+    writes::record(context, OperationKind::VmDelete, &id, &started, writes::Moved::default());
+    Ok(Answer::empty(202).started(started, BOTH))
+}
+
+/// Disks that a machine takes with it. Documented: `deleteOption`.
+fn going_disks(doc: &Value) -> Vec<String> {
+    let profile = &doc["properties"]["storageProfile"];
+    profile["dataDisks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(std::iter::once(&profile["osDisk"]))
+        .filter(|element| element["deleteOption"] == "Delete")
+        .filter_map(|element| attachments::disk_of(element).map(str::to_owned))
+        .collect()
+}
+
+/// Takes a machine away, with what its `deleteOption`s name.
+pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
+    let Some(doc) = state.store.vm(id) else {
+        return;
+    };
+    let held = state.store.lun_map(id);
+    // What others hold as well, or what an attach never got, is not this machine's to delete.
+    let own = |disk: &String| state.store.disk(disk).is_some_and(|disk| attachments::only_by(&disk, id));
+    let mut delete: Vec<String> = going_disks(&doc).into_iter().filter(own).collect();
+    for (lun, disk) in held {
+        release(state, id, lun, &disk, at);
+    }
+    let profile = &doc["properties"]["storageProfile"];
+    let mut elements: Vec<&Value> = profile["dataDisks"].as_array().map(|e| e.iter().collect()).unwrap_or_default();
+    elements.push(&profile["osDisk"]);
+    for element in elements {
+        let Some(disk) = attachments::disk_of(element) else {
+            continue;
+        };
+        if element["lun"].is_null() {
+            release(state, id, u8::MAX, disk, at);
+        }
+    }
+    let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();
+    for nic in nics {
+        let Some(nic_id) = nic["id"].as_str() else {
+            continue;
+        };
+        if nic["properties"]["deleteOption"] == "Delete" {
+            delete.push(nic_id.to_owned());
+        } else {
+            state.store.change(nic_id, at, |resource| {
+                if let Some(properties) = resource.doc["properties"].as_object_mut() {
+                    properties.shift_remove("virtualMachine");
+                }
+            });
+        }
+    }
+    state.store.remove(id, at);
+    for id in delete {
+        state.store.remove(&id, at);
+    }
+}

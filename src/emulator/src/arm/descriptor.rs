@@ -1,0 +1,585 @@
+//! What the emulator knows of a resource type, as data.
+//!
+//! A [`Descriptor`] is one table per type. [`super::engine`] reads it for PUT, PATCH, GET, LIST and DELETE, and
+//! [`super::routes`] finds the routes in it. What data cannot say is a hook: a plain function.
+//!
+//! # How to add a type
+//!
+//! 1. Find its PUT body in `schema.txt`, or add it there.
+//! 2. Write the descriptor, on top of a constant of its family that holds what its provider does everywhere:
+//!
+//!    ```ignore
+//!    pub(crate) static ROUTE_TABLE: Descriptor = Descriptor {
+//!        kind: kinds::ROUTE_TABLE,
+//!        path: "routeTables",
+//!        schema: Schema { name: "NRouteTable", root: "routeTable" },
+//!        children: &[Children {
+//!            kind: "Microsoft.Network/routeTables/routes",
+//!            member: "routes",
+//!            schema: Schema { name: "NRoute", root: "route" },
+//!            ..network::CHILDREN
+//!        }],
+//!        in_use: &[InUse { by: By::References, fault: |table, by| fault::route_table_in_use(path::of(table), by) }],
+//!        hooks: Hooks {
+//!            complete: |draft| Ok(json!({"properties": {
+//!                "disableBgpRoutePropagation": draft.flag("disableBgpRoutePropagation"),
+//!                "routes": [],
+//!            }})),
+//!            ..network::RESOURCE.hooks
+//!        },
+//!        ..network::RESOURCE
+//!    };
+//!    ```
+//!
+//!    The subnet's descriptor already names `routeTable` among its references, so the engine now finds the table
+//!    there, refuses a subnet whose table does not exist, and refuses to delete a table that a subnet names.
+//! 3. Add `&ROUTE_TABLE` to the list of its provider, in `network::PROVIDER`.
+//! 4. Add its refusals to the catalogue of errors, each with its evidence, and a test that drives its whole life.
+//!
+//! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
+//! unknown paths follow from the descriptor.
+//!
+//! Worked examples are [`super::network::public_ip_addresses`], which names and is named, and
+//! [`super::compute::snapshots`], whose documents are shown when an operation ends.
+//!
+//! | a type that | has |
+//! |---|---|
+//! | keeps parts in its own document, such as rules | [`Descriptor::children`] |
+//! | has resources below it that are documents of their own, such as shares and instances | a descriptor with [`Descriptor::parent`] |
+//! | names other resources | [`Descriptor::references`] |
+//! | cannot be deleted while another names it | [`Descriptor::in_use`] |
+//! | shows who names it | [`Descriptor::shows`] |
+//! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
+//! | changes other resources | [`Hooks::changed`] |
+//! | keeps its old document until a write has ended | [`Commit::AtEnd`] |
+//! | needs the hypervisor | [`Hooks::steps`] |
+//! | has actions, such as a POST | [`Descriptor::routes`] |
+//! | does something altogether different | [`Own`] |
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::answer::{Context, OperationHeaders, Reply};
+use crate::fault::Fault;
+use crate::latency::OperationKind;
+use crate::operations::Style;
+use crate::options::{Options, Switches};
+use crate::path;
+use crate::state::{HypervisorStep, State};
+use crate::throttle::Policy;
+
+/// Answers one request.
+pub(crate) type Handler = fn(&mut Context<'_>) -> Reply;
+
+/// A resource provider.
+pub(crate) struct Provider {
+    /// As Azure prints it.
+    pub(crate) namespace: &'static str,
+    /// Its resource types.
+    pub(crate) types: &'static [&'static Descriptor],
+    /// Further types that its document names, each with versions.
+    pub(crate) other_types: &'static [(&'static str, &'static [&'static str])],
+    /// Routes that belong to no resource: operations, usages, catalogues. Paths begin after the namespace.
+    pub(crate) routes: &'static [Extra],
+}
+
+/// A resource type.
+pub(crate) struct Descriptor {
+    /// The type as Azure prints it: `Microsoft.Network/publicIPAddresses`.
+    pub(crate) kind: &'static str,
+    /// The path of the collection after the namespace, with `*` for names: `publicIPAddresses`,
+    /// `storageAccounts/*/fileServices/default/shares`. The last segment begins the names of its operations.
+    pub(crate) path: &'static str,
+    /// The resource that must exist, and with which this one goes. Without one it is the resource group.
+    pub(crate) parent: Option<&'static Descriptor>,
+    /// Versions that the provider's document names.
+    pub(crate) api_versions: &'static [&'static str],
+    pub(crate) family: &'static Family,
+    /// Where it can be listed.
+    pub(crate) lists: &'static [Scope],
+    pub(crate) limits: Limits,
+    pub(crate) latency: Latency,
+    /// How the body of a PUT is read.
+    pub(crate) schema: Schema,
+    /// The members of the document in the order in which the service prints them.
+    pub(crate) layout: &'static [&'static str],
+    /// What the engine puts at the start of `properties`.
+    pub(crate) stamps: Stamps,
+    pub(crate) put: Put,
+    pub(crate) patch: Patch,
+    /// How a DELETE is answered. One of what does not exist is always 204.
+    pub(crate) delete: Answered,
+    pub(crate) writers: Writers,
+    /// Parts that stand in the document, with ids of their own.
+    pub(crate) children: &'static [Children],
+    /// Resources that must exist.
+    pub(crate) references: &'static [Reference],
+    /// What stops a deletion.
+    pub(crate) in_use: &'static [InUse],
+    /// Members that show who refers to the resource.
+    pub(crate) shows: &'static [BackReference],
+    /// Properties that `$expand` of a GET may name. None: `$expand` is not looked at.
+    pub(crate) expands: &'static [&'static str],
+    pub(crate) quotas: &'static [Quota],
+    pub(crate) hooks: Hooks,
+    /// Verbs that the type answers itself.
+    pub(crate) own: Own,
+    /// Further routes; paths begin after the name of the resource.
+    pub(crate) routes: &'static [Extra],
+}
+
+/// What all types of a provider, or several of them, have in common.
+pub(crate) struct Family {
+    /// The shape of the status object of its operations.
+    pub(crate) style: Style,
+    /// The collection of its operations: `providers/{namespace}/locations/{location}/{collection}`.
+    pub(crate) namespace: &'static str,
+    pub(crate) collection: &'static str,
+    /// Whether answers carry `Azure-AsyncNotification`.
+    pub(crate) notification: bool,
+    /// Seconds told to those who poll.
+    pub(crate) retry_after: fn(&Options) -> u64,
+    pub(crate) etags: Etags,
+    /// Whether the lower bound of a bench counts its operations.
+    pub(crate) counted: bool,
+}
+
+/// What an `etag` looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Etags {
+    /// There is none.
+    None,
+    /// `W/"<guid>"` on the resource and on each of its children; the header on GET only. Recorded.
+    Weak,
+    /// `"1"`, `"2"` and so on, one more when a write is accepted and one when it ends; the header on PUT too.
+    /// Recorded for machines and scale sets.
+    Counted,
+}
+
+/// Where a list or a route stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Subscription,
+    Group,
+    /// Both of them.
+    Either,
+    /// `locations/{location}` of a subscription.
+    Location,
+}
+
+/// The provider's buckets by verb.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) get: Option<Policy>,
+    pub(crate) list: Option<Policy>,
+    pub(crate) write: Option<Policy>,
+    pub(crate) delete: Option<Policy>,
+}
+
+impl Limits {
+    pub(crate) const NONE: Self = Self { get: None, list: None, write: None, delete: None };
+}
+
+/// How long its operations take.
+#[derive(Clone, Copy)]
+pub(crate) struct Latency {
+    pub(crate) write: OperationKind,
+    pub(crate) delete: OperationKind,
+}
+
+/// A type of `schema.txt`, and the parameter that refusals name.
+#[derive(Clone, Copy)]
+pub(crate) struct Schema {
+    pub(crate) name: &'static str,
+    pub(crate) root: &'static str,
+}
+
+/// What the engine puts at the start of `properties`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamps {
+    Nothing,
+    /// `provisioningState`.
+    State,
+    /// `provisioningState` and `resourceGuid`.
+    StateAndGuid,
+}
+
+/// How an answer points at an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// It does not: what was asked is done.
+    Synchronous,
+    /// `Azure-AsyncOperation`.
+    AsyncOperation,
+    /// `Location`.
+    Location,
+    /// Both headers.
+    Both,
+}
+
+/// The answer to a write.
+#[derive(Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) shape: Shape,
+}
+
+impl Answered {
+    pub(crate) const fn new(status: u16, shape: Shape) -> Self {
+        Self { status, shape }
+    }
+
+    pub(crate) fn headers(self, family: &Family) -> OperationHeaders {
+        OperationHeaders {
+            asynchronous: matches!(self.shape, Shape::AsyncOperation | Shape::Both),
+            location: matches!(self.shape, Shape::Location | Shape::Both),
+            notification: family.notification,
+        }
+    }
+}
+
+/// PUT.
+#[derive(Clone, Copy)]
+pub(crate) struct Put {
+    pub(crate) created: Answered,
+    pub(crate) updated: fn(&Switches) -> Answered,
+    /// `provisioningState` while the operation runs.
+    pub(crate) running: &'static str,
+    pub(crate) commit: Commit,
+}
+
+/// When a GET shows what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// At once. A write that fails late leaves it in the state `Failed`.
+    AtOnce,
+    /// When the operation ends; until then the old document with another state. A creation that fails late leaves
+    /// nothing, a change that fails late changes nothing.
+    AtEnd,
+}
+
+/// PATCH.
+#[derive(Clone, Copy)]
+pub(crate) enum Patch {
+    /// There is none.
+    None,
+    /// It replaces the tags at once, with 200, and does nothing else.
+    Tags { operation: &'static str, schema: Schema },
+    /// What it names is laid over the document; then it is a PUT.
+    Merge { operation: &'static str, schema: Schema, answered: Answered },
+}
+
+/// What becomes of a write while another one runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// Both run to their end; the newer document stands.
+    Together,
+    /// 409 `Conflict`.
+    Refuse,
+    /// The older one ends as `Canceled`.
+    Supersede,
+}
+
+/// Which requests children answer themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// GET and list.
+    Read,
+    /// PUT and DELETE as well.
+    Write,
+}
+
+/// Parts of a document with ids of their own.
+pub(crate) struct Children {
+    pub(crate) kind: &'static str,
+    /// The member of `properties` that holds them, and the segment of their path.
+    pub(crate) member: &'static str,
+    pub(crate) access: Access,
+    pub(crate) schema: Schema,
+    pub(crate) layout: &'static [&'static str],
+    /// How many there must be at least.
+    pub(crate) least: usize,
+    pub(crate) references: &'static [Reference],
+    /// Whom a refusal of a reference names.
+    pub(crate) named_by: NamedBy,
+    pub(crate) in_use: &'static [InUse],
+    /// Makes `properties` of what was asked, but for the state.
+    pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
+}
+
+/// Whom a refusal names for a reference that stands in a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    Child,
+    Parent,
+}
+
+/// Where a document names another resource.
+#[derive(Clone, Copy)]
+pub(crate) struct Reference {
+    /// The path of an object with an `id`, with `*` for each item of an array.
+    pub(crate) at: &'static str,
+    /// The type, or the type of children, that the id must be of.
+    pub(crate) to: &'static str,
+    /// Whether only one may name it.
+    pub(crate) exclusive: Option<Exclusive>,
+}
+
+/// The refusals of a second reference to what only one may name.
+#[derive(Clone, Copy)]
+pub(crate) struct Exclusive {
+    /// Another resource names it: of the part that names it here, its id, and the other resource.
+    pub(crate) taken: fn(&str, &str, &str) -> Fault,
+    /// Another part of the same document names it: of its id and the resource.
+    pub(crate) twice: fn(&str, &str) -> Fault,
+}
+
+impl Reference {
+    pub(crate) const fn new(at: &'static str, to: &'static str) -> Self {
+        Self { at, to, exclusive: None }
+    }
+
+    /// To what only one may name.
+    pub(crate) const fn exclusive(at: &'static str, to: &'static str, refusals: Exclusive) -> Self {
+        Self { at, to, exclusive: Some(refusals) }
+    }
+}
+
+/// What stops a deletion.
+pub(crate) struct InUse {
+    pub(crate) by: By,
+    /// The refusal, of the document and the id of what uses it.
+    pub(crate) fault: fn(&Value, &str) -> Fault,
+}
+
+/// Who uses a resource.
+#[derive(Clone, Copy)]
+pub(crate) enum By {
+    /// Who refers to it, by any descriptor.
+    References,
+    /// Those that its own document names.
+    Named(fn(&Value) -> Vec<String>),
+}
+
+/// A member that shows who refers to a resource.
+pub(crate) struct BackReference {
+    /// The member of `properties`.
+    pub(crate) member: &'static str,
+    /// The type that refers.
+    pub(crate) from: &'static str,
+    pub(crate) form: Form,
+}
+
+/// How a back reference is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `{"id": …}` of the first, or no member.
+    One,
+    /// An array, empty where there are none.
+    Many,
+    /// An array, or no member.
+    Some,
+}
+
+/// How many there may be in a subscription and region.
+pub(crate) struct Quota {
+    /// The name in the usage API.
+    pub(crate) name: &'static str,
+    pub(crate) local_name: &'static str,
+    /// The default.
+    pub(crate) limit: u64,
+    /// Which documents of the type count.
+    pub(crate) counts: fn(&Value) -> bool,
+    pub(crate) fault: fn(&Exceeded<'_>) -> Fault,
+}
+
+/// A quota that one more resource would exceed.
+pub(crate) struct Exceeded<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) location: &'a str,
+    pub(crate) limit: u64,
+    /// How many there are.
+    pub(crate) used: u64,
+}
+
+/// What data cannot say. Each has a default in [`Hooks::NONE`].
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks {
+    /// Whether a name is allowed, of the type and the name.
+    pub(crate) name: fn(&str, &str) -> Result<(), Fault>,
+    /// Makes what the document holds besides the members that every resource has: `properties` with its defaults,
+    /// `sku`, `kind`.
+    pub(crate) complete: fn(&Draft<'_>) -> Result<Value, Fault>,
+    /// Judges the whole document, of the new and the old.
+    pub(crate) check: fn(&State, &Value, Option<&Value>) -> Result<(), Fault>,
+    /// The body of the answer to a write with an operation, of the document and of what was asked.
+    pub(crate) accepted: fn(&Value, &Value) -> Value,
+    /// What the hypervisor does during the operation, of the old document and the new.
+    pub(crate) steps: fn(Option<&Value>, Option<&Value>) -> Vec<HypervisorStep>,
+    /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
+    pub(crate) settle: fn(&mut State, &mut Value) -> Result<(), Fault>,
+    /// The document has been put in place or removed: changes what other resources show.
+    pub(crate) changed: fn(&mut State, Option<&Value>, Option<&Value>, Duration),
+}
+
+impl Hooks {
+    pub(crate) const NONE: Self = Self {
+        name: |_, _| Ok(()),
+        complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
+        check: |_, _, _| Ok(()),
+        accepted: |doc, _| doc.clone(),
+        steps: |_, _| Vec::new(),
+        settle: |_, _| Ok(()),
+        changed: |_, _, _, _| (),
+    };
+}
+
+/// Verbs that a type answers itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) put: Option<Handler>,
+    pub(crate) patch: Option<Handler>,
+    pub(crate) get: Option<Handler>,
+    pub(crate) delete: Option<Handler>,
+    pub(crate) list: Option<Handler>,
+}
+
+impl Own {
+    pub(crate) const NONE: Self = Self { put: None, patch: None, get: None, delete: None, list: None };
+}
+
+/// A route besides the verbs.
+pub(crate) struct Extra {
+    pub(crate) method: &'static str,
+    pub(crate) scope: Scope,
+    /// In lower case, with `*` for names.
+    pub(crate) path: &'static str,
+    /// The emulator's name of the operation.
+    pub(crate) operation: &'static str,
+    pub(crate) handler: Handler,
+    pub(crate) limit: Option<Policy>,
+}
+
+/// Where a document comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A request: everything in it is checked.
+    Request,
+    /// A scenario: its addresses are known to be free.
+    Scenario,
+}
+
+/// What a document is made of.
+pub(crate) struct Draft<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) id: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) location: &'a str,
+    /// The body, read by the schema.
+    pub(crate) body: &'a Value,
+    /// The document before the write.
+    pub(crate) old: Option<&'a Value>,
+    /// The `resourceGuid` of the old document; drawn for a new one, for whatever is unique in it.
+    pub(crate) guid: &'a str,
+    /// The time as resources show it.
+    pub(crate) stamp: &'a str,
+    pub(crate) switches: &'a Switches,
+    pub(crate) origin: Origin,
+}
+
+impl Draft<'_> {
+    /// `properties` of the body.
+    pub(crate) fn asked(&self) -> &Value {
+        &self.body["properties"]
+    }
+
+    /// A property that is a string, or its default.
+    pub(crate) fn text<'a>(&'a self, property: &str, default: &'a str) -> &'a str {
+        self.asked()[property].as_str().unwrap_or(default)
+    }
+
+    /// A property that is a boolean; false where it is absent.
+    pub(crate) fn flag(&self, property: &str) -> bool {
+        self.asked()[property].as_bool().unwrap_or(false)
+    }
+
+    /// A property that is a number, or its default.
+    pub(crate) fn number(&self, property: &str, default: u64) -> u64 {
+        self.asked()[property].as_u64().unwrap_or(default)
+    }
+}
+
+/// What one of the children is made of.
+pub(crate) struct Part<'a> {
+    pub(crate) id: &'a str,
+    /// The item of the body.
+    pub(crate) asked: &'a Value,
+    /// Its document before the write.
+    pub(crate) old: Option<&'a Value>,
+    /// Those that stand before it, complete.
+    pub(crate) before: &'a [Value],
+}
+
+impl Descriptor {
+    /// `Microsoft.Network`.
+    pub(crate) fn namespace(&self) -> &'static str {
+        self.kind.split_once('/').map_or(self.kind, |(namespace, _)| namespace)
+    }
+
+    /// The last segment of the path: the first part of the names of its operations.
+    pub(crate) fn stem(&self) -> &'static str {
+        path::name_of(self.path)
+    }
+
+    /// How many segments stand between the namespace and the name.
+    pub(crate) fn depth(&self) -> usize {
+        if self.parent.is_none() { 1 } else { self.path.split('/').count() }
+    }
+
+    /// The name that a request gives.
+    pub(crate) fn name<'a>(&self, context: &'a Context<'_>) -> &'a str {
+        context.request.segment(self.depth())
+    }
+
+    /// The path below `base` with the names of the request: `Microsoft.Network/publicIPAddresses/ip1`.
+    fn filled(&self, context: &Context<'_>) -> String {
+        if self.parent.is_none() {
+            return format!("{}/{}", self.kind, self.name(context));
+        }
+        let segments = self.path.split('/').enumerate().map(|(at, segment)| match segment {
+            "*" => context.request.segment(at),
+            segment => segment,
+        });
+        let segments: Vec<&str> = segments.chain(std::iter::once(self.name(context))).collect();
+        format!("{}/{}", self.namespace(), segments.join("/"))
+    }
+
+    /// The id that a request gives.
+    pub(crate) fn id(&self, context: &Context<'_>) -> String {
+        format!("{}/providers/{}", context.request.group_id(), self.filled(context))
+    }
+
+    /// The same below a group or a parent whose id is spelt as Azure prints it.
+    pub(crate) fn id_below(&self, base: &str, context: &Context<'_>) -> String {
+        let Some(parent) = self.parent else {
+            return format!("{base}/providers/{}", self.filled(context));
+        };
+        let between = self.path.get(parent.path.len()..).unwrap_or("").trim_start_matches("/*/");
+        format!("{base}/{between}/{}", self.name(context))
+    }
+
+    /// The 404 of the gateway.
+    pub(crate) fn not_found(&self, context: &Context<'_>) -> Fault {
+        let filled = self.filled(context);
+        let (kind, name) = filled.rsplit_once('/').unwrap_or((&filled, ""));
+        crate::fault::resource_not_found(kind, name, context.request.group())
+    }
+}
+
+impl Family {
+    /// The path of the operations in a location.
+    pub(crate) fn operations(&self, location: &str) -> String {
+        format!("providers/{}/locations/{location}/{}", self.namespace, self.collection)
+    }
+}

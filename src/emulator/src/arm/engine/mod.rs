@@ -1,0 +1,66 @@
+//! The engine that answers PUT, PATCH, GET, LIST and DELETE of every type that a [`Descriptor`] describes.
+//!
+//! The order of a write: the group, the body, the region or the parent, the name, the preconditions, other writers,
+//! zones, what it refers to, the document, what it leaves out, the quota, the check of the whole. Only then is a write
+//! that runs superseded and the document stored, and an operation starts where the descriptor says so.
+
+pub(crate) mod children;
+pub(crate) mod delete;
+pub(crate) mod document;
+pub(crate) mod put;
+pub(crate) mod quotas;
+pub(crate) mod read;
+pub(crate) mod references;
+
+use serde_json::Value;
+
+use super::compute::vm_work;
+use super::descriptor::{Descriptor, Etags, Family};
+use crate::answer::Context;
+use crate::fault::{self, Fault};
+use crate::path;
+use crate::state::State;
+
+/// `If-Match`. Recorded mismatch; `*` is documented.
+fn preconditions(family: &Family, context: &Context<'_>, doc: Option<&Value>) -> Result<(), Fault> {
+    if family.etags == Etags::Counted {
+        return vm_work::preconditions(context, doc.and_then(|doc| doc["etag"].as_str()));
+    }
+    let Some(wanted) = context.request.header("if-match").map(str::trim).filter(|_| family.etags == Etags::Weak) else {
+        return Ok(());
+    };
+    let text = |member: &str| doc.map_or("", |doc| doc[member].as_str().unwrap_or(""));
+    if wanted == "*" && doc.is_some() || wanted == text("etag") {
+        return Ok(());
+    }
+    Err(fault::network_etag_mismatch(wanted, text("etag"), text("id")))
+}
+
+/// The next etag of a resource.
+fn next_etag(family: &Family, state: &mut State, old: Option<&Value>) -> Option<String> {
+    match family.etags {
+        Etags::None => None,
+        Etags::Weak => Some(document::weak(&state.guid())),
+        Etags::Counted => {
+            let had = old.and_then(|old| old["etag"].as_str()?.trim_matches('"').parse::<u64>().ok());
+            Some(format!("\"{}\"", had.unwrap_or(0) + 1))
+        }
+    }
+}
+
+/// Refuses a write of what is being deleted. Documented.
+fn refuse_if_deleting(descriptor: &Descriptor, context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
+    if doc["properties"]["provisioningState"] != "Deleting" {
+        return Ok(());
+    }
+    let busy = context.state.store.get(path::of(doc)).and_then(|resource| resource.busy.clone());
+    let request = context.request;
+    Err(fault::another_operation(format!(
+        "{}{}/{}/{}?api-version={}",
+        request.base,
+        request.subscription_id(),
+        descriptor.family.operations(doc["location"].as_str().unwrap_or("")),
+        busy.unwrap_or_default(),
+        request.api_version
+    )))
+}

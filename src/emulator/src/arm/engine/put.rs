@@ -1,0 +1,331 @@
+//! PUT and PATCH of resources.
+
+use serde_json::{Value, json};
+
+use super::{document, next_etag, preconditions, quotas, references, refuse_if_deleting};
+use crate::answer::{Answer, Context, Reply, Start, Started};
+use crate::arm::descriptor::{
+    Answered, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
+};
+use crate::arm::{regions, writes};
+use crate::document::Document;
+use crate::fault::{self, Fault};
+use crate::operations::{Outcome, Style};
+use crate::path;
+use crate::state::{State, Undo};
+use crate::store::Resource;
+
+/// A write whose body has been read.
+struct Write<'a> {
+    id: &'a str,
+    location: &'a str,
+    body: &'a Value,
+    old: Option<Document>,
+    /// How a change of what exists is answered.
+    updated: Answered,
+}
+
+/// PUT.
+pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    let group = context.require_group()?;
+    let body = context.read(descriptor.schema.name, descriptor.schema.root, false)?;
+    let (base, location) = match descriptor.parent {
+        None => {
+            let location = path::location(body["location"].as_str().unwrap_or(""));
+            regions::check(&location, descriptor.kind)?;
+            (group, location)
+        }
+        Some(parent) => {
+            let found = context.state.store.document(&parent.id(context));
+            let found = found.ok_or_else(|| fault::parent_not_found(descriptor.kind, parent.id(context)))?;
+            refuse_if_deleting(parent, context, &found)?;
+            let location = found["location"].as_str().unwrap_or("").to_owned();
+            (found, location)
+        }
+    };
+    (descriptor.hooks.name)(descriptor.kind, descriptor.name(context))?;
+    let id = descriptor.id_below(path::of(&base), context);
+    let old = context.state.store.document(&id);
+    // The id stays as it was first spelt.
+    let id = old.as_ref().and_then(|old| old["id"].as_str()).map_or(id, str::to_owned);
+    let updated = (descriptor.put.updated)(&context.shared.options.unverified);
+    write(descriptor, context, Write { id: &id, location: &location, body: &body, old, updated })
+}
+
+/// PATCH.
+pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = descriptor.id(context);
+    let old = context.state.store.document(&id).ok_or_else(|| descriptor.not_found(context))?;
+    match descriptor.patch {
+        Patch::None => Err(fault::method_not_allowed("PATCH")),
+        Patch::Tags { schema, .. } => {
+            preconditions(descriptor.family, context, Some(&old))?;
+            refuse_if_deleting(descriptor, context, &old)?;
+            let etag = next_etag(descriptor.family, context.state, Some(&old));
+            writes::patch_tags(context, &id, schema, |resource| {
+                if let Some(etag) = &etag {
+                    document::retag(descriptor, &mut resource.doc, etag);
+                }
+            })
+        }
+        Patch::Merge { schema, answered, .. } => {
+            let patch = context.read(schema.name, schema.root, true)?;
+            let mut body = old.clone().into_value();
+            merge(&mut body, patch);
+            let (id, location) = (path::of(&old), old["location"].as_str().unwrap_or(""));
+            let write_of = Write { id, location, body: &body, old: Some(old.clone()), updated: answered };
+            write(descriptor, context, write_of)
+        }
+    }
+}
+
+/// Lays one document over another. Tags are replaced as a whole.
+fn merge(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (name, value) in over {
+                match under.get_mut(&name).filter(|_| name != "tags") {
+                    Some(inner) => merge(inner, value),
+                    None => {
+                        under.insert(name, value);
+                    }
+                }
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
+
+fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Write<'_>) -> Reply {
+    let Write { id, location, body, old, updated } = asked;
+    let old = old.as_deref();
+    preconditions(descriptor.family, context, old)?;
+    if let Some(old) = old {
+        refuse_if_deleting(descriptor, context, old)?;
+        let there = old["location"].as_str().unwrap_or(location);
+        if there != location {
+            return Err(fault::location_conflict(path::name_of(id), there, context.request.group(), location));
+        }
+    }
+    refuse_if_busy(descriptor, context, id)?;
+    if descriptor.layout.contains(&"zones") {
+        let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
+        regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
+    }
+    references::check(descriptor, context.state, body, id)?;
+    let etag = next_etag(descriptor.family, context.state, old);
+    let guid = match old.map(|old| old["properties"]["resourceGuid"].as_str()) {
+        Some(guid) => guid.unwrap_or("").to_owned(),
+        None if descriptor.stamps == Stamps::Nothing => String::new(),
+        None => context.state.guid(),
+    };
+    let answered = if old.is_some() { updated } else { descriptor.put.created };
+    let stamp = context.shared.clock.stamp(context.now);
+    let draft = Draft {
+        state: context.state,
+        id,
+        name: path::name_of(id),
+        location,
+        body,
+        old,
+        guid: &guid,
+        stamp: &stamp,
+        switches: &context.shared.options.unverified,
+        origin: Origin::Request,
+    };
+    let running = if answered.shape == Shape::Synchronous { "Succeeded" } else { descriptor.put.running };
+    let mut doc = document::complete(descriptor, &draft, etag.as_deref(), running)?;
+    if let Some(old) = old {
+        references::left_out_unused(descriptor, context.state, old, &doc)?;
+        if document::same(old, &doc) && descriptor.put.commit == Commit::AtOnce {
+            document::set_state(descriptor, &mut doc, "Succeeded");
+        }
+    }
+    references::check_exclusive(descriptor, context.state, &doc)?;
+    quotas::check(descriptor, context, &doc, old)?;
+    (descriptor.hooks.check)(context.state, &doc, old)?;
+    supersede(descriptor, context, id);
+    match (answered.shape, descriptor.put.commit) {
+        (Shape::Synchronous, _) => {
+            (descriptor.hooks.settle)(context.state, &mut doc)?;
+            store(descriptor, context, id, &doc, old);
+            Ok(with_etag(descriptor, Answer::json(answered.status, doc.clone()), &doc))
+        }
+        (_, Commit::AtOnce) => {
+            store(descriptor, context, id, &doc, old);
+            let started =
+                settle_later(descriptor, context, (id, location), (old, Some(&doc)), Some(fail(descriptor, id)));
+            Ok(accepted(descriptor, answered, &doc, body, started))
+        }
+        (_, Commit::AtEnd) => {
+            let undo: Undo = hold_back(descriptor, context, id, &doc, old);
+            let started = settle_later(descriptor, context, (id, location), (old, Some(&doc)), Some(undo));
+            Ok(accepted(descriptor, answered, &doc, body, started))
+        }
+    }
+}
+
+/// The header, where the family shows it on writes.
+fn with_etag(descriptor: &Descriptor, answer: Answer, doc: &Value) -> Answer {
+    match doc["etag"].as_str().filter(|_| descriptor.family.etags == Etags::Counted) {
+        Some(etag) => answer.with("etag", etag),
+        None => answer,
+    }
+}
+
+fn accepted(descriptor: &Descriptor, answered: Answered, doc: &Value, body: &Value, started: Started) -> Answer {
+    let answer = match answered.status {
+        // Documented for the types that answer 202 to a PUT without both headers: there is no body.
+        202 if answered.shape == Shape::Location => Answer::empty(202),
+        status => with_etag(descriptor, Answer::json(status, (descriptor.hooks.accepted)(doc, body)), doc),
+    };
+    answer.started(started, answered.headers(descriptor.family))
+}
+
+/// Refuses a write while another one runs, where the type takes one at a time.
+pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
+    match descriptor.writers {
+        Writers::Refuse => writes::refuse_if_busy(context, id),
+        Writers::Together | Writers::Supersede => Ok(()),
+    }
+}
+
+/// Ends the write that runs, where a newer one supersedes it. Called when the newer one can no longer be refused.
+pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) {
+    let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
+    let running = busy.filter(|busy| context.state.operations.is_running(busy));
+    if let Some(busy) = running.filter(|_| descriptor.writers == Writers::Supersede) {
+        context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
+    }
+}
+
+/// Puts the document in place at once.
+fn store(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, doc: &Value, old: Option<&Value>) {
+    let now = context.now;
+    match old {
+        None => context.state.store.insert(id, Resource::new(doc.clone()), now),
+        Some(_) => {
+            context.state.store.change(id, now, |resource| resource.doc = doc.clone().into());
+        }
+    }
+    (descriptor.hooks.changed)(context.state, old, Some(doc), now);
+}
+
+/// Keeps the document until the operation has ended; a creation shows it from the start. Returns what a failure
+/// does.
+fn hold_back(
+    descriptor: &'static Descriptor,
+    context: &mut Context<'_>,
+    id: &str,
+    doc: &Value,
+    old: Option<&Value>,
+) -> Undo {
+    let now = context.now;
+    let undo_id = id.to_owned();
+    if old.is_none() {
+        context.state.store.insert(id, Resource::new(doc.clone()), now);
+        return Box::new(move |state, at, _| {
+            state.store.remove(&undo_id, at);
+        });
+    }
+    context.state.store.change(id, now, |resource| {
+        document::set_state(descriptor, &mut resource.doc, descriptor.put.running);
+        resource.next = Some(doc.clone());
+    });
+    Box::new(move |state, at, _| {
+        state.store.change(&undo_id, at, |resource| {
+            resource.busy = None;
+            resource.next = None;
+            document::set_state(descriptor, &mut resource.doc, "Succeeded");
+        });
+    })
+}
+
+/// What a late failure does to a document that is in place. Documented: the state that others are told of.
+pub(super) fn fail(descriptor: &'static Descriptor, id: &str) -> Undo {
+    let id = id.to_owned();
+    Box::new(move |state, at, _| {
+        state.store.change(&id, at, |resource| {
+            resource.busy = None;
+            document::set_state(descriptor, &mut resource.doc, "Failed");
+        });
+    })
+}
+
+/// Accepts the operation at whose end a write settles.
+pub(super) fn settle_later(
+    descriptor: &'static Descriptor,
+    context: &mut Context<'_>,
+    (id, location): (&str, &str),
+    (old, new): (Option<&Value>, Option<&Value>),
+    undo: Option<Undo>,
+) -> Started {
+    let effect_id = id.to_owned();
+    let started = start(
+        descriptor.family,
+        context,
+        Start {
+            style: descriptor.family.style,
+            kind: descriptor.latency.write,
+            resource: id,
+            collection: descriptor.family.operations(location),
+            retry_after: 0,
+            steps: (descriptor.hooks.steps)(old, new),
+            effect: Box::new(move |state, at| finish(descriptor, state, &effect_id, at)),
+            undo,
+            together_with: None,
+        },
+    );
+    if descriptor.writers != Writers::Together {
+        context.state.store.change(id, context.now, |resource| resource.busy = Some(started.id.clone()));
+    }
+    started
+}
+
+/// Accepts an operation of a family.
+pub(super) fn start(family: &Family, context: &mut Context<'_>, mut order: Start<'_>) -> Started {
+    order.retry_after = (family.retry_after)(&context.shared.options);
+    let (kind, resource) = (order.kind, order.resource);
+    let started = context.start(order);
+    if family.counted {
+        writes::record(context, kind, resource, &started, writes::Moved::default());
+    }
+    started
+}
+
+/// The end of a write: the document that was held back, or the one that stands, with what the service adds.
+pub(crate) fn finish(
+    descriptor: &'static Descriptor,
+    state: &mut State,
+    id: &str,
+    at: std::time::Duration,
+) -> Result<Outcome, Fault> {
+    let old = state.store.document(id);
+    let etag = next_etag(descriptor.family, state, old.as_deref());
+    let Some(old) = old.filter(|old| old["properties"]["provisioningState"] != "Deleting") else {
+        return Ok(Outcome::default());
+    };
+    // A creation holds nothing back: its document is the one that stands.
+    let held_back = state.store.get(id).and_then(|resource| resource.next.clone());
+    let before = held_back.is_some().then(|| old.clone());
+    let mut doc = held_back.unwrap_or_else(|| old.into_value());
+    (descriptor.hooks.settle)(state, &mut doc)?;
+    if let Some(etag) = etag.filter(|_| doc["properties"]["provisioningState"] != json!("Succeeded")) {
+        document::retag(descriptor, &mut doc, &etag);
+    }
+    document::set_state(descriptor, &mut doc, "Succeeded");
+    let shown = state.store.change(id, at, |resource| {
+        resource.busy = None;
+        resource.next = None;
+        resource.doc = doc.into();
+        resource.doc.clone()
+    });
+    let Some(shown) = shown else {
+        return Ok(Outcome::default());
+    };
+    if descriptor.put.commit == Commit::AtEnd {
+        (descriptor.hooks.changed)(state, before.as_deref(), Some(&shown), at);
+    }
+    Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
+}

@@ -1,0 +1,66 @@
+//! Virtual networks and their subnets. Recorded: PUT of a network that exists answers 201 again, and one that changes
+//! nothing shows `Succeeded`.
+
+use serde_json::{Value, json};
+
+use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses};
+use crate::arm::descriptor::{Answered, By, Children, Descriptor, Draft, Hooks, InUse, Part, Put, Reference, Schema};
+use crate::arm::{kinds, writes};
+use crate::fault::{self, Fault};
+use crate::options::Switches;
+
+pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
+    kind: kinds::NETWORK,
+    path: "virtualNetworks",
+    schema: Schema { name: "NVirtualNetwork", root: "virtualNetwork" },
+    put: Put { updated: answered, ..RESOURCE.put },
+    children: &[Children {
+        kind: kinds::SUBNET,
+        member: "subnets",
+        schema: Schema { name: "NSubnetResource", root: "subnet" },
+        references: &[
+            Reference::new("properties/networkSecurityGroup", kinds::SECURITY_GROUP),
+            Reference::new("properties/routeTable", kinds::ROUTE_TABLE),
+            Reference::new("properties/natGateway", kinds::NAT_GATEWAY),
+        ],
+        in_use: &[InUse {
+            by: By::References,
+            fault: |subnet, by| fault::subnet_in_use(subnet["name"].as_str().unwrap_or(""), by),
+        }],
+        complete: subnet,
+        ..CHILDREN
+    }],
+    expands: &["subnets", "virtualNetworkPeerings", "ipAllocations", "flowLogs"],
+    hooks: Hooks { complete, check: |_, network, _| private_addresses::check_subnets(network), ..RESOURCE.hooks },
+    ..RESOURCE
+};
+
+fn answered(switches: &Switches) -> Answered {
+    if switches.network_update_answers_created { CREATED } else { UPDATED }
+}
+
+/// Recorded members.
+fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
+    let asked = draft.asked();
+    if asked["addressSpace"]["addressPrefixes"].as_array().is_none_or(Vec::is_empty) {
+        return Err(fault::missing_value("addressSpace.addressPrefixes"));
+    }
+    let properties = json!({
+        "addressSpace": asked["addressSpace"],
+        "privateEndpointVNetPolicies": "Disabled",
+        "subnets": [],
+        "virtualNetworkPeerings": [],
+        "enableDdosProtection": draft.flag("enableDdosProtection"),
+    });
+    Ok(json!({ "properties": writes::with_others(properties, asked) }))
+}
+
+/// Recorded members.
+fn subnet(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
+    let defaults = json!({
+        "delegations": [],
+        "privateEndpointNetworkPolicies": "Disabled",
+        "privateLinkServiceNetworkPolicies": "Enabled",
+    });
+    Ok(writes::with_others(Value::Object(writes::object(&part.asked["properties"])), &defaults))
+}

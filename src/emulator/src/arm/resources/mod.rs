@@ -1,0 +1,16 @@
+//! The resource manager's own types: subscriptions, resource groups, and lists over all types.
+
+pub(crate) mod all;
+pub(crate) mod filter;
+pub(crate) mod groups;
+pub(crate) mod providers;
+pub(crate) mod tenant;
+
+use super::descriptor::Provider;
+
+pub(crate) static PROVIDER: Provider = Provider {
+    namespace: "Microsoft.Resources",
+    types: &[],
+    other_types: &[("resourceGroups", &["2021-04-01"])],
+    routes: &[],
+};

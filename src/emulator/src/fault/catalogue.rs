@@ -1,0 +1,328 @@
+//! The catalogue of errors: one table.
+//!
+//! A row is a function: its placeholders, status, code, who says it, the evidence and where it was found, the text;
+//! then the target, the inner code or the one detail, where there is one. Evidence: *R*, recorded from live traffic;
+//! *D*, documented by Microsoft or a real body in a public tracker; *U*, unverified, a text of our own for a refusal
+//! that is known to exist. Nothing here decides whether to refuse.
+
+use std::fmt::Display;
+
+use serde_json::json;
+
+use super::{Fault, Speaker};
+
+macro_rules! refusals {
+    ($($name:ident($($given:ident),*): $status:literal $code:literal $by:ident, $evidence:ident $source:literal,
+        $text:literal $(at $target:literal)? $(inner $inner:literal)? $(detail $detail:literal $why:literal)?;)*) => {
+        $(
+            #[doc = concat!("Evidence: ", stringify!($evidence), " ", $source)]
+            pub(crate) fn $name($($given: impl Display),*) -> Fault {
+                Fault::new($status, $code, format!($text))
+                    .by(Speaker::$by)
+                    $(.at(format!($target)))?
+                    $(.inner($inner))?
+                    $(.detail(json!({"code": $detail, "message": format!($why)})))?
+            }
+        )*
+
+        /// Status, code and evidence of each row.
+        #[cfg(test)]
+        const ROWS: &[(u16, &str, &str)] = &[$(($status, $code, stringify!($evidence))),*];
+    };
+}
+
+refusals! {
+    // ---- The gateway, and what all providers have in common ----
+
+    resource_not_found(kind, name, group): 404 "ResourceNotFound" Gateway, R "",
+        "The Resource '{kind}/{name}' under resource group '{group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix";
+    parent_not_found(kind, parent): 404 "ParentResourceNotFound" Gateway, D "",
+        "Failed to perform 'write' on resource(s) of type '{kind}', because the parent resource '{parent}' could not be found.";
+    group_not_found(group): 404 "ResourceGroupNotFound" Gateway, R "",
+        "Resource group '{group}' could not be found.";
+    subscription_not_found(subscription): 404 "SubscriptionNotFound" Gateway, D "",
+        "The subscription '{subscription}' could not be found.";
+    invalid_subscription(subscription): 400 "InvalidSubscriptionId" Gateway, D "",
+        "The provided subscription identifier '{subscription}' is malformed or invalid.";
+    missing_api_version(): 400 "MissingApiVersionParameter" Gateway, D "",
+        "The api-version query parameter (?api-version=) is required for all requests.";
+    invalid_resource_type(kind, namespace, version): 404 "InvalidResourceType" Gateway, D "what a cloud without the type answers. The last sentence is ours, for people who wonder",
+        "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are ''. This cloud is an emulator, and the type is not emulated.";
+    invalid_namespace(namespace): 404 "InvalidResourceNamespace" Gateway, D "but for the last sentence",
+        "The resource namespace '{namespace}' is invalid. This cloud is an emulator, and the namespace is not emulated.";
+    path_not_found(path): 404 "NotFound" Gateway, D "",
+        "The requested path '{path}' was not found.";
+    method_not_allowed(method): 405 "MethodNotAllowed" Provider, D "",
+        "The requested resource does not support http method '{method}'.";
+    missing_authorization(): 401 "AuthenticationFailed" Gateway, D "",
+        "Authentication failed. The 'Authorization' header is missing.";
+    invalid_token(): 401 "InvalidAuthenticationToken" Gateway, D "",
+        "The access token is invalid.";
+    wrong_audience(audience): 401 "InvalidAuthenticationTokenAudience" Gateway, D "hashicorp/go-azure-helpers#51",
+        "The access token has been obtained for wrong audience or resource '{audience}'. It should exactly match with one of the allowed audiences 'https://management.core.windows.net/','https://management.core.windows.net','https://management.azure.com/','https://management.azure.com'.";
+    wrong_tenant(issuer, tenant): 401 "InvalidAuthenticationTokenTenant" Gateway, D "azure-sdk-for-python#38382",
+        "The access token is from the wrong issuer '{issuer}'. It must match the tenant 'https://sts.windows.net/{tenant}/' associated with this subscription. Please use the authority (URL) 'https://login.windows.net/{tenant}' to get the token. Note, if the subscription is transferred to another tenant there is no impact to the services, but information about new tenant could take time to propagate (up to an hour). If you just transferred your subscription and see this error message, please try back later.";
+    location_required(): 400 "LocationRequired" Gateway, D "",
+        "The location property is required for this definition.";
+    location_unavailable(location, kind, known): 400 "LocationNotAvailableForResourceType" Gateway, D "",
+        "The provided location '{location}' is not available for resource type '{kind}'. List of available regions for the resource type is '{known}'.";
+    location_conflict(name, there, group, asked): 409 "InvalidResourceLocation" Gateway, D "",
+        "The resource '{name}' already exists in location '{there}' in resource group '{group}'. A resource with the same name cannot be created in location '{asked}'. Please select a new resource name.";
+    group_location_conflict(name, there): 409 "InvalidResourceGroupLocation" Gateway, D "",
+        "Invalid resource group location '{name}'. The Resource group already exists in location '{there}'.";
+    group_being_deleted(group): 409 "ResourceGroupBeingDeleted" Gateway, D "",
+        "The resource group '{group}' is in deprovisioning state and cannot perform this operation.";
+    invalid_content(why): 400 "InvalidRequestContent" Gateway, D "",
+        "The request content was invalid and could not be deserialized: '{why}'.";
+    invalid_tag_characters(names): 400 "InvalidTagNameCharacters" Gateway, D "coreos/tectonic-installer#596",
+        "The tag names '{names}' have reserved characters '<,>,%,&,\\,?,/' or control characters.";
+    tag_name_too_long(names): 400 "InvalidTagName" Gateway, D "limit; code and text are those of the check in Azure PowerShell (Az.Migrate)",
+        "Tag key too large. Following tag name '{names}' exceeded the maximum length. Maximum allowed length for tag name - '512' characters.";
+    tag_value_too_long(values): 400 "InvalidTagValueLength" Gateway, D "limit; code and text are those of the check in Azure PowerShell (Az.Migrate)",
+        "Tag value too large. Following tag value '{values}' exceeded the maximum length. Maximum allowed length for tag value - '256' characters.";
+    too_many_tags(count): 400 "InvalidTagCount" Gateway, D "limit; code and text are unverified",
+        "The number of tags '{count}' exceeded the maximum. Maximum allowed number of tags - '50'.";
+    invalid_filter(filter): 400 "InvalidFilterInQueryString" Gateway, D "",
+        "Invalid $filter '{filter}' specified in the query string.";
+    content_too_large(): 413 "RequestContentTooLarge" Gateway, D "code and text (azure-api-management-devops-resource-kit#594)",
+        "The request content size exceeds the maximum size of 4 MB.";
+    unsupported_media_type(given): 415 "UnsupportedMediaType" Gateway, D "",
+        "The content media type '{given}' is not supported. Only 'application/json' is supported.";
+    invalid_name(kind, name): 400 "InvalidResourceName" Provider, D "",
+        "Resource name '{name}' of type '{kind}' is invalid. The name must begin with a letter or number, end with a letter, number or underscore, and may contain only letters, numbers, underscores, periods, or hyphens.";
+
+    api_version_unknown(version, known): 400 "InvalidApiVersionParameter" Gateway, D "azure-cli#28038",
+        "The api-version '{version}' is invalid. The supported versions are '{known}'.";
+    provider_not_registered(kind, location, version, known, locations): 400 "NoRegisteredProviderFound" Gateway, D "azure-cli#28496, migAz#246",
+        "No registered resource provider found for location '{location}' and API version '{version}' for type '{kind}'. The supported api-versions are '{known}'. The supported locations are '{locations}'.";
+    type_without_version(kind, namespace, version, known): 400 "InvalidResourceType" Gateway, D "azure-cli#2681: a list has no location",
+        "The resource type '{kind}' could not be found in the namespace '{namespace}' for api version '{version}'. The supported api-versions are '{known}'.";
+    token_expired(at, now): 401 "ExpiredAuthenticationToken" Gateway, D "vscode-azureappservice#2483",
+        "The access token expiry UTC time '{at}' is earlier than current UTC time '{now}'.";
+    deletion_blocked(group, staying, tracking): 409 "ResourceGroupDeletionBlocked" Gateway, D "bicep-registry-modules#1607",
+        "Deletion of resource group '{group}' failed as resources with identifiers '{staying}' could not be deleted. The provisioning state of the resource group will be rolled back. The tracking Id is '{tracking}'. Please check audit logs for more details.";
+    not_in_definition(member, position): 400 "InvalidRequestContent" Gateway, D "azure-rest-api-specs#286: a member that no resource has at its top",
+        "The request content was invalid and could not be deserialized: 'Could not find member '{member}' on object of type 'ResourceDefinition'. Path '{member}', line 1, position {position}.'.";
+    door_throttled(kind, subscription, limit, seconds): 429 "SubscriptionRequestsThrottled" Gateway, D "",
+        "Number of {kind} requests for subscription '{subscription}' exceeded the limit of '{limit}' for time interval '00:00:01'. Please try again after '{seconds}' seconds.";
+    invalid_group_name(name): 400 "InvalidResourceGroup" Provider, D "",
+        "The provided resource group name '{name}' has these invalid characters or an invalid length. The name can only be a letter, digit, '-', '.', '(', ')' or '_'.";
+    unknown_operation(id): 404 "NotFound" Provider, U "",
+        "The entity was not found: operation '{id}'.";
+
+    // ---- The compute provider ----
+
+    unknown_member(member, on, path, position, root): 400 "BadRequest" Provider, R "on Azure Stack Hub (cloud-provider-azure#8919)",
+        "Could not find member '{member}' on object of type '{on}'. Path '{path}', line 1, position {position}." at "{root}.{path}";
+    wrong_type(why, path, position, root): 400 "BadRequest" Provider, D "the deserialiser's words; code and target as for an unknown member",
+        "{why} Path '{path}', line 1, position {position}." at "{root}.{path}";
+    missing_parameter(parameter): 400 "InvalidParameter" Provider, D "",
+        "Required parameter '{parameter}' is missing (null)." at "{parameter}";
+    unknown_expansion(): 400 "InvalidParameter" Provider, D "azure-rest-api-specs#9130: the compute provider does not know this `$expand`",
+        "The request URL is not valid." at "$expand";
+    out_of_range(target, value, least, most): 400 "InvalidParameter" Provider, D "lisa#692",
+        "The value '{value}' of parameter '{target}' is out of range. Value '{value}' must be between '{least}' and '{most}' inclusive." at "{target}";
+    property_change(property): 409 "PropertyChangeNotAllowed" Provider, D "family (azure-powershell#7621)",
+        "Changing property '{property}' is not allowed." at "{property}";
+    concurrent_request(): 409 "Conflict" Provider, D "",
+        "The request failed due to conflict with a concurrent request.";
+    preempted(): 409 "OperationPreempted" Provider, D "stands in the operation that was pushed aside (cloud-provider-azure PR#1356)",
+        "Operation execution has been preempted by a more recent operation.";
+    vm_deallocated(operation, vm): 409 "OperationNotAllowed" Provider, D "common VM error codes; the link: terraform#28218",
+        "Operation '{operation}' is not allowed on VM '{vm}' since the VM is either deallocated or marked to be deallocated. Please refer to https://aka.ms/vmpowerstates to learn about different VM power states.";
+    vm_must_run(): 409 "OperationNotAllowed" Provider, D "common VM error codes",
+        "The operation requires the VM to be running (or set to run).";
+    marked_for_deletion(operation, vm): 409 "OperationNotAllowed" Provider, D "common VM error codes; the names of the operations are unverified",
+        "Operation '{operation}' is not allowed on VM '{vm}' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).";
+    interfaces_need_deallocation(vm): 400 "AddingOrDeletingNetworkInterfacesOnARunningVirtualMachineNotSupported" Provider, D "a real body (azure-powershell#4565); that every exchange of interfaces needs it is unverified",
+        "Virtual machine {vm} with a single network interface must be stop-deallocated before it can be updated to have multiple network interfaces and vice-versa.";
+    disk_exists(name, group): 409 "ConflictingUserInput" Provider, D "public trackers",
+        "Disk {name} already exists in resource group {group}. Only CreateOption.Attach is supported.";
+    etag_mismatch(given, actual): 412 "PreconditionFailed" Provider, R "",
+        "Etag provided in if-match header {given} does not match etag {actual} of resource.";
+    already_exists(given, actual): 412 "PreconditionFailed" Provider, U "text: `If-None-Match: *` on a machine that exists",
+        "Etag provided in if-none-match header {given} matches etag {actual} of resource.";
+    too_many_data_disks(most): 409 "OperationNotAllowed" Provider, D "azuredisk PR#2883, terraform#7389",
+        "The maximum number of data disks allowed to be attached to a VM of this size is {most}." at "dataDisks";
+    lun_in_use(lun): 400 "InvalidParameter" Provider, D "openshift-azure#83",
+        "A disk at LUN {lun} already exists." at "dataDisk.lun";
+    attached_elsewhere(name, disk, vm, other): 409 "ConflictingUserInput" Provider, D "azuredisk#1378",
+        "Cannot attach the disk {name} to VM {vm} because it is already attached to VM {other}. A disk can be attached to only one VM at a time." at "{disk}";
+    owned_by(disk, vm): 409 "ConflictingUserInput" Provider, D "public trackers: the late form",
+        "Disk '{disk}' cannot be attached as the disk is already owned by VM '{vm}'." at "{disk}";
+    being_detached(disk, vm): 409 "AttachDiskWhileBeingDetached" Provider, D "kubernetes#78657",
+        "Cannot attach data disk '{disk}' to VM '{vm}' because the disk is currently being detached or the last detach operation failed. Please wait until the disk is completely detached and then try again or delete/detach the disk explicitly again.";
+    detach_unattached(disk, vm): 409 "DetachUnattachedDisk" Provider, D "code (kubernetes#91948), unverified text",
+        "Cannot detach data disk '{disk}' from VM '{vm}' because it is not attached.";
+    disk_not_found(name): 404 "NotFound" Provider, U "text; the 404 is documented (the Go drivers drop missing disks on it)",
+        "Disk {name} is not found." at "dataDisk.managedDisk.id";
+    disk_is_attached(name, vm): 409 "OperationNotAllowed" Provider, D "azuredisk",
+        "Disk {name} is attached to VM {vm}.";
+    cannot_shrink(id): 409 "OperationNotAllowed" Provider, D "MicrosoftDocs/azure-docs PR#57951; the code is unverified",
+        "The disk/snapshot resource with id {id} cannot be resized down. Reducing disk/snapshot size is not supported in Azure to prevent data loss. If you do need to reduce the size of the disk, please create new snapshot/disks with the appropriate size. More information is available at https://aka.ms/AzureDisksFAQ" at "disk.diskSizeGB";
+    resize_while_attached(name, vm): 409 "OperationNotAllowed" Provider, D "kubernetes#96706",
+        "Cannot resize disk {name} while it is attached to running VM {vm}. Resizing a disk of an Azure Virtual Machine requires the virtual machine to be deallocated. Please stop your VM and retry the operation." inner "ChangeDiskSizeWhileAttachedNotAllowed";
+    resize_beyond_4_tib(name, vm): 409 "OperationNotAllowed" Provider, D "text (MicrosoftDocs/azure-docs#89430) and inner code (troubleshoot-disk-resize-failures)",
+        "Disks cannot be resized beyond 4095 GiB when attached to a VM. Detach disk {name} from VM {vm} and try again. If caching is enabled for this disk, it will not be supported for disks greater than 4095 GiB." inner "InvalidResizeForLargeDisks";
+    resize_with_signature(name): 409 "OperationNotAllowed" Provider, D "inner code (troubleshoot-disk-resize-failures), unverified text",
+        "Cannot resize disk {name} while there is an active shared access signature outstanding for it. Call EndGetAccess before resizing the disk." inner "ChangeDiskSizeWhileActiveSasNotAllowed";
+    resize_shared_disk(name): 409 "OperationNotAllowed" Provider, D "troubleshoot-disk-resize-errors",
+        "Cannot resize shared disk {name} while it is attached to running VM(s)." inner "LiveResizeSharedDiskNotAllowed";
+    live_change_unsupported_size(size): 409 "OperationNotAllowed" Provider, D "troubleshoot-disk-resize-errors",
+        "Change in disk property of VM of size {size} is not supported." inner "LiveDiskPropertyChangeOfVMOfSizeNotSupported";
+    premium_unsupported(size, sku, disk): 400 "InvalidParameter" Provider, D "google/cloud-forensics-utils#488",
+        "Requested operation cannot be performed because the VM size {size} does not support the storage account type {sku} of disk '{disk}'. Consider updating the VM to a size that supports Premium storage." at "dataDisk.managedDisk.storageAccountType";
+    unsupported_zone(zone, kind, name, location): 400 "InvalidAvailabilityZone" Provider, D "",
+        "The zone(s) '{zone}' for resource '{kind}/{name}' is not supported. The supported zones for location '{location}' are '1,2,3'";
+    signature_outstanding(thing, name, doing, before, word): 409 "Conflict" Provider, D "for disks, unverified for snapshots",
+        "{thing} {name} cannot be {doing} because there is an active shared access signature outstanding for it. Call EndGetAccess before {before} the {word}.";
+    not_a_resource_id(parameter, id): 400 "InvalidParameter" Provider, U "",
+        "The value '{id}' of parameter '{parameter}' is not a resource id." at "{parameter}";
+    source_in_another_region(name): 404 "NotFound" Provider, D "what the provider says of a source that is in another region (azuredisk#1891, azure-cli#11909)",
+        "Resource {name} is not found.";
+    source_of_another_type(parameter): 400 "InvalidParameter" Provider, D "azure-cli#22370; the target is unverified",
+        "Entity not of expected type" at "{parameter}";
+    source_not_ready(id, why): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Resource {id} cannot be used as a source: {why}.";
+    smaller_than_source(root, gib, least): 400 "InvalidParameter" Provider, D "rule; the text is unverified",
+        "The specified disk size {gib} GB is smaller than the size {least} GB of the source." at "{root}.diskSizeGB";
+    sectors_of_snapshot(id, sku): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "Snapshot {id} has a logical sector size of 4096 bytes. Only Ultra and Premium SSD v2 disks can be created from it, no disk of SKU {sku}.";
+    source_changed(property, name): 400 "BadRequest" Provider, D "azuredisk#119, MicrosoftDocs/azure-docs#34967",
+        "Changing property '{property}' is not allowed for existing disk '{name}'.";
+    snapshot_sku_unavailable(sku, known): 400 "InvalidParameter" Provider, D "azure-sdk-for-java#29811; the target is unverified",
+        "SKU {sku} is not supported for resource type Snapshot in this region. Supported SKUs for this region are {known}" at "sku";
+    incremental_is_standard(sku): 400 "InvalidParameter" Provider, D "rule (disks-incremental-snapshots); the text is unverified",
+        "Incremental snapshots cannot have the SKU {sku}. Supported SKUs are Standard_LRS,Standard_ZRS." at "sku";
+    only_incremental(disk, sku): 409 "OperationNotAllowed" Provider, D "rule and code (terraform-provider-azurerm#21099); the text is unverified",
+        "Only incremental snapshots are supported for disk {disk} of SKU {sku}.";
+    snapshot_in_another_subscription(disk): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "An incremental snapshot of disk {disk} cannot be created in another subscription than the disk's.";
+    too_many_snapshots(disk, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "Disk {disk} has {most} incremental snapshots, which is the most that a disk can have.";
+    snapshots_too_fast(disk, most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "No more than {most} incremental snapshots of disk {disk} can be created in five minutes.";
+    copy_of_full_snapshot(): 409 "OperationNotAllowed" Provider, D "rule (azure-docs PR#124149, azure-cli#22370); code and text are unverified",
+        "CopyStart creation is not supported for full snapshots.";
+    copy_in_region(location): 409 "OperationNotAllowed" Provider, U "",
+        "CopyStart creation is not supported within region {location}. Use the create option Copy.";
+    copy_under_way(other): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Only one incremental snapshot of a disk can be copied at a time. The copy to {other} has not completed.";
+    copy_out_of_order(other): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "Incremental snapshots of a disk must be copied in the order in which they were created. {other} is a copy of a later one.";
+    too_many_copies(most): 409 "OperationNotAllowed" Provider, D "rule (disks-copy-incremental-snapshot-across-regions); code and text are unverified",
+        "No more than {most} snapshots can be copied at the same time to a region of a subscription.";
+    snapshot_being_copied(name, by): 409 "OperationNotAllowed" Provider, U "",
+        "Snapshot {name} cannot be deleted because {by} is being created from it.";
+    snapshot_is_read_only(name): 409 "OperationNotAllowed" Provider, U "",
+        "Write access to snapshot {name} is not permitted.";
+    too_many_signatures(most): 409 "OperationNotAllowed" Provider, D "rule (disks-incremental-snapshots); code and text are unverified",
+        "No more than {most} snapshots of a snapshot family can have a shared access signature at the same time.";
+    attached_to_running(name, vm): 409 "Conflict" Provider, D "",
+        "Access not permitted because disk {name} is currently attached to running VM {vm}.";
+    empty_disk_with_id(): 400 "InvalidParameterConflictingProperties" Provider, D "",
+        "The property 'dataDisk.createOption' cannot have the value 'Empty' when property 'dataDisk.managedDisk.id' is set.";
+    set_in_use(set): 409 "OperationNotAllowed" Provider, D "",
+        "Availability Set {set} cannot be deleted. Before deleting an Availability Set please ensure that it does not contain any VM.";
+
+    quota_exceeded(name, location, limit, usage, more, least): 409 "OperationNotAllowed" Provider, D "a real body: google/cloud-forensics-utils#488",
+        "Operation could not be completed as it results in exceeding approved {name} quota. Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: {limit}, Current Usage: {usage}, Additional Required: {more}, (Minimum) New Limit Required: {least}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView by specifying parameters listed in the 'Details' section for deployment to succeed.";
+    too_many_requests(): 429 "OperationNotAllowed" Provider, D "troubleshooting-throttling-errors",
+        "The server rejected the request because too many requests have been received for this subscription." inner "TooManyRequestsReceived";
+
+    // ---- The network provider ----
+
+    network_child_not_found(id): 404 "NotFound" Network, R "",
+        "Resource {id} not found.";
+    another_operation(url): 409 "AnotherOperationInProgress" Network, D "Azure/bicep#5132; the status is unverified",
+        "Another operation on this or dependent resource is in progress. To retrieve status of the operation use uri: {url}.";
+    invalid_expansion(property): 400 "InvalidExpandQueryOptionValue" Network, D "text (azure-sdk-for-php#977), unverified code",
+        "$expand query option value is invalid. The resource does not have property {property} or the property does not represent a reference to another resource.";
+    subnet_outside(name, network): 400 "NetcfgSubnetRangeOutsideVnet" Network, D "terraform#10826, MicrosoftDocs/azure-docs PR#123869",
+        "Subnet '{name}' is not valid because its IP address range is outside the IP address range of virtual network '{network}'.";
+    subnets_overlap(name, network): 400 "NetcfgSubnetRangesOverlap" Network, D "MicrosoftDocs/azure-docs PR#123869",
+        "Subnet '{name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{network}'.";
+    invalid_reference(id, by): 400 "InvalidResourceReference" Network, D "",
+        "Resource {id} referenced by resource {by} was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.";
+    subnet_full(name, prefix): 400 "SubnetIsFull" Network, D "azure-docs#88211",
+        "Subnet {name} with address prefix {prefix} does not have enough capacity for 1 IP addresses.";
+    address_not_in_subnet(address, prefix): 400 "PrivateIPAddressNotInSubnet" Network, D "code, unverified text",
+        "Private static IP address {address} does not belong to the range of subnet prefix {prefix}.";
+    address_allocated(configuration, address, by): 400 "PrivateIPAddressIsAllocated" Network, D "acs-engine#1867: the configuration's id, and the id of the interface that has the address",
+        "IP configuration {configuration} is using the private IP address {address} which is already allocated to resource {by}.";
+    subnet_in_use(name, by): 400 "InUseSubnetCannotBeDeleted" Network, D "",
+        "Subnet {name} is in use by {by} and cannot be deleted. In order to delete the subnet, delete all the resources within the subnet. See aka.ms/deletesubnet.";
+    nic_in_use(nic, vm): 400 "NicInUse" Network, D "",
+        "Network Interface {nic} is used by existing resource {vm}. In order to delete the network interface, it must be dissociated from the resource. To learn more, see aka.ms/deletenic.";
+    etag_of_network_differs(given, actual, id): 412 "PreconditionFailed" Provider, R "",
+        "Precondition failed."
+        detail "PreconditionFailedEtagMismatch" "Etag provided in if-match header {given} does not match etag {actual} of resource {id} in NRP data store.";
+    missing_value(what): 400 "InvalidRequestFormat" Provider, U "the code is the provider's for a body that lacks something",
+        "Cannot parse the request."
+        detail "MissingJsonReferenceId" "Value for {what} is missing.";
+    superseded(resource, operation): 409 "Canceled" Provider, D "a real body with PutLoadBalancerOperation; the names are unverified",
+        "Operation was canceled."
+        detail "CanceledAndSupersededDueToAnotherOperation" "Operation put {resource} ({operation}) was canceled and superseded by a newer operation.";
+    not_provisioned(id, by, state, operation): 429 "RetryableError" Provider, D "a real body: hashicorp/terraform#7986",
+        "A retryable error occurred."
+        detail "ReferencedResourceNotProvisioned" "Cannot proceed with operation because resource {id} used by resource {by} is not in Succeeded state. Resource is in {state} state and the last operation that updated/is updating the resource is {operation}.";
+    address_must_be_static(id): 400 "StandardSkuPublicIPAddressesMustBeStatic" Network, D "azure-docs#42889, pulumi-azure-native#1597",
+        "Standard sku publicIp {id} must have AllocationMethod set to Static.";
+    address_of_ipv6_is_dynamic(): 400 "CannotSpecifyPublicIpAllocationMethodAsStaticForIpV6PublicIp" Network, D "terraform-provider-azurerm#14762",
+        "Cannot specify publicIpAllocationMethod as Static for IPv6 PublicIp";
+    invalid_idle_timeout(name): 400 "InvalidIdleTimeout" Network, D "terraform-provider-azurerm#3579; the code is unverified",
+        "Public IP address {name} has invalid Idle Timeout. The value must be between 4 and 30.";
+    invalid_domain_name_label(label): 400 "InvalidDomainNameLabel" Network, D "deis#4854",
+        "The domain name label {label} is invalid. It must conform to the following regular expression: ^[a-z][a-z0-9-]{{1,61}}[a-z0-9]$.";
+    dns_record_in_use(name): 400 "DnsRecordInUse" Network, D "azure-quickstart-templates#4979",
+        "DNS record {name} is already used by another public IP.";
+    address_in_use(id, by): 400 "PublicIPAddressCannotBeDeleted" Network, D "terraform#2566",
+        "Public IP address {id} can not be deleted since it is still allocated to resource {by}. In order to delete the public IP, disassociate/detach the Public IP address from the resource.  To learn how to do this, see aka.ms/deletepublicip.";
+    address_taken(configuration, id, by): 400 "PublicIPAddressInUse" Network, D "azure-tools-for-java#91; the code is unverified",
+        "IP configuration {configuration} is referencing public IP address {id} that is already allocated to resource {by}.";
+    address_named_twice(id, by): 400 "PublicIPReferencedByMultipleIPConfigs" Network, D "cloud-provider-azure#4243",
+        "Public ip address {id} is referenced by multiple ipconfigs in resource {by}.";
+    zones_changed(id, had, asked): 400 "ResourceAvailabilityZonesCannotBeModified" Network, D "azure-cli#16653; the code is unverified",
+        "Resource {id} has an existing availability zone constraint {had} and the request has availability zone constraint {asked}, which do not match. Zones cannot be added/updated/removed once the resource is created. The resource cannot be updated from regional to zonal or vice-versa.";
+    sku_changed(had, asked, id): 400 "SkuCannotBeChangedOnUpdate" Network, D "azure-cli#12570; the code is unverified",
+        "Sku property is set at creation time and cannot be changed from {had} to {asked} on resource update for resource {id}.";
+    fixed_property_changed(property, id): 400 "PropertyCannotBeChanged" Network, U "",
+        "Property {property} of resource {id} is set at creation time and cannot be changed.";
+    too_many_addresses(limit): 400 "PublicIPCountLimitReached" Network, D "openshift-azure#2252",
+        "Cannot create more than {limit} public IP addresses for this subscription in this region.";
+    too_many_static_addresses(limit): 400 "StaticPublicIPCountLimitReached" Network, D "tectonic-installer#1454",
+        "Cannot create more than {limit} public IP addresses with static allocation method for this subscription in this region.";
+    invalid_prefix_length(length, least, most): 400 "InvalidPublicIPPrefixLength" Network, U "the limits are documented",
+        "The prefix length {length} is invalid. It must be between {least} and {most}.";
+    prefix_needs_standard_sku(id): 400 "PublicIPPrefixMustBeStandardSku" Network, U "that there is only the Standard SKU is documented",
+        "Public IP prefix {id} and its public IP addresses must be of the Standard sku.";
+    prefix_full(id): 400 "PublicIpPrefixOutOfIpAddresses" Network, U "",
+        "Public IP prefix {id} has no free public IP address.";
+    prefix_in_use(id, by): 400 "InUsePublicIpPrefixCannotBeDeleted" Network, D "kube-egress-gateway#1223; the text is unverified",
+        "Public IP prefix {id} is in use by {by} and cannot be deleted.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_an_error_with_a_code_and_evidence() {
+        for (status, code, evidence) in ROWS {
+            assert!((400..600).contains(status), "{code}: {status}");
+            assert!(code.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{code}");
+            assert!(["R", "D", "U"].contains(evidence), "{code}: {evidence}");
+        }
+    }
+
+    #[test]
+    fn placeholders_are_filled_and_braces_of_a_text_stay() {
+        let fault = invalid_domain_name_label("Up");
+        assert_eq!(
+            fault.message,
+            "The domain name label Up is invalid. It must conform to the following regular expression: ^[a-z][a-z0-9-]{1,61}[a-z0-9]$."
+        );
+        assert_eq!(fault.object()["details"], json!([]));
+        assert_eq!(missing_value("a").object()["details"][0]["message"], "Value for a is missing.");
+    }
+}

@@ -1,0 +1,266 @@
+//! Mode loop: disk files, loop devices, and the machines' folders held in line with each other.
+//!
+//! Nothing is remembered that the files and the kernel do not say, so a killed process loses nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use super::contract::{self, MachineFolder};
+use super::{Attachment, DiskFacts, HypervisorError, loop_device};
+use crate::claim::Claim;
+
+/// Everything below one root folder.
+#[derive(Debug)]
+pub(super) struct LoopBackend {
+    root: PathBuf,
+    /// Held open: the lock on it ends with this process, however it ends.
+    _lock: Claim,
+}
+
+impl LoopBackend {
+    /// Takes the root and brings what is there in line with `attached`.
+    pub(super) fn open(root: &Path, attached: &[Attachment]) -> Result<Self, HypervisorError> {
+        loop_device::check_available()?;
+        for folder in ["disks", "vms"] {
+            let path = root.join(folder);
+            fs::create_dir_all(&path).map_err(|source| HypervisorError::File {
+                action: "cannot make the folder",
+                path,
+                source,
+            })?;
+        }
+        // The kernel names backing files by their real path.
+        let root = fs::canonicalize(root).map_err(|source| HypervisorError::File {
+            action: "cannot resolve",
+            path: root.to_owned(),
+            source,
+        })?;
+        let backend = Self { _lock: lock(&root)?, root };
+        backend.bring_in_line(attached)?;
+        Ok(backend)
+    }
+
+    fn bring_in_line(&self, attached: &[Attachment]) -> Result<(), HypervisorError> {
+        let wanted: BTreeMap<(String, u8), &DiskFacts> =
+            attached.iter().map(|a| ((a.vm.to_lowercase(), a.lun), &a.disk)).collect();
+        let mut adopted = Vec::new();
+        for vm in contract::names(&self.root.join("vms"))? {
+            let machine = self.machine(&vm)?;
+            for (lun, name) in machine.devices()? {
+                let right =
+                    wanted.get(&(vm.clone(), lun)).is_some_and(|disk| self.device_has(&name, &self.file(&disk.id)));
+                if right {
+                    adopted.push(name);
+                } else {
+                    machine.hide(lun)?;
+                }
+            }
+            machine.sweep()?;
+        }
+        for (name, file) in loop_device::list()? {
+            if file.starts_with(self.root.join("disks")) && !adopted.contains(&name) {
+                self.let_go(&name, Some(&file))?;
+            }
+        }
+        for attachment in attached {
+            self.attach(&attachment.vm, attachment.lun, &attachment.disk)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn machine(&self, vm: &str) -> Result<MachineFolder, HypervisorError> {
+        machine(&self.root, vm)
+    }
+
+    /// The file of a disk: the name for the reader, the hash of the whole id to tell resource groups
+    /// apart.
+    fn file(&self, id: &str) -> PathBuf {
+        let id = id.to_lowercase();
+        let name: String = id
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+            .take(80)
+            .collect();
+        let hash = Uuid::new_v5(&Uuid::NAMESPACE_URL, id.as_bytes()).simple().to_string();
+        self.root.join("disks").join(format!("{name}-{}.raw", &hash[..12]))
+    }
+
+    /// Whether the file is bound to the device.
+    fn device_has(&self, name: &str, file: &Path) -> bool {
+        let sysfs = Path::new("/sys/class/block").join(name);
+        fs::read_to_string(sysfs.join("loop/backing_file")).is_ok_and(|backing| Path::new(backing.trim_end()) == file)
+    }
+
+    /// Releases a device. When someone still uses it, the disk goes on in a copy of its file and the
+    /// user keeps the old one, which has no name any more.
+    fn let_go(&self, name: &str, file: Option<&Path>) -> Result<(), HypervisorError> {
+        let still_used = loop_device::release(name)?;
+        if let Some(file) = file
+            && still_used
+            && file.exists()
+            // A shared disk stays where its other machines are.
+            && !loop_device::list()?
+                .iter()
+                .any(|(other, backing)| other != name && backing == file)
+        {
+            tracing::warn!(device = name, file = %file.display(), "disk pulled while in use");
+            replace_by_copy(file, file)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+        self.machine(vm)?.prepare()
+    }
+
+    pub(super) fn delete_machine(&self, vm: &str) -> Result<(), HypervisorError> {
+        let machine = self.machine(vm)?;
+        for lun in machine.devices()?.into_keys() {
+            self.detach(vm, lun)?;
+        }
+        machine.remove_all()
+    }
+
+    pub(super) fn create_disk(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let path = self.file(&disk.id);
+        // A new file, not an emptied one: someone may still have the old one open.
+        contract::remove(&path)?;
+        File::create_new(&path).and_then(|file| file.set_len(disk.size_bytes)).map_err(|source| HypervisorError::File {
+            action: "cannot make the disk file",
+            path,
+            source,
+        })
+    }
+
+    pub(super) fn copy_disk(&self, from: &str, to: &DiskFacts) -> Result<(), HypervisorError> {
+        let source = self.file(from);
+        if !source.exists() {
+            return Err(HypervisorError::NoSuchDisk { id: from.to_owned() });
+        }
+        replace_by_copy(&source, &self.file(&to.id))?;
+        self.grow(to)
+    }
+
+    pub(super) fn delete_disk(&self, id: &str) -> Result<(), HypervisorError> {
+        contract::remove(&self.file(id))
+    }
+
+    /// Makes the file as long as the disk; never shorter.
+    fn grow(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let path = self.file(&disk.id);
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|file| {
+                if file.metadata()?.len() < disk.size_bytes {
+                    file.set_len(disk.size_bytes)?;
+                }
+                Ok(())
+            })
+            .map_err(|source| HypervisorError::File { action: "cannot grow the disk file", path, source })
+    }
+
+    pub(super) fn resize(&self, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        self.grow(disk)?;
+        let file = self.file(&disk.id);
+        for vm in contract::names(&self.root.join("vms"))? {
+            let machine = self.machine(&vm)?;
+            for (lun, name) in machine.devices()? {
+                if self.device_has(&name, &file) {
+                    loop_device::refresh_size(&name)?;
+                    machine.touch(lun)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn attach(&self, vm: &str, lun: u8, disk: &DiskFacts) -> Result<(), HypervisorError> {
+        let machine = self.machine(vm)?;
+        let file = self.file(&disk.id);
+        if let Some(name) = machine.devices()?.get(&lun) {
+            if self.device_has(name, &file) {
+                return Ok(());
+            }
+            self.detach(vm, lun)?;
+        }
+        if !file.exists() {
+            self.create_disk(disk)?;
+        }
+        let name = loop_device::bind(&file)?;
+        machine.show(lun, &name).inspect_err(|_| {
+            // The error tells more than a second one about the clean-up would.
+            let _ = self.let_go(&name, None);
+        })
+    }
+
+    pub(super) fn detach(&self, vm: &str, lun: u8) -> Result<(), HypervisorError> {
+        let machine = self.machine(vm)?;
+        let name = machine.devices()?.remove(&lun);
+        machine.hide(lun)?;
+        let Some(name) = name else { return Ok(()) };
+        let backing = loop_device::list()?.into_iter().find(|(device, _)| *device == name).map(|(_, file)| file);
+        match backing {
+            // The number may have gone to someone else since; what is not ours stays.
+            Some(file) if file.starts_with(self.root.join("disks")) => self.let_go(&name, Some(&file)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn detach_all(&mut self) -> Result<(), HypervisorError> {
+        let mut first = Ok(());
+        for vm in contract::names(&self.root.join("vms"))? {
+            let devices = self.machine(&vm)?.devices()?;
+            for lun in devices.into_keys() {
+                let result = self.detach(&vm, lun);
+                if first.is_ok() {
+                    first = result;
+                }
+            }
+        }
+        first
+    }
+}
+
+/// The folder of a machine below `root`. Machine names differ by more than letter case.
+pub(super) fn machine(root: &Path, vm: &str) -> Result<MachineFolder, HypervisorError> {
+    let usable = !vm.is_empty() && !vm.starts_with('.') && !vm.contains(['/', '\0']);
+    if !usable {
+        return Err(HypervisorError::MachineName { vm: vm.to_owned() });
+    }
+    Ok(MachineFolder::new(root.join("vms").join(vm.to_lowercase())))
+}
+
+/// Takes the lock of a root folder.
+fn lock(root: &Path) -> Result<Claim, HypervisorError> {
+    let path = root.join("lock");
+    match Claim::take(&path) {
+        Ok(Some(claim)) => Ok(claim),
+        Ok(None) => Err(HypervisorError::InUse { root: root.to_owned() }),
+        Err(source) => Err(HypervisorError::File { action: "cannot lock", path, source }),
+    }
+}
+
+/// Copies `from` over `to` in one step, holes kept; they may be the same path.
+fn replace_by_copy(from: &Path, to: &Path) -> Result<(), HypervisorError> {
+    let copy = to.with_extension("copy");
+    loop_device::run(
+        "cp",
+        &["--sparse=always".as_ref(), "--reflink=auto".as_ref(), from.as_os_str(), copy.as_os_str()],
+    )?;
+    fs::rename(&copy, to).map_err(|source| HypervisorError::File {
+        action: "cannot put the copy in place",
+        path: to.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,253 @@
+//! The page, and who may use it and the control interface.
+
+use super::*;
+
+const HTML: &str = "text/html,application/xhtml+xml;q=0.9";
+
+fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &'static str) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Body::from(body)).unwrap()
+}
+
+const HOST: (&str, &str) = ("host", "localhost:8181");
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+async fn text(rig: &Rig, path: &str) -> (HeaderMap, String) {
+    let response = rig.router.clone().oneshot(request("GET", path, &[HOST, ("accept", HTML)], "")).await.unwrap();
+    assert_eq!(response.status(), 200, "{path}");
+    let (parts, body) = response.into_parts();
+    (parts.headers, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+}
+
+/// What the page would get.
+async fn overview(rig: &Rig, query: &str) -> Value {
+    let path = format!("/_emulator/overview{query}");
+    rig.send(request("GET", &path, &[HOST], "")).await.expect(200).body
+}
+
+fn type_of<'a>(overview: &'a Value, name: &str) -> &'a Value {
+    let types = overview["types"].as_array().unwrap();
+    types.iter().find(|one| one["name"] == name).unwrap_or(&Value::Null)
+}
+
+fn row_of<'a>(overview: &'a Value, kind: &str, name: &str) -> &'a Value {
+    let rows = type_of(overview, kind)["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["name"] == name).unwrap()
+}
+
+const DISKS: &str = "Microsoft.Compute/disks";
+const MACHINES: &str = "Microsoft.Compute/virtualMachines";
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_gets_the_page_and_an_arm_client_gets_arm_at_the_same_path() {
+    let rig = Rig::new(options()).await;
+    let (headers, page) = text(&rig, "/").await;
+    assert_eq!(headers["content-type"], "text/html; charset=utf-8");
+    assert!(page.starts_with("<!doctype html>"));
+    // Whatever an ARM client accepts.
+    rig.send(request("GET", "/", &[HOST], "")).await.refused(401, "AuthenticationFailed");
+    rig.send(request("GET", "/", &[HOST, ("accept", "application/json")], ""))
+        .await
+        .refused(401, "AuthenticationFailed");
+    rig.with("GET", "/", None, &[("accept", HTML)]).await.refused(400, "MissingApiVersionParameter");
+    rig.send(request("POST", "/", &[HOST, ("accept", HTML)], "")).await.refused(401, "AuthenticationFailed");
+    // The page is no call.
+    assert_eq!(rig.control().counters().calls, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_loads_nothing_from_elsewhere_and_says_so_to_the_browser() {
+    let rig = Rig::new(options()).await;
+    for path in ["/", "/_emulator/page.css", "/_emulator/page.js"] {
+        let (headers, text) = text(&rig, path).await;
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!headers.contains_key("access-control-allow-origin"));
+        assert_eq!(headers["x-frame-options"], "DENY");
+        let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!elsewhere.contains("://"), "{path}");
+        for markup in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!text.contains(markup), "{path}: {markup}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_shows_machines_with_their_luns_and_disks_with_their_machine() {
+    let rig = Rig::new(slow()).await;
+    rig.disk_with("d", json!({"tags": {"team": "<script>alert(1)</script>"}})).await;
+    rig.attached("plain-0", &[("d", 3)]).await;
+    let seen = overview(&rig, "").await;
+    let machine = row_of(&seen, MACHINES, "plain-0");
+    assert_eq!(machine["machine"]["luns"], json!([{"lun": 3, "disk": "d", "state": "attached"}]));
+    assert_eq!((&machine["machine"]["power"], &machine["state"]), (&json!("running"), &json!("Succeeded")));
+    assert_eq!(machine["group"], "lazuli");
+    let disk = row_of(&seen, DISKS, "d");
+    assert_eq!(disk["disk"], json!({"gib": 10, "diskState": "Attached", "machines": [["plain-0", 3]]}));
+    assert_eq!(disk["tags"]["team"], "<script>alert(1)</script>");
+    assert_eq!(type_of(&seen, MACHINES)["total"], 8);
+    let network = &type_of(&seen, "Microsoft.Network/virtualNetworks")["rows"][0];
+    assert_eq!(network["facts"][0], json!(["addressPrefixes", "10.0.0.0/8"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_shows_what_runs_and_what_is_half_attached() {
+    let rig = Rig::new(slow()).await;
+    rig.disk("d").await;
+    let attach = rig.attach_detach("plain-0", json!([{"diskId": disk_id("d"), "lun": 0}]), json!([])).await.expect(202);
+    let seen = overview(&rig, "").await;
+    assert_eq!(seen["runningOperations"], 1);
+    let running = &seen["operations"][0];
+    assert_eq!((&running["kind"], &running["resource"]), (&json!("vmAttach"), &json!(vm_id("plain-0"))));
+    assert!(running["dueMs"].as_u64() > seen["atMs"].as_u64());
+    let machine = row_of(&seen, MACHINES, "plain-0");
+    assert_eq!((&machine["machine"]["luns"][0]["state"], &machine["busy"]), (&json!("attaching"), &json!(true)));
+    rig.finish(&attach).await;
+    assert_eq!(overview(&rig, "").await["operations"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_gets_only_what_it_has_not_seen() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    let first = overview(&rig, "").await;
+    let last = first["calls"].as_array().unwrap().last().unwrap()["number"].as_u64().unwrap();
+    assert_eq!(first["calls"][0]["operation"], "disks.createOrUpdate");
+    let query = format!("?revision={}&after={last}", first["revision"]);
+    let second = overview(&rig, &query).await;
+    assert!(second["types"].is_null() && second["calls"] == json!([]), "{second}");
+    rig.disk("e").await;
+    let third = overview(&rig, &query).await;
+    assert_eq!(third["calls"][0]["number"], last + 1);
+    assert_eq!(row_of(&third, DISKS, "e")["name"], "e");
+    assert_eq!(third["run"], first["run"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overview_is_bounded_whatever_exists() {
+    let rig = Rig::new(Options { throttling: false, ..options() }).await;
+    let many = crate::overview::ROWS_MOST + 10;
+    for number in 0..crate::overview::CALLS_MOST + 5 {
+        rig.get(&disk_uri(&format!("none-{number}"))).await.expect(404);
+    }
+    let group: Value = json!({"id": "", "name": "", "type": "Microsoft.Resources/resourceGroups"});
+    {
+        let control = rig.control();
+        let mut state = control.shared.state();
+        for number in 0..many {
+            let mut group = group.clone();
+            let id = format!("{SUB}/resourceGroups/g-{number}");
+            group["id"] = json!(id);
+            state.store.insert(&id, crate::store::Resource::new(group), Duration::ZERO);
+        }
+    }
+    let seen = overview(&rig, "").await;
+    let groups = type_of(&seen, "Microsoft.Resources/resourceGroups");
+    assert_eq!(
+        (groups["total"].as_u64(), groups["rows"].as_array().unwrap().len()),
+        (Some(many as u64 + 1), many - 10)
+    );
+    assert_eq!(seen["calls"].as_array().unwrap().len(), crate::overview::CALLS_MOST);
+    assert_eq!(seen["calls"][0]["path"], disk_id("none-5"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_and_control_answer_to_the_served_host_names_only() {
+    let names = vec!["emulator.test".parse().unwrap()];
+    let rig = Rig::new(Options { names, ..options() }).await;
+    let paths = ["/", "/_emulator/health", "/_emulator/state", "/_emulator/page.js", "/_emulator/nothing"];
+    for path in paths {
+        for host in ["rebound.example", "localhost.rebound.example:8181", "10.0.0.1"] {
+            let got = rig.send(request("GET", path, &[("host", host), ("accept", HTML)], "")).await.expect(421);
+            let told = got.body["error"].as_str().unwrap();
+            assert!(told.contains(host) && told.contains("localhost, emulator.test, 127.0.0.1, ::1"), "{told}");
+        }
+        rig.send(request("GET", path, &[("accept", HTML)], "")).await.expect(421);
+        let status = if path.ends_with("nothing") { 404 } else { 200 };
+        for host in ["localhost", "127.0.0.1:1", "[::1]:2", "Emulator.Test:80"] {
+            rig.send(request("GET", path, &[("host", host), ("accept", HTML)], "")).await.expect(status);
+        }
+    }
+    // The planes of Azure answer to whatever name a client has for them.
+    rig.with("GET", &vm_uri("plain-0"), None, &[("host", "management.azure.com")]).await.expect(200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_page_of_another_site_drives_the_emulator() {
+    let rig = Rig::new(options()).await;
+    rig.disk("d").await;
+    let incident = r#"{"match": {"method": "GET"}, "then": {"status": 500}}"#;
+    let post = |headers: &[(&str, &str)]| {
+        rig.send(request("POST", "/_emulator/incidents", &[&[HOST][..], headers].concat(), incident))
+    };
+    // A form, and a script that avoids the preflight.
+    for kind in ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"] {
+        post(&[("content-type", kind)]).await.expect(415);
+    }
+    post(&[]).await.expect(415);
+    post(&[JSON, ("origin", "https://elsewhere.example"), ("sec-fetch-site", "cross-site")]).await.expect(403);
+    post(&[JSON, ("origin", "http://localhost:3000")]).await.expect(403);
+    for path in ["/_emulator/calls", "/_emulator/incidents"] {
+        rig.send(request("DELETE", path, &[HOST, ("origin", "null")], "")).await.expect(403);
+    }
+    rig.send(request("POST", "/_emulator/buckets/fill", &[HOST], "")).await.expect(415);
+    // The preflight gets no leave.
+    let preflight = [HOST, ("origin", "https://elsewhere.example"), ("access-control-request-method", "DELETE")];
+    let got = rig.send(request("OPTIONS", "/_emulator/calls", &preflight, "")).await.expect(403);
+    assert!(!got.headers.keys().any(|name| name.as_str().starts_with("access-control-")));
+    assert!(rig.control().incidents().is_empty() && rig.control().counters().calls > 0);
+    post(&[JSON, ("origin", "http://localhost:8181"), ("sec-fetch-site", "same-origin")]).await.expect(201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_is_in_any_answer_of_page_and_control() {
+    let rig = Rig::new(options()).await;
+    let body = json!({
+        "location": "westeurope",
+        "properties": {
+            "hardwareProfile": {"vmSize": "Standard_D2s_v3"},
+            "osProfile": {"computerName": "x", "adminUsername": "x", "adminPassword": "hidden-Password-1", "customData": "aGlkZGVuLWRhdGE="},
+            "userData": "aGlkZGVuLXVzZXI=",
+        },
+    });
+    rig.call("PUT", &vm_uri("new"), Some(body)).await;
+    let import = json!({
+        "location": "westeurope", "sku": {"name": "Premium_LRS"},
+        "properties": {"diskSizeGB": 8, "creationData": {
+            "createOption": "Import", "storageAccountId": "/subscriptions/s/x",
+            "sourceUri": "https://account.blob.core.windows.net/vhds/a.vhd?sv=1&sig=hidden-signature",
+        }},
+    });
+    rig.put_disk("imported", import).await;
+    rig.disk("d").await;
+    let access = format!("{}/beginGetAccess?api-version={DISKS_VERSION}", disk_id("d"));
+    let got = rig.call("POST", &access, Some(json!({"access": "Read", "durationInSeconds": 60}))).await.expect(202);
+    let url = rig.finish(&got).await["properties"]["output"]["accessSAS"].as_str().unwrap().to_owned();
+    let (_, signature) = url.split_once('?').unwrap();
+    let form = format!(
+        "grant_type=client_credentials&client_id={}&client_secret={}&scope=https%3A%2F%2Fmanagement.azure.com%2F.default",
+        crate::scenario::CLIENT_ID,
+        crate::scenario::CLIENT_SECRET
+    );
+    let login = Request::builder()
+        .method("POST")
+        .uri(format!("/{}/oauth2/v2.0/token", crate::scenario::TENANT))
+        .header("host", "localhost")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Body::from(form))
+        .unwrap();
+    let token = rig.send(login).await.expect(200).body["access_token"].as_str().unwrap().to_owned();
+    for path in ["state", "calls", "counters", "phases", "incidents", "scenario", "overview", "phases/1/operations"] {
+        let (_, shown) = text(&rig, &format!("/_emulator/{path}")).await;
+        for secret in
+            ["hidden", "aGlkZGVu", signature, crate::scenario::CLIENT_SECRET, token.as_str(), rig.token.as_str()]
+        {
+            assert!(!shown.contains(secret), "{path} shows {secret}");
+        }
+    }
+    let (_, calls) = text(&rig, "/_emulator/calls").await;
+    assert!(calls.contains("a.vhd?<redacted>") && calls.contains(r#""adminPassword":"<redacted>""#));
+}
