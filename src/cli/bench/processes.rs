@@ -20,10 +20,12 @@ pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// How long a child may take until it serves: thousands of machines on a computer that is busy take a while.
 const START: Duration = Duration::from_secs(120);
 
-/// This very program, quiet, and ended with us.
-fn lazuli(subcommand: &str, log: &str) -> Command {
-    // The program that runs: an update under our feet must not mix versions.
-    let mut command = Command::new("/proc/self/exe");
+/// The program that runs: an update of its file must not mix versions.
+pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A program, quiet, and ended with us.
+fn lazuli(program: &Path, subcommand: &str, log: &str) -> Command {
+    let mut command = Command::new(program);
     command.args(["--log", log, subcommand]).stdin(Stdio::null()).kill_on_drop(true);
     // Nothing from outside decides what is measured.
     for (name, _) in std::env::vars_os() {
@@ -37,7 +39,7 @@ fn lazuli(subcommand: &str, log: &str) -> Command {
 
 /// An emulator on a port of its own that writes a cloud configuration.
 pub(super) fn emulator(config: &Path) -> Command {
-    let mut command = lazuli("emulator", "warn");
+    let mut command = lazuli(Path::new(THIS_PROGRAM), "emulator", "warn");
     command.args(["--listen", "127.0.0.1:0", "--output", "json", "--azure-json"]).arg(config);
     command
 }
@@ -45,14 +47,19 @@ pub(super) fn emulator(config: &Path) -> Command {
 /// A controller at a socket. It logs errors alone: calls that fail and are repeated are counted, and there may be
 /// thousands.
 pub(super) fn controller(socket: &Path, config: &Path) -> Command {
-    let mut command = lazuli("csi-controller", "error");
+    controller_of(Path::new(THIS_PROGRAM), socket, config)
+}
+
+/// The controller of another build.
+pub(super) fn controller_of(program: &Path, socket: &Path, config: &Path) -> Command {
+    let mut command = lazuli(program, "csi-controller", "error");
     command.arg("--endpoint").arg(format!("unix://{}", socket.display())).arg("--cloud-config").arg(config);
     command
 }
 
 /// A node plugin at a socket, with its state beside it.
-pub(super) fn node(socket: &Path, imds: &Url) -> Command {
-    let mut command = lazuli("csi-node", "warn");
+pub(super) fn node_of(program: &Path, socket: &Path, imds: &Url) -> Command {
+    let mut command = lazuli(program, "csi-node", "warn");
     command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(["--node-id", "node-0"]);
     command.arg("--state-dir").arg(socket.with_extension("state")).args(["--imds-url", imds.as_str()]);
     command
