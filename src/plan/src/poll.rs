@@ -63,10 +63,12 @@ const ENOUGH: usize = 5;
 const SHORTEST_GAP: Duration = Duration::from_millis(25);
 /// The most time between two looks at one operation.
 const LONGEST_GAP: Duration = Duration::from_secs(10);
-/// The usual least time between two looks, for operations of seconds.
-const GAP: Duration = Duration::from_millis(400);
-/// For how long a look may usually be put off to share a list, for operations of seconds.
-const PUT_OFF: Duration = Duration::from_millis(300);
+/// The usual least time between two looks, and for how long a look may usually be put off to share a list: for operations
+/// of seconds, and for those of which a tenth is about a second.
+const GAP: (Duration, Duration) = (Duration::from_millis(400), Duration::from_millis(550));
+const PUT_OFF: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(450));
+/// From which expected end on operations are of the second kind.
+const LONG: Duration = Duration::from_secs(8);
 /// For how long the look at the expected end may be put off.
 const PUT_OFF_END: Duration = Duration::from_millis(900);
 
@@ -179,8 +181,9 @@ impl Expectation {
         let usual =
             |usual: Duration, part: Duration| usual.min(self.end / 4).max(part).clamp(SHORTEST_GAP, LONGEST_GAP);
         let elapsed = last.unwrap_or_default();
-        let due = last.map_or(self.earliest, |last| last + usual(GAP, last / 20));
-        let latest = due + usual(PUT_OFF, elapsed / 33);
+        let (gap, put_off) = if self.end < LONG { (GAP.0, PUT_OFF.0) } else { (GAP.1, PUT_OFF.1) };
+        let due = last.map_or(self.earliest, |last| last + usual(gap, last / 20));
+        let latest = due + usual(put_off, elapsed / 33);
         match elapsed < self.end {
             true if latest < self.end => Look { early: true, due, latest },
             true => self.at_end(),

@@ -553,9 +553,12 @@ impl Group {
         let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
         let many = replaces >= PLENTIFUL * pages;
         let rested = self.listed_at.is_none_or(|at| now >= at + self.list_gap(supply));
+        // Most operations have ended at their expected end, so a look there waits for no company. An early look does.
+        let at_end = looks.iter().filter(|(_, watched)| !watched.look().early).count();
+        let many_at_end = at_end > 0 && reads.len() + at_end >= PLENTIFUL * pages;
         // A look that cannot be put off further, or reads that are short, make it worth replacing a few.
         let (for_reads, for_looks) = match supply {
-            Supply::Plentiful => (many && gathered, many && !looks.is_empty() || put_off && replaces > pages),
+            Supply::Plentiful => (many && gathered, many_at_end || put_off && replaces > pages),
             Supply::Short => (gathered && replaces > pages, put_off && replaces > pages),
         };
         if !(for_reads || for_looks && rested) {
