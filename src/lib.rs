@@ -49,7 +49,7 @@
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
-//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets | plan, telemetry | |
+//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases | plan, telemetry | apiserver |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |

@@ -9,6 +9,7 @@ mod client;
 #[cfg(test)]
 mod fake;
 mod follow;
+mod lease;
 mod liveness;
 mod node_facts;
 mod nodes;
@@ -21,6 +22,7 @@ mod sizes;
 mod tests;
 
 pub use client::{ConnectError, connect};
+pub use lease::{Ended, LeaseName, lead};
 pub use liveness::STALE_AFTER;
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;

@@ -12,6 +12,7 @@
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
+//! | [`lease`] | when a replica takes the lease, renews it, and has lost it |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`permit`] | which request to Azure goes out next, and when |
@@ -23,6 +24,7 @@ pub mod attach;
 pub mod dangling;
 pub mod disk;
 pub mod fault;
+pub mod lease;
 pub mod list;
 pub mod lun;
 pub mod model;

@@ -1,0 +1,323 @@
+//! Leadership among the replicas of this program, by a Lease that the Go managers know too.
+//!
+//! [`lazuli_plan::lease`] decides; here are the requests. The Lease is edited as the API server showed it, so what other
+//! versions of Kubernetes put into it stays.
+
+use std::time::Duration;
+
+use http::{Method, Request};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use lazuli_plan::lease::{Election, Next, Record, Terms};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+/// How long one request may take. Longer ones would leave no time for a second try before the lease ends.
+const CALL: Duration = Duration::from_secs(4);
+
+/// Which Lease, and who asks for it.
+#[derive(Debug, Clone)]
+pub struct LeaseName {
+    /// The namespace, such as `kube-system`.
+    pub namespace: String,
+    /// The name, such as `cloud-controller-manager`.
+    pub name: String,
+    /// This process; no two processes share one.
+    pub identity: String,
+}
+
+/// How leading ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The process was told to stop.
+    Stopped,
+    /// This replica led and leads no more. The process must end, since another replica may write.
+    Lost,
+}
+
+/// A lease that cannot be written as planned.
+#[derive(Debug)]
+enum Failed {
+    /// The Lease has another version by now, or was created by another replica.
+    Conflict,
+    /// The API server refused, or did not answer.
+    Other(String),
+}
+
+impl LeaseName {
+    fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+}
+
+/// Takes the Lease and keeps it. `until` shows until when this replica leads; `None` while it does not.
+///
+/// Returns when the lease is lost, or after `stop`. After `stop` a leader goes on renewing until `drained`: its writes may
+/// still be in flight. Then it gives the Lease up, so that another replica need not wait.
+pub async fn lead(
+    client: &Client,
+    lease: &LeaseName,
+    terms: Terms,
+    until: &watch::Sender<Option<Instant>>,
+    stop: &CancellationToken,
+    drained: impl Future<Output = ()>,
+) -> Ended {
+    let start = Instant::now();
+    let mut election = Election::new(lease.identity.clone(), terms);
+    // The newest Lease as the API server showed it.
+    let mut shown = Value::Null;
+    let mut drained = std::pin::pin!(drained);
+    loop {
+        let leads = election.leads_until().map(|until| start + until);
+        until.send_if_modified(|shown| {
+            let differs = *shown != leads;
+            if leads.is_some() && shown.is_none() {
+                info!(lease = lease.name, identity = lease.identity, "this replica leads");
+            }
+            *shown = leads;
+            differs
+        });
+        if stop.is_cancelled() && leads.is_none() {
+            return Ended::Stopped;
+        }
+        let now = start.elapsed();
+        let taken = match election.next(now) {
+            Next::Lost => {
+                until.send_replace(None);
+                error!(lease = lease.name, "the lease is lost");
+                return Ended::Lost;
+            }
+            Next::Wait { until: soonest } => {
+                tokio::select! {
+                    () = sleep_until(start + soonest) => {}
+                    () = stop.cancelled(), if leads.is_none() => {}
+                    () = &mut drained, if stop.is_cancelled() => {
+                        until.send_replace(None);
+                        give_up(client, lease, shown).await;
+                        return Ended::Stopped;
+                    }
+                }
+                continue;
+            }
+            Next::Read => {
+                match read(client, lease).await {
+                    Ok(found) => {
+                        shown = found.unwrap_or_default();
+                        election.saw(record(&shown), start.elapsed());
+                    }
+                    Err(error) => {
+                        warn!(lease = lease.name, %error, "the lease cannot be read");
+                        election.failed(start.elapsed());
+                    }
+                }
+                continue;
+            }
+            // `shown` has the version that the election names.
+            Next::Create | Next::Take { .. } => true,
+            Next::Renew { .. } => false,
+        };
+        debug!(lease = lease.name, taken, "writing the lease");
+        match write(client, lease, held(&shown, lease, taken, terms)).await {
+            Ok(written) => {
+                shown = written;
+                match record(&shown) {
+                    Some(record) => election.wrote(record, now),
+                    None => election.failed(start.elapsed()),
+                }
+            }
+            Err(Failed::Conflict) => election.conflicted(),
+            Err(Failed::Other(error)) => {
+                warn!(lease = lease.name, %error, "the lease cannot be written");
+                election.failed(start.elapsed());
+            }
+        }
+    }
+}
+
+/// A request with an end.
+async fn call(client: &Client, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json").body(bytes);
+    let request = request.map_err(kube::Error::HttpError)?;
+    let late = |_| kube::Error::Service(format!("no answer within {} s", CALL.as_secs()).into());
+    timeout(CALL, client.request(request)).await.map_err(late)?
+}
+
+async fn read(client: &Client, lease: &LeaseName) -> kube::Result<Option<Value>> {
+    match call(client, Method::GET, &lease.path(), &Value::Null).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates the Lease, or writes it over the version that it carries.
+async fn write(client: &Client, lease: &LeaseName, body: Value) -> Result<Value, Failed> {
+    let is_new = body["metadata"]["resourceVersion"].is_null();
+    let (method, path) = if is_new { (Method::POST, lease.collection()) } else { (Method::PUT, lease.path()) };
+    call(client, method, &path, &body).await.map_err(|error| match error {
+        // 404: the Lease was deleted since it was read.
+        kube::Error::Api(status) if [404, 409].contains(&status.code) => Failed::Conflict,
+        other => Failed::Other(other.to_string()),
+    })
+}
+
+/// What the API server's Lease says; `None` where there is none.
+fn record(lease: &Value) -> Option<Record> {
+    let version = lease["metadata"]["resourceVersion"].as_str()?.to_owned();
+    let spec = &lease["spec"];
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
+    Some(Record { version, holder, duration })
+}
+
+/// The Lease with this process as its holder. `taken`: as a new one.
+fn held(shown: &Value, lease: &LeaseName, taken: bool, terms: Terms) -> Value {
+    let mut body = shown.clone();
+    if body.is_null() {
+        body = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"leaseTransitions": -1}});
+    }
+    body["metadata"]["namespace"] = json!(lease.namespace);
+    body["metadata"]["name"] = json!(lease.name);
+    let now = format!("{:.6}", Timestamp::now());
+    let spec = &mut body["spec"];
+    if taken {
+        spec["leaseTransitions"] = json!(spec["leaseTransitions"].as_i64().unwrap_or(0).saturating_add(1));
+        spec["acquireTime"] = json!(now);
+    }
+    spec["holderIdentity"] = json!(lease.identity);
+    spec["leaseDurationSeconds"] = json!(terms.duration.as_secs());
+    spec["renewTime"] = json!(now);
+    body
+}
+
+/// Gives the Lease up as client-go does: no holder, and a duration of one second.
+async fn give_up(client: &Client, lease: &LeaseName, shown: Value) {
+    let mut body = shown;
+    body["spec"]["holderIdentity"] = json!("");
+    body["spec"]["leaseDurationSeconds"] = json!(1);
+    match write(client, lease, body).await {
+        Ok(_) => info!(lease = lease.name, "this replica has given up the lease"),
+        Err(error) => warn!(lease = lease.name, ?error, "the lease ends by itself: it cannot be given up"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lazuli_apiserver::{ApiServer, Options};
+    use tokio::task::JoinHandle;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    struct Replica {
+        until: watch::Receiver<Option<Instant>>,
+        stop: CancellationToken,
+        drained: CancellationToken,
+        task: JoinHandle<Ended>,
+    }
+
+    impl Replica {
+        fn start(server: &ApiServer, identity: &str) -> Self {
+            let client = Client::new(server.router(), "default");
+            let lease = LeaseName {
+                namespace: "kube-system".to_owned(),
+                name: "cloud-controller-manager".to_owned(),
+                identity: identity.to_owned(),
+            };
+            let (until, shown) = watch::channel(None);
+            let (stop, drained) = (CancellationToken::new(), CancellationToken::new());
+            let (stops, drains) = (stop.clone(), drained.clone());
+            let task = tokio::spawn(async move {
+                lead(&client, &lease, Terms::default(), &until, &stops, drains.cancelled()).await
+            });
+            Self { until: shown, stop, drained, task }
+        }
+
+        fn leads(&self) -> bool {
+            self.until.borrow().is_some_and(|until| until > Instant::now())
+        }
+    }
+
+    fn lease(server: &ApiServer) -> Value {
+        server.get("leases", "kube-system", "cloud-controller-manager").expect("the lease exists")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_replica_leads_and_another_follows_when_it_is_killed() {
+        let server = ApiServer::start(Options::default());
+        let first = Replica::start(&server, "first");
+        sleep(Duration::from_secs(1)).await;
+        let second = Replica::start(&server, "second");
+        sleep(Duration::from_secs(60)).await;
+        assert!(first.leads() && !second.leads());
+        assert_eq!(lease(&server)["spec"]["leaseTransitions"], 0);
+        first.task.abort();
+        sleep(Duration::from_secs(13)).await;
+        assert!(!second.leads(), "the lease has not run out");
+        sleep(Duration::from_secs(8)).await;
+        assert!(second.leads());
+        let spec = &lease(&server)["spec"];
+        assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&json!("second"), &json!(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_stops_leads_until_it_has_drained_and_gives_the_lease_up() {
+        let server = ApiServer::start(Options::default());
+        let first = Replica::start(&server, "first");
+        sleep(Duration::from_secs(1)).await;
+        let second = Replica::start(&server, "second");
+        first.stop.cancel();
+        sleep(Duration::from_secs(40)).await;
+        assert!(first.leads(), "a write may be in flight");
+        first.drained.cancel();
+        assert_eq!(first.task.await.unwrap(), Ended::Stopped);
+        sleep(Duration::from_secs(3)).await;
+        assert!(second.leads(), "nothing had to run out");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_is_shut_out_ends() {
+        let server = ApiServer::start(Options::default());
+        let leader = Replica::start(&server, "first");
+        sleep(Duration::from_secs(1)).await;
+        let mut other = lease(&server);
+        other["spec"]["holderIdentity"] = json!("go-manager");
+        other["spec"]["strategy"] = json!("OldestEmulationVersion");
+        server.put("leases", other).unwrap();
+        assert_eq!(leader.task.await.unwrap(), Ended::Lost);
+        assert_eq!(*leader.until.borrow(), None);
+        let next = Replica::start(&server, "second");
+        sleep(Duration::from_secs(30)).await;
+        assert!(next.leads());
+        assert_eq!(lease(&server)["spec"]["strategy"], "OldestEmulationVersion", "what others wrote stays");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_candidate_that_stops_ends_at_once_and_leaves_the_lease() {
+        let server = ApiServer::start(Options::default());
+        let _leader = Replica::start(&server, "first");
+        sleep(Duration::from_secs(1)).await;
+        let candidate = Replica::start(&server, "second");
+        sleep(Duration::from_secs(5)).await;
+        candidate.stop.cancel();
+        assert_eq!(candidate.task.await.unwrap(), Ended::Stopped);
+        assert_eq!(lease(&server)["spec"]["holderIdentity"], "first");
+    }
+
+    #[test]
+    fn stamps_have_microseconds_as_kubernetes_writes_them() {
+        let lease = LeaseName { namespace: "n".to_owned(), name: "l".to_owned(), identity: "me".to_owned() };
+        let body = held(&Value::Null, &lease, true, Terms::default());
+        let stamp = body["spec"]["renewTime"].as_str().unwrap();
+        assert_eq!((stamp.len(), &stamp[19..20], &stamp[26..]), (27, ".", "Z"), "{stamp}");
+        assert_eq!(body["spec"]["leaseTransitions"], 0);
+    }
+}
