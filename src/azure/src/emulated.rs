@@ -27,6 +27,8 @@ use crate::{
     transport::{Routes, Tls, Transport},
 };
 
+mod network;
+
 struct Rig {
     emulator: Emulator,
     transport: Transport,

@@ -8,6 +8,7 @@
 //! | [`permits`] | the queue in which requests wait until Azure has a token for them |
 //! | `broker` | reads of resources and looks at operations, shared by all who ask |
 //! | [`compute`] | disks and virtual machines: requests, answers, lossless edits |
+//! | [`network`] | load balancers, security groups, public IPs, NICs: requests and answers |
 //! | [`imds`] | what a machine is told about itself |
 //! | [`endpoints`] | what a resource manager says of its cloud |
 //! | [`error`] | what went wrong, for the program and for the reader |
@@ -51,6 +52,7 @@ pub mod endpoints;
 pub mod error;
 pub mod imds;
 pub mod metrics;
+pub mod network;
 pub mod permits;
 mod random;
 #[cfg(test)]

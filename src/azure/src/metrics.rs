@@ -42,6 +42,18 @@ pub enum ResourceType {
     ScaleSetVirtualMachines,
     /// `Microsoft.Compute/skus`
     Skus,
+    /// `Microsoft.Network/loadBalancers` and its children
+    LoadBalancers,
+    /// `Microsoft.Network/networkSecurityGroups` and its children
+    SecurityGroups,
+    /// `Microsoft.Network/publicIPAddresses`
+    PublicIps,
+    /// `Microsoft.Network/networkInterfaces`
+    Interfaces,
+    /// `Microsoft.Network/privateLinkServices`
+    PrivateLinkServices,
+    /// `Microsoft.Network/virtualNetworks` and its subnets
+    VirtualNetworks,
     /// The status and the result of an operation.
     Operations,
     /// Anything else.
@@ -63,6 +75,12 @@ impl ResourceType {
             ("virtualmachines", _) => Self::VirtualMachines,
             ("virtualmachinescalesets", Some("virtualmachines")) => Self::ScaleSetVirtualMachines,
             ("skus", _) => Self::Skus,
+            ("loadbalancers", _) => Self::LoadBalancers,
+            ("networksecuritygroups", _) => Self::SecurityGroups,
+            ("publicipaddresses", _) => Self::PublicIps,
+            ("networkinterfaces", _) => Self::Interfaces,
+            ("privatelinkservices", _) => Self::PrivateLinkServices,
+            ("virtualnetworks", _) => Self::VirtualNetworks,
             ("locations", Some(child)) if child.contains("operation") => Self::Operations,
             _ => Self::Other,
         }
@@ -75,6 +93,12 @@ impl ResourceType {
             Self::VirtualMachines => "virtual_machines",
             Self::ScaleSetVirtualMachines => "scale_set_virtual_machines",
             Self::Skus => "skus",
+            Self::LoadBalancers => "load_balancers",
+            Self::SecurityGroups => "network_security_groups",
+            Self::PublicIps => "public_ip_addresses",
+            Self::Interfaces => "network_interfaces",
+            Self::PrivateLinkServices => "private_link_services",
+            Self::VirtualNetworks => "virtual_networks",
             Self::Operations => "operations",
             Self::Other => "other",
         }
@@ -138,6 +162,11 @@ fn kind_label(kind: Kind) -> Label {
         Kind::DiskDelete => "disk_delete",
         Kind::VmAttach => "vm_attach",
         Kind::VmDetach => "vm_detach",
+        Kind::LoadBalancer => "load_balancer",
+        Kind::SecurityGroup => "security_group",
+        Kind::PublicIp => "public_ip",
+        Kind::Interface => "network_interface",
+        Kind::PrivateLink => "private_link_service",
         Kind::Other => "other",
     })
 }

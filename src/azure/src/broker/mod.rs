@@ -50,7 +50,7 @@ const GIVE_UP: usize = 2;
 /// A type of resource whose reads are shared.
 #[derive(Debug)]
 pub(crate) struct ResourceType {
-    /// Below the provider, such as `disks`.
+    /// With its provider, such as `Microsoft.Compute/disks`.
     pub(crate) name: &'static str,
     /// As what its reads are counted.
     pub(crate) counted_as: metrics::ResourceType,
@@ -259,9 +259,7 @@ impl Key {
 
     fn list_path(&self) -> String {
         let Self { subscription, resource_group, resource_type, .. } = self;
-        format!(
-            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/{resource_type}"
-        )
+        format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{resource_type}")
     }
 }
 

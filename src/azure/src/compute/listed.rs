@@ -17,7 +17,7 @@ use crate::{
 
 /// Managed disks.
 pub(super) static DISKS: ResourceType = ResourceType {
-    name: "disks",
+    name: "Microsoft.Compute/disks",
     counted_as: metrics::ResourceType::Disks,
     fields: Only(&[
         ("id", All),
@@ -57,7 +57,7 @@ pub(super) static DISKS: ResourceType = ResourceType {
 
 /// Virtual machines that are resources of their own.
 pub(super) static MACHINES: ResourceType = ResourceType {
-    name: "virtualMachines",
+    name: "Microsoft.Compute/virtualMachines",
     counted_as: metrics::ResourceType::VirtualMachines,
     fields: Only(&[
         ("id", All),

@@ -109,6 +109,9 @@ pub enum Target {
         /// The earliest time at which it can have been made, by Azure's clock, in seconds since 1970.
         since: i64,
     },
+    /// The resource, which did not exist before, is there and at rest. Only for callers that see it when a list that lags
+    /// shows an older one of the same name.
+    Present,
     /// The resource is absent. That prompts a poll.
     Absent,
     /// The resource is at rest. That prompts a poll.
@@ -269,7 +272,7 @@ impl Watched {
         let at_end = || self.look() == expectation.next_not_early(None);
         match self.operation.target {
             Target::Polled => false,
-            Target::Size(_) | Target::Made { .. } => !self.by_poll,
+            Target::Size(_) | Target::Made { .. } | Target::Present => !self.by_poll,
             Target::Absent | Target::AtRest => !(self.by_poll || expectation.is_sharp() && at_end()),
         }
     }
@@ -591,6 +594,7 @@ fn judge(target: Target, listed: Option<Listed>, whole: bool) -> Option<News> {
             let made = listed.filter(large_enough(size)).filter(|listed| listed.made.is_some_and(|made| made >= since));
             made.map(ended)
         }
+        (Target::Present, Some(ProvisioningState::Succeeded)) => Some(News::Ended),
         (Target::Absent, None) if whole => Some(News::Poll),
         (Target::AtRest, Some(ProvisioningState::Succeeded)) => Some(News::Poll),
         _ => None,
