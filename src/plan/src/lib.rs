@@ -12,6 +12,8 @@
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
+//! | [`service`] | what a Service of type LoadBalancer asks of Azure, and what is wrong with it |
+//! | [`network`] | which edits a load balancer, a security group, a public IP and their kin need for all Services |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`permit`] | which request to Azure goes out next, and when |
@@ -26,9 +28,11 @@ pub mod fault;
 pub mod list;
 pub mod lun;
 pub mod model;
+pub mod network;
 pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
 pub mod read;
+pub mod service;
 pub mod size;

@@ -1,0 +1,1 @@
+//! Which load balancer a Service is placed on.
