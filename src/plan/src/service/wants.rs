@@ -11,7 +11,7 @@ use super::{AddressAsk, Ask, PublicIpAsk, names::BaseName};
 use crate::{
     model::{ArmId, ArmIdError},
     network::{
-        Family, Settings, Want, load_balancer,
+        Family, Settings, Want, load_balancer, private_link,
         public_ip::{self, Creation},
         security_group,
     },
@@ -98,6 +98,7 @@ pub fn load_balancer(
             address,
         });
         let pool = pool_name(ask, settings, family.family);
+        part.pools.push(pool.clone());
         part.rules.extend(family.rules.iter().map(|rule| load_balancer::RulePart {
             family: family.family,
             pool: pool.clone(),
@@ -206,6 +207,27 @@ fn allows(ask: &Ask, destinations: &BTreeSet<IpAddr>) -> Vec<security_group::All
         }
     }
     allows
+}
+
+/// What a Service asks of its private link service: IPv4 only, in front of this frontend.
+///
+/// # Errors
+/// When the name of its subnet is no part of an id.
+pub fn private_link(
+    ask: &Ask,
+    settings: &Settings,
+    frontend: &ArmId,
+) -> Result<Option<Want<private_link::Part, private_link::Gone>>, ArmIdError> {
+    let Some(link) = &ask.private_link else { return Ok(None) };
+    let subnet = settings.subnet_id(&link.subnet)?;
+    let link = private_link::Link { frontend: frontend.clone(), subnet, ask: link.clone() };
+    let present = private_link::Part { link: Some(link) };
+    Ok(Some(Want { present, gone: private_link::Gone::Nothing }))
+}
+
+/// A private link service that a Service has given up.
+pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
+    Want { present: private_link::Part::default(), gone: private_link::Gone::Released }
 }
 
 /// Whether the pools of a Service's side are filled by the operator.

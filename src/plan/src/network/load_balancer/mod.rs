@@ -40,6 +40,8 @@ pub struct Part {
     pub rules: Vec<RulePart>,
     /// The probes of its rules; the shared one may be among them.
     pub probes: Vec<ProbeAsk>,
+    /// The pools of its families, also of one that has no rule.
+    pub pools: Vec<String>,
 }
 
 /// A frontend that a Service asks for.

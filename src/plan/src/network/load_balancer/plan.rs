@@ -384,11 +384,9 @@ fn add(placed: &[Placed], actual: Option<&LoadBalancer>, env: &Env, edits: &mut 
     let mut puts = Vec::new();
     let mut frontends = BTreeSet::new();
     for part in placed {
-        for rule in &part.part.rules {
-            if kept.pools.insert(rule.pool.to_lowercase())
-                && actual.is_none_or(|actual| actual.pool(&rule.pool).is_none())
-            {
-                puts.push(Edit::AddPool(rule.pool.clone()));
+        for pool in &part.part.pools {
+            if kept.pools.insert(pool.to_lowercase()) && actual.is_none_or(|actual| actual.pool(pool).is_none()) {
+                puts.push(Edit::AddPool(pool.clone()));
             }
         }
     }
@@ -597,10 +595,8 @@ fn judge(part: &Placed, actual: Option<&LoadBalancer>, env: &Env) -> Served {
     }
     let rules = part.rules.iter().all(|rule| actual.rule(&rule.name).is_some_and(|there| there.serves(rule)));
     let probes = part.probes.iter().all(|probe| actual.probe(&probe.name).is_some_and(|there| there.serves(probe)));
-    let pools = part.part.rules.iter().all(|rule| {
-        actual
-            .pool(&rule.pool)
-            .is_some_and(|pool| env.pools.get(&rule.pool).is_none_or(|members| pool::has_some(pool, members)))
+    let pools = part.part.pools.iter().all(|name| {
+        actual.pool(name).is_some_and(|pool| env.pools.get(name).is_none_or(|members| pool::has_some(pool, members)))
     });
     match (rules && probes && pools, is_waiting) {
         (false, _) => Served::Pending,

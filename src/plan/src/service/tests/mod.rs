@@ -1,6 +1,9 @@
 //! Services on their whole way, from the object to the bodies that go to Azure.
 
 mod bodies;
+mod cases;
+mod live;
+mod mistakes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +21,7 @@ use super::{
 use crate::{
     model::ArmId,
     network::{
-        Family, Settings, TagPolicy, load_balancer, public_ip, security_group,
+        Family, Settings, TagPolicy, load_balancer, private_link, public_ip, security_group,
         settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
     },
 };
@@ -135,6 +138,7 @@ pub(crate) struct Bodies {
     pub(crate) public_ips: Vec<Value>,
     pub(crate) load_balancer: Value,
     pub(crate) security_group: Value,
+    pub(crate) private_link: Option<Value>,
 }
 
 /// Leads a Service to its bodies. Public IPs get 20.0.0.4 and 2001:db8::4, private frontends 10.0.0.4 and fd00::4, nodes
@@ -173,5 +177,23 @@ pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
     let group = security_group::SecurityGroup::read(&env.id, &empty_group()).unwrap();
     let plan = security_group::plan(&[(service, want)].into(), Some(&group), &env);
     let security_group = security_group::apply_raw(Some(empty_group()), &plan.edits, &env).unwrap();
-    Bodies { ask, public_ips, load_balancer, security_group }
+    let private_link = private_link_body(&ask, settings);
+    Bodies { ask, public_ips, load_balancer, security_group, private_link }
+}
+
+fn private_link_body(ask: &Ask, settings: &Settings) -> Option<Value> {
+    let link = ask.private_link.as_ref()?;
+    let balancer = load_balancer_env(settings, ask.side).id;
+    let frontend = load_balancer::LoadBalancer::frontend_id(&balancer, &ask.families[0].frontend);
+    let name = private_link::name(link, &frontend, &[]);
+    let env = private_link::Env {
+        id: settings.private_link_id(&link.resource_group, &name).unwrap(),
+        cluster_name: settings.cluster_name.clone(),
+        location: settings.location.clone(),
+        edge_zone: None,
+        tags: settings.tags.clone(),
+    };
+    let want = wants::private_link(ask, settings, &frontend).unwrap()?;
+    let plan = private_link::plan(&[(ask.service.clone(), want)].into(), None, &env);
+    private_link::apply_raw(None, &plan.edits, &env)
 }
