@@ -13,6 +13,8 @@
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`lease`] | when a replica takes the lease, renews it, and has lost it |
+//! | [`service`] | what a Service of type LoadBalancer asks of Azure, and what is wrong with it |
+//! | [`network`] | which edits a load balancer, a security group, a public IP and their kin need for all Services |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`permit`] | which request to Azure goes out next, and when |
@@ -28,9 +30,11 @@ pub mod lease;
 pub mod list;
 pub mod lun;
 pub mod model;
+pub mod network;
 pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
 pub mod read;
+pub mod service;
 pub mod size;

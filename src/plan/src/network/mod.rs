@@ -1,0 +1,252 @@
+//! The objects of Azure's network that Services share, and the planner of each.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`load_balancer`] | frontends, rules, probes and pools of a load balancer, and where a Service is placed |
+//! | [`security_group`] | the security rules of all Services |
+//! | [`public_ip`] | one public IP: its tags, its DNS label, its end |
+//! | [`nic`] | the pools that the NICs of a node belong to |
+//! | [`private_link`] | one private link service |
+//! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
+//! | [`settings`] | nothing: what the cloud configuration says of all these |
+//! | [`json`] | nothing: lossless edits of a raw body |
+//!
+//! # One shape
+//!
+//! Every planner has the same four functions:
+//!
+//! ```text
+//! Model::read(&Value)                                   the body that Azure answered, as far as it matters
+//! plan(&wants, actual: Option<&Model>, &Env) -> Plan    what to change, and how far each Service is
+//! apply(Option<Model>, &[Edit], &Env) -> Option<Model>  what the edits do to the model
+//! apply_raw(Option<Value>, &[Edit], &Env) -> Option<Value>   and to the body that goes back to Azure
+//! ```
+//!
+//! `None` is an object that does not exist. A property test holds `apply` and `apply_raw` equal.
+//!
+//! # Absence deletes nothing
+//!
+//! A [`Want`] says what must be present, and what is gone by a positive record: a deletion with our finalizer, a change of
+//! type or of the specification. What no want names stays, whoever made it. A planner therefore cannot delete for a
+//! Service that it does not know.
+//!
+//! # Five laws
+//!
+//! A planner converges (`plan` of what it planned is empty), leaves what is foreign alone, keeps every prefix of its
+//! edits safe, does not depend on the order of its input, and is quiet when only letter case, order or defaults that
+//! Azure filled in differ.
+
+pub mod json;
+pub mod load_balancer;
+pub mod nic;
+pub mod private_link;
+pub mod public_ip;
+pub mod security_group;
+pub mod settings;
+pub mod subnet;
+
+mod cidr;
+mod tags;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+pub use cidr::{Cidr, CidrError, aggregate};
+pub use settings::Settings;
+pub use tags::{TagPolicy, parse_pairs as parse_tag_pairs};
+
+use crate::{model::ArmId, service::ServiceKey};
+
+/// An IP family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// Azure's and Kubernetes' spelling.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// The address that stands for none.
+    pub fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Self::V6 => Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What one Service asks of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want<P, G> {
+    /// What must be there.
+    pub present: P,
+    /// What must no longer be there; it rests on a positive record.
+    pub gone: G,
+}
+
+/// The wants of all Services for one object.
+pub type Wants<P, G> = BTreeMap<ServiceKey, Want<P, G>>;
+
+/// What a planner decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan<E> {
+    /// What one write changes; empty when nothing is to be written now.
+    pub edits: Vec<E>,
+    /// How far each Service is, judged by what was observed, not by the edits.
+    pub served: BTreeMap<ServiceKey, Served>,
+    /// What the write of the edits would leave to a further write.
+    pub is_partial: bool,
+}
+
+impl<E> Plan<E> {
+    /// Whether there is nothing to write.
+    pub fn is_quiet(&self) -> bool {
+        self.edits.is_empty()
+    }
+}
+
+/// How far an object serves one Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Served {
+    /// The object is observed to be as the Service asks.
+    Done(Found),
+    /// The edits of this plan, or of one after it, bring it there.
+    Pending,
+    /// Something else must happen first.
+    Waiting(Waiting),
+    /// The Service cannot be served until it or the object changes. Its parts stay as they are.
+    Refused(Refusal),
+}
+
+/// What an object tells a Service that it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// The addresses that the Service is reached at, as far as this object knows them: a public IP its own, a load
+    /// balancer those of internal frontends.
+    pub addresses: BTreeMap<Family, IpAddr>,
+    /// The frontend that serves each family; it is another Service's where an address is shared.
+    pub frontends: BTreeMap<Family, ArmId>,
+    /// The host name of a public IP with a DNS label.
+    pub host_name: Option<String>,
+    /// What was asked and is left undone on purpose, for an event.
+    pub notices: Vec<Refusal>,
+}
+
+/// What must happen first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waiting {
+    /// This object must exist and be provisioned.
+    For(ArmId),
+    /// Azure has yet to assign an address.
+    Address,
+    /// This object still refers to the one that is to go.
+    ReferencedBy(ArmId),
+    /// NICs must leave these pools before their load balancer is deleted.
+    MembersLeave(Vec<ArmId>),
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::For(id) => write!(f, "waits for {id}"),
+            Self::Address => f.write_str("waits for Azure to assign an address"),
+            Self::ReferencedBy(id) => write!(f, "waits until {id} no longer refers to it"),
+            Self::MembersLeave(pools) => {
+                f.write_str("waits until the NICs have left ")?;
+                for (index, pool) in pools.iter().enumerate() {
+                    write!(f, "{}{pool}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why a Service is refused: the reason of an event and a sentence for the owner of the Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason of the event.
+    pub reason: RefusalReason,
+    /// One sentence: what was found, what is allowed, what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The reason of an event about a refused Service; a bounded set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalReason {
+    /// Another Service, or a rule that is not ours, uses the port on this frontend.
+    PortConflict,
+    /// A limit of Azure would be exceeded.
+    LimitExceeded,
+    /// An object that the Service names does not exist.
+    NotFound,
+    /// An object belongs to another cluster, Service or person.
+    ForeignOwner,
+    /// The change would need a new address, and none was permitted.
+    WouldReplaceAddress,
+    /// No load balancer fits the Service.
+    NoPlacement,
+    /// The object is not of the kind that the Service needs.
+    Mismatch,
+}
+
+impl RefusalReason {
+    /// The reason, as an event spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PortConflict => "PortConflict",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::NotFound => "NotFound",
+            Self::ForeignOwner => "ForeignOwner",
+            Self::WouldReplaceAddress => "WouldReplaceAddress",
+            Self::NoPlacement => "NoPlacement",
+            Self::Mismatch => "Mismatch",
+        }
+    }
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+/// A body of Azure that could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the body of {object} has no usable {field}")]
+pub struct BodyError {
+    /// What was read.
+    pub object: &'static str,
+    /// The field that is missing or of the wrong kind.
+    pub field: &'static str,
+}

@@ -1,0 +1,210 @@
+//! The pools that a node's NIC belongs to.
+//!
+//! A NIC's IP configuration names its pools. Only pools of this provider's load balancers are taken away; what others put a
+//! NIC into stays. Azure allows one public and one internal load balancer a NIC, so a NIC that is in another one's pool is
+//! not added ([`NicPlan::conflicts`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{
+    BodyError, Family,
+    json::{at, child_mut, list, object, set, text},
+};
+use crate::{model::ArmId, service::names};
+
+/// A NIC as Azure describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// Its id.
+    pub id: ArmId,
+    /// Its IP configurations.
+    pub configurations: Vec<IpConfiguration>,
+}
+
+/// An IP configuration of a NIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpConfiguration {
+    /// Its name.
+    pub name: String,
+    /// The family of its address.
+    pub family: Family,
+    /// Whether it is the NIC's primary one.
+    pub is_primary: bool,
+    /// Its pools.
+    pub pools: Vec<ArmId>,
+}
+
+/// What a NIC should be in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Env {
+    /// The pools to be in, by family.
+    pub wanted: BTreeMap<Family, BTreeSet<ArmId>>,
+    /// The pools that this provider fills: one of them that is not wanted is left.
+    pub managed: BTreeSet<ArmId>,
+}
+
+/// One change of a NIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// Join a pool.
+    Join {
+        /// The IP configuration.
+        configuration: String,
+        /// The pool.
+        pool: ArmId,
+    },
+    /// Leave a pool.
+    Leave {
+        /// The IP configuration.
+        configuration: String,
+        /// The pool.
+        pool: ArmId,
+    },
+}
+
+/// A pool that a NIC cannot join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conflict {
+    /// It is in a pool of another load balancer of the same side.
+    OtherLoadBalancer {
+        /// The pool to join.
+        wanted: ArmId,
+        /// The pool that it is in.
+        there: ArmId,
+    },
+    /// It has no address of the family.
+    NoAddress(Family),
+}
+
+/// What a NIC needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NicPlan {
+    /// What one write changes.
+    pub edits: Vec<Edit>,
+    /// What it cannot join.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Nic {
+    /// Reads the body of the NIC of this id.
+    ///
+    /// # Errors
+    /// When it is no object.
+    pub fn read(id: &ArmId, body: &Value) -> Result<Self, BodyError> {
+        if !body.is_object() {
+            return Err(BodyError { object: "a NIC", field: "object" });
+        }
+        let configurations = list(body, &["properties", "ipConfigurations"]).iter().filter_map(|item| {
+            let property = |key| text(item, &["properties", key]);
+            Some(IpConfiguration {
+                name: text(item, &["name"])?.to_owned(),
+                family: match property("privateIPAddressVersion") {
+                    Some(version) if version.eq_ignore_ascii_case("IPv6") => Family::V6,
+                    _ => Family::V4,
+                },
+                is_primary: at(item, &["properties", "primary"]).and_then(Value::as_bool).unwrap_or(false),
+                pools: list(item, &["properties", "loadBalancerBackendAddressPools"])
+                    .iter()
+                    .filter_map(|pool| text(pool, &["id"])?.parse().ok())
+                    .collect(),
+            })
+        });
+        Ok(Self { id: id.clone(), configurations: configurations.collect() })
+    }
+
+    /// The IP configuration of a family: the primary one for IPv4, the first one for IPv6.
+    fn of_family(&self, family: Family) -> Option<&IpConfiguration> {
+        let mut all = self.configurations.iter().filter(|there| there.family == family);
+        let first = all.clone().next();
+        all.find(|there| there.is_primary).or(first)
+    }
+}
+
+/// The load balancer of a pool and whether it is an internal one, by its name.
+fn balancer(pool: &ArmId) -> Option<(String, bool)> {
+    let segments: Vec<&str> = pool.folded().split('/').collect();
+    let (group, name) = (segments.get(4)?, segments.get(8)?);
+    let stem = names::load_balancer_stem(name);
+    Some((format!("{group}/{name}"), stem.len() != name.len()))
+}
+
+/// Plans one write of a NIC.
+pub fn plan(actual: &Nic, env: &Env) -> NicPlan {
+    let mut plan = NicPlan::default();
+    for configuration in &actual.configurations {
+        let family = configuration.family;
+        let is_the_one = actual.of_family(family).is_some_and(|there| there.name == configuration.name);
+        let wanted = env.wanted.get(&family).filter(|_| is_the_one);
+        for pool in &configuration.pools {
+            let is_wanted = wanted.is_some_and(|wanted| wanted.contains(pool));
+            if env.managed.contains(pool) && !is_wanted {
+                plan.edits.push(Edit::Leave { configuration: configuration.name.clone(), pool: pool.clone() });
+            }
+        }
+    }
+    let leaves =
+        |pool: &ArmId| plan.edits.iter().any(|edit| matches!(edit, Edit::Leave { pool: left, .. } if left == pool));
+    let stays: Vec<&ArmId> =
+        actual.configurations.iter().flat_map(|there| &there.pools).filter(|pool| !leaves(pool)).collect();
+    let mut joins = Vec::new();
+    for (family, pools) in &env.wanted {
+        let Some(configuration) = actual.of_family(*family) else {
+            plan.conflicts.extend((!pools.is_empty()).then_some(Conflict::NoAddress(*family)));
+            continue;
+        };
+        for pool in pools.iter().filter(|pool| !configuration.pools.contains(pool)) {
+            let own = balancer(pool);
+            let is_other = |there: &&&ArmId| {
+                let theirs = balancer(there);
+                theirs.is_some() && theirs != own && theirs.map(|(_, side)| side) == own.as_ref().map(|(_, side)| *side)
+            };
+            match stays.iter().find(is_other) {
+                Some(there) => {
+                    plan.conflicts.push(Conflict::OtherLoadBalancer { wanted: pool.clone(), there: (**there).clone() })
+                }
+                None => joins.push(Edit::Join { configuration: configuration.name.clone(), pool: pool.clone() }),
+            }
+        }
+    }
+    plan.edits.extend(joins);
+    plan
+}
+
+/// What the edits do to the model.
+pub fn apply(mut actual: Nic, edits: &[Edit]) -> Nic {
+    for edit in edits {
+        let (Edit::Join { configuration, .. } | Edit::Leave { configuration, .. }) = edit;
+        let Some(there) = actual.configurations.iter_mut().find(|there| there.name.eq_ignore_ascii_case(configuration))
+        else {
+            continue;
+        };
+        match edit {
+            Edit::Join { pool, .. } => there.pools.push(pool.clone()),
+            Edit::Leave { pool, .. } => there.pools.retain(|item| item != pool),
+        }
+    }
+    actual
+}
+
+/// What the edits do to the raw body.
+pub fn apply_raw(mut body: Value, edits: &[Edit]) -> Value {
+    const POOLS: &str = "loadBalancerBackendAddressPools";
+    for edit in edits {
+        let (Edit::Join { configuration, pool } | Edit::Leave { configuration, pool }) = edit;
+        let Some(there) = child_mut(&mut body, "ipConfigurations", configuration) else { continue };
+        let mut pools = list(there, &["properties", POOLS]).to_vec();
+        match edit {
+            Edit::Join { .. } => pools.push(super::json::reference(pool)),
+            Edit::Leave { .. } => {
+                pools.retain(|item| text(item, &["id"]).and_then(|id| id.parse::<ArmId>().ok()).as_ref() != Some(pool));
+            }
+        }
+        set(object(there, &["properties"]), POOLS, json!(pools));
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests;

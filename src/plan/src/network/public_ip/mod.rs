@@ -1,0 +1,84 @@
+//! One public IP: made for a Service, shared by Services, or brought by the user.
+//!
+//! A tag lists the Services that use a public IP. One without that tag is the user's: it is neither tagged nor deleted. One
+//! that another cluster made is not written. A public IP goes with the last Service in its tag, when no frontend refers
+//! to it any more. Nothing else deletes one: neither a changed name, nor a changed prefix, nor changed IP tags.
+
+mod edit;
+mod model;
+mod plan;
+pub mod tags;
+
+#[cfg(test)]
+mod tests;
+
+pub use edit::{Edit, NewPublicIp, apply, apply_raw};
+pub use model::PublicIp;
+pub use plan::plan;
+
+use super::{Family, TagPolicy, settings::LoadBalancerSku};
+use crate::{model::ArmId, service::PublicIpSettings};
+
+/// What a Service asks of a public IP.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    /// How the Service uses it; `None` not at all.
+    pub usage: Option<Use>,
+}
+
+/// How a Service uses a public IP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    /// The family of its address.
+    pub family: Family,
+    /// Whether it is made when it is missing, and from which prefix.
+    pub creation: Creation,
+    /// Label and tags.
+    pub settings: PublicIpSettings,
+}
+
+/// What to do when a public IP is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Creation {
+    /// Make it.
+    Make {
+        /// The prefix to take the address from.
+        prefix: Option<ArmId>,
+    },
+    /// The Service names it, so it must exist.
+    MustExist,
+}
+
+/// Whether a Service has given up a public IP by a positive record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Gone {
+    /// It has not.
+    #[default]
+    Nothing,
+    /// It has: its name leaves the tag.
+    Released,
+}
+
+/// The wants of all Services for a public IP.
+pub type Wants = super::Wants<Part, Gone>;
+
+/// What all Services of a public IP share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Env {
+    /// The public IP.
+    pub id: ArmId,
+    /// The name of the cluster, for its tag.
+    pub cluster_name: String,
+    /// Its region.
+    pub location: String,
+    /// The SKU of the load balancers.
+    pub sku: LoadBalancerSku,
+    /// `extendedLocationName`.
+    pub edge_zone: Option<String>,
+    /// The zones of the region, for a new one.
+    pub zones: Vec<String>,
+    /// The tags that it gets.
+    pub tags: TagPolicy,
+    /// `enableIPTagMutationForExistingPublicIP`.
+    pub may_change_ip_tags: bool,
+}

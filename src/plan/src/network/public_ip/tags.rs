@@ -1,0 +1,48 @@
+//! The tags by which a public IP knows its cluster and its Services.
+
+use std::collections::BTreeMap;
+
+/// The Services that use a public IP: `namespace/name`, separated by commas.
+pub const SERVICES: &str = "k8s-azure-service";
+/// The same, as older managers wrote it.
+pub const OLD_SERVICES: &str = "service";
+/// The cluster that made a public IP.
+pub const CLUSTER: &str = "k8s-azure-cluster-name";
+/// The same, as older managers wrote it.
+pub const OLD_CLUSTER: &str = "kubernetes-cluster-name";
+/// The Service whose annotation set the DNS label.
+pub const DNS_OWNER: &str = "k8s-azure-dns-label-service";
+/// The same, as older managers wrote it.
+pub const OLD_DNS_OWNER: &str = "kubernetes-dns-label-service";
+
+/// Azure's limit for the value of a tag (source: tag-resources).
+pub const LONGEST_VALUE: usize = 256;
+
+type Tags = BTreeMap<String, String>;
+
+/// The value of a tag, or of its older name. Azure ignores the case of names.
+fn either<'a>(tags: &'a Tags, name: &str, old: &str) -> Option<&'a str> {
+    let find =
+        |name: &str| tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
+    find(name).or_else(|| find(old))
+}
+
+/// The text of the tag that lists Services; empty when there is none.
+pub fn services_text(tags: &Tags) -> &str {
+    either(tags, SERVICES, OLD_SERVICES).unwrap_or_default()
+}
+
+/// The Services in the tag, in its order. None means that the public IP is the user's.
+pub fn services(tags: &Tags) -> Vec<&str> {
+    services_text(tags).split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+/// The cluster that made it.
+pub fn cluster(tags: &Tags) -> Option<&str> {
+    either(tags, CLUSTER, OLD_CLUSTER).filter(|name| !name.is_empty())
+}
+
+/// The Service that owns the DNS label.
+pub fn dns_owner(tags: &Tags) -> Option<&str> {
+    either(tags, DNS_OWNER, OLD_DNS_OWNER).filter(|name| !name.is_empty())
+}

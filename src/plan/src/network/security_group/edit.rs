@@ -1,0 +1,80 @@
+//! Edits of a security group, on the model and on the raw body.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    Env,
+    model::{SecurityGroup, SecurityRule},
+};
+use crate::network::json::{self, Child, put, remove};
+
+/// One change of a security group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// Add a rule, or give the one of this name all these properties.
+    PutRule(SecurityRule),
+    /// Change the destinations of a rule.
+    Destinations {
+        /// The rule.
+        rule: String,
+        /// All of them.
+        destinations: Vec<String>,
+    },
+    /// Remove a rule.
+    RemoveRule(String),
+    /// Change the tags.
+    Tags {
+        /// Set these.
+        set: BTreeMap<String, String>,
+        /// Remove these.
+        remove: Vec<String>,
+    },
+}
+
+/// What the edits do to the model. This provider neither makes nor deletes a security group.
+pub fn apply(actual: Option<SecurityGroup>, edits: &[Edit], _env: &Env) -> Option<SecurityGroup> {
+    let mut actual = actual?;
+    for edit in edits {
+        match edit {
+            Edit::PutRule(new) => {
+                match actual.rules.iter_mut().find(|rule| rule.name.eq_ignore_ascii_case(&new.name)) {
+                    Some(rule) => {
+                        *rule = SecurityRule { name: rule.name.clone(), has_groups: rule.has_groups, ..new.clone() }
+                    }
+                    None => actual.rules.push(new.clone()),
+                }
+            }
+            Edit::Destinations { rule, destinations } => {
+                if let Some(rule) = actual.rules.iter_mut().find(|there| there.name.eq_ignore_ascii_case(rule)) {
+                    rule.destinations.clone_from(destinations);
+                }
+            }
+            Edit::RemoveRule(name) => actual.rules.retain(|rule| !rule.name.eq_ignore_ascii_case(name)),
+            Edit::Tags { set, remove } => {
+                actual.tags.extend(set.clone());
+                actual.tags.retain(|name, _| !remove.contains(name));
+            }
+        }
+    }
+    Some(actual)
+}
+
+/// What the edits do to the raw body.
+pub fn apply_raw(body: Option<Value>, edits: &[Edit], _env: &Env) -> Option<Value> {
+    const RULES: &str = "securityRules";
+    let mut body = body?;
+    for edit in edits {
+        match edit {
+            Edit::PutRule(rule) => put(&mut body, RULES, &rule.child()),
+            Edit::Destinations { rule, destinations } => {
+                let properties = SecurityRule::destination_properties(destinations);
+                put(&mut body, RULES, &Child { name: rule.clone(), properties, beside: vec![] });
+            }
+            Edit::RemoveRule(name) => remove(&mut body, RULES, name),
+            Edit::Tags { set, remove } => json::change_tags(&mut body, set, remove),
+        }
+    }
+    Some(body)
+}

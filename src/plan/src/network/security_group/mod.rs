@@ -1,0 +1,95 @@
+//! The security group: which sources reach which Service.
+//!
+//! Services with the same protocol, sources and ports share one rule; each adds its destinations. A rule is named by the
+//! MD5 of these three, so that the same Services make the same rules under the Go manager and here. Allow rules take the
+//! lowest free priority from 500 on, the deny rules the highest free one from 4095 down.
+//!
+//! A destination leaves a rule only when a Service that is known to have had it says so ([`Gone`]) and no Service asks for
+//! it. The Go manager instead removes every destination that it does not know, also those of another cluster; that is not
+//! copied.
+//!
+//! Rules with names from before 1.30 (`<base>-TCP-80-Internet`, `shared-TCP-80-Internet`) count as present.
+
+mod edit;
+mod model;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+pub use edit::{Edit, apply, apply_raw};
+pub use model::{SecurityGroup, SecurityRule};
+pub use plan::plan;
+
+use super::{Family, TagPolicy};
+use crate::{
+    model::ArmId,
+    service::{SecurityProtocol, names::BaseName},
+};
+
+/// What a Service asks of the security group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Part {
+    /// Who may reach it, in the order in which new rules get their priorities.
+    pub allow: Vec<Allow>,
+    /// The destinations that nobody else may reach.
+    pub deny_all: BTreeSet<IpAddr>,
+}
+
+/// Sources that may reach ports of destinations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allow {
+    /// The protocol.
+    pub protocol: SecurityProtocol,
+    /// The family of sources and destinations.
+    pub family: Family,
+    /// A service tag or address ranges.
+    pub sources: Vec<String>,
+    /// The ports.
+    pub ports: Vec<u16>,
+    /// The addresses: of frontends, or of nodes where floating IP is off.
+    pub destinations: BTreeSet<IpAddr>,
+}
+
+/// What of a Service is gone by a positive record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gone {
+    /// Addresses that the Service is or was reached at. Whatever no Service asks for at them goes.
+    pub destinations: BTreeSet<IpAddr>,
+    /// The base name of the Service, for rules of its own from before 1.30.
+    pub base: Option<BaseName>,
+}
+
+/// The wants of all Services for the security group.
+pub type Wants = super::Wants<Part, Gone>;
+
+/// What all Services of a security group share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Env {
+    /// The security group.
+    pub id: ArmId,
+    /// The tags that it gets.
+    pub tags: TagPolicy,
+    /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
+    pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
+}
+
+/// The priorities of rules of this provider, the first one of allow rules.
+pub const FIRST_PRIORITY: u32 = 500;
+/// The last priority of rules of this provider. New rules stay below it.
+pub const LAST_PRIORITY: u32 = 4_096;
+
+/// Limits of Azure (source: azure-subscription-service-limits, network security groups).
+pub mod limits {
+    /// Rules of a security group.
+    pub const RULES: usize = 1_000;
+    /// Source prefixes of all its rules.
+    pub const SOURCES: usize = 4_000;
+    /// Destination prefixes of all its rules.
+    pub const DESTINATIONS: usize = 4_000;
+}

@@ -1,0 +1,346 @@
+//! What a security group needs for all Services at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{
+    Allow, Env, FIRST_PRIORITY, Gone, LAST_PRIORITY, Part, Wants,
+    edit::Edit,
+    limits,
+    model::{SecurityGroup, SecurityRule, same_prefix},
+};
+use crate::{
+    network::{Family, Found, Plan, Refusal, RefusalReason, Served},
+    service::{
+        SecurityProtocol, ServiceKey,
+        names::{self, OldSecurityRule},
+    },
+};
+
+/// A rule of this provider and the destinations that a Service asks it to have.
+#[derive(Debug, Clone)]
+struct Asked {
+    /// The rule without destinations and priority.
+    rule: SecurityRule,
+    destinations: BTreeSet<IpAddr>,
+    is_deny: bool,
+}
+
+fn asked_allow(allow: &Allow) -> Asked {
+    let mut sources = allow.sources.clone();
+    sources.sort_unstable();
+    sources.dedup();
+    let mut ports = allow.ports.clone();
+    ports.sort_unstable();
+    ports.dedup();
+    Asked {
+        rule: SecurityRule {
+            name: names::allow_rule(allow.protocol, allow.family, &sources, &ports),
+            priority: 0,
+            is_allow: true,
+            is_inbound: true,
+            protocol: allow.protocol.as_str().to_owned(),
+            sources,
+            source_ports: vec!["*".to_owned()],
+            destinations: vec![],
+            ports: names::port_texts(&ports),
+            has_groups: false,
+        },
+        destinations: allow.destinations.clone(),
+        is_deny: false,
+    }
+}
+
+fn asked_deny(family: Family, destinations: BTreeSet<IpAddr>) -> Asked {
+    let all = || vec!["*".to_owned()];
+    Asked {
+        rule: SecurityRule {
+            name: names::deny_all_rule(family),
+            priority: 0,
+            is_allow: false,
+            is_inbound: true,
+            protocol: SecurityProtocol::Any.as_str().to_owned(),
+            sources: all(),
+            source_ports: all(),
+            destinations: vec![],
+            ports: all(),
+            has_groups: false,
+        },
+        destinations,
+        is_deny: true,
+    }
+}
+
+/// The rules that a part asks for. Deny rules come first: they exist before what they guard is reachable.
+fn asked(part: &Part) -> Vec<Asked> {
+    let denied = [Family::V4, Family::V6].into_iter().filter_map(|family| {
+        let of_family: BTreeSet<IpAddr> =
+            part.deny_all.iter().filter(|address| Family::of(**address) == family).copied().collect();
+        (!of_family.is_empty()).then(|| asked_deny(family, of_family))
+    });
+    let allowed = part.allow.iter().filter(|allow| !allow.destinations.is_empty()).map(asked_allow);
+    denied.chain(allowed).collect()
+}
+
+/// Whether rules from before 1.30 do for a destination what an allow rule would do.
+fn is_served_by_old(actual: &SecurityGroup, rule: &SecurityRule, destination: IpAddr) -> bool {
+    rule.is_allow
+        && rule.sources.iter().all(|source| {
+            rule.ports.iter().all(|port| {
+                actual.rules.iter().any(|old| {
+                    names::old_security_rule(&old.name).is_some()
+                        && old.is_allow
+                        && old.is_inbound
+                        && old.protocol.eq_ignore_ascii_case(&rule.protocol)
+                        && old.ports.iter().any(|there| there == port)
+                        && old.sources.iter().any(|there| same_prefix(there, source))
+                        && old.has_destination(destination)
+                })
+            })
+        })
+}
+
+/// Whether the security group does for one destination what a rule asks.
+fn is_served(actual: &SecurityGroup, asked: &Asked, destination: IpAddr) -> bool {
+    let new = actual
+        .rule(&asked.rule.name)
+        .is_some_and(|there| there.has_same_effect(&asked.rule) && there.has_destination(destination));
+    new || is_served_by_old(actual, &asked.rule, destination)
+}
+
+/// Plans one write of the security group.
+pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Edit> {
+    let Some(actual) = actual else { return without_group(wants, env) };
+    let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
+        wants.iter().map(|(service, want)| (service, asked(&want.present))).collect();
+    let is_all_served = |rules: &[Asked]| {
+        rules.iter().all(|rule| rule.destinations.iter().all(|address| is_served(actual, rule, *address)))
+    };
+
+    // Services that are served already go first: a newcomer that exceeds a limit is the one that is refused.
+    let mut order: Vec<&ServiceKey> = wants.keys().collect();
+    order.sort_by_key(|service| (!is_all_served(&parts[service]), *service));
+    let mut refused: BTreeMap<ServiceKey, Refusal> = BTreeMap::new();
+    let mut accepted: BTreeSet<&ServiceKey> = BTreeSet::new();
+    let mut next = Rules::of(actual);
+    for service in order {
+        let mut with = next.clone();
+        with.add(&parts[service], actual);
+        match with.excess(&next) {
+            None => {
+                next = with;
+                accepted.insert(service);
+            }
+            Some(message) => {
+                let message = format!("security group {} {message}", env.id.name());
+                refused.insert(service.clone(), Refusal::new(RefusalReason::LimitExceeded, message));
+            }
+        }
+    }
+    // Priorities follow the order of Services, not of their acceptance.
+    let mut next = Rules::of(actual);
+    for (_, rules) in parts.iter().filter(|(service, _)| accepted.contains(*service)) {
+        next.add(rules, actual);
+    }
+    let gone: Vec<&Gone> =
+        wants.iter().filter(|(service, _)| accepted.contains(service)).map(|(_, want)| &want.gone).collect();
+    let all: Vec<&Asked> = parts.values().flatten().collect();
+    next.remove(&gone, &all, env);
+
+    let mut edits = next.edits(actual);
+    let change = env.tags.change(&actual.tags);
+    // Tags alone are no reason to write.
+    if !edits.is_empty() && !change.is_empty() {
+        edits.push(Edit::Tags { set: change.set, remove: change.remove });
+    }
+    let served = wants
+        .iter()
+        .map(|(service, want)| {
+            let state = match refused.remove(service) {
+                Some(refusal) => Served::Refused(refusal),
+                None if is_all_served(&parts[service]) && !is_left(&want.gone, &all, actual, env) => {
+                    Served::Done(Found::default())
+                }
+                None => Served::Pending,
+            };
+            (service.clone(), state)
+        })
+        .collect();
+    Plan { edits, served, is_partial: false }
+}
+
+fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
+    let served = wants.iter().map(|(service, want)| {
+        let state = if asked(&want.present).is_empty() {
+            Served::Done(Found::default())
+        } else {
+            let message = format!("security group {} does not exist; create it or correct securityGroupName", env.id);
+            Served::Refused(Refusal::new(RefusalReason::NotFound, message))
+        };
+        (service.clone(), state)
+    });
+    Plan { edits: vec![], served: served.collect(), is_partial: false }
+}
+
+/// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
+fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked], env: &Env) -> bool {
+    let old = names::old_security_rule(&rule.name);
+    let is_ours = match &old {
+        None => rule.is_managed(),
+        Some(OldSecurityRule::Shared) => true,
+        Some(OldSecurityRule::Own { base }) => {
+            gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
+        }
+    };
+    let is_recorded = gone.iter().any(|gone| gone.destinations.contains(&address));
+    let is_asked = all.iter().any(|asked| {
+        let same_rule = asked.rule.name.eq_ignore_ascii_case(&rule.name);
+        let same_traffic = old.is_some()
+            && asked.rule.is_allow == rule.is_allow
+            && asked.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
+            && rule.ports.iter().any(|port| asked.rule.ports.contains(port))
+            && rule.sources.iter().any(|source| asked.rule.sources.iter().any(|there| same_prefix(there, source)));
+        (same_rule || same_traffic) && asked.destinations.contains(&address)
+    });
+    let is_kept = env.keep.get(&address).is_some_and(|ports| {
+        !rule.is_allow
+            || ports.iter().any(|(protocol, port)| {
+                rule.protocol.eq_ignore_ascii_case(protocol.as_str())
+                    && rule.ports.iter().any(|there| *there == port.to_string())
+            })
+    });
+    is_ours && is_recorded && !is_asked && !is_kept
+}
+
+/// Whether something of a gone Service is left.
+fn is_left(gone: &Gone, all: &[&Asked], actual: &SecurityGroup, env: &Env) -> bool {
+    actual.rules.iter().any(|rule| {
+        rule.destinations
+            .iter()
+            .filter_map(|text| text.parse::<IpAddr>().ok())
+            .any(|address| may_leave(rule, address, &[gone], all, env))
+    })
+}
+
+/// The rules as they are to be.
+#[derive(Debug, Clone)]
+struct Rules {
+    rules: Vec<SecurityRule>,
+    /// Priorities in use, those of rules that leave included: Azure compares within one write.
+    priorities: BTreeSet<u32>,
+    is_exhausted: bool,
+}
+
+impl Rules {
+    fn of(actual: &SecurityGroup) -> Self {
+        Self {
+            rules: actual.rules.clone(),
+            priorities: actual.rules.iter().map(|rule| rule.priority).collect(),
+            is_exhausted: false,
+        }
+    }
+
+    /// Adds destinations to the rules, which are made where they are missing.
+    fn add(&mut self, asked: &[Asked], actual: &SecurityGroup) {
+        for wanted in asked {
+            let missing: Vec<IpAddr> =
+                wanted.destinations.iter().filter(|address| !is_served(actual, wanted, **address)).copied().collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let position = self.rules.iter().position(|rule| rule.name.eq_ignore_ascii_case(&wanted.rule.name));
+            let rule = match position {
+                Some(position) => &mut self.rules[position],
+                None => {
+                    let Some(priority) = self.free_priority(wanted.is_deny) else {
+                        self.is_exhausted = true;
+                        continue;
+                    };
+                    self.priorities.insert(priority);
+                    self.rules.push(SecurityRule { priority, ..wanted.rule.clone() });
+                    self.rules.last_mut().expect("it was just pushed")
+                }
+            };
+            if !rule.has_same_effect(&wanted.rule) {
+                let destinations = std::mem::take(&mut rule.destinations);
+                *rule = SecurityRule {
+                    name: rule.name.clone(),
+                    priority: rule.priority,
+                    has_groups: rule.has_groups,
+                    destinations,
+                    ..wanted.rule.clone()
+                };
+            }
+            let new = missing.iter().filter(|address| !rule.has_destination(**address)).map(IpAddr::to_string);
+            rule.destinations.extend(new.collect::<Vec<_>>());
+            rule.sort_destinations();
+        }
+    }
+
+    fn free_priority(&self, is_deny: bool) -> Option<u32> {
+        let is_free = |priority: &u32| !self.priorities.contains(priority);
+        let mut all = FIRST_PRIORITY..LAST_PRIORITY;
+        if is_deny { all.rev().find(is_free) } else { all.find(is_free) }
+    }
+
+    /// Takes away what is gone; a rule without destinations goes.
+    fn remove(&mut self, gone: &[&Gone], all: &[&Asked], env: &Env) {
+        for rule in &mut self.rules {
+            let (before, copy) = (rule.destinations.len(), rule.clone());
+            rule.destinations.retain(|text| {
+                text.parse::<IpAddr>().map_or(true, |address| !may_leave(&copy, address, gone, all, env))
+            });
+            if rule.destinations.len() < before {
+                rule.sort_destinations();
+            }
+        }
+    }
+
+    /// Why this is more than Azure takes, unless it was so before.
+    fn excess(&self, before: &Self) -> Option<String> {
+        if self.is_exhausted && !before.is_exhausted {
+            return Some(format!("has no free priority from {FIRST_PRIORITY} to {}", LAST_PRIORITY - 1));
+        }
+        let counts: [(&str, usize, fn(&Self) -> usize); 3] = [
+            ("rules", limits::RULES, |all| all.rules.len()),
+            ("source prefixes", limits::SOURCES, |all| all.rules.iter().map(|rule| rule.sources.len()).sum()),
+            ("destination prefixes", limits::DESTINATIONS, |all| {
+                all.rules.iter().map(|rule| rule.destinations.len()).sum()
+            }),
+        ];
+        counts.into_iter().find_map(|(what, most, count)| {
+            let (now, was) = (count(self), count(before));
+            (now > most && now > was).then(|| {
+                format!("would have {now} {what} with this Service; Azure allows {most}. Remove Services or use wider ranges")
+            })
+        })
+    }
+
+    /// What leads from the actual rules to these. Deny rules come before allow rules, removals last.
+    fn edits(&self, actual: &SecurityGroup) -> Vec<Edit> {
+        let mut puts: Vec<(bool, Edit)> = Vec::new();
+        let mut removals = Vec::new();
+        for rule in &self.rules {
+            match actual.rule(&rule.name) {
+                Some(there) if there == rule => {}
+                Some(_) if rule.destinations.is_empty() && !rule.has_groups => {
+                    removals.push((!rule.is_allow, Edit::RemoveRule(rule.name.clone())));
+                }
+                Some(there) if there.has_same_effect(rule) => {
+                    let edit = Edit::Destinations { rule: rule.name.clone(), destinations: rule.destinations.clone() };
+                    if rule.destinations.len() < there.destinations.len() {
+                        removals.push((!rule.is_allow, edit));
+                    } else {
+                        puts.push((rule.is_allow, edit));
+                    }
+                }
+                _ => puts.push((rule.is_allow, Edit::PutRule(rule.clone()))),
+            }
+        }
+        puts.sort_by_key(|(is_allow, _)| *is_allow);
+        removals.sort_by_key(|(is_deny, _)| *is_deny);
+        puts.into_iter().chain(removals).map(|(_, edit)| edit).collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! Services of type LoadBalancer: what a Service asks of Azure, as a value.
+//!
+//! ```text
+//! ServiceObject --parse--> Ask --wants--> Want per Azure object --network::*::plan--> edits of its body
+//!        \---------------> Vec<Mistake>   (nothing of a Service with a mistake is written)
+//! ```
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`object`] | the fields of a Service that this provider reads |
+//! | [`annotation`] | every annotation, as one table: kind of value, what is allowed, what it does |
+//! | [`parse()`] | from a Service to an [`Ask`] or to its [`Mistake`]s |
+//! | [`names`] | the names of Azure resources, byte for byte those of the Go cloud-controller-manager |
+//! | [`wants`] | which load balancer, security group, public IPs and private link service an [`Ask`] needs |
+//!
+//! A Service that the Go manager left behind keeps the reading that the Go manager gave to a malformed annotation, with a
+//! warning ([`Existing`]). A new Service with such an annotation is a [`Mistake`].
+
+pub mod annotation;
+mod ask;
+pub mod key;
+mod mistake;
+pub mod names;
+pub mod object;
+mod parse;
+pub mod selector;
+pub mod wants;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use ask::{
+    Access, AddressAsk, Affinity, Ask, DnsLabel, FamilyAsk, IpTag, Mode, PlacementAsk, PrivateLinkAsk, ProbeAsk,
+    ProbeProtocol, PublicIpAsk, PublicIpSettings, RuleAsk, SecurityProtocol, Side, TransportProtocol,
+};
+pub use key::ServiceKey;
+pub use mistake::{Mistake, Subject, Warning, WarningReason};
+pub use object::ServiceObject;
+pub use parse::{Existing, parse};

@@ -1,0 +1,236 @@
+//! From what a Service asks to what each object must hold.
+//!
+//! The order of writes is the Service step's: it tells each object a want with the [`Stage`] that it has reached.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{AddressAsk, Ask, PublicIpAsk, names::BaseName};
+use crate::{
+    model::{ArmId, ArmIdError},
+    network::{
+        Family, Settings, Want, load_balancer, private_link,
+        public_ip::{self, Creation},
+        security_group,
+    },
+    service::{ServiceKey, Side, names},
+};
+
+/// Whether what a Service no longer asks for may go now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Add only: what was there before still serves.
+    Adding,
+    /// The new parts serve; what is left of the old ones goes.
+    Trimming,
+}
+
+/// The id of the public IP of a family, where its name is known: one named only by its address must be found by a list of
+/// its resource group.
+///
+/// # Errors
+/// When its name or group is no part of an id.
+pub fn public_ip_id(ask: &PublicIpAsk, settings: &Settings) -> Result<Option<ArmId>, ArmIdError> {
+    match ask {
+        PublicIpAsk::Managed { name, resource_group, .. } | PublicIpAsk::Named { name, resource_group, .. } => {
+            settings.public_ip_id(resource_group, name).map(Some)
+        }
+        PublicIpAsk::WithAddress { .. } => Ok(None),
+    }
+}
+
+/// What a Service asks of its public IP.
+pub fn public_ip(ask: &PublicIpAsk, family: Family) -> Want<public_ip::Part, public_ip::Gone> {
+    let creation = match ask {
+        PublicIpAsk::Managed { prefix, .. } => Creation::Make { prefix: prefix.clone() },
+        PublicIpAsk::Named { .. } | PublicIpAsk::WithAddress { .. } => Creation::MustExist,
+    };
+    let usage = public_ip::Use { family, creation, settings: ask.settings().clone() };
+    Want { present: public_ip::Part { usage: Some(usage) }, gone: public_ip::Gone::Nothing }
+}
+
+/// A public IP that a Service has given up.
+pub fn public_ip_released() -> Want<public_ip::Part, public_ip::Gone> {
+    Want { present: public_ip::Part::default(), gone: public_ip::Gone::Released }
+}
+
+/// The pool of a family's rules: that of all nodes, or one of its own for local traffic on several load balancers.
+pub fn pool_name(ask: &Ask, settings: &Settings, family: Family) -> String {
+    if ask.is_local && settings.has_several_load_balancers() {
+        names::local_pool(&ask.service, family)
+    } else {
+        settings.pool_name(family)
+    }
+}
+
+/// What a Service asks of its load balancer. `public_ips` holds the public IP of each family of a public Service; a family
+/// without one is left out.
+///
+/// # Errors
+/// When the name of its subnet is no part of an id.
+pub fn load_balancer(
+    ask: &Ask,
+    settings: &Settings,
+    public_ips: &BTreeMap<Family, ArmId>,
+    stage: Stage,
+) -> Result<Want<load_balancer::Part, load_balancer::Gone>, ArmIdError> {
+    let mut part = load_balancer::Part::default();
+    for family in &ask.families {
+        let address = match &family.address {
+            AddressAsk::Public(_) => match public_ips.get(&family.family) {
+                Some(id) => load_balancer::FrontendAddress::Public(id.clone()),
+                None => continue,
+            },
+            AddressAsk::Private { subnet, is_subnet_named, address, previous } => {
+                load_balancer::FrontendAddress::Private {
+                    subnet: settings.subnet_id(subnet)?,
+                    is_subnet_named: *is_subnet_named,
+                    address: *address,
+                    previous: *previous,
+                }
+            }
+        };
+        part.frontends.push(load_balancer::FrontendPart {
+            family: family.family,
+            name: family.frontend.clone(),
+            address,
+        });
+        let pool = pool_name(ask, settings, family.family);
+        part.pools.push(pool.clone());
+        part.rules.extend(family.rules.iter().map(|rule| load_balancer::RulePart {
+            family: family.family,
+            pool: pool.clone(),
+            ask: rule.clone(),
+        }));
+        for probe in &family.probes {
+            if !part.probes.contains(probe) {
+                part.probes.push(probe.clone());
+            }
+        }
+    }
+    let gone = match stage {
+        Stage::Adding => load_balancer::Gone::default(),
+        Stage::Trimming => load_balancer_gone(&ask.service, settings),
+    };
+    Ok(Want { present: part, gone })
+}
+
+/// Everything of a Service that its part does not ask for is gone.
+fn load_balancer_gone(service: &ServiceKey, settings: &Settings) -> load_balancer::Gone {
+    let pools = [Family::V4, Family::V6].into_iter().map(|family| names::local_pool(service, family));
+    load_balancer::Gone {
+        base: Some(BaseName::of(service)),
+        pools: if settings.has_several_load_balancers() { pools.collect() } else { vec![] },
+    }
+}
+
+/// A load balancer that a Service has left, or whose Service is deleted.
+pub fn load_balancer_left(service: &ServiceKey, settings: &Settings) -> Want<load_balancer::Part, load_balancer::Gone> {
+    Want { present: load_balancer::Part::default(), gone: load_balancer_gone(service, settings) }
+}
+
+/// What a Service asks of the security group.
+///
+/// `frontends` are its own addresses. `nodes` are the addresses of the backends, which are the destinations where floating
+/// IP is off. `former` are addresses that it had before: they stay while `stage` is adding, and go afterwards.
+pub fn security_group(
+    ask: &Ask,
+    frontends: &BTreeSet<IpAddr>,
+    nodes: &BTreeSet<IpAddr>,
+    former: &BTreeSet<IpAddr>,
+    stage: Stage,
+) -> Want<security_group::Part, security_group::Gone> {
+    let own = if ask.floating_ip { frontends } else { nodes };
+    let mut destinations: BTreeSet<IpAddr> = own.clone();
+    destinations.extend(&ask.additional_addresses);
+    let mut part = security_group::Part::default();
+    if ask.access.has_rules {
+        part.allow = allows(ask, &destinations);
+        if ask.access.deny_all_else {
+            part.deny_all.clone_from(&destinations);
+        }
+    }
+    let gone = match stage {
+        Stage::Adding => security_group::Gone::default(),
+        Stage::Trimming => security_group::Gone {
+            destinations: destinations.iter().chain(former).chain(frontends).copied().collect(),
+            base: Some(ask.base.clone()),
+        },
+    };
+    Want { present: part, gone }
+}
+
+/// The addresses that a Service is known to have had, when nothing may reach it any more.
+pub fn security_group_left(
+    service: &ServiceKey,
+    former: &BTreeSet<IpAddr>,
+) -> Want<security_group::Part, security_group::Gone> {
+    Want {
+        present: security_group::Part::default(),
+        gone: security_group::Gone { destinations: former.clone(), base: Some(BaseName::of(service)) },
+    }
+}
+
+/// The allow rules, in the Go manager's order: by protocol, then IPv4 before IPv6, service tags before ranges.
+fn allows(ask: &Ask, destinations: &BTreeSet<IpAddr>) -> Vec<security_group::Allow> {
+    use super::SecurityProtocol::{Any, Tcp, Udp};
+    let mut allows = Vec::new();
+    for protocol in [Tcp, Udp, Any] {
+        let ports: Vec<u16> =
+            ask.access.ports.iter().filter(|(there, _)| *there == protocol).map(|(_, port)| *port).collect();
+        if ports.is_empty() {
+            continue;
+        }
+        for family in [Family::V4, Family::V6] {
+            let of_family: BTreeSet<IpAddr> =
+                destinations.iter().copied().filter(|address| Family::of(*address) == family).collect();
+            if of_family.is_empty() {
+                continue;
+            }
+            let mut allow = |sources: Vec<String>| {
+                allows.push(security_group::Allow {
+                    protocol,
+                    family,
+                    sources,
+                    ports: ports.clone(),
+                    destinations: of_family.clone(),
+                });
+            };
+            ask.access.service_tags.iter().for_each(|tag| allow(vec![tag.clone()]));
+            let ranges: Vec<String> =
+                ask.access.ranges.iter().filter(|range| range.family() == family).map(ToString::to_string).collect();
+            if !ranges.is_empty() {
+                allow(ranges);
+            }
+        }
+    }
+    allows
+}
+
+/// What a Service asks of its private link service: IPv4 only, in front of this frontend.
+///
+/// # Errors
+/// When the name of its subnet is no part of an id.
+pub fn private_link(
+    ask: &Ask,
+    settings: &Settings,
+    frontend: &ArmId,
+) -> Result<Option<Want<private_link::Part, private_link::Gone>>, ArmIdError> {
+    let Some(link) = &ask.private_link else { return Ok(None) };
+    let subnet = settings.subnet_id(&link.subnet)?;
+    let link = private_link::Link { frontend: frontend.clone(), subnet, ask: link.clone() };
+    let present = private_link::Part { link: Some(link) };
+    Ok(Some(Want { present, gone: private_link::Gone::Nothing }))
+}
+
+/// A private link service that a Service has given up.
+pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
+    Want { present: private_link::Part::default(), gone: private_link::Gone::Released }
+}
+
+/// Whether the pools of a Service's side are filled by the operator.
+pub fn has_preconfigured_pools(side: Side, settings: &Settings) -> bool {
+    settings.preconfigured_pools.covers(side)
+}
