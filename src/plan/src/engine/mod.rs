@@ -45,6 +45,7 @@ pub mod object;
 pub mod permit;
 pub mod quiet_window;
 pub mod reaction;
+pub mod service;
 pub mod wants;
 
 use std::{fmt, time::Duration};

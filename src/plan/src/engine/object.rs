@@ -165,8 +165,8 @@ pub enum Event<O: Object> {
         /// How it ended.
         result: Result<After<O::Model>, Failure<O::Requester>>,
     },
-    /// Something else changed this object or its ETag: a write of a related object, a notification.
-    Tainted,
+    /// What was read of this object is stale.
+    Tainted(Taint),
     /// The planner's inputs have changed. `Cures` when a want that was refused may succeed now.
     EnvChanged(EnvChange),
     /// [`State::wake_at`] has come, or the lease, the informers or the acceptance have changed.
@@ -194,8 +194,28 @@ pub enum After<M> {
 pub struct Failure<K> {
     /// The fault.
     pub fault: Fault,
-    /// The requester whose part Azure names as the cause, if it names one.
-    pub named: Option<K>,
+    /// What Azure names as the cause.
+    pub cause: Cause<K>,
+}
+
+/// What Azure names as the cause of a failed write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause<K> {
+    /// Nothing.
+    Unnamed,
+    /// The part of this requester.
+    Member(K),
+    /// An object that the written one refers to: it is not provisioned (`ReferencedResourceNotProvisioned`, a 429).
+    Reference,
+}
+
+/// Why what was read of an object is stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taint {
+    /// A write of a related object has changed it, its ETag at least. It is read again when it is next needed.
+    Changed,
+    /// Azure says that it is not provisioned. It is read now.
+    Suspect,
 }
 
 /// What a change of the inputs means.
@@ -249,7 +269,7 @@ pub enum Action<O: Object> {
         outcome: Outcome<O::Report>,
     },
     /// What was read of these objects is stale.
-    Taint(Vec<O::Related>),
+    Taint(Vec<O::Related>, Taint),
     /// After [`Event::Drain`]: nothing is in flight any more.
     Drained,
 }
@@ -404,14 +424,20 @@ impl<O: Object> State<O> {
                 let Some(write) = self.write.take_if(|write| write.id == id) else { return };
                 let taints = std::mem::take(&mut self.taints);
                 if !taints.is_empty() {
-                    actions.push(Action::Taint(taints));
+                    let reference = result.as_ref().is_err_and(|failure| failure.cause == Cause::Reference);
+                    actions.push(Action::Taint(taints, if reference { Taint::Suspect } else { Taint::Changed }));
                 }
                 match result {
                     Ok(after) => self.succeeded(write, after, now),
                     Err(failure) => self.failed(write, failure, now, actions),
                 }
             }
-            Event::Tainted => self.changed(now),
+            Event::Tainted(taint) => {
+                self.changed(now);
+                if taint == Taint::Changed {
+                    return;
+                }
+            }
             Event::EnvChanged(change) => {
                 // The write was planned from other inputs, so a difference is no lag.
                 self.last_write = None;
@@ -509,7 +535,11 @@ impl<O: Object> State<O> {
                     self.wants.get(member).is_some_and(|entry| write.wants.get(*member) == Some(&entry.want))
                 };
                 let members: Vec<O::Requester> = write.members.iter().filter(is_same).cloned().collect();
-                match failure.named.filter(|named| members.contains(named)).or_else(|| only(&members)) {
+                let named = match failure.cause {
+                    Cause::Member(named) => members.contains(&named).then_some(named),
+                    Cause::Unnamed | Cause::Reference => None,
+                };
+                match named.or_else(|| only(&members)) {
                     Some(cause) => self.refuse(&cause, failure.fault, now, actions),
                     None if members.is_empty() => self.pause_until = now + self.failures.failed(),
                     None => {

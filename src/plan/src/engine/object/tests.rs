@@ -126,7 +126,7 @@ impl Bench {
     }
 
     fn failed(&mut self, id: Id, fault: Fault) -> Vec<Action<Letters>> {
-        self.step(Event::Ended { id, result: Err(Failure { fault, named: None }) })
+        self.step(Event::Ended { id, result: Err(Failure { fault, cause: Cause::Unnamed }) })
     }
 
     fn succeeded(&mut self, id: Id) -> Vec<Action<Letters>> {
@@ -174,7 +174,7 @@ fn a_burst_of_requests_makes_one_write_and_each_is_told_what_azure_then_shows() 
     bench.step(Event::Polled { id, pause: Duration::ZERO });
     assert_eq!(bench.woken(), [Action::Poll(id)]);
     let actions = bench.succeeded(id);
-    assert_eq!(actions[0], Action::Taint(vec!["related"]));
+    assert_eq!(actions[0], Action::Taint(vec!["related"], Taint::Changed));
     let actions = bench.observed(&actions[1..], Ok(model("abxy")));
     assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1)), ("s2", 7, Outcome::Done(1))]);
     assert_eq!(bench.state.wake_at(), None);
@@ -220,7 +220,7 @@ fn an_answer_of_an_unknown_id_changes_nothing() {
 fn a_precondition_that_failed_reads_and_plans_again() {
     let mut bench = Bench::new();
     let (id, _) = bench.write_of(&[("s1", "a", "")], "");
-    assert_eq!(bench.failed(id, Fault::PreconditionFailed), [Action::Taint(vec!["related"])]);
+    assert_eq!(bench.failed(id, Fault::PreconditionFailed), [Action::Taint(vec!["related"], Taint::Changed)]);
     let read = bench.woken();
     let actions = bench.observed(&read, Ok(model("z")));
     let (_, op) = bench.permitted(&actions);
