@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`model`] | nothing: the words the rest is said in (`ArmId`, `VolumeId`, `Lun`, `Gib`, `Disk`, `Vm`) |
 //! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
+//! | [`engine`] | how an object of Azure, and a Service, come to their desired state: the steps of the reconcile engine |
 //! | [`lun`] | which LUN a disk gets |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
@@ -25,6 +26,7 @@ pub mod apply;
 pub mod attach;
 pub mod dangling;
 pub mod disk;
+pub mod engine;
 pub mod fault;
 pub mod lease;
 pub mod list;

@@ -1,0 +1,93 @@
+//! Which reads of an object may be believed.
+//!
+//! - A read counts when it was sent after the last thing that may have changed the object: an own write, a write of a
+//!   related object, a fault that says that the object is not what was read.
+//! - Azure's reads may lag behind an own write by some seconds. The object step notices that, because the read does not
+//!   show what the write wrote.
+//! - Absence proves nothing while a write may still arrive: one whose answer was lost, or one of the leader before. An
+//!   own write that succeeded on its ETag ends that, because any earlier write now meets another ETag.
+
+use std::time::Duration;
+
+/// How long after a client has given up on a write the write may still arrive at Azure, and how long reads may lag
+/// behind a write.
+///
+/// No document gives either bound; reports of reads that lag speak of seconds.
+pub const LATE: Duration = Duration::from_secs(4);
+/// How old an observation may be when a new want is answered from it without a write. A write needs no such limit: it
+/// carries the ETag.
+pub const OLDEST: Duration = Duration::from_secs(60);
+
+/// What is known of the reads of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Freshness {
+    not_before: Duration,
+    doubted_until: Duration,
+    wrote: bool,
+}
+
+impl Freshness {
+    /// From when on a read counts.
+    pub fn not_before(&self) -> Duration {
+        self.not_before
+    }
+
+    /// Whether a read that was sent at that time counts.
+    pub fn accepts(&self, sent_at: Duration) -> bool {
+        sent_at >= self.not_before
+    }
+
+    /// Records that the object may have changed.
+    pub fn changed(&mut self, now: Duration) {
+        self.not_before = self.not_before.max(now);
+    }
+
+    /// Records that the answer to a write was lost.
+    pub fn lost(&mut self, now: Duration) {
+        self.changed(now);
+        self.doubted_until = self.doubted_until.max(now + LATE);
+        self.wrote = false;
+    }
+
+    /// Records that a read shows a write that succeeded on the ETag of its observation, and that the object exists.
+    pub fn wrote_on_etag(&mut self) {
+        self.doubted_until = Duration::ZERO;
+        self.wrote = true;
+    }
+
+    /// From when on a read proves absence. `trusted_from` is the same for the writes of the leader before.
+    pub fn proves_absence_from(&self, trusted_from: Duration) -> Duration {
+        if self.wrote { self.doubted_until } else { self.doubted_until.max(trusted_from) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn a_read_from_before_a_change_does_not_count() {
+        let mut freshness = Freshness::default();
+        assert!(freshness.accepts(s(0)));
+        freshness.changed(s(5));
+        freshness.changed(s(3));
+        assert!(!freshness.accepts(s(4)));
+        assert!(freshness.accepts(s(5)));
+    }
+
+    #[test]
+    fn after_a_lost_answer_absence_is_proved_late_and_after_a_write_on_the_etag_at_once() {
+        let mut freshness = Freshness::default();
+        assert_eq!(freshness.proves_absence_from(s(7)), s(7));
+        freshness.lost(s(10));
+        assert_eq!(freshness.proves_absence_from(s(7)), s(10) + LATE);
+        freshness.wrote_on_etag();
+        assert_eq!(freshness.proves_absence_from(s(20)), s(0));
+        freshness.lost(s(12));
+        assert_eq!(freshness.proves_absence_from(s(20)), s(20));
+    }
+}

@@ -1,0 +1,334 @@
+//! What an object needs next, derived from its facts.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Action, Env, Object, Plan, Reading, Served, State};
+use crate::{
+    engine::{
+        Acceptance, Id, Outcome, Refusal, Waiting,
+        bisection::BisectionStep,
+        earlier,
+        freshness::{LATE, OLDEST},
+        in_flight::InFlight,
+        permit::PermitState,
+    },
+    fault::Fault,
+    poll,
+};
+
+/// How long an operation of another writer (`Updating`) is waited for. After that the object is planned and written all
+/// the same: Azure's answer to the write decides.
+pub const LONGEST_UPDATING: Duration = Duration::from_secs(300);
+/// The pauses before an object is read again that does not show what the last write wrote. Together they are shorter than
+/// [`LATE`].
+const LAG_PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+
+/// The wants that a plan serves, by requester.
+type Active<O> = BTreeMap<<O as Object>::Requester, <O as Object>::Want>;
+
+impl<O: Object> State<O> {
+    /// Decides what to do now, and when to decide again.
+    pub(super) fn decide(&mut self, env: &Env<'_, O>, now: Duration, actions: &mut Vec<Action<O>>) {
+        self.wake = None;
+        if self.write.is_some() {
+            self.poll(now, actions);
+            return;
+        }
+        if self.draining {
+            self.release_permit(actions);
+            if self.reading.is_none() {
+                actions.push(Action::Drained);
+            }
+            return;
+        }
+        if self.wants.is_empty() || !env.shared.synced {
+            self.release_permit(actions);
+            return;
+        }
+        if self.settled && !self.resync_due(env, now) {
+            return;
+        }
+        if self.wait_until(self.pause_until, now) || self.reading.is_some() {
+            return;
+        }
+        if let Some(at) = self.prove_at
+            && !self.wait_until(at, now)
+        {
+            self.changed(at);
+            self.prove_at = None;
+        }
+        loop {
+            let Some(observation) = self.usable(now) else {
+                self.observe_again(actions);
+                return;
+            };
+            if self.waits_for_other_operation(now, actions) || self.lags(env, observation, now) {
+                return;
+            }
+            let Some(active) = self.active(now, actions) else { continue };
+            let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
+            let plan = O::plan(&active, actual, env.inputs);
+            if plan.write.is_some() {
+                self.write_when_allowed(env, now, observation, active, plan, actions);
+                return;
+            }
+            if let BisectionStep::Try(members) = self.bisection.next_step() {
+                // Azure shows them as wanted already.
+                self.bisection.cleared(&members);
+                continue;
+            }
+            self.settle(env, now, &active, plan, actions);
+            return;
+        }
+    }
+
+    fn poll(&mut self, now: Duration, actions: &mut Vec<Action<O>>) {
+        let Some(write) = self.write.as_mut() else { return };
+        match write.poll_at() {
+            Some(at) if at <= now => {
+                write.polling();
+                actions.push(Action::Poll(write.id));
+            }
+            Some(at) => self.wake = earlier(self.wake, at),
+            None => {}
+        }
+    }
+
+    /// Whether a time has not come. If so, the next decision is due then.
+    fn wait_until(&mut self, at: Duration, now: Duration) -> bool {
+        let waits = now < at;
+        if waits {
+            self.wake = earlier(self.wake, at);
+        }
+        waits
+    }
+
+    fn resync_due(&mut self, env: &Env<'_, O>, now: Duration) -> bool {
+        let sent_at = self.observed.as_ref().map(|observed| observed.sent_at);
+        let Some((resync, sent_at)) = env.shared.resync.zip(sent_at) else { return false };
+        if self.wait_until(sent_at + resync, now) {
+            return false;
+        }
+        self.changed(now);
+        self.settled = false;
+        true
+    }
+
+    /// The observation that may be planned from.
+    fn usable(&self, now: Duration) -> Option<Id> {
+        let observed = self.observed.as_ref()?;
+        let usable = self.freshness.accepts(observed.sent_at) && now.saturating_sub(observed.sent_at) <= OLDEST;
+        usable.then_some(observed.id)
+    }
+
+    fn observe_again(&mut self, actions: &mut Vec<Action<O>>) {
+        let id = self.ids.next_id();
+        self.reading = Some(Reading { id, stale: false });
+        actions.push(Action::Observe { id, not_before: self.freshness.not_before() });
+    }
+
+    /// Whether another writer's operation runs, and is to be waited for. A write would be refused, or would cancel it.
+    fn waits_for_other_operation(&mut self, now: Duration, actions: &mut Vec<Action<O>>) -> bool {
+        let model = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
+        if !model.is_some_and(O::is_updating) {
+            self.updating_since = None;
+            return false;
+        }
+        let watched = now.saturating_sub(*self.updating_since.get_or_insert(now));
+        if watched >= LONGEST_UPDATING {
+            return false;
+        }
+        self.tell_all(&Outcome::Waiting(Waiting::OtherOperation), actions);
+        self.read_later(poll::again(poll::Kind::Other, watched), now);
+        true
+    }
+
+    /// Whether the observation does not show what the last write wrote, and may only lag behind it.
+    fn lags(&mut self, env: &Env<'_, O>, observation: Id, now: Duration) -> bool {
+        let Some(last) = self.last_write.as_mut().filter(|last| now < last.ended_at + LATE) else {
+            self.last_write = None;
+            return false;
+        };
+        if last.shown_by == Some(observation) {
+            return false;
+        }
+        let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
+        if O::plan(&last.wants, actual, env.inputs).write.is_none() {
+            last.shown_by = Some(observation);
+            if actual.is_some() && O::CONDITIONAL {
+                self.freshness.wrote_on_etag();
+            }
+            return false;
+        }
+        let Some(pause) = LAG_PAUSES.get(last.lagging) else {
+            self.last_write = None;
+            return false;
+        };
+        last.lagging += 1;
+        self.read_later(*pause, now);
+        true
+    }
+
+    fn read_later(&mut self, pause: Duration, now: Duration) {
+        self.observed = None;
+        self.pause_until = now + pause;
+        self.wake = earlier(self.wake, self.pause_until);
+    }
+
+    /// The wants that the next plan serves. `None` when a bisection has found its member, which is refused now.
+    fn active(&mut self, now: Duration, actions: &mut Vec<Action<O>>) -> Option<Active<O>> {
+        let restricted = match self.bisection.next_step() {
+            BisectionStep::Unrestricted => None,
+            BisectionStep::Try(members) => Some(members),
+            BisectionStep::Found(member) => {
+                let fault = self.refusal.clone().unwrap_or(Fault::Invalid);
+                self.refuse(&member, fault, now, actions);
+                return None;
+            }
+        };
+        let is_active = |requester: &O::Requester| {
+            !self.refused.contains_key(requester)
+                && restricted.as_ref().is_none_or(|members| members.contains(requester))
+        };
+        let active = self.wants.iter().filter(|(requester, _)| is_active(requester));
+        Some(active.map(|(requester, entry)| (requester.clone(), entry.want.clone())).collect())
+    }
+
+    /// Refuses one requester's want until the want or the inputs change.
+    pub(super) fn refuse(&mut self, member: &O::Requester, fault: Fault, now: Duration, actions: &mut Vec<Action<O>>) {
+        self.bisection.cleared([member]);
+        let refusal = Refusal::Azure(fault);
+        self.refused.insert(member.clone(), refusal.clone());
+        self.tell(member, &Outcome::Refused(refusal), actions);
+        if self.fruitless {
+            // Nothing has succeeded since the last refusal. The object itself may be the cause.
+            self.pause_until = now + self.failures.failed();
+        }
+        self.fruitless = true;
+    }
+
+    fn write_when_allowed(
+        &mut self,
+        env: &Env<'_, O>,
+        now: Duration,
+        observation: Id,
+        active: Active<O>,
+        plan: Plan<O>,
+        actions: &mut Vec<Action<O>>,
+    ) {
+        let Some(write) = plan.write else { return };
+        let held = env.shared.acceptance == Acceptance::Awaited && write.replaces;
+        let mut members = Vec::new();
+        for (requester, served) in plan.served {
+            let waiting = if held { Waiting::Acceptance } else { Waiting::Write };
+            if served == Served::Pending {
+                self.tell(&requester, &Outcome::Waiting(waiting), actions);
+                members.push(requester);
+            } else if let Some(outcome) = self.outcome(env, now, &active, &requester, served) {
+                self.tell(&requester, &outcome, actions);
+            }
+        }
+        let burst = self.quiet.wait_until(now);
+        // The pause may have begun in this step.
+        if burst.is_some_and(|end| self.wait_until(end, now)) || self.wait_until(self.pause_until, now) {
+            return;
+        }
+        if held || !env.shared.lease.covers_write(now) {
+            self.release_permit(actions);
+            return;
+        }
+        let Some(permit) = self.permit.take() else {
+            if self.permit == PermitState::None {
+                let id = self.ids.next_id();
+                self.permit = PermitState::Asked(id);
+                actions.push(Action::TakePermit { id, priority: write.priority });
+            }
+            return;
+        };
+        let id = self.ids.next_id();
+        self.quiet.served();
+        self.taints = write.taints;
+        self.write = Some(InFlight::new(id, now, active, members));
+        actions.push(Action::Write { id, permit, observation, op: write.op });
+    }
+
+    /// Tells every requester, after a plan without a write.
+    fn settle(
+        &mut self,
+        env: &Env<'_, O>,
+        now: Duration,
+        active: &Active<O>,
+        plan: Plan<O>,
+        actions: &mut Vec<Action<O>>,
+    ) {
+        self.release_permit(actions);
+        self.quiet.served();
+        self.settled = true;
+        for (requester, served) in plan.served {
+            if let Some(outcome) = self.outcome(env, now, active, &requester, served) {
+                self.tell(&requester, &outcome, actions);
+            }
+        }
+        let refused: Vec<_> = self.refused.iter().map(|(member, refusal)| (member.clone(), refusal.clone())).collect();
+        for (member, refusal) in refused {
+            self.tell(&member, &Outcome::Refused(refusal), actions);
+        }
+        if self.settled {
+            // Notes when the next resync is due.
+            self.resync_due(env, now);
+        }
+    }
+
+    /// What a requester is told, unless its want is in the write of the plan.
+    fn outcome(
+        &mut self,
+        env: &Env<'_, O>,
+        now: Duration,
+        active: &Active<O>,
+        requester: &O::Requester,
+        served: Served<O::Report>,
+    ) -> Option<Outcome<O::Report>> {
+        Some(match served {
+            Served::Pending => return None,
+            Served::Waiting(what) => Outcome::Waiting(Waiting::Plan(what)),
+            Served::Refused(why) => Outcome::Refused(Refusal::Plan(why)),
+            Served::Met(report) => {
+                let proves_from = self.freshness.proves_absence_from(env.shared.trusted_from);
+                let sent_at = self.observed.as_ref().map_or(Duration::ZERO, |observed| observed.sent_at);
+                if active.get(requester).is_some_and(O::removes) && sent_at < proves_from {
+                    self.settled = false;
+                    self.prove_at = Some(proves_from);
+                    self.wake = earlier(self.wake, proves_from.max(now));
+                    Outcome::Waiting(Waiting::FreshReads)
+                } else {
+                    Outcome::Done(report)
+                }
+            }
+        })
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        to: &O::Requester,
+        outcome: &Outcome<O::Report>,
+        actions: &mut Vec<Action<O>>,
+    ) {
+        if let Some(generation) = self.wants.tell(to, outcome) {
+            actions.push(Action::Tell { to: to.clone(), generation, outcome: outcome.clone() });
+        }
+    }
+
+    pub(super) fn tell_all(&mut self, outcome: &Outcome<O::Report>, actions: &mut Vec<Action<O>>) {
+        let all: Vec<O::Requester> = self.wants.iter().map(|(requester, _)| requester.clone()).collect();
+        for requester in all {
+            self.tell(&requester, outcome, actions);
+        }
+    }
+
+    fn release_permit(&mut self, actions: &mut Vec<Action<O>>) {
+        if let Some(id) = self.permit.release() {
+            actions.push(Action::ReleasePermit(id));
+        }
+    }
+}

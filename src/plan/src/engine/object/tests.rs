@@ -1,0 +1,445 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{
+    engine::{Acceptance, Lease, freshness::LATE, quiet_window::GAP},
+    poll::{Durations, Kind},
+};
+
+/// An object that is a set of letters.
+#[derive(Debug, Clone, PartialEq)]
+struct Letters;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+struct LettersWant {
+    present: BTreeSet<char>,
+    gone: BTreeSet<char>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+struct LettersModel {
+    letters: BTreeSet<char>,
+    updating: bool,
+}
+
+impl Object for Letters {
+    type Requester = &'static str;
+    type Want = LettersWant;
+    type Model = LettersModel;
+    type Inputs = ();
+    type Op = BTreeSet<char>;
+    type Report = usize;
+    type Related = &'static str;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(wants: &BTreeMap<&'static str, LettersWant>, actual: Option<&LettersModel>, (): &()) -> Plan<Self> {
+        let before = actual.map(|model| model.letters.clone()).unwrap_or_default();
+        let mut after = before.clone();
+        for want in wants.values() {
+            after.retain(|letter| !want.gone.contains(letter));
+        }
+        wants.values().for_each(|want| after.extend(&want.present));
+        let served = |want: &LettersWant| match want.present.is_subset(&before) && want.gone.is_disjoint(&before) {
+            _ if want.present.contains(&'?') => Served::Refused("no question marks".to_owned()),
+            true => Served::Met(want.present.len()),
+            false => Served::Pending,
+        };
+        let served = wants.iter().map(|(requester, want)| (*requester, served(want))).collect();
+        after.remove(&'?');
+        let replaces = !before.is_subset(&after);
+        let write = (after != before).then(|| Write {
+            op: after,
+            priority: Priority::Create,
+            replaces,
+            taints: vec!["related"],
+        });
+        Plan { write, served }
+    }
+
+    fn is_updating(model: &LettersModel) -> bool {
+        model.updating
+    }
+
+    fn removes(want: &LettersWant) -> bool {
+        !want.gone.is_empty()
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn letters(letters: &str) -> BTreeSet<char> {
+    letters.chars().collect()
+}
+
+fn model(shown: &str) -> LettersModel {
+    LettersModel { letters: letters(shown), updating: false }
+}
+
+/// A state and its world: what the object shows, and the time.
+struct Bench {
+    state: State<Letters>,
+    shared: Shared,
+    now: Duration,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let lease = Lease { until: Some(Duration::from_secs(10_000)), least: Duration::from_secs(5) };
+        let shared = Shared {
+            synced: true,
+            lease,
+            trusted_from: Duration::ZERO,
+            acceptance: Acceptance::Given,
+            resync: None,
+        };
+        Self { state: State::default(), shared, now: Duration::ZERO }
+    }
+
+    fn step(&mut self, event: Event<Letters>) -> Vec<Action<Letters>> {
+        step(&mut self.state, &Env { shared: self.shared, inputs: &() }, self.now, event)
+    }
+
+    fn request(&mut self, from: &'static str, generation: u64, present: &str, gone: &str) -> Vec<Action<Letters>> {
+        let want = LettersWant { present: letters(present), gone: letters(gone) };
+        self.step(Event::Requested { from, generation, want })
+    }
+
+    fn observed(&mut self, actions: &[Action<Letters>], result: Result<LettersModel, Fault>) -> Vec<Action<Letters>> {
+        let [Action::Observe { id, .. }] = actions else { panic!("{actions:?} is no read") };
+        self.step(Event::Observed { id: *id, sent_at: self.now, result })
+    }
+
+    fn woken(&mut self) -> Vec<Action<Letters>> {
+        self.now = self.state.wake_at().expect("a time is awaited").max(self.now);
+        self.step(Event::Woke)
+    }
+
+    /// Grants the permit that the actions ask for, and returns the write.
+    fn permitted(&mut self, actions: &[Action<Letters>]) -> (Id, BTreeSet<char>) {
+        let Some(Action::TakePermit { id, .. }) = actions.last() else { panic!("{actions:?} asks for no permit") };
+        let actions = self.step(Event::Permitted(*id));
+        let [Action::Write { id, op, .. }] = &actions[..] else { panic!("{actions:?} is no write") };
+        (*id, op.clone())
+    }
+
+    fn failed(&mut self, id: Id, fault: Fault) -> Vec<Action<Letters>> {
+        self.step(Event::Ended { id, result: Err(Failure { fault, cause: Cause::Unnamed }) })
+    }
+
+    fn succeeded(&mut self, id: Id) -> Vec<Action<Letters>> {
+        self.step(Event::Ended { id, result: Ok(After::Unread) })
+    }
+
+    /// Requests, and goes on to the write, where the object shows this.
+    fn write_of(&mut self, requests: &[(&'static str, &str, &str)], shown: &str) -> (Id, BTreeSet<char>) {
+        let mut first = Vec::new();
+        for (from, present, gone) in requests {
+            first.extend(self.request(from, 1, present, gone));
+        }
+        self.observed(&first, Ok(model(shown)));
+        let actions = self.woken();
+        self.permitted(&actions)
+    }
+}
+
+fn told(actions: &[Action<Letters>]) -> Vec<(&'static str, u64, Outcome<usize>)> {
+    let tell = |action: &Action<Letters>| match action {
+        Action::Tell { to, generation, outcome } => Some((*to, *generation, outcome.clone())),
+        _ => None,
+    };
+    actions.iter().filter_map(tell).collect()
+}
+
+fn waiting(fault: Fault) -> Outcome<usize> {
+    Outcome::Waiting(Waiting::Retry(fault))
+}
+
+#[test]
+fn a_burst_of_requests_makes_one_write_and_each_is_told_what_azure_then_shows() {
+    let mut bench = Bench::new();
+    let read = bench.request("s1", 1, "a", "");
+    assert!(bench.request("s2", 7, "b", "").is_empty(), "one read at a time");
+    let actions = bench.observed(&read, Ok(model("xy")));
+    assert_eq!(told(&actions).len(), 2, "both are told that they wait: {actions:?}");
+    assert_eq!(bench.state.wake_at(), Some(GAP));
+    let actions = bench.woken();
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("abxy"), "what no want names stays");
+    let expected = Expectation::of(Kind::Other, &Durations::default(), None);
+    assert!(bench.step(Event::Accepted { id, expected }).is_empty());
+    assert_eq!(bench.woken(), [Action::Poll(id)]);
+    bench.step(Event::Polled { id, pause: Duration::ZERO });
+    assert_eq!(bench.woken(), [Action::Poll(id)]);
+    let actions = bench.succeeded(id);
+    assert_eq!(actions[0], Action::Taint(vec!["related"], Taint::Changed));
+    let actions = bench.observed(&actions[1..], Ok(model("abxy")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1)), ("s2", 7, Outcome::Done(1))]);
+    assert_eq!(bench.state.wake_at(), None);
+}
+
+#[test]
+fn what_is_there_already_costs_one_read_and_no_write() {
+    let mut bench = Bench::new();
+    let read = bench.request("s1", 1, "a", "");
+    let actions = bench.observed(&read, Ok(model("ab")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1))]);
+    let actions = bench.request("s2", 1, "b", "");
+    assert_eq!(told(&actions), [("s2", 1, Outcome::Done(1))], "the observation is fresh enough");
+    bench.now = Duration::from_secs(61);
+    assert!(matches!(bench.request("s3", 1, "b", "")[..], [Action::Observe { .. }]));
+}
+
+#[test]
+fn the_newest_want_wins_and_makes_the_next_write() {
+    let mut bench = Bench::new();
+    let (id, op) = bench.write_of(&[("s1", "a", "")], "");
+    assert_eq!(op, letters("a"));
+    assert!(bench.request("s1", 2, "b", "a").is_empty(), "one write at a time");
+    let read = bench.succeeded(id);
+    let actions = bench.observed(&read[1..], Ok(model("a")));
+    let actions = if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
+    let (_, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("b"));
+}
+
+#[test]
+fn an_answer_of_an_unknown_id_changes_nothing() {
+    let mut bench = Bench::new();
+    bench.request("s1", 1, "a", "");
+    let (now, unknown) = (bench.now, Id(99));
+    assert!(bench.step(Event::Observed { id: unknown, sent_at: now, result: Ok(model("a")) }).is_empty());
+    assert!(bench.step(Event::Permitted(unknown)).is_empty());
+    assert!(bench.succeeded(unknown).is_empty());
+    assert!(bench.step(Event::Accepted { id: unknown, expected: Expectation::of(Kind::Other, &Durations::default(), None) }).is_empty());
+}
+
+#[test]
+fn a_precondition_that_failed_reads_and_plans_again() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    assert_eq!(bench.failed(id, Fault::PreconditionFailed), [Action::Taint(vec!["related"], Taint::Changed)]);
+    let read = bench.woken();
+    let actions = bench.observed(&read, Ok(model("z")));
+    let (_, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("az"));
+}
+
+#[test]
+fn a_throttled_write_waits_as_long_as_azure_asks() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    let fault = Fault::Throttled { retry_after: Some(ms(7_000)) };
+    let actions = bench.failed(id, fault.clone());
+    assert_eq!(told(&actions), [("s1", 1, waiting(fault))]);
+    assert_eq!(bench.state.wake_at(), Some(bench.now + ms(7_000)));
+    let actions = bench.woken();
+    bench.permitted(&actions);
+}
+
+#[test]
+fn after_a_lost_answer_absence_is_believed_late() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    bench.failed(id, Fault::OutcomeUnknown);
+    let lost_at = bench.now;
+    bench.request("s1", 2, "", "a");
+    let read = bench.woken();
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(told(&actions), [("s1", 2, Outcome::Waiting(Waiting::FreshReads))]);
+    let read = bench.woken();
+    assert_eq!(bench.now, lost_at + LATE);
+    let actions = bench.observed(&read, Ok(model("a")));
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters(""), "the lost write had arrived after all");
+    let read = bench.succeeded(id);
+    let actions = bench.observed(&read[1..], Ok(model("")));
+    assert_eq!(told(&actions), [("s1", 2, Outcome::Done(0))]);
+}
+
+#[test]
+fn a_new_leader_believes_absence_late_unless_it_has_written_itself() {
+    let mut bench = Bench::new();
+    bench.shared.trusted_from = ms(4_000);
+    let read = bench.request("s1", 1, "", "a");
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Waiting(Waiting::FreshReads))]);
+    let read = bench.woken();
+    assert_eq!(bench.now, ms(4_000));
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(0))]);
+
+    let mut bench = Bench::new();
+    bench.shared.trusted_from = ms(4_000);
+    let (id, _) = bench.write_of(&[("s1", "", "a")], "ab");
+    let read = bench.succeeded(id);
+    let actions = bench.observed(&read[1..], Ok(model("b")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(0))]);
+}
+
+#[test]
+fn a_read_that_lags_behind_the_write_is_repeated_and_not_planned_from() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    bench.request("s1", 2, "", "a");
+    let read = bench.succeeded(id);
+    assert!(bench.observed(&read[1..], Ok(model(""))).is_empty(), "it lacks what was just written");
+    let read = bench.woken();
+    let actions = bench.observed(&read, Ok(model("a")));
+    let (_, op) = bench.permitted(&actions);
+    assert_eq!(op, letters(""));
+}
+
+#[test]
+fn another_operation_is_waited_for_and_not_for_ever() {
+    let mut bench = Bench::new();
+    let mut read = bench.request("s1", 1, "a", "");
+    let updating = LettersModel { updating: true, ..model("") };
+    let actions = bench.observed(&read, Ok(updating.clone()));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Waiting(Waiting::OtherOperation))]);
+    let mut reads = 0;
+    let actions = loop {
+        read = bench.woken();
+        reads += 1;
+        let actions = bench.observed(&read, Ok(updating.clone()));
+        if !actions.is_empty() {
+            break actions;
+        }
+    };
+    assert!(bench.now >= LONGEST_UPDATING && bench.now < LONGEST_UPDATING + ms(15_000), "{:?}", bench.now);
+    assert!(reads < 60, "{reads} reads");
+    bench.permitted(&actions);
+}
+
+#[test]
+fn no_write_starts_without_lease_before_the_informers_or_during_a_drain() {
+    let mut bench = Bench::new();
+    bench.shared.synced = false;
+    assert!(bench.request("s1", 1, "a", "").is_empty());
+    bench.shared.synced = true;
+    let read = bench.step(Event::Woke);
+    bench.shared.lease.until = Some(ms(4_999));
+    bench.observed(&read, Ok(model("")));
+    assert!(bench.woken().is_empty());
+    bench.shared.lease.until = Some(ms(20_000));
+    let actions = bench.step(Event::Woke);
+    let (id, _) = bench.permitted(&actions);
+    bench.request("s2", 1, "b", "");
+    assert!(bench.step(Event::Drain).is_empty(), "the write in flight is awaited");
+    assert_eq!(bench.succeeded(id)[1..], [Action::Drained]);
+}
+
+#[test]
+fn a_plan_that_replaces_waits_for_acceptance() {
+    let mut bench = Bench::new();
+    bench.shared.acceptance = Acceptance::Awaited;
+    let read = bench.request("s1", 1, "", "a");
+    let actions = bench.observed(&read, Ok(model("a")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Waiting(Waiting::Acceptance))]);
+    assert!(bench.woken().is_empty());
+    bench.shared.acceptance = Acceptance::Given;
+    let actions = bench.step(Event::Woke);
+    bench.permitted(&actions);
+}
+
+#[test]
+fn one_refused_member_is_found_in_log2_n_plus_1_writes_once_and_the_others_are_served() {
+    let mut bench = Bench::new();
+    let names = ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"];
+    let parts = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let requests: Vec<(&str, &str, &str)> = names.iter().zip(parts).map(|(name, part)| (*name, part, "")).collect();
+    let (mut id, mut op) = bench.write_of(&requests, "");
+    let (mut shown, mut writes, mut outcomes) = (letters(""), 0, Vec::new());
+    loop {
+        let mut actions = if op.contains(&'f') {
+            bench.failed(id, Fault::Invalid)
+        } else {
+            shown = op.clone();
+            bench.succeeded(id)
+        };
+        actions.remove(0);
+        let actions = bench.observed(&actions, Ok(LettersModel { letters: shown.clone(), updating: false }));
+        outcomes.extend(told(&actions));
+        if shown.len() == 7 {
+            break;
+        }
+        (id, op) = bench.permitted(&actions);
+        writes += 1;
+    }
+    assert!(writes <= 4, "{writes} writes after the first failure");
+    let refused = Outcome::Refused(Refusal::Azure(Fault::Invalid));
+    assert!(outcomes.contains(&("s6", 1, refused.clone())));
+    assert_eq!(outcomes.iter().filter(|(.., outcome)| matches!(outcome, Outcome::Done(_))).count(), 7);
+    let actions = bench.request("s6", 2, "f", "");
+    assert_eq!(told(&actions), [("s6", 2, refused)], "the same want is not tried again");
+    let actions = bench.request("s6", 3, "i", "");
+    let actions = if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
+    assert_eq!(bench.permitted(&actions).1, letters("abcdeghi"));
+}
+
+#[test]
+fn a_refusal_is_tried_again_when_the_inputs_can_cure_it() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    let actions = bench.failed(id, Fault::Invalid);
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Refused(Refusal::Azure(Fault::Invalid)))]);
+    bench.observed(&actions[2..], Ok(model("")));
+    assert_eq!(bench.state.wake_at(), None, "it waits for a change");
+    assert!(bench.step(Event::EnvChanged(EnvChange::Replan)).is_empty());
+    bench.step(Event::EnvChanged(EnvChange::Cures));
+    let actions = bench.woken();
+    bench.permitted(&actions);
+}
+
+#[test]
+fn what_the_identity_lacks_is_told_to_all_and_retried_with_growing_pauses() {
+    let mut bench = Bench::new();
+    let (mut id, _) = bench.write_of(&[("s1", "a", ""), ("s2", "b", "")], "");
+    let mut pauses = Vec::new();
+    for round in 0..3 {
+        let actions = bench.failed(id, Fault::Forbidden);
+        if round == 0 {
+            assert_eq!(told(&actions), [("s1", 1, waiting(Fault::Forbidden)), ("s2", 1, waiting(Fault::Forbidden))]);
+        }
+        let before = bench.now;
+        let read = bench.woken();
+        pauses.push((bench.now - before).as_secs());
+        let actions = bench.observed(&read, Ok(model("")));
+        (id, _) = bench.permitted(&actions);
+    }
+    assert_eq!(pauses, [5, 10, 20]);
+}
+
+#[test]
+fn a_planner_s_refusal_does_not_stop_the_others() {
+    let mut bench = Bench::new();
+    let (id, op) = bench.write_of(&[("s1", "?", ""), ("s2", "b", "")], "");
+    assert_eq!(op, letters("b"));
+    let read = bench.succeeded(id);
+    let actions = bench.observed(&read[1..], Ok(model("b")));
+    assert_eq!(told(&actions), [("s2", 1, Outcome::Done(1))]);
+}
+
+#[test]
+fn a_resync_reads_an_unchanged_object_once_and_writes_nothing() {
+    let mut bench = Bench::new();
+    bench.shared.resync = Some(Duration::from_secs(600));
+    let read = bench.request("s1", 1, "a", "");
+    bench.observed(&read, Ok(model("a")));
+    let read = bench.woken();
+    assert_eq!(bench.now, Duration::from_secs(600));
+    assert!(bench.observed(&read, Ok(model("a"))).is_empty());
+    assert_eq!(bench.state.wake_at(), Some(Duration::from_secs(1200)));
+}
+
+#[test]
+fn a_withdrawn_requester_is_forgotten_and_its_parts_stay() {
+    let mut bench = Bench::new();
+    let read = bench.request("s1", 1, "a", "");
+    bench.step(Event::Withdrawn("s1"));
+    assert!(bench.observed(&read, Ok(model("b"))).is_empty());
+    assert!(bench.state.is_idle());
+    assert_eq!(bench.state.wake_at(), None);
+}

@@ -1,0 +1,458 @@
+//! The step of a Service of type LoadBalancer: in which order its objects are told what it wants.
+//!
+//! A Service spans objects: public IP addresses, a load balancer, a security group, network interfaces, a private link
+//! service. It writes none of them. It tells each object a want at a [`Level`], and goes on when every object of a stage
+//! has reported that Azure shows it. So each law of the order is a line of a table:
+//!
+//! ```text
+//! present   finalizer
+//!           public IPs: Make         other objects with parts of it: Look
+//!           load balancer: Make      security group: Make          (in parallel, unless Order says otherwise)
+//!           members: Make
+//!           private link: Make
+//!           status
+//!           load balancers: Quiet                                  rules that the spec does not ask for
+//!           security group: Clean                                  destinations of addresses it gives up
+//!           private link, members: Clean
+//!           load balancers: Clean                                  frontends
+//!           public IPs: Clean
+//! gone      all objects: Look
+//!           security group: Clean
+//!           private link, members: Clean
+//!           load balancers: Clean
+//!           public IPs: Clean
+//!           status cleared
+//!           finalizer removed
+//! ```
+//!
+//! - A new address is served before an old one is given up, and the status changes in between.
+//! - No address is given up while a security rule admits it: the frontend, or the public IP, outlives the rule. It is also
+//!   the record by which a process that starts anew finds the rule to trim.
+//! - Nothing is removed without a positive record: a spec that does not ask for it, or the finalizer on a Service that is
+//!   deleted or is no load balancer of ours any more.
+//!
+//! The stage is derived from what the objects have reported. A process that starts anew tells the objects the first stages
+//! again, which changes nothing, and comes to the same stage.
+
+mod ladder;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use super::{Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
+use crate::fault::Fault;
+
+/// What a Service is made of.
+pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
+    /// What a valid Service asks for.
+    type Spec: fmt::Debug + Clone + PartialEq;
+    /// The key of an object of Azure.
+    type Key: fmt::Debug + Clone + Ord;
+    /// What the Service wants of one object.
+    type Want: fmt::Debug + Clone + PartialEq;
+    /// What an object shows of the Service: its addresses above all.
+    type Report: fmt::Debug + Clone + PartialEq;
+    /// The Service's status.
+    type Status: fmt::Debug + Clone + PartialEq;
+    /// What the wants depend on beside: settings.
+    type Inputs;
+
+    /// What kind of part the object is.
+    fn role(key: &Self::Key) -> Role;
+
+    /// The objects that the spec needs.
+    fn keys(spec: &Self::Spec, inputs: &Self::Inputs) -> BTreeSet<Self::Key>;
+
+    /// In which order load balancer and security group are written at creation.
+    fn order(spec: &Self::Spec, seen: &Seen<'_, Self>, inputs: &Self::Inputs) -> Order;
+
+    /// What is wanted of an object at a level. `spec` is `None` once everything must go.
+    fn want(
+        spec: Option<&Self::Spec>,
+        key: &Self::Key,
+        level: Level,
+        seen: &Seen<'_, Self>,
+        inputs: &Self::Inputs,
+    ) -> Self::Want;
+
+    /// The status, when every address is known.
+    fn status(spec: &Self::Spec, seen: &Seen<'_, Self>, inputs: &Self::Inputs) -> Option<Self::Status>;
+}
+
+/// What kind of part an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// An address that is an object of its own.
+    PublicIp,
+    /// Frontends, rules, probes and backend pools.
+    LoadBalancer,
+    /// Which sources are admitted.
+    SecurityGroup,
+    /// The backends of a pool that is filled through network interfaces.
+    Members,
+    /// A private link service on a frontend.
+    PrivateLink,
+}
+
+/// How much of the Service's wish an object is told. A higher level asks for more to be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing is present or gone: the object reports what it shows of the Service.
+    Look,
+    /// The frontends are present.
+    Frontend,
+    /// All that the spec asks for is present. What it does not ask for may go only where no address is given up and
+    /// nothing that still serves depends on it.
+    Make,
+    /// Of a load balancer: rules that the spec does not ask for are gone, and their frontends stay.
+    Quiet,
+    /// All that the spec does not ask for is gone.
+    Clean,
+}
+
+/// In which order load balancer and security group are written at creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// At once.
+    Parallel,
+    /// The security group first: a rule that denies must exist before the load balancer lets traffic in, or a frontend
+    /// changes its address in place.
+    SecurityFirst,
+    /// The load balancer first: it gives the address that the security rule admits.
+    LoadBalancerFirst,
+    /// The frontends, which give the address, then the security group, then the load-balancing rules.
+    FrontendFirst,
+}
+
+/// What the objects show of the Service.
+#[derive(Debug)]
+pub struct Seen<'a, S: Service> {
+    /// Now, by object.
+    pub now: &'a BTreeMap<S::Key, S::Report>,
+    /// Before anything of the present spec was removed: what the Service gives up is found here.
+    pub before: &'a BTreeMap<S::Key, S::Report>,
+    /// The status as the API server has it.
+    pub status: Option<&'a S::Status>,
+}
+
+/// A Service as the API server has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot<S: Service> {
+    /// Its resource version. A later state has a greater one.
+    pub version: u64,
+    /// What it asks for.
+    pub desired: Desired<S::Spec>,
+    /// Whether it carries our finalizer.
+    pub finalizer: bool,
+    /// Its status, if it has one.
+    pub status: Option<S::Status>,
+    /// The objects on which parts of it have been seen, and those that may hold parts of any Service.
+    pub found: BTreeSet<S::Key>,
+}
+
+/// What a Service asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Desired<P> {
+    /// A load balancer of ours.
+    Present(P),
+    /// A load balancer of ours whose spec is wrong. What it had before stays.
+    Invalid(Vec<String>),
+    /// It is being deleted, or is no load balancer of ours any more.
+    Gone,
+}
+
+/// What happened to a Service.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event<S: Service> {
+    /// The API server has this state of it.
+    Changed(Snapshot<S>),
+    /// The API server has it no more.
+    Removed,
+    /// An object tells what became of a want.
+    Told {
+        /// The object.
+        key: S::Key,
+        /// The generation of the want.
+        generation: u64,
+        /// What became of it.
+        outcome: Outcome<S::Report>,
+    },
+    /// A patch ended.
+    Patched {
+        /// The patch.
+        id: Id,
+        /// The resource version after it.
+        result: Result<u64, PatchFault>,
+    },
+    /// The inputs have changed.
+    EnvChanged,
+    /// [`State::wake_at`] has come, or the lease or the informers have changed.
+    Woke,
+    /// The process is about to end: nothing new is started.
+    Drain,
+}
+
+/// Why a patch failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchFault {
+    /// The Service does not exist any more.
+    Gone,
+    /// The Service has changed since, or the API server did not answer: try again.
+    Again,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action<S: Service> {
+    /// Tell an object what the Service wants of it from now on.
+    Tell {
+        /// The object.
+        key: S::Key,
+        /// The number of the want.
+        generation: u64,
+        /// The want.
+        want: S::Want,
+    },
+    /// Tell an object that the Service has no further interest in it.
+    Withdraw(S::Key),
+    /// Patch the Service, on its resource version.
+    Patch {
+        /// The patch.
+        id: Id,
+        /// The resource version that it is planned from.
+        version: u64,
+        /// What is changed.
+        patch: Patch<S::Status>,
+    },
+    /// Report to the user by an event on the Service.
+    Report(Reason<S::Key>),
+    /// After [`Event::Drain`]: nothing is in flight any more.
+    Drained,
+}
+
+/// A change of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Patch<T> {
+    /// Add our finalizer.
+    AddFinalizer,
+    /// Set the status.
+    SetStatus(T),
+    /// Remove the load balancer from the status.
+    ClearStatus,
+    /// Remove our finalizer.
+    RemoveFinalizer,
+}
+
+/// What an event on the Service says. An event is reported when it differs from the last one, or the spec has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason<K> {
+    /// All that the Service asks for exists, and the status says so.
+    Ensured,
+    /// The spec is wrong: each sentence names the annotation or field, its value and what is allowed.
+    Invalid(Vec<String>),
+    /// An object refused the want.
+    Refused(K, Refusal),
+    /// An object cannot be written; it is tried again.
+    Retry(K, Fault),
+    /// An object holds a plan that removes or replaces something until it is accepted.
+    Held(K),
+    /// Everything of the Service is gone.
+    Deleted,
+}
+
+/// What a step needs beside its own state.
+#[derive(Debug)]
+pub struct Env<'a, S: Service> {
+    /// What all keys share.
+    pub shared: Shared,
+    /// What the wants depend on.
+    pub inputs: &'a S::Inputs,
+}
+
+/// What an object was told last.
+#[derive(Debug, Clone)]
+struct Asked<S: Service> {
+    generation: u64,
+    want: S::Want,
+    /// The number of the spec at which it was told.
+    spec: u64,
+    level: Level,
+    outcome: Option<Outcome<S::Report>>,
+    /// The wants of this spec that the object has reported as done.
+    passed: Vec<S::Want>,
+}
+
+/// The facts of one Service.
+#[derive(Debug, Clone)]
+pub struct State<S: Service> {
+    ids: Ids,
+    snapshot: Option<Snapshot<S>>,
+    /// Counts the specs.
+    spec: u64,
+    generation: u64,
+    asked: BTreeMap<S::Key, Asked<S>>,
+    now: BTreeMap<S::Key, S::Report>,
+    before: BTreeMap<S::Key, S::Report>,
+    patch: Option<(Id, Patch<S::Status>)>,
+    patches: Backoff,
+    pause_until: Duration,
+    reported: Option<(u64, Reason<S::Key>)>,
+    draining: bool,
+    wake: Option<Duration>,
+}
+
+impl<S: Service> Default for State<S> {
+    fn default() -> Self {
+        Self {
+            ids: Ids::default(),
+            snapshot: None,
+            spec: 0,
+            generation: 0,
+            asked: BTreeMap::new(),
+            now: BTreeMap::new(),
+            before: BTreeMap::new(),
+            patch: None,
+            patches: Backoff::CONFLICT,
+            pause_until: Duration::ZERO,
+            reported: None,
+            draining: false,
+            wake: None,
+        }
+    }
+}
+
+/// Folds an event into the facts and decides what to do.
+pub fn step<S: Service>(state: &mut State<S>, env: &Env<'_, S>, now: Duration, event: Event<S>) -> Vec<Action<S>> {
+    let mut actions = Vec::new();
+    state.fold(now, event, &mut actions);
+    state.decide(env, now, &mut actions);
+    actions
+}
+
+impl<S: Service> State<S> {
+    /// When [`Event::Woke`] is due if nothing else happens before.
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.wake
+    }
+
+    /// Whether the state may be dropped: the Service does not exist and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.snapshot.is_none() && self.patch.is_none()
+    }
+
+    /// The level that an object was told last, and whether it has reported that as done.
+    pub fn level_of(&self, key: &S::Key) -> Option<(Level, bool)> {
+        let asked = self.asked.get(key)?;
+        Some((asked.level, matches!(asked.outcome, Some(Outcome::Done(_)))))
+    }
+
+    fn fold(&mut self, now: Duration, event: Event<S>, actions: &mut Vec<Action<S>>) {
+        match event {
+            Event::Changed(snapshot) => self.changed(snapshot),
+            Event::Removed => self.removed(actions),
+            Event::Told { key, generation, outcome } => self.told(key, generation, outcome),
+            Event::Patched { id, result } => {
+                let Some((_, patch)) = self.patch.take_if(|(sent, _)| *sent == id) else { return };
+                match result {
+                    Ok(version) => self.patched(version, patch),
+                    Err(PatchFault::Gone) => self.removed(actions),
+                    Err(PatchFault::Again) => self.pause_until = now + self.patches.failed(),
+                }
+            }
+            Event::EnvChanged | Event::Woke => {}
+            Event::Drain => self.draining = true,
+        }
+    }
+
+    fn changed(&mut self, snapshot: Snapshot<S>) {
+        // An informer may be behind an own patch.
+        let before = self.snapshot.as_ref();
+        if before.is_some_and(|before| snapshot.version < before.version) {
+            return;
+        }
+        if before.is_none_or(|before| before.desired != snapshot.desired) {
+            self.spec += 1;
+            self.before.clone_from(&self.now);
+        }
+        self.snapshot = Some(snapshot);
+    }
+
+    fn removed(&mut self, actions: &mut Vec<Action<S>>) {
+        actions.extend(self.asked.keys().cloned().map(Action::Withdraw));
+        *self = Self {
+            ids: self.ids.clone(),
+            generation: self.generation,
+            spec: self.spec,
+            patch: self.patch.take(),
+            draining: self.draining,
+            ..Self::default()
+        };
+    }
+
+    fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
+        let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
+        if let Outcome::Done(report) = &outcome {
+            if !asked.passed.contains(&asked.want) {
+                asked.passed.push(asked.want.clone());
+            }
+            // What was removed at this level is no longer reported.
+            if asked.level < Level::Clean || !self.before.contains_key(&key) {
+                self.before.insert(key.clone(), report.clone());
+            }
+            self.now.insert(key, report.clone());
+        }
+        asked.outcome = Some(outcome);
+    }
+
+    fn patched(&mut self, version: u64, patch: Patch<S::Status>) {
+        self.patches.succeeded();
+        let Some(snapshot) = &mut self.snapshot else { return };
+        snapshot.version = snapshot.version.max(version);
+        match patch {
+            Patch::AddFinalizer => snapshot.finalizer = true,
+            Patch::SetStatus(status) => snapshot.status = Some(status),
+            Patch::ClearStatus => snapshot.status = None,
+            Patch::RemoveFinalizer => snapshot.finalizer = false,
+        }
+    }
+
+    fn patch(&mut self, env: &Env<'_, S>, now: Duration, patch: Patch<S::Status>, actions: &mut Vec<Action<S>>) {
+        let Some(snapshot) = &self.snapshot else { return };
+        if self.patch.is_some() || !env.shared.lease.covers_write(now) {
+            return;
+        }
+        if now < self.pause_until {
+            self.wake = earlier(self.wake, self.pause_until);
+            return;
+        }
+        let (id, version) = (self.ids.next_id(), snapshot.version);
+        self.patch = Some((id, patch.clone()));
+        actions.push(Action::Patch { id, version, patch });
+    }
+
+    fn report(&mut self, reason: Reason<S::Key>, actions: &mut Vec<Action<S>>) {
+        let reported = Some((self.spec, reason.clone()));
+        if self.reported != reported {
+            self.reported = reported;
+            actions.push(Action::Report(reason));
+        }
+    }
+
+    /// Reports the first failure of an object, in order of the keys.
+    fn report_failure(&mut self, actions: &mut Vec<Action<S>>) {
+        let reason = self.asked.iter().find_map(|(key, asked)| match asked.outcome.as_ref()? {
+            Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
+            Outcome::Waiting(Waiting::Retry(fault)) => Some(Reason::Retry(key.clone(), fault.clone())),
+            Outcome::Waiting(Waiting::Acceptance) => Some(Reason::Held(key.clone())),
+            Outcome::Waiting(_) | Outcome::Done(_) => None,
+        });
+        if let Some(reason) = reason {
+            self.report(reason, actions);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The newest desired state of each requester of an object, and what the requester was told of it.
+
+use std::collections::BTreeMap;
+
+use super::Outcome;
+
+/// The wants of an object, by requester.
+#[derive(Debug, Clone)]
+pub struct Wants<K, W, R>(BTreeMap<K, Entry<W, R>>);
+
+/// The newest want of one requester.
+#[derive(Debug, Clone)]
+pub struct Entry<W, R> {
+    /// What it wants.
+    pub want: W,
+    /// The number that the requester gave to the want. An outcome carries it back.
+    pub generation: u64,
+    told: Option<Outcome<R>>,
+}
+
+impl<K, W, R> Default for Wants<K, W, R> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Clone, W: PartialEq, R: PartialEq + Clone> Wants<K, W, R> {
+    /// Records a want. Returns whether it differs from the one before. A repeated want is told its outcome again.
+    pub fn request(&mut self, from: K, generation: u64, want: W) -> bool {
+        let changed = self.0.get(&from).is_none_or(|entry| entry.want != want);
+        self.0.insert(from, Entry { want, generation, told: None });
+        changed
+    }
+
+    /// Forgets a requester.
+    pub fn withdraw(&mut self, from: &K) -> bool {
+        self.0.remove(from).is_some()
+    }
+
+    /// The wants, in order of the requesters.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Entry<W, R>)> {
+        self.0.iter()
+    }
+
+    /// The want of one requester.
+    pub fn get(&self, from: &K) -> Option<&Entry<W, R>> {
+        self.0.get(from)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Records an outcome. Returns the generation of the want when the requester is to be told: when the outcome
+    /// differs from the one it was told. A want that was done is not told that it waits while a difference is repaired.
+    pub fn tell(&mut self, to: &K, outcome: &Outcome<R>) -> Option<u64> {
+        let entry = self.0.get_mut(to)?;
+        match (&entry.told, outcome) {
+            (Some(told), outcome) if told == outcome => return None,
+            (Some(Outcome::Done(_)), Outcome::Waiting(_)) => return None,
+            _ => {}
+        }
+        entry.told = Some(outcome.clone());
+        Some(entry.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Waiting, *};
+
+    #[test]
+    fn a_requester_is_told_each_outcome_once_and_again_when_it_asks_again() {
+        let mut wants = Wants::default();
+        assert!(wants.request("a", 1, 'x'));
+        let (done, waiting) = (Outcome::Done('r'), Outcome::Waiting(Waiting::Write));
+        assert_eq!(wants.tell(&"a", &waiting), Some(1));
+        assert_eq!(wants.tell(&"a", &waiting), None);
+        assert_eq!(wants.tell(&"a", &done), Some(1));
+        assert_eq!(wants.tell(&"a", &done), None);
+        assert_eq!(wants.tell(&"a", &waiting), None, "a difference is being repaired");
+        assert_eq!(wants.tell(&"a", &Outcome::Done('s')), Some(1), "another report");
+        assert!(!wants.request("a", 2, 'x'));
+        assert_eq!(wants.tell(&"a", &done), Some(2));
+        assert!(wants.request("a", 3, 'y'));
+        assert_eq!(wants.tell(&"b", &done), None);
+        assert!(wants.withdraw(&"a"));
+        assert!(wants.is_empty());
+    }
+}
