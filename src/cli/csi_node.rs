@@ -16,7 +16,7 @@ use lazuli_azure::{
 };
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, OnSilence, ZoneSupport},
+    node::{LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
@@ -123,11 +123,7 @@ fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
         let (client, node) = (client.clone(), node.clone());
         Box::pin(async move {
             match lazuli_cluster::machine_labels(&client, &node).await {
-                Ok(labels) => labels.map(|labels| MachineLabels {
-                    region: labels.region,
-                    zone: labels.zone,
-                    vm_size: labels.vm_size,
-                }),
+                Ok(labels) => labels,
                 Err(error) => {
                     tracing::warn!(error = server::chain(&error), "the labels of this node cannot be read");
                     None

@@ -24,7 +24,7 @@ pub use client::{ConnectError, connect};
 pub use liveness::STALE_AFTER;
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
-pub use own_node::{MachineLabels, OwnNodeError, machine_labels, remove_startup_taint};
+pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};

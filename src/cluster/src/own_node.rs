@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use lazuli_plan::node::MachineLabels;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -26,17 +27,6 @@ const NOT_READY: &str = "agent-not-ready";
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// So many failures in a row are told once.
 const TOLD_AFTER: u32 = 3;
-
-/// What a Node's labels say of its machine. Source: the well-known labels, which a cloud controller sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineLabels {
-    /// The region.
-    pub region: String,
-    /// The zone, as `region-number`; `None` for a machine without one, whose label holds a fault domain.
-    pub zone: Option<String>,
-    /// The VM size; empty when the Node does not say.
-    pub vm_size: String,
-}
 
 /// Why the own Node cannot be read or changed.
 #[derive(Debug, thiserror::Error)]

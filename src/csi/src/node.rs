@@ -73,7 +73,7 @@ use csi_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 use lazuli_azure::imds::Imds;
-use lazuli_plan::{fault::Code, size::SizeLimits};
+use lazuli_plan::{fault::Code, node::MachineLabels, size::SizeLimits};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
@@ -176,17 +176,6 @@ pub struct NodeConfig {
     pub labels: Option<LabelsReader>,
     /// How long things may take.
     pub timeouts: Timeouts,
-}
-
-/// What the labels of a Node say of its machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineLabels {
-    /// The region.
-    pub region: String,
-    /// The zone, as `region-number`.
-    pub zone: Option<String>,
-    /// The VM size; empty when the labels do not say.
-    pub vm_size: String,
 }
 
 type ReadLabels = dyn Fn() -> LabelsRead + Send + Sync;

@@ -50,6 +50,17 @@ impl Machine {
     }
 }
 
+/// What a Node's labels say of its machine (source: the well-known labels, which a cloud controller sets).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineLabels {
+    /// The region.
+    pub region: String,
+    /// The zone, as `region-number`; `None` for a machine without one, whose label holds a fault domain.
+    pub zone: Option<String>,
+    /// The VM size; empty when the Node does not say.
+    pub vm_size: String,
+}
+
 /// What of one Node matters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
