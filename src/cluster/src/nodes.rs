@@ -11,14 +11,14 @@ use kube::Client;
 use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use lazuli_telemetry::{Condition, panics::catch};
+use lazuli_telemetry::Condition;
 
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
-use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
+use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
 /// The collection.
 pub(super) const NODES: &str = "/api/v1/nodes";
@@ -41,17 +41,8 @@ pub async fn watch_nodes(
         live.ready("there is no cluster to watch");
         return;
     };
-    let watching = async {
-        loop {
-            let Err(panicked) = catch(Box::pin(keep(&client, &snapshot, &live))).await else { return };
-            went_stale(&snapshot);
-            live.not_ready(format!("the watch broke off: {panicked}"));
-            error!(error = %panicked, "the watch of Nodes panicked; it starts anew");
-            sleep(RESTART).await;
-        }
-    };
-    stop.run_until_cancelled(watching).await;
-    went_stale(&snapshot);
+    let cold = || went_stale(&snapshot);
+    keep_watching("Nodes", &live, &stop, cold, || keep(&client, &snapshot, &live)).await;
 }
 
 /// Follows the Nodes and tells the snapshot; does not return by itself.
