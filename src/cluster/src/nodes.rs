@@ -157,6 +157,11 @@ pub(super) struct NodeCondition {
     pub(super) status: String,
 }
 
+/// Whether kubelet reports that the node is ready: its condition Ready is True.
+pub(super) fn is_ready(conditions: &[NodeCondition]) -> bool {
+    conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+}
+
 impl Slim for SlimNode {
     type Kept = Node;
 
@@ -165,13 +170,12 @@ impl Slim for SlimNode {
     }
 
     fn keep(self, _: &str) -> Option<Node> {
-        let ready = self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
         let out_of_service = self.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
         let group = self.metadata.labels.resource_group.filter(|group| !group.is_empty());
         Some(Node {
             machine: Machine::of_provider_id(&self.spec.provider_id),
             resource_group: group.map(Into::into),
-            healthy: ready && !out_of_service,
+            healthy: is_ready(&self.status.conditions) && !out_of_service,
         })
     }
 }
