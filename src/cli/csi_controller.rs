@@ -105,7 +105,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         location: azure.defaults.location.clone(),
     };
     let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
-    let looking = tokio::spawn(sizes::keep(client.clone(), region, known, stop.clone()));
+    let looking = tokio::spawn(sizes::keep(client.clone(), nodes.clone(), region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,

@@ -51,7 +51,7 @@ async fn rig(kubernetes: &Kubernetes, nodes: &[&str]) -> (Rig, Client, csi_proto
     let mut known = KnownNodes::default();
     known.replace(nodes.iter().map(|name| {
         let machine = Machine::of_provider_id(&format!("azure://{}", vm_id(name)));
-        ((*name).to_owned(), Node { machine, resource_group: None, healthy: true })
+        ((*name).to_owned(), Node { machine, healthy: true, ..Node::default() })
     }));
     let told = watch::channel(ClusterNodes::Known(known)).1;
     let mut rig = Rig::with(typical(), |options: &mut Options| {

@@ -28,4 +28,4 @@ pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
-pub use sizes::{SizesError, node_sizes, publish_sizes, published_sizes};
+pub use sizes::{SizesError, publish_sizes, published_sizes};

@@ -129,6 +129,9 @@ struct NodeLabels {
     /// Source: AKS and cloud-provider-azure set it on nodes outside of the cluster's resource group.
     #[serde(rename = "kubernetes.azure.com/resource-group")]
     resource_group: Option<String>,
+    /// The VM size. Source: Kubernetes, well-known labels.
+    #[serde(rename = "node.kubernetes.io/instance-type")]
+    instance_type: Option<String>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -175,6 +178,7 @@ impl Slim for SlimNode {
         Some(Node {
             machine: Machine::of_provider_id(&self.spec.provider_id),
             resource_group: group.map(Into::into),
+            vm_size: self.metadata.labels.instance_type.filter(|size| !size.is_empty()).map(Into::into),
             healthy: is_ready(&self.status.conditions) && !out_of_service,
         })
     }
