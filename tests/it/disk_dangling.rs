@@ -115,7 +115,7 @@ async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says
     rig.stop().await;
 }
 
-/// A VM that is no node of the cluster may be anybody's.
+/// A VM that is no node of the cluster may belong to another cluster or to another team.
 #[tokio::test(start_paused = true)]
 async fn disk_an_attachment_to_a_vm_that_is_no_node_of_the_cluster_is_left_alone() {
     let kubernetes = Kubernetes::idle();

@@ -131,7 +131,7 @@ pub enum ConnectError {
 ///
 /// In this order: `kubeconfig` (a flag), `$KUBECONFIG` (the first of its files wins where they disagree), the
 /// pod's service account. `~/.kube/config` is not looked for: a program run on a laptop must not touch a
-/// cluster nobody named. The proxy is that of the kubeconfig's `proxy-url`, else of `HTTPS_PROXY`, `HTTP_PROXY`,
+/// cluster that its caller did not name. The proxy is that of the kubeconfig's `proxy-url`, else of `HTTPS_PROXY`, `HTTP_PROXY`,
 /// `ALL_PROXY` and `NO_PROXY`.
 ///
 /// # Errors

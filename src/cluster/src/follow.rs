@@ -1,8 +1,7 @@
 //! Follows one resource of the API server: list, then watch, over and over.
 //!
 //! Why not the watcher of kube's runtime: its events do not tell when a lost watch is back, nor that a
-//! silent one is alive, because bookmarks stay inside it. Whoever must know how old the picture may be needs
-//! exactly these two.
+//! silent one is alive, because bookmarks stay inside it. The age of a snapshot follows from exactly these two.
 //!
 //! ```text
 //!        ┌────────── failed: Lost, wait, again ─────────────┐
