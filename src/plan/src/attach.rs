@@ -218,6 +218,12 @@ pub fn gives_terms(disk: &Disk, vm: &ArmId) -> bool {
     disk.provisioning_state == ProvisioningState::Succeeded && attachable(disk, vm).is_ok()
 }
 
+/// Whether a disk cannot be attached to a VM because of their zones (source: Azure attaches a zonal disk only to a VM in
+/// its zone). Only the reason for a refusal of Azure's: a disk without a zone may be regional or zone redundant.
+pub fn zone_mismatch(disk: &Disk, vm: &Vm) -> bool {
+    !disk.zones.is_empty() && !vm.zone.as_ref().is_some_and(|zone| disk.zones.contains(zone))
+}
+
 /// Whether the disk's own state confirms that it is attached to a VM that lists it. A disk that is attached and names
 /// no VM counts as confirmed: some Azure clouds do not say to which VM a disk is attached.
 pub fn confirmed_attached(disk: &Disk, vm: &ArmId) -> bool {
@@ -281,6 +287,7 @@ pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
         | Fault::Unclear
         | Fault::DiskLimit
         | Fault::Exhausted
+        | Fault::ZoneMismatch
         // The identity may write the VM. Another method would name the same disk, and be refused the same way.
         | Fault::LinkedForbidden
         | Fault::OperationFailed => Reaction::Bisect,

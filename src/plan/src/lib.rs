@@ -14,6 +14,7 @@
 //! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
 //! | [`size`] | how many data disks a VM size takes |
@@ -22,6 +23,7 @@ pub mod apply;
 pub mod attach;
 pub mod dangling;
 pub mod disk;
+pub mod event;
 pub mod fault;
 pub mod list;
 pub mod lun;
