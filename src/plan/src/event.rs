@@ -233,6 +233,11 @@ impl Reason {
         }
     }
 
+    /// Whether the reason lies in the volume, and not in the VM that it is to be attached to.
+    pub fn lies_in_the_volume(self) -> bool {
+        matches!(self, Self::LinkedAuthorizationFailed | Self::QuotaExceeded | Self::ZoneMismatch | Self::ScopeNotFound)
+    }
+
     /// How long the reason must last before an event is written.
     pub fn hold_off(self) -> Duration {
         self.row().hold_off
@@ -301,6 +306,14 @@ pub enum Regarding {
     ClaimOf(ArmId),
     /// A Node, by its name.
     Node(String),
+}
+
+impl Regarding {
+    /// The Node of a name. A CSI node id may be spelled in another letter case, or be no name at all.
+    pub fn node(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        is_object_name(&name).then_some(Self::Node(name))
+    }
 }
 
 /// An observation that a person must know about.

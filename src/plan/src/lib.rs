@@ -17,6 +17,7 @@
 //! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
+//! | [`rbac`] | which action of Azure a request needs
 //! | [`size`] | how many data disks a VM size takes |
 
 pub mod apply;
@@ -32,5 +33,6 @@ pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
+pub mod rbac;
 pub mod read;
 pub mod size;

@@ -26,7 +26,8 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_plan::{event::Event, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -57,6 +58,8 @@ pub struct Options {
     pub nodes: Option<watch::Receiver<ClusterNodes>>,
     /// How to ask the cluster what a node uses.
     pub node_facts: Option<NodeFactsReader>,
+    /// Where the controllers' events for people go.
+    pub events: lossy::Sender<Event>,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -75,6 +78,7 @@ impl Options {
             handles: None,
             nodes: None,
             node_facts: None,
+            events: lossy::Sender::nowhere(),
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -118,6 +122,7 @@ impl Lab {
             nodes: options.nodes.unwrap_or_else(|| watch::channel(ClusterNodes::NoCluster).1),
             sizes: watch::channel(SizeLimits::default()).1,
             node_facts: options.node_facts,
+            events: options.events,
         };
         Ok(Self {
             emulator,
