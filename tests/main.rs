@@ -23,6 +23,7 @@ mod it {
     mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;
+    mod disk_events;
     mod disk_expand;
     mod disk_gone;
     mod disk_incidents;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    disk::is_zone_redundant,
     fault::Fault,
     lun::{self, NodeReservations},
     model::{ArmId, CachingMode, DataDisk, Disk, DiskState, Lun, ProvisioningState, Vm},
@@ -60,7 +61,7 @@ pub enum Resolved {
     TooManyDisks {
         /// How many the size takes.
         limit: usize,
-        /// How many the VM has, those of other programs included.
+        /// How many the VM has after this write, those of other programs included.
         attached: usize,
     },
     /// Every LUN is occupied, or named by a VolumeAttachment.
@@ -144,7 +145,7 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
 
     for disk in to_attach {
         let refusal = if plan.write.attach.len() == free {
-            Resolved::TooManyDisks { limit, attached: vm.data_disks.len() }
+            Resolved::TooManyDisks { limit, attached: vm.data_disks.len() + plan.write.attach.len() }
         } else if let Some(lun) = given.get(&disk) {
             let terms = &desired.attach[&disk];
             plan.write.attach.push(Attachment {
@@ -218,10 +219,15 @@ pub fn gives_terms(disk: &Disk, vm: &ArmId) -> bool {
     disk.provisioning_state == ProvisioningState::Succeeded && attachable(disk, vm).is_ok()
 }
 
-/// Whether a disk cannot be attached to a VM because of their zones (source: Azure attaches a zonal disk only to a VM in
-/// its zone). Only the reason for a refusal of Azure's: a disk without a zone may be regional or zone redundant.
+/// Whether the zones of a disk and a VM explain why Azure refused the attach (source: Azure attaches a zonal disk only to
+/// a VM in its zone, a regional disk only to a regional VM, and a zone-redundant disk to both). Not for a decision before
+/// the write: Azure decides.
 pub fn zone_mismatch(disk: &Disk, vm: &Vm) -> bool {
-    !disk.zones.is_empty() && !vm.zone.as_ref().is_some_and(|zone| disk.zones.contains(zone))
+    match &vm.zone {
+        _ if disk.sku.is_some_and(is_zone_redundant) => false,
+        Some(zone) => !disk.zones.contains(zone),
+        None => !disk.zones.is_empty(),
+    }
 }
 
 /// Whether the disk's own state confirms that it is attached to a VM that lists it. A disk that is attached and names

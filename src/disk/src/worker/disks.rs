@@ -169,9 +169,12 @@ impl VmWorker {
         match (disk_read, vm) {
             (Ok(read), Ok(vm)) if attach::zone_mismatch(&read.model, &vm.model) => {
                 let vm_zone = vm.model.zone.map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
-                let zones = read.model.zones.join(", ");
+                let zones = match &*read.model.zones {
+                    [] => "no zone".to_owned(),
+                    zones => format!("zone {}", zones.join(", ")),
+                };
                 let what = format!(
-                    "disk {} is in zone {zones} and cannot be attached to node {}, whose VM is in {vm_zone}",
+                    "disk {} is in {zones} and cannot be attached to node {}, whose VM is in {vm_zone}",
                     disk.name(),
                     self.node
                 );

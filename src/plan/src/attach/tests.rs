@@ -78,7 +78,7 @@ fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
     let plan = plan(&vm(vec![foreign]), &desired(&[1, 2], &[]), &open(), 2);
     assert_eq!(plan.write.attach.len(), 1);
     assert_eq!(plan.write.attach[0].lun, lun(1));
-    assert_eq!(plan.resolved[&disk(2)], Resolved::TooManyDisks { limit: 2, attached: 1 });
+    assert_eq!(plan.resolved[&disk(2)], Resolved::TooManyDisks { limit: 2, attached: 2 });
 }
 
 #[test]
