@@ -25,6 +25,7 @@ mod it {
     mod disk_determinism;
     mod disk_events;
     mod disk_expand;
+    mod disk_force_detach;
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;

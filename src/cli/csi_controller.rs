@@ -12,7 +12,9 @@ use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_plan::{
+    force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
+};
 use lazuli_telemetry::{
     BuildInfo, Readiness,
     http::{self, Listen, Shown},
@@ -48,6 +50,10 @@ pub(super) struct Options {
     /// have that action.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
+    /// Detach a disk by force when its ordinary detach failed and Azure shows that the VM is stopped or deallocated: true or
+    /// false. What the VM had not written to the disk by then is lost.
+    #[arg(long, env = "LAZULI_FORCE_DETACH_STOPPED_VMS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    force_detach_stopped_vms: bool,
     /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
     /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
     #[arg(long, env = "LAZULI_LIST_VOLUMES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -123,6 +129,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         &options.driver_name,
         ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, events },
         options.attach_method,
+        if options.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
         if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));

@@ -6,7 +6,8 @@ use lazuli_csi::{controller::ControllerService, identity::IdentityService, node:
 pub use lazuli_disk::NodeFactsReader;
 use lazuli_disk::{Settings, Volumes};
 use lazuli_plan::{
-    event::Event, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
+    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
+    op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_telemetry::lossy;
 use tokio::sync::watch;
@@ -74,6 +75,7 @@ pub fn controller(
     driver_name: &str,
     cluster: ClusterView,
     method: AttachMethod,
+    force_detach: ForceDetach,
     list_volumes: ListVolumes,
 ) -> Routes {
     let ClusterView { reservations, handles, nodes, sizes, node_facts, events } = cluster;
@@ -87,6 +89,7 @@ pub fn controller(
         sizes,
         node_facts,
         events: events.clone(),
+        force_detach,
         method: method.resolve(azure.stack),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());

@@ -26,6 +26,7 @@ use lazuli_plan::{
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
     event::Event,
     fault::{Effect, Fault},
+    force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
@@ -104,6 +105,8 @@ pub struct Settings {
     pub node_facts: Option<NodeFactsReader>,
     /// Where events for people go.
     pub events: lossy::Sender<Event>,
+    /// Whether disks may be detached by force.
+    pub force_detach: ForceDetach,
     /// How data disks are written at first. A worker changes the method when Azure does not allow this one.
     pub method: VmWriteMethod,
 }
@@ -169,12 +172,14 @@ impl Volumes {
             sizes,
             node_facts,
             events,
+            force_detach,
             method,
         } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
-        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
+        let policy = worker::Policy { force_detach, events: events.clone() };
+        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method, policy);
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },

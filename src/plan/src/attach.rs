@@ -36,6 +36,8 @@ pub struct DesiredDisks {
     pub attach: BTreeMap<ArmId, Terms>,
     /// Disks that must not be attached; none of them is in `attach`.
     pub detach: BTreeSet<ArmId>,
+    /// Those of `detach` that may be detached by force.
+    pub force: BTreeSet<ArmId>,
     /// Disks that must be attached, and that the VM lists although the disk's own state does not confirm the attach
     /// ([`confirmed_attached`] is false): an attach failed, and Azure left its element in the VM's model. None of them
     /// is in `attach` or `detach`.
@@ -92,14 +94,25 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
     );
     let mut plan = Plan {
         resolved: BTreeMap::new(),
-        write: VmWrite { vm: vm.id.clone(), attach: Vec::new(), detach: Vec::new(), reapply: Vec::new() },
+        write: VmWrite {
+            vm: vm.id.clone(),
+            attach: Vec::new(),
+            detach: Vec::new(),
+            force: BTreeSet::new(),
+            reapply: Vec::new(),
+        },
         postponed: BTreeSet::new(),
     };
 
     for disk in &desired.detach {
         match vm.data_disk(disk) {
             // The write names an element that Azure detaches already: the last attempt may have failed.
-            Some(_) => plan.write.detach.push(disk.clone()),
+            Some(_) => {
+                plan.write.detach.push(disk.clone());
+                if desired.force.contains(disk) {
+                    plan.write.force.insert(disk.clone());
+                }
+            }
             None => {
                 plan.resolved.insert(disk.clone(), Resolved::Detached);
             }

@@ -26,7 +26,10 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{event::Event, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_plan::{
+    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
+    size::SizeLimits,
+};
 use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -60,6 +63,8 @@ pub struct Options {
     pub node_facts: Option<NodeFactsReader>,
     /// Where the controllers' events for people go.
     pub events: lossy::Sender<Event>,
+    /// Whether controllers detach disks by force.
+    pub force_detach: ForceDetach,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -79,6 +84,7 @@ impl Options {
             nodes: None,
             node_facts: None,
             events: lossy::Sender::nowhere(),
+            force_detach: ForceDetach::Off,
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -94,6 +100,7 @@ pub struct Lab {
     config: Config,
     attach_method: AttachMethod,
     cluster: ClusterView,
+    force_detach: ForceDetach,
     list_volumes: ListVolumes,
     seed: u64,
     stop: CancellationToken,
@@ -130,6 +137,7 @@ impl Lab {
             config,
             attach_method: options.attach_method,
             cluster,
+            force_detach: options.force_detach,
             list_volumes: options.list_volumes,
             seed: options.seed,
             stop: CancellationToken::new(),
@@ -143,8 +151,14 @@ impl Lab {
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
-        let routes =
-            services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.attach_method, self.list_volumes);
+        let routes = services::controller(
+            &azure,
+            DISK_DRIVER,
+            self.cluster.clone(),
+            self.attach_method,
+            self.force_detach,
+            self.list_volumes,
+        );
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

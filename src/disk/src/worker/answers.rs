@@ -75,6 +75,7 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
+            self.note_detach(disk, goal, outcome);
             request.answer(outcome);
         }
     }
