@@ -14,15 +14,16 @@ use lazuli_azure::{
     imds::Imds,
     transport::{Tls, Transport},
 };
+use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, OnSilence, ZoneSupport},
+    node::{LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::Host;
-use lazuli_plan::size::SizeLimits;
-use lazuli_telemetry::{Readiness, http::Listen, register_process};
+use lazuli_plan::{list::VolumeHandles, size::SizeLimits};
+use lazuli_telemetry::{Readiness, http::Listen, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -123,11 +124,7 @@ fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
         let (client, node) = (client.clone(), node.clone());
         Box::pin(async move {
             match lazuli_cluster::machine_labels(&client, &node).await {
-                Ok(labels) => labels.map(|labels| MachineLabels {
-                    region: labels.region,
-                    zone: labels.zone,
-                    vm_size: labels.vm_size,
-                }),
+                Ok(labels) => labels,
                 Err(error) => {
                     tracing::warn!(error = server::chain(&error), "the labels of this node cannot be read");
                     None
@@ -170,6 +167,19 @@ pub(super) async fn run(options: Options) -> Outcome {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
+    let drained = CancellationToken::new();
+    let metrics = EventMetrics::register(&mut registry);
+    let (events, queue) = event_queue(&metrics);
+    let (events, recording) = match client.clone() {
+        Some(client) => {
+            let reporter = Reporter { controller: options.driver_name.clone(), instance: options.node_id.clone() };
+            // A node knows a volume's claim, or reports on its own Node.
+            let handles = watch::channel(VolumeHandles::NoCluster).1;
+            let writing = write_events(client, reporter, handles, queue, metrics, drained.clone());
+            (events, Some(tokio::spawn(writing)))
+        }
+        None => (lossy::Sender::nowhere(), None),
+    };
     let listening = tokio::spawn(sizes::listen(client, known, stop.clone()));
     if in_cluster && options.max_volumes.is_none() {
         sizes::first(&mut sizes).await;
@@ -179,6 +189,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
         labels,
+        events,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
         on_silence: match options.on_silent_imds {
             OnSilentImds::Refuse => OnSilence::Refuse,
@@ -220,7 +231,6 @@ pub(super) async fn run(options: Options) -> Outcome {
             Instant::now() + drain
         }
     });
-    let drained = CancellationToken::new();
     let file = listener.file();
     let (finished, (), kept, ()) = tokio::join!(
         async {
@@ -244,6 +254,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     );
     kept?;
     listening.await?;
+    if let Some(recording) = recording {
+        recording.await?;
+    }
     if let Some(untainting) = untainting {
         untainting.await?;
     }

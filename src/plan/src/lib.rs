@@ -18,8 +18,11 @@
 //! | [`network`] | which edits a load balancer, a security group, a public IP and their kin need for all Services |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`event`] | which event a person gets about which object, and when it is written |
+//! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
+//! | [`rbac`] | which action of Azure a request needs
 //! | [`size`] | how many data disks a VM size takes |
 
 pub mod apply;
@@ -27,7 +30,9 @@ pub mod attach;
 pub mod dangling;
 pub mod disk;
 pub mod engine;
+pub mod event;
 pub mod fault;
+pub mod force_detach;
 pub mod lease;
 pub mod list;
 pub mod lun;
@@ -37,6 +42,7 @@ pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
+pub mod rbac;
 pub mod read;
 pub mod service;
 pub mod size;
