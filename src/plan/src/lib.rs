@@ -22,7 +22,7 @@
 //! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
-//! | [`rbac`] | which action of Azure a request needs
+//! | [`rbac`] | which action of Azure a request needs  |
 //! | [`size`] | how many data disks a VM size takes |
 
 pub mod apply;

@@ -32,6 +32,7 @@ pub fn to_write(fault: &Fault) -> Reaction {
         | Fault::InUse
         | Fault::Exhausted
         | Fault::DiskLimit
+        | Fault::ZoneMismatch
         | Fault::AttachedElsewhere { .. }
         | Fault::LinkedForbidden
         | Fault::Unclear
