@@ -47,12 +47,21 @@ pub(super) trait Slim: DeserializeOwned + Clone + Send + 'static {
 pub(super) struct SlimMetadata {
     pub(super) name: String,
     #[serde(default)]
+    pub(super) namespace: String,
+    #[serde(default)]
     pub(super) resource_version: String,
+}
+
+impl SlimMetadata {
+    /// The name; of what lives in namespaces, `namespace/name`.
+    fn key(&self) -> String {
+        if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
+    }
 }
 
 /// What happened to the resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change<V> {
+pub enum Change<V> {
     /// These are all there are.
     Replaced(Vec<(String, V)>),
     /// One is new or different; `None` when nothing in it matters.
@@ -129,7 +138,7 @@ impl<V: Send + 'static> Follower<V> {
         while let Some(page) = pages.next::<K>().await? {
             page.resource_version().clone_into(&mut version);
             for item in page.into_items() {
-                let name = item.metadata().name.clone();
+                let name = item.metadata().key();
                 if let Some(value) = item.keep(&self.driver) {
                     kept.push((name, value));
                 }
@@ -183,13 +192,12 @@ impl<V: Send + 'static> Follower<V> {
             };
             let change = match event.map_err(WatchEnd::from_client)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    let SlimMetadata { name, resource_version } = object.metadata().clone();
-                    *version = resource_version;
-                    Change::Applied(name, object.keep(&self.driver))
+                    version.clone_from(&object.metadata().resource_version);
+                    Change::Applied(object.metadata().key(), object.keep(&self.driver))
                 }
                 WatchEvent::Deleted(object) => {
                     version.clone_from(&object.metadata().resource_version);
-                    Change::Deleted(object.metadata().name.clone())
+                    Change::Deleted(object.metadata().key())
                 }
                 WatchEvent::Bookmark(bookmark) => {
                     *version = bookmark.metadata.resource_version;

@@ -18,12 +18,14 @@ mod own_node;
 mod proxy;
 mod reservations;
 mod secret;
+mod services;
 mod sizes;
 #[cfg(test)]
 mod tests;
 
 pub use client::{ConnectError, connect};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
+pub use follow::Change;
 pub use lease::{Ended, LeaseName, lead};
 pub use liveness::STALE_AFTER;
 pub use node_facts::{NodeFactsError, node_facts};
@@ -32,4 +34,5 @@ pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
+pub use services::{PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, patch_service};
 pub use sizes::{SizesError, publish_sizes, published_sizes};

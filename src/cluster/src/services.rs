@@ -1,0 +1,328 @@
+//! Services: which there are, and the patches that a load balancer's controller makes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use http::{Method, Request};
+use k8s_openapi::serde_json::{Value, json};
+use kube::Client;
+use lazuli_plan::network::Family;
+use lazuli_plan::service::object::{FINALIZER, PortProtocol, ServicePort};
+use lazuli_plan::service::{ServiceKey, ServiceObject};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::client::answered;
+use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+
+/// The collection, over all namespaces.
+const SERVICES: &str = "/api/v1/services";
+
+/// A Service at one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionedService {
+    /// What it asks for.
+    pub object: ServiceObject,
+    /// `metadata.resourceVersion`. The API server's versions are numbers that grow.
+    pub version: u64,
+}
+
+/// A change of the Services.
+pub type ServicesChange = Change<VersionedService>;
+
+/// A change of one Service that its controller makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServicePatch {
+    /// Add the finalizer.
+    AddFinalizer,
+    /// Remove the finalizer.
+    RemoveFinalizer,
+    /// Set the addresses of the status.
+    SetStatus(Vec<IpAddr>),
+    /// Take all addresses from the status.
+    ClearStatus,
+}
+
+/// Why a Service was not patched.
+#[derive(Debug, thiserror::Error)]
+pub enum PatchServiceError {
+    /// It does not exist any more, or another of that name does.
+    #[error("Service {0} does not exist any more")]
+    Gone(ServiceKey),
+    /// It was changed since the version that the patch was planned from.
+    #[error("Service {0} has changed since it was read")]
+    Changed(ServiceKey),
+    /// The API server refused the patch, or did not answer.
+    #[error("cannot patch Service {service} (the role needs patch on {needs})")]
+    Failed {
+        /// Which Service.
+        service: ServiceKey,
+        /// The resource of the role.
+        needs: &'static str,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// Follows the Services until the receiver is dropped. Poll the future beside the receiver.
+pub fn follow_services(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<ServicesChange>) {
+    let (changes, told) = mpsc::channel(WAITING);
+    (follow::<SlimService>(client, SERVICES, String::new(), changes), told)
+}
+
+/// Patches a Service if it is still at this version. Returns the version after it.
+///
+/// # Errors
+/// [`PatchServiceError`].
+pub async fn patch_service(
+    client: &Client,
+    service: &ServiceKey,
+    version: u64,
+    patch: &ServicePatch,
+) -> Result<u64, PatchServiceError> {
+    let ServiceKey { namespace, name, uid } = service;
+    let metadata = json!({"resourceVersion": version.to_string(), "uid": uid});
+    let with = |key: &str| {
+        let mut metadata = metadata.clone();
+        metadata[key] = json!([FINALIZER]);
+        json!({"metadata": metadata})
+    };
+    let balancer =
+        |ingress: Vec<Value>| json!({"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}}});
+    let (part, body) = match patch {
+        ServicePatch::AddFinalizer => ("", with("finalizers")),
+        ServicePatch::RemoveFinalizer => ("", with("$deleteFromPrimitiveList/finalizers")),
+        ServicePatch::SetStatus(addresses) => {
+            ("/status", balancer(addresses.iter().map(|address| json!({"ip": address.to_string()})).collect()))
+        }
+        ServicePatch::ClearStatus => {
+            ("/status", json!({"metadata": metadata, "status": {"loadBalancer": {"ingress": null}}}))
+        }
+    };
+    let needs = if part.is_empty() { "services" } else { "services/status" };
+    let failed = |source| PatchServiceError::Failed { service: service.clone(), needs, source: Box::new(source) };
+    // The list of addresses is replaced by a merge patch; finalizers are merged by a strategic one.
+    let media = if part.is_empty() { "application/strategic-merge-patch+json" } else { "application/merge-patch+json" };
+    let request = Request::builder()
+        .method(Method::PATCH)
+        .uri(format!("/api/v1/namespaces/{namespace}/services/{name}{part}?fieldManager=lazuli"))
+        .header("content-type", media)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| failed(kube::Error::HttpError(error)))?;
+    match answered(client.request::<SlimService>(request)).await {
+        Ok(patched) => Ok(patched.metadata.base.resource_version.parse().unwrap_or(version)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(PatchServiceError::Gone(service.clone())),
+        // Of a conflict the next event of the watch tells which it is: another version, or another Service of that name.
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(PatchServiceError::Changed(service.clone())),
+        Err(source) => Err(failed(source)),
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct SlimService {
+    metadata: ServiceMetadata,
+    #[serde(default)]
+    spec: ServiceSpec,
+    #[serde(default)]
+    status: ServiceStatus,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServiceMetadata {
+    #[serde(flatten)]
+    base: SlimMetadata,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceSpec {
+    #[serde(rename = "type")]
+    kind: String,
+    load_balancer_class: Option<String>,
+    ports: Vec<SlimPort>,
+    ip_families: Vec<String>,
+    external_traffic_policy: String,
+    health_check_node_port: u16,
+    session_affinity: String,
+    load_balancer_source_ranges: Vec<String>,
+    #[serde(rename = "loadBalancerIP")]
+    load_balancer_ip: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimPort {
+    name: String,
+    protocol: String,
+    port: u16,
+    node_port: u16,
+    app_protocol: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceStatus {
+    load_balancer: SlimBalancer,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct SlimBalancer {
+    ingress: Vec<SlimIngress>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct SlimIngress {
+    ip: String,
+}
+
+impl Slim for SlimService {
+    type Kept = VersionedService;
+
+    fn metadata(&self) -> &SlimMetadata {
+        &self.metadata.base
+    }
+
+    /// A Service that neither is nor was a load balancer does not matter.
+    fn keep(self, _driver: &str) -> Option<VersionedService> {
+        let Self { metadata, spec, status } = self;
+        let is_load_balancer = spec.kind == "LoadBalancer";
+        let has_finalizer = metadata.finalizers.iter().any(|one| one == FINALIZER);
+        if !is_load_balancer && !has_finalizer {
+            return None;
+        }
+        let family = |text: &String| match text.as_str() {
+            "IPv4" => Some(Family::V4),
+            "IPv6" => Some(Family::V6),
+            _ => None,
+        };
+        let port = |port: SlimPort| ServicePort {
+            name: port.name,
+            protocol: match port.protocol.as_str() {
+                "UDP" => PortProtocol::Udp,
+                "SCTP" => PortProtocol::Sctp,
+                _ => PortProtocol::Tcp,
+            },
+            port: port.port,
+            node_port: port.node_port,
+            app_protocol: port.app_protocol,
+        };
+        let object = ServiceObject {
+            key: ServiceKey::new(metadata.base.namespace, metadata.base.name, metadata.uid),
+            labels: metadata.labels,
+            namespace_labels: BTreeMap::new(),
+            annotations: metadata.annotations,
+            is_load_balancer,
+            load_balancer_class: spec.load_balancer_class,
+            ports: spec.ports.into_iter().map(port).collect(),
+            families: spec.ip_families.iter().filter_map(family).collect(),
+            is_local: spec.external_traffic_policy == "Local",
+            health_check_node_port: spec.health_check_node_port,
+            is_client_ip_affine: spec.session_affinity == "ClientIP",
+            source_ranges: spec.load_balancer_source_ranges,
+            load_balancer_ip: spec.load_balancer_ip.filter(|address| !address.is_empty()),
+            ingress: status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect(),
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            has_finalizer,
+        };
+        let version = metadata.base.resource_version.parse().unwrap_or_default();
+        Some(VersionedService { object, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lazuli_apiserver::{ApiServer, Options};
+
+    use super::*;
+
+    fn service(name: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "shop", "annotations": {"a": "b"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"name": "web", "port": 80}]}})
+    }
+
+    fn start() -> (ApiServer, Client) {
+        let server = ApiServer::start(Options::default());
+        let client = Client::new(server.router(), "default");
+        (server, client)
+    }
+
+    /// The Service of a change.
+    fn applied(change: Option<ServicesChange>) -> VersionedService {
+        match change {
+            Some(Change::Applied(_, Some(service))) => service,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn services_are_followed_by_namespace_and_name() {
+        let (server, client) = start();
+        server.put("services", service("web")).unwrap();
+        server.put("services", json!({"metadata": {"name": "dns"}, "spec": {"ports": [{"port": 53}]}})).unwrap();
+        let (following, mut told) = follow_services(client);
+        tokio::spawn(following);
+        let Some(Change::Replaced(all)) = told.recv().await else { panic!("no list") };
+        let [(name, first)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(name, "shop/web");
+        let object = &first.object;
+        assert_eq!((object.ports[0].port, object.ports[0].protocol), (80, PortProtocol::Tcp));
+        assert!(object.ports[0].node_port >= 30_000);
+        assert_eq!(object.families, [Family::V4]);
+        assert!(object.is_load_balancer && !object.is_local && !object.has_finalizer && !object.is_deleting);
+        let mut local = service("web");
+        local["spec"]["externalTrafficPolicy"] = json!("Local");
+        server.put("services", local).unwrap();
+        let changed = applied(told.recv().await);
+        assert!(changed.object.is_local && changed.object.health_check_node_port >= 30_000);
+        assert!(changed.version > first.version);
+        server.delete("services", "shop", "web").unwrap();
+        assert_eq!(told.recv().await, Some(Change::Deleted("shop/web".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patches_change_one_version_and_leave_what_others_wrote() {
+        let (server, client) = start();
+        let mut made = service("web");
+        made["metadata"]["finalizers"] = json!(["example.com/theirs"]);
+        let made = server.put("services", made).unwrap();
+        let uid = made["metadata"]["uid"].as_str().unwrap();
+        let key = ServiceKey::new("shop", "web", uid);
+        let first: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let second = patch_service(&client, &key, first, &ServicePatch::AddFinalizer).await.unwrap();
+        let finalizers =
+            |server: &ApiServer| server.get("services", "shop", "web").unwrap()["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers(&server), json!(["example.com/theirs", FINALIZER]));
+        let old = patch_service(&client, &key, first, &ServicePatch::RemoveFinalizer).await;
+        assert!(matches!(old, Err(PatchServiceError::Changed(_))), "{old:?}");
+        let addresses = ["20.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        let third = patch_service(&client, &key, second, &ServicePatch::SetStatus(addresses.into())).await.unwrap();
+        let status = server.get("services", "shop", "web").unwrap()["status"]["loadBalancer"].clone();
+        assert_eq!(status["ingress"][1]["ip"], "2001:db8::1");
+        let fourth = patch_service(&client, &key, third, &ServicePatch::ClearStatus).await.unwrap();
+        assert_eq!(server.get("services", "shop", "web").unwrap()["status"]["loadBalancer"], json!({}));
+        server.delete("services", "shop", "web").unwrap();
+        let removed = patch_service(&client, &key, fourth + 1, &ServicePatch::RemoveFinalizer).await;
+        assert!(removed.is_ok(), "{removed:?}");
+        assert_eq!(finalizers(&server), json!(["example.com/theirs"]));
+        let absent = ServiceKey::new("shop", "none", uid);
+        let gone = patch_service(&client, &absent, 1, &ServicePatch::AddFinalizer).await;
+        assert!(matches!(gone, Err(PatchServiceError::Gone(_))), "{gone:?}");
+        let other = ServiceKey::new("shop", "web", "00000000-0000-0000-0000-000000000000");
+        let now = server.version();
+        let replaced = patch_service(&client, &other, now, &ServicePatch::RemoveFinalizer).await;
+        assert!(matches!(replaced, Err(PatchServiceError::Changed(_))), "{replaced:?}");
+    }
+}
