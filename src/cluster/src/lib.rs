@@ -5,6 +5,7 @@
 //! place disks as data, and what it writes: what VM sizes newer than the shipped table take, events for people, and the
 //! removal of a start-up taint. Never lists secrets, and never chooses a LUN.
 
+mod backends;
 mod client;
 mod events;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
+pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;

@@ -8,6 +8,7 @@
 //! | [`nic`] | the pools that the NICs of a node belong to |
 //! | [`private_link`] | one private link service |
 //! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
+//! | [`backends`] | which Nodes are backends |
 //! | [`settings`] | nothing: what the cloud configuration says of all these |
 //! | [`json`] | nothing: lossless edits of a raw body |
 //!
@@ -36,6 +37,7 @@
 //! edits safe, does not depend on the order of its input, and is quiet when only letter case, order or defaults that
 //! Azure filled in differ.
 
+pub mod backends;
 pub mod json;
 pub mod load_balancer;
 pub mod nic;

@@ -172,9 +172,7 @@ impl<S: Service> Ladder<'_, S> {
                 let load_balancer = self.stage(&keys, LoadBalancer, Make);
                 self.stage(&keys, SecurityGroup, security) && load_balancer
             }
-            Order::SecurityFirst => {
-                self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make)
-            }
+            Order::SecurityFirst => self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make),
             Order::LoadBalancerFirst => {
                 self.stage(&keys, LoadBalancer, Make) && self.stage(&keys, SecurityGroup, security)
             }
