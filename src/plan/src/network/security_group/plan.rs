@@ -151,8 +151,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
 
     let mut edits = next.edits(actual);
     let change = env.tags.change(&actual.tags);
-    // Tags alone are no reason to write.
-    if !edits.is_empty() && !change.is_empty() {
+    if !change.is_empty() && parts.values().any(|rules| !rules.is_empty()) {
         edits.push(Edit::Tags { set: change.set, remove: change.remove });
     }
     let served = wants
