@@ -45,7 +45,18 @@ impl<K: Ord + Clone> Bisection<K> {
         self.0 = members;
     }
 
-    /// Records that these members do not make writes fail, or ask for something else now.
+    /// Whether a member may be the one.
+    pub fn contains(&self, member: &K) -> bool {
+        self.0.contains(member)
+    }
+
+    /// Ends the search: the member was found, or one that may have been it asks for something else now, so that nothing
+    /// is proved of the others.
+    pub fn end(&mut self) {
+        self.0.clear();
+    }
+
+    /// Records that these members do not make writes fail.
     pub fn cleared<'a>(&mut self, members: impl IntoIterator<Item = &'a K>)
     where
         K: 'a,

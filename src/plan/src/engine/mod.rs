@@ -46,6 +46,8 @@ pub mod permit;
 pub mod quiet_window;
 pub mod reaction;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 pub mod wants;
 
 use std::{fmt, time::Duration};

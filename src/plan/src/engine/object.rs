@@ -297,12 +297,22 @@ struct LastWrite<K, W> {
     shown_by: Option<Id>,
 }
 
+/// A want that Azure refused.
+#[derive(Debug, Clone, PartialEq)]
+struct Refused {
+    refusal: Refusal,
+    /// When it is tried again although neither it nor the inputs have changed.
+    retry_at: Option<Duration>,
+}
+
 /// The facts of one object.
 #[derive(Debug, Clone)]
 pub struct State<O: Object> {
     ids: Ids,
     wants: Wants<O::Requester, O::Want, O::Report>,
-    refused: BTreeMap<O::Requester, Refusal>,
+    refused: BTreeMap<O::Requester, Refused>,
+    /// How often each requester's want was refused by what may pass.
+    refusals: BTreeMap<O::Requester, Backoff>,
     bisection: Bisection<O::Requester>,
     /// What Azure answered to the write that the bisection is about.
     refusal: Option<Fault>,
@@ -333,6 +343,7 @@ impl<O: Object> Default for State<O> {
             ids: Ids::default(),
             wants: Wants::default(),
             refused: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             bisection: Bisection::default(),
             refusal: None,
             fruitless: false,
@@ -452,7 +463,10 @@ impl<O: Object> State<O> {
     /// A want has changed, so what Azure refused says nothing of it.
     fn may_succeed_now(&mut self, requester: &O::Requester) {
         self.refused.remove(requester);
-        self.bisection.cleared([requester]);
+        self.refusals.remove(requester);
+        if self.bisection.contains(requester) {
+            self.bisection.end();
+        }
     }
 
     /// Records that the object may have changed at that time: what was read, or is being read, does not count.
@@ -487,6 +501,7 @@ impl<O: Object> State<O> {
         self.failures.succeeded();
         self.fruitless = false;
         self.bisection.cleared(&write.members);
+        write.members.iter().for_each(|member| _ = self.refusals.remove(member));
         self.last_write = Some(LastWrite { wants: write.wants, ended_at: now, lagging: 0, shown_by: None });
         match after {
             After::Unread => self.changed(now),

@@ -47,6 +47,19 @@ pub fn to_write(fault: &Fault) -> Reaction {
     }
 }
 
+/// Whether something other than the refused want or its inputs may cure a fault of one member: another object that uses
+/// the resource, a quota, a right, a failure of Azure's own. Such a member is tried again after a pause.
+pub fn may_pass(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::InUse
+            | Fault::Exhausted
+            | Fault::AttachedElsewhere { .. }
+            | Fault::LinkedForbidden
+            | Fault::OperationFailed
+    )
+}
+
 /// The reaction to a fault of a read other than [`Fault::NotFound`], which is an observation.
 pub fn to_read(fault: &Fault) -> Reaction {
     match fault {

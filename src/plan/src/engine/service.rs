@@ -6,17 +6,18 @@
 //!
 //! ```text
 //! present   finalizer
-//!           public IPs: Make         other objects with parts of it: Look
+//!           public IPs: Make         load balancers, other objects with parts of it: Look
 //!           load balancer: Make      security group: Make          (in parallel, unless Order says otherwise)
 //!           members: Make
 //!           private link: Make
 //!           status
-//!           load balancers: Quiet                                  rules that the spec does not ask for
-//!           security group: Clean                                  destinations of addresses it gives up
+//!           load balancers: Quiet                                  rules that only a denial protects
+//!           security group: Clean                                  destinations that it gives up
 //!           private link, members: Clean
-//!           load balancers: Clean                                  frontends
+//!           load balancers: Clean                                  rules and frontends
 //!           public IPs: Clean
 //! gone      all objects: Look
+//!           load balancers: Quiet
 //!           security group: Clean
 //!           private link, members: Clean
 //!           load balancers: Clean
@@ -26,8 +27,8 @@
 //! ```
 //!
 //! - A new address is served before an old one is given up, and the status changes in between.
-//! - No address is given up while a security rule admits it: the frontend, or the public IP, outlives the rule. It is also
-//!   the record by which a process that starts anew finds the rule to trim.
+//! - No address is given up while a security rule admits it: the load-balancing rule, the frontend and the public IP's tag
+//!   outlive the security rule. They are also the record by which a process that starts anew finds what to trim.
 //! - Nothing is removed without a positive record: a spec that does not ask for it, or the finalizer on a Service that is
 //!   deleted or is no load balancer of ours any more.
 //!
@@ -49,6 +50,8 @@ use crate::fault::Fault;
 
 /// What a Service is made of.
 pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
+    /// What names the Service's parts: its namespace, name and uid.
+    type Identity: fmt::Debug + Clone;
     /// What a valid Service asks for.
     type Spec: fmt::Debug + Clone + PartialEq;
     /// The key of an object of Azure.
@@ -66,13 +69,14 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     fn role(key: &Self::Key) -> Role;
 
     /// The objects that the spec needs.
-    fn keys(spec: &Self::Spec, inputs: &Self::Inputs) -> BTreeSet<Self::Key>;
+    fn keys(id: &Self::Identity, spec: &Self::Spec, inputs: &Self::Inputs) -> BTreeSet<Self::Key>;
 
     /// In which order load balancer and security group are written at creation.
-    fn order(spec: &Self::Spec, seen: &Seen<'_, Self>, inputs: &Self::Inputs) -> Order;
+    fn order(id: &Self::Identity, spec: &Self::Spec, seen: &Seen<'_, Self>, inputs: &Self::Inputs) -> Order;
 
     /// What is wanted of an object at a level. `spec` is `None` once everything must go.
     fn want(
+        id: &Self::Identity,
         spec: Option<&Self::Spec>,
         key: &Self::Key,
         level: Level,
@@ -81,7 +85,12 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     ) -> Self::Want;
 
     /// The status, when every address is known.
-    fn status(spec: &Self::Spec, seen: &Seen<'_, Self>, inputs: &Self::Inputs) -> Option<Self::Status>;
+    fn status(
+        id: &Self::Identity,
+        spec: &Self::Spec,
+        seen: &Seen<'_, Self>,
+        inputs: &Self::Inputs,
+    ) -> Option<Self::Status>;
 }
 
 /// What kind of part an object is.
@@ -99,17 +108,19 @@ pub enum Role {
     PrivateLink,
 }
 
-/// How much of the Service's wish an object is told. A higher level asks for more to be gone.
+/// How much of the Service's spec an object is told. A higher level asks for more to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing is present or gone: the object reports what it shows of the Service.
     Look,
-    /// The frontends are present.
+    /// Of a load balancer: the frontends are present. Of a security group: what admits to ports that the load balancer
+    /// serves already, and what denies.
     Frontend,
-    /// All that the spec asks for is present. What it does not ask for may go only where no address is given up and
-    /// nothing that still serves depends on it.
+    /// All that the spec asks for is present. What it does not ask for may go only where no address is given up and no
+    /// security rule is found by it.
     Make,
-    /// Of a load balancer: rules that the spec does not ask for are gone, and their frontends stay.
+    /// Of a load balancer: gone are also the rules that the spec does not ask for and that would be open to more sources
+    /// once the security group is trimmed, as those of a private address that a denial protects. Their frontends stay.
     Quiet,
     /// All that the spec does not ask for is gone.
     Clean,
@@ -123,6 +134,10 @@ pub enum Order {
     /// The security group first: a rule that denies must exist before the load balancer lets traffic in, or a frontend
     /// changes its address in place.
     SecurityFirst,
+    /// The security group for the ports that the load balancer serves already ([`Level::Frontend`]), the load balancer,
+    /// then the security group. On an address that Services share, a rule of the load balancer is so the record of every
+    /// security rule of the Service.
+    SecurityAround,
     /// The load balancer first: it gives the address that the security rule admits.
     LoadBalancerFirst,
     /// The frontends, which give the address, then the security group, then the load-balancing rules.
@@ -132,10 +147,8 @@ pub enum Order {
 /// What the objects show of the Service.
 #[derive(Debug)]
 pub struct Seen<'a, S: Service> {
-    /// Now, by object.
-    pub now: &'a BTreeMap<S::Key, S::Report>,
-    /// Before anything of the present spec was removed: what the Service gives up is found here.
-    pub before: &'a BTreeMap<S::Key, S::Report>,
+    /// The last report of each object.
+    pub reports: &'a BTreeMap<S::Key, S::Report>,
     /// The status as the API server has it.
     pub status: Option<&'a S::Status>,
 }
@@ -270,6 +283,8 @@ pub enum Reason<K> {
 pub struct Env<'a, S: Service> {
     /// What all keys share.
     pub shared: Shared,
+    /// Which Service it is.
+    pub id: &'a S::Identity,
     /// What the wants depend on.
     pub inputs: &'a S::Inputs,
 }
@@ -281,10 +296,15 @@ struct Asked<S: Service> {
     want: S::Want,
     /// The number of the spec at which it was told.
     spec: u64,
+    /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
     level: Level,
     outcome: Option<Outcome<S::Report>>,
-    /// The wants of this spec that the object has reported as done.
-    passed: Vec<S::Want>,
+}
+
+impl<S: Service> Asked<S> {
+    fn is_done(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Done(_)))
+    }
 }
 
 /// The facts of one Service.
@@ -292,12 +312,13 @@ struct Asked<S: Service> {
 pub struct State<S: Service> {
     ids: Ids,
     snapshot: Option<Snapshot<S>>,
-    /// Counts the specs.
+    /// Counts the specs, and the addresses that one spec has had.
     spec: u64,
     generation: u64,
     asked: BTreeMap<S::Key, Asked<S>>,
-    now: BTreeMap<S::Key, S::Report>,
-    before: BTreeMap<S::Key, S::Report>,
+    reports: BTreeMap<S::Key, S::Report>,
+    /// The address that the reports have given, and the number of the spec.
+    address: Option<(u64, S::Status)>,
     patch: Option<(Id, Patch<S::Status>)>,
     patches: Backoff,
     pause_until: Duration,
@@ -314,8 +335,8 @@ impl<S: Service> Default for State<S> {
             spec: 0,
             generation: 0,
             asked: BTreeMap::new(),
-            now: BTreeMap::new(),
-            before: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            address: None,
             patch: None,
             patches: Backoff::CONFLICT,
             pause_until: Duration::ZERO,
@@ -345,10 +366,20 @@ impl<S: Service> State<S> {
         self.snapshot.is_none() && self.patch.is_none()
     }
 
+    /// Whether everything of the Service is to be gone.
+    pub fn is_gone(&self) -> bool {
+        self.snapshot.as_ref().is_some_and(|snapshot| snapshot.desired == Desired::Gone)
+    }
+
+    /// What an object has reported last.
+    pub fn report_of(&self, key: &S::Key) -> Option<&S::Report> {
+        self.reports.get(key)
+    }
+
     /// The level that an object was told last, and whether it has reported that as done.
     pub fn level_of(&self, key: &S::Key) -> Option<(Level, bool)> {
         let asked = self.asked.get(key)?;
-        Some((asked.level, matches!(asked.outcome, Some(Outcome::Done(_)))))
+        Some((asked.level, asked.is_done()))
     }
 
     fn fold(&mut self, now: Duration, event: Event<S>, actions: &mut Vec<Action<S>>) {
@@ -377,7 +408,6 @@ impl<S: Service> State<S> {
         }
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
-            self.before.clone_from(&self.now);
         }
         self.snapshot = Some(snapshot);
     }
@@ -397,14 +427,7 @@ impl<S: Service> State<S> {
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
         if let Outcome::Done(report) = &outcome {
-            if !asked.passed.contains(&asked.want) {
-                asked.passed.push(asked.want.clone());
-            }
-            // What was removed at this level is no longer reported.
-            if asked.level < Level::Clean || !self.before.contains_key(&key) {
-                self.before.insert(key.clone(), report.clone());
-            }
-            self.now.insert(key, report.clone());
+            self.reports.insert(key, report.clone());
         }
         asked.outcome = Some(outcome);
     }

@@ -2,15 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Action, Env, Object, Plan, Reading, Served, State};
+use super::{Action, Env, Object, Plan, Reading, Refused, Served, State};
 use crate::{
     engine::{
         Acceptance, Id, Outcome, Refusal, Waiting,
+        backoff::Backoff,
         bisection::BisectionStep,
         earlier,
         freshness::{LATE, OLDEST},
         in_flight::InFlight,
         permit::PermitState,
+        reaction,
     },
     fault::Fault,
     poll,
@@ -46,6 +48,7 @@ impl<O: Object> State<O> {
             self.release_permit(actions);
             return;
         }
+        self.retry_refused(now);
         if self.settled && !self.resync_due(env, now) {
             return;
         }
@@ -195,11 +198,27 @@ impl<O: Object> State<O> {
         Some(active.map(|(requester, entry)| (requester.clone(), entry.want.clone())).collect())
     }
 
-    /// Refuses one requester's want until the want or the inputs change.
+    /// Takes up the refused wants that are to be tried again.
+    fn retry_refused(&mut self, now: Duration) {
+        let due = |refused: &Refused| refused.retry_at.is_some_and(|at| at <= now);
+        if self.refused.values().any(due) {
+            self.refused.retain(|_, refused| !due(refused));
+            self.settled = false;
+        }
+        if let Some(next) = self.refused.values().filter_map(|refused| refused.retry_at).min() {
+            self.wake = earlier(self.wake, next);
+        }
+    }
+
+    /// Refuses one requester's want until the want or the inputs change, or what refused it may have passed.
     pub(super) fn refuse(&mut self, member: &O::Requester, fault: Fault, now: Duration, actions: &mut Vec<Action<O>>) {
-        self.bisection.cleared([member]);
+        self.bisection.end();
+        let retry_at = reaction::may_pass(&fault).then(|| {
+            let backoff = self.refusals.entry(member.clone()).or_insert(Backoff::FAILURE);
+            now + backoff.failed()
+        });
         let refusal = Refusal::Azure(fault);
-        self.refused.insert(member.clone(), refusal.clone());
+        self.refused.insert(member.clone(), Refused { refusal: refusal.clone(), retry_at });
         self.tell(member, &Outcome::Refused(refusal), actions);
         if self.fruitless {
             // Nothing has succeeded since the last refusal. The object itself may be the cause.
@@ -270,10 +289,12 @@ impl<O: Object> State<O> {
                 self.tell(&requester, &outcome, actions);
             }
         }
-        let refused: Vec<_> = self.refused.iter().map(|(member, refusal)| (member.clone(), refusal.clone())).collect();
+        let refused = |(member, refused): (&O::Requester, &Refused)| (member.clone(), refused.refusal.clone());
+        let refused: Vec<_> = self.refused.iter().map(refused).collect();
         for (member, refusal) in refused {
             self.tell(&member, &Outcome::Refused(refusal), actions);
         }
+        self.retry_refused(now);
         if self.settled {
             // Notes when the next resync is due.
             self.resync_due(env, now);

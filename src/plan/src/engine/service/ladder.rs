@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Action, Asked, Desired, Env, Level, Order, Outcome, Patch, Reason, Role, Seen, Service, Snapshot, State};
+use super::{Action, Asked, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
 
 /// The levels that the objects are to be told, up to the first stage that is not done.
 struct Ladder<'a, S: Service> {
     state: &'a State<S>,
     spec: Option<&'a S::Spec>,
     seen: Seen<'a, S>,
+    id: &'a S::Identity,
     inputs: &'a S::Inputs,
     levels: BTreeMap<S::Key, Level>,
 }
@@ -37,18 +38,30 @@ impl<S: Service> Ladder<'_, S> {
         done
     }
 
-    /// Whether the object has reported the level, or a higher one, as done.
+    /// Whether the object has reported the level as done. What is below the level that it has reached at this spec is.
     fn is_done(&self, key: &S::Key, level: Level) -> bool {
         let Some(asked) = self.state.asked.get(key) else { return false };
-        let beyond = || {
-            let done = matches!(asked.outcome, Some(Outcome::Done(_)));
-            done && asked.level > level && asked.want == self.want(key, asked.level)
-        };
-        asked.passed.contains(&self.want(key, level)) || beyond()
+        if asked.spec != self.state.spec {
+            return asked.is_done() && asked.level >= level && self.is_current(key, asked);
+        }
+        asked.level > level || (asked.level == level && asked.is_done() && self.is_current(key, asked))
+    }
+
+    /// Whether the object was told what the spec wants of it at that level. So an object of which two specs want the same
+    /// is not told again.
+    fn is_current(&self, key: &S::Key, asked: &Asked<S>) -> bool {
+        asked.want == self.want(key, asked.level)
+    }
+
+    /// Whether the object's report is not older than the last want of an earlier spec.
+    fn is_known(&self, key: &S::Key) -> bool {
+        self.state.asked.get(key).is_some_and(|asked| {
+            asked.is_done() || (asked.spec == self.state.spec && asked.level > Level::Look)
+        })
     }
 
     fn want(&self, key: &S::Key, level: Level) -> S::Want {
-        S::want(self.spec, key, level, &self.seen, self.inputs)
+        S::want(self.id, self.spec, key, level, &self.seen, self.inputs)
     }
 }
 
@@ -70,15 +83,12 @@ impl<S: Service> State<S> {
         match &snapshot.desired {
             Desired::Present(_) if !snapshot.finalizer => self.patch(env, now, Patch::AddFinalizer, actions),
             Desired::Present(spec) => {
+                self.note_address(env, spec);
                 let end = self.climb(env, actions, |ladder| ladder.present(spec, &snapshot), Some(spec));
                 match end {
                     End::Stage => {}
                     End::Patch(patch) => self.patch(env, now, patch, actions),
-                    End::Top => {
-                        // Nothing is given up any more.
-                        self.before.clone_from(&self.now);
-                        self.report(Reason::Ensured, actions);
-                    }
+                    End::Top => self.report(Reason::Ensured, actions),
                 }
             }
             Desired::Invalid(mistakes) => self.report(Reason::Invalid(mistakes.clone()), actions),
@@ -93,11 +103,22 @@ impl<S: Service> State<S> {
             Desired::Gone => {
                 if !self.asked.is_empty() {
                     actions.extend(std::mem::take(&mut self.asked).into_keys().map(Action::Withdraw));
-                    self.now.clear();
-                    self.before.clear();
+                    self.reports.clear();
                     self.report(Reason::Deleted, actions);
                 }
             }
+        }
+    }
+
+    /// Starts the stages anew when an address that was known has become another: someone has replaced it.
+    fn note_address(&mut self, env: &Env<'_, S>, spec: &S::Spec) {
+        let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
+        let seen = Seen { reports: &self.reports, status };
+        let Some(address) = S::status(env.id, spec, &seen, env.inputs) else { return };
+        let before = self.address.replace((self.spec, address.clone()));
+        if before.is_some_and(|(spec, before)| spec == self.spec && before != address) {
+            self.spec += 1;
+            self.address = Some((self.spec, address));
         }
     }
 
@@ -106,39 +127,48 @@ impl<S: Service> State<S> {
         &mut self,
         env: &Env<'_, S>,
         actions: &mut Vec<Action<S>>,
-        stages: impl FnOnce(&mut Ladder<'_, S>) -> End<S::Status>,
+        stages: impl Fn(&mut Ladder<'_, S>) -> End<S::Status>,
         spec: Option<&S::Spec>,
     ) -> End<S::Status> {
-        let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-        let seen = Seen { now: &self.now, before: &self.before, status };
-        let mut ladder = Ladder { state: self, spec, seen, inputs: env.inputs, levels: BTreeMap::new() };
-        let end = stages(&mut ladder);
-        let mut tell = Vec::new();
-        for (key, level) in &ladder.levels {
-            let want = ladder.want(key, *level);
-            let is_told = self.asked.get(key).is_some_and(|asked| {
-                // A level is not taken back while the wants of the higher one are the same.
-                asked.want == want || (asked.level > *level && asked.want == ladder.want(key, asked.level))
-            });
-            if !is_told {
-                tell.push((key.clone(), *level, want));
+        loop {
+            let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
+            let seen = Seen { reports: &self.reports, status };
+            let mut ladder = Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
+            let end = stages(&mut ladder);
+            let mut wants = Vec::new();
+            for (key, level) in &ladder.levels {
+                // Within a spec the level never falls. A want that has changed is told when the ladder is at its stage.
+                let is_beyond = self.asked.get(key).is_some_and(|asked| {
+                    asked.level > *level && (asked.spec == self.spec || ladder.is_current(key, asked))
+                });
+                if !is_beyond {
+                    wants.push((key.clone(), *level, ladder.want(key, *level)));
+                }
+            }
+            let mut goes_on = false;
+            for (key, level, want) in wants {
+                goes_on |= self.tell(key, level, want, actions);
+            }
+            if !goes_on {
+                return end;
             }
         }
-        for (key, level, want) in tell {
-            self.generation += 1;
-            let passed = self.asked.remove(&key).filter(|asked| asked.spec == self.spec).map(|asked| asked.passed);
-            let asked = Asked {
-                generation: self.generation,
-                want: want.clone(),
-                spec: self.spec,
-                level,
-                outcome: None,
-                passed: passed.unwrap_or_default(),
-            };
-            self.asked.insert(key.clone(), asked);
-            actions.push(Action::Tell { key, generation: self.generation, want });
+    }
+
+    /// Tells an object what is wanted at a level, unless it was told so. Returns whether it has that done already, so that
+    /// the next stage may begin.
+    fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
+        let spec = self.spec;
+        if let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.want == want) {
+            let rises = (asked.spec, asked.level) != (spec, level);
+            (asked.spec, asked.level) = (spec, level);
+            return rises && asked.is_done();
         }
-        end
+        self.generation += 1;
+        let asked = Asked { generation: self.generation, want: want.clone(), spec, level, outcome: None };
+        self.asked.insert(key.clone(), asked);
+        actions.push(Action::Tell { key, generation: self.generation, want });
+        false
     }
 }
 
@@ -146,7 +176,7 @@ impl<S: Service> Ladder<'_, S> {
     /// The stages of a Service that is to be present.
     fn present(&mut self, spec: &S::Spec, snapshot: &Snapshot<S>) -> End<S::Status> {
         use {Level::*, Role::*};
-        let keys = S::keys(spec, self.inputs);
+        let keys = S::keys(self.id, spec, self.inputs);
         let others: Vec<S::Key> =
             snapshot.found.iter().chain(self.state.asked.keys()).filter(|key| !keys.contains(key)).cloned().collect();
         let all: Vec<S::Key> = keys.iter().chain(&others).cloned().collect();
@@ -155,24 +185,35 @@ impl<S: Service> Ladder<'_, S> {
         for role in [PublicIp, LoadBalancer, SecurityGroup, Members, PrivateLink] {
             looked &= self.stage(&others, role, Look);
         }
-        if !self.stage(&keys, PublicIp, Make) {
+        // The order depends on what the load balancers serve now. A new process does not know it, and neither does one
+        // that has told them something else and has not heard of it since.
+        let unknown: Vec<S::Key> = keys.iter().filter(|key| !self.is_known(key)).cloned().collect();
+        let known = self.stage(&unknown, LoadBalancer, Look);
+        if !self.stage(&keys, PublicIp, Make) || !known {
             return End::Stage;
         }
-        let order = S::order(spec, &self.seen, self.inputs);
-        // Where the load balancers have nothing to give up, the security group is written once.
-        let quiet = {
-            let levels = self.levels.clone();
-            let quiet = self.stage(&keys, LoadBalancer, Make) && self.stage(&all, LoadBalancer, Quiet);
-            self.levels = levels;
-            quiet && looked
-        };
-        let security = if quiet { Clean } else { Make };
+        let order = S::order(self.id, spec, &self.seen, self.inputs);
+        let status = S::status(self.id, spec, &self.seen, self.inputs);
+        // Where neither a rule nor an address changes, the security group is written once.
+        let unchanged = status.is_some()
+            && snapshot.status == status
+            && looked
+            && keys.iter().all(|key| S::role(key) != LoadBalancer || self.is_done(key, Make))
+            && all.iter().all(|key| S::role(key) != LoadBalancer || self.is_done(key, Quiet));
+        let security = if unchanged { Clean } else { Make };
         let made = match order {
             Order::Parallel => {
                 let load_balancer = self.stage(&keys, LoadBalancer, Make);
                 self.stage(&keys, SecurityGroup, security) && load_balancer
             }
-            Order::SecurityFirst => self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make),
+            Order::SecurityFirst => {
+                self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make)
+            }
+            Order::SecurityAround => {
+                self.stage(&keys, SecurityGroup, Frontend)
+                    && self.stage(&keys, LoadBalancer, Make)
+                    && self.stage(&keys, SecurityGroup, security)
+            }
             Order::LoadBalancerFirst => {
                 self.stage(&keys, LoadBalancer, Make) && self.stage(&keys, SecurityGroup, security)
             }
@@ -185,12 +226,12 @@ impl<S: Service> Ladder<'_, S> {
         if !made || !self.stage(&keys, Members, Make) || !self.stage(&keys, PrivateLink, Make) {
             return End::Stage;
         }
-        match S::status(spec, &self.seen, self.inputs) {
+        match status {
             Some(status) if snapshot.status.as_ref() == Some(&status) => {}
             Some(status) => return End::Patch(Patch::SetStatus(status)),
             None => return End::Stage,
         }
-        if !looked || !self.stage(&all, LoadBalancer, Quiet) {
+        if !looked {
             return End::Stage;
         }
         self.remove(&all)
@@ -215,7 +256,10 @@ impl<S: Service> Ladder<'_, S> {
 
     /// The stages that remove, from the admission to the address.
     fn remove(&mut self, all: &[S::Key]) -> End<S::Status> {
-        use {Level::Clean, Role::*};
+        use {Level::{Clean, Quiet}, Role::*};
+        if !self.stage(all, LoadBalancer, Quiet) {
+            return End::Stage;
+        }
         for role in [SecurityGroup, PrivateLink, Members, LoadBalancer, PublicIp] {
             if !self.stage(all, role, Clean) {
                 return End::Stage;

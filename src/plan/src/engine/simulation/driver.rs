@@ -1,0 +1,890 @@
+//! The wiring between the steps and the world: two replicas, a lease, requests that travel, and timers in any order.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+use super::{
+    oracle::Oracle,
+    schedule::{Fate, Incident, Numbers, Schedule},
+    toy::{Arm, Gone, Inputs, Mutant, Op, Report, Tag, Want},
+    world::{Api, Azure, Body, Course, Name, Owner, POISON, Provisioning, Refused, Version},
+};
+use crate::{
+    engine::{
+        Acceptance, Id, Lease, Outcome, Shared,
+        freshness::LATE,
+        object::{self, After, Cause, EnvChange, Failure, Taint},
+        service::{self, Desired, Patch, PatchFault, Reason, Snapshot},
+    },
+    fault::Fault,
+    poll::{Durations, Expectation, Kind},
+};
+
+const LEASE: Duration = Duration::from_secs(15);
+/// After so long a client gives up on a request.
+const TIME_OUT: Duration = Duration::from_secs(5);
+/// The least lease at the start of a write.
+const LEAST: Duration = Duration::from_secs(6);
+/// How long after the last incident the world must have come to rest.
+const REST: Duration = Duration::from_secs(3_000);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Object(Name),
+    Service(Owner),
+}
+
+type ObjectEvent = object::Event<Arm>;
+type ServiceEvent = service::Event<Arm>;
+
+/// What one key of a process tells another.
+#[derive(Debug)]
+enum Message {
+    Object(Name, ObjectEvent),
+    Service(Owner, ServiceEvent),
+}
+
+#[derive(Debug)]
+enum Happens {
+    Incident(Incident),
+    Wake(Key, Duration),
+    ReadArrives { name: Name, id: Id, sent_at: Duration },
+    Read { name: Name, id: Id, sent_at: Duration, result: Result<Version, Fault> },
+    WriteArrives { name: Name, id: Id, etag: Option<u64>, body: Option<Body>, fate: Option<Fate> },
+    Accepted { name: Name, id: Id, operation: u64 },
+    Ended { name: Name, id: Id, result: Result<(), (Fault, bool)> },
+    OperationEnds(u64),
+    OtherEnds(Name),
+    PollArrives { name: Name, id: Id },
+    Polled { name: Name, id: Id },
+    Permitted { name: Name, id: Id },
+    PatchArrives { owner: Owner, id: Id, version: u64, patch: Patch<u32> },
+    Patched { owner: Owner, id: Id, result: Result<u64, PatchFault> },
+    Informed(Owner),
+    NodesInformed,
+    LeaseEnds,
+    Acquires,
+}
+
+/// One process.
+#[derive(Debug, Default)]
+struct Replica {
+    /// Counts the processes; what is meant for an earlier one is dropped.
+    process: u32,
+    leads: bool,
+    /// When the lease ends. `None` while it is renewed.
+    lease_end: Option<Duration>,
+    trusted_from: Duration,
+    inputs: Inputs,
+    objects: BTreeMap<Name, object::State<Arm>>,
+    services: BTreeMap<Owner, service::State<Arm>>,
+    /// The last observation of each object, with its ETag and body.
+    raw: BTreeMap<Name, (Id, Option<Version>)>,
+    operations: BTreeMap<(Name, Id), u64>,
+    writing: BTreeSet<Name>,
+    not_before: BTreeMap<Name, Duration>,
+    wakes: BTreeMap<Key, Duration>,
+    permits: BTreeSet<(Name, Id)>,
+}
+
+/// A run of one schedule.
+#[derive(Debug)]
+pub(super) struct Run {
+    now: Duration,
+    numbers: Numbers,
+    heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    pending: Vec<Option<(usize, u32, Happens)>>,
+    azure: Azure,
+    api: Api,
+    oracle: Oracle,
+    replicas: [Replica; 2],
+    nodes: BTreeSet<u8>,
+    mutant: Mutant,
+    inbox: VecDeque<(usize, Message)>,
+    fates: VecDeque<Fate>,
+    read_faults: VecDeque<Fault>,
+    lag_until: Duration,
+    operations_of: BTreeMap<u64, Name>,
+    refused: BTreeMap<Owner, u32>,
+    writes: u64,
+    last_write: Duration,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) log: Option<Vec<String>>,
+    violation: Option<String>,
+}
+
+/// Runs a schedule to its end. Returns what law it broke.
+pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(), String>, Run) {
+    let mut run = Run::new(schedule, mutant);
+    if trace {
+        run.log = Some(Vec::new());
+    }
+    let result = run.play(schedule);
+    (result, run)
+}
+
+impl Run {
+    fn new(schedule: &Schedule, mutant: Mutant) -> Self {
+        let nodes = BTreeSet::from([0, 1, 2]);
+        let inputs = Inputs { nodes: nodes.clone(), by_interface: schedule.by_interface, mutant };
+        let replica = || Replica { inputs: inputs.clone(), ..Replica::default() };
+        Self {
+            now: Duration::ZERO,
+            numbers: Numbers::new(schedule.seed ^ 0xA5A5),
+            heap: BinaryHeap::new(),
+            pending: Vec::new(),
+            azure: Azure::new(schedule.seed % 2 == 0),
+            api: Api::default(),
+            oracle: Oracle::default(),
+            replicas: [replica(), replica()],
+            nodes,
+            mutant,
+            inbox: VecDeque::new(),
+            fates: VecDeque::new(),
+            read_faults: VecDeque::new(),
+            lag_until: Duration::ZERO,
+            operations_of: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            writes: 0,
+            last_write: Duration::ZERO,
+            counts: BTreeMap::new(),
+            log: None,
+            violation: None,
+        }
+    }
+
+    fn play(&mut self, schedule: &Schedule) -> Result<(), String> {
+        self.at(Duration::ZERO, 0, Happens::Acquires);
+        for (at, incident) in &schedule.incidents {
+            self.at(*at, 0, Happens::Incident(incident.clone()));
+        }
+        let end = schedule.incidents.last().map_or(Duration::ZERO, |(at, _)| *at) + REST;
+        self.until_rest(end)?;
+        self.oracle.at_rest(&self.azure, &self.api)?;
+        // Another process takes over an unchanged cluster: it writes nothing.
+        let refusable = |service: &super::world::ApiService| match &service.ask {
+            Some(ask) => ask.ports.contains(&POISON),
+            None => false,
+        };
+        let clean = !self.api.services.values().any(refusable);
+        let failed = self.azure.names().any(|name| {
+            self.azure.current(name).is_some_and(|version| version.provisioning == Provisioning::Failed)
+        });
+        let (writes, version) = (self.writes, self.api.services.clone());
+        self.fates.clear();
+        self.read_faults.clear();
+        let leader = usize::from(self.replicas[1].leads);
+        self.end_process(leader);
+        self.at(self.now, 1 - leader, Happens::Acquires);
+        self.until_rest(self.now + REST)?;
+        if clean && !failed && (self.writes != writes || self.api.services != version) {
+            return Err(format!("a take-over of an unchanged cluster made {} writes", self.writes - writes));
+        }
+        self.oracle.at_rest(&self.azure, &self.api)
+    }
+
+    fn until_rest(&mut self, end: Duration) -> Result<(), String> {
+        while let Some(Reverse((at, _, index))) = self.heap.pop() {
+            self.now = self.now.max(at);
+            let Some((replica, process, happens)) = self.pending[index].take() else { continue };
+            if self.now > end {
+                return Err("the world does not come to rest".to_owned());
+            }
+            self.happen(replica, process, happens);
+            while let Some((replica, message)) = self.inbox.pop_front() {
+                match message {
+                    Message::Object(name, event) => self.step_object(replica, name, event),
+                    Message::Service(owner, event) => self.step_service(replica, owner, event),
+                }
+            }
+            if let Some(violation) = self.violation.take() {
+                return Err(violation);
+            }
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn at(&mut self, at: Duration, replica: usize, happens: Happens) {
+        let process = self.replicas[replica].process;
+        let index = self.pending.len();
+        self.pending.push(Some((replica, process, happens)));
+        // What happens at one time happens in any order; what a user does keeps its order.
+        let order = if matches!(self.pending[index], Some((_, _, Happens::Incident(_)))) { index as u64 } else { self.numbers.next() };
+        self.heap.push(Reverse((at, order, index)));
+    }
+
+    fn later(&mut self, most_ms: u64, replica: usize, happens: Happens) {
+        let at = self.now + self.numbers.ms(most_ms);
+        self.at(at, replica, happens);
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:>10.3} {}", self.now.as_secs_f64(), line()));
+        }
+    }
+
+    fn judge(&mut self, result: Result<(), String>) {
+        if let Err(violation) = result {
+            self.violation.get_or_insert(violation);
+        }
+    }
+
+    /// Changes Azure by a write of ours, and judges it.
+    fn change(&mut self, change: impl FnOnce(&mut Azure, Duration)) {
+        let before = self.oracle.picture(&self.azure);
+        change(&mut self.azure, self.now);
+        let judged = self.oracle.judge(&before, &self.azure, &self.api, self.now);
+        self.judge(judged);
+    }
+
+    fn shared(&self, replica: usize) -> Shared {
+        let replica = &self.replicas[replica];
+        let until = match self.mutant {
+            Mutant::NoFence => self.now + LEASE,
+            _ => replica.lease_end.unwrap_or(self.now + LEASE),
+        };
+        Shared {
+            synced: true,
+            lease: Lease { until: Some(until), least: LEAST },
+            trusted_from: if self.mutant == Mutant::TrustsAtOnce { Duration::ZERO } else { replica.trusted_from },
+            acceptance: Acceptance::Given,
+            resync: None,
+        }
+    }
+
+    fn happen(&mut self, replica: usize, process: u32, happens: Happens) {
+        let alive = self.replicas[replica].leads && self.replicas[replica].process == process;
+        match happens {
+            Happens::Incident(incident) => self.incident(incident),
+            Happens::OperationEnds(operation) => {
+                self.note(|| format!("operation {operation} ends"));
+                self.change(|azure, now| azure.end(now, operation));
+            }
+            Happens::OtherEnds(name) => {
+                let now = self.now;
+                self.azure.other_ended(now, name);
+            }
+            Happens::WriteArrives { name, id, etag, body, fate } => {
+                self.write_arrives(replica, process, name, id, etag, body, fate);
+            }
+            Happens::ReadArrives { name, id, sent_at } if alive => self.read_arrives(replica, name, id, sent_at),
+            Happens::PatchArrives { owner, id, version, patch } => {
+                let reached = alive && self.replicas[replica].lease_end.is_none();
+                self.patch_arrives(replica, owner, id, version, patch, reached);
+            }
+            Happens::LeaseEnds if alive => {
+                self.count("lease lost");
+                self.end_process(replica);
+                self.later(2_000, 1 - replica, Happens::Acquires);
+            }
+            Happens::Acquires => self.acquire(replica),
+            Happens::Informed(owner) if alive => self.inform(replica, owner),
+            Happens::NodesInformed if alive => {
+                self.replicas[replica].inputs.nodes.clone_from(&self.nodes);
+                let names: Vec<Name> = self.replicas[replica].objects.keys().copied().collect();
+                for name in names {
+                    self.step_object(replica, name, object::Event::EnvChanged(EnvChange::Replan));
+                }
+            }
+            _ if !alive => {}
+            Happens::Wake(key, at) => {
+                if self.replicas[replica].wakes.get(&key) == Some(&at) {
+                    self.replicas[replica].wakes.remove(&key);
+                    self.count("woke");
+                    match key {
+                        Key::Object(name) => self.step_object(replica, name, object::Event::Woke),
+                        Key::Service(owner) => self.step_service(replica, owner, service::Event::Woke),
+                    }
+                }
+            }
+            Happens::Read { name, id, sent_at, result } => {
+                let version = match &result {
+                    Ok(version) => Some(Some(version.clone())),
+                    Err(Fault::NotFound) => Some(None),
+                    Err(_) => None,
+                };
+                if let Some(version) = version {
+                    self.replicas[replica].raw.insert(name, (id, version));
+                }
+                self.step_object(replica, name, object::Event::Observed { id, sent_at, result });
+            }
+            Happens::Accepted { name, id, operation } => {
+                self.replicas[replica].operations.insert((name, id), operation);
+                let expected = Expectation::of(Kind::Other, &Durations::default(), None);
+                self.step_object(replica, name, object::Event::Accepted { id, expected });
+            }
+            Happens::Ended { name, id, result } => self.ended(replica, name, id, result),
+            Happens::PollArrives { name, id } => self.poll_arrives(replica, name, id),
+            Happens::Polled { name, id } => {
+                self.step_object(replica, name, object::Event::Polled { id, pause: Duration::ZERO });
+            }
+            Happens::Permitted { name, id } => {
+                if self.replicas[replica].permits.remove(&(name, id)) {
+                    self.step_object(replica, name, object::Event::Permitted(id));
+                }
+            }
+            Happens::Patched { owner, id, result } => {
+                self.step_service(replica, owner, service::Event::Patched { id, result });
+            }
+            Happens::ReadArrives { .. } | Happens::LeaseEnds | Happens::Informed(_) | Happens::NodesInformed => {}
+        }
+    }
+
+    fn incident(&mut self, incident: Incident) {
+        self.note(|| format!("* {incident:?}"));
+        let leader = self.replicas.iter().position(|replica| replica.leads);
+        match incident {
+            Incident::Apply(owner, ask) => {
+                self.count("service changed");
+                if self.api.services.get(&owner).is_some_and(|service| service.deleting) {
+                    return;
+                }
+                self.api.put(owner, |service| {
+                    service.ask = Some(ask);
+                    service.claimed = true;
+                });
+                self.user_changed(owner);
+            }
+            Incident::Mistake(owner) if self.api.services.get(&owner).is_some_and(|service| !service.deleting) => {
+                self.count("service with a mistake");
+                self.api.put(owner, |service| service.ask = None);
+                self.user_changed(owner);
+            }
+            Incident::Delete(owner) if self.api.services.contains_key(&owner) => {
+                self.count("service deleted");
+                self.api.put(owner, |service| service.deleting = true);
+                self.user_changed(owner);
+            }
+            Incident::Unclaim(owner) if self.api.services.contains_key(&owner) => {
+                self.count("service type changed");
+                self.api.put(owner, |service| service.claimed = false);
+                self.user_changed(owner);
+            }
+            Incident::Mistake(_) | Incident::Delete(_) | Incident::Unclaim(_) => {}
+            Incident::Write(fate) => self.fates.push_back(fate),
+            Incident::ThrottledRead => {
+                let retry_after = Some(Duration::from_secs(2));
+                self.read_faults.push_back(Fault::Throttled { retry_after });
+            }
+            Incident::FailedRead => self.read_faults.push_back(Fault::Unavailable),
+            Incident::Lag(seconds) => self.lag_until = self.now + Duration::from_secs(seconds),
+            Incident::Foreign(name) => {
+                self.count("foreign write");
+                if !self.azure.is_busy(name) {
+                    let now = self.now;
+                    let provisioning = self.azure.current(name).map(|version| version.provisioning);
+                    self.azure.write_by_other(now, name, provisioning.unwrap_or(Provisioning::Succeeded));
+                }
+            }
+            Incident::ForeignOperation(name, seconds) => {
+                if !self.azure.is_busy(name) && self.azure.current(name).is_some() {
+                    self.count("foreign operation");
+                    let now = self.now;
+                    self.azure.write_by_other(now, name, Provisioning::Updating);
+                    self.at(now + Duration::from_secs(seconds), 0, Happens::OtherEnds(name));
+                }
+            }
+            Incident::Breaks(name) => {
+                if !self.azure.is_busy(name) && self.azure.current(name).is_some() {
+                    self.count("public IP failed");
+                    let now = self.now;
+                    self.azure.write_by_other(now, name, Provisioning::Failed);
+                }
+            }
+            Incident::Partition => {
+                if let Some(leader) = leader.filter(|leader| self.replicas[*leader].lease_end.is_none()) {
+                    self.count("partition");
+                    let end = self.now + LEASE;
+                    self.replicas[leader].lease_end = Some(end);
+                    if !self.replicas[leader].writing.is_empty() {
+                        self.count("lease moves mid-write");
+                    }
+                    self.at(end, leader, Happens::LeaseEnds);
+                }
+            }
+            Incident::Kill => {
+                if let Some(leader) = leader.filter(|leader| self.replicas[*leader].lease_end.is_none()) {
+                    self.count("killed");
+                    if !self.replicas[leader].writing.is_empty() {
+                        self.count("killed mid-write");
+                    }
+                    self.end_process(leader);
+                    let at = self.now + LEASE - self.numbers.ms(2_000);
+                    self.at(at, 1 - leader, Happens::Acquires);
+                }
+            }
+            Incident::AddNode(node) => {
+                self.count("node added");
+                self.nodes.insert(node);
+                self.later(100, 0, Happens::NodesInformed);
+                self.later(100, 1, Happens::NodesInformed);
+            }
+            Incident::RemoveNode(node) => {
+                // An empty list of nodes plans nothing, so the informer never shows one.
+                if self.nodes.len() > 1 && self.nodes.remove(&node) {
+                    self.count("node removed");
+                    self.later(100, 0, Happens::NodesInformed);
+                    self.later(100, 1, Happens::NodesInformed);
+                }
+            }
+        }
+    }
+
+    fn user_changed(&mut self, owner: Owner) {
+        self.refused.remove(&owner);
+        self.oracle.changed(owner, self.api.services.get(&owner), self.now);
+        self.inform_all(owner);
+    }
+
+    fn inform_all(&mut self, owner: Owner) {
+        self.later(200, 0, Happens::Informed(owner));
+        self.later(200, 1, Happens::Informed(owner));
+    }
+
+    fn end_process(&mut self, replica: usize) {
+        let inputs = self.replicas[replica].inputs.clone();
+        let process = self.replicas[replica].process + 1;
+        self.replicas[replica] = Replica { process, inputs, ..Replica::default() };
+    }
+
+    fn acquire(&mut self, replica: usize) {
+        if self.replicas.iter().any(|replica| replica.leads) {
+            return;
+        }
+        self.count("lease acquired");
+        self.note(|| format!("replica {replica} leads"));
+        self.end_process(replica);
+        let (now, nodes) = (self.now, self.nodes.clone());
+        let leader = &mut self.replicas[replica];
+        leader.leads = true;
+        leader.trusted_from = now + LATE;
+        leader.inputs.nodes = nodes;
+        let owners: Vec<Owner> = self.api.services.keys().copied().collect();
+        for owner in owners {
+            self.later(300, replica, Happens::Informed(owner));
+        }
+    }
+
+    fn inform(&mut self, replica: usize, owner: Owner) {
+        if self.replicas[replica].lease_end.is_some() {
+            return;
+        }
+        let Some(service) = self.api.services.get(&owner) else {
+            self.step_service(replica, owner, service::Event::Removed);
+            return;
+        };
+        let desired = match &service.ask {
+            _ if service.deleting || !service.claimed => Desired::Gone,
+            Some(ask) => Desired::Present(ask.clone()),
+            None => Desired::Invalid(vec!["an annotation is wrong".to_owned()]),
+        };
+        let own = [false, true].map(|second| Name::PublicIp(super::world::own_public_ip(owner, second)));
+        let found = [Name::PublicIp(0), Name::LoadBalancer(0), Name::LoadBalancer(1), Name::SecurityGroup];
+        let snapshot = Snapshot {
+            version: service.version,
+            desired,
+            finalizer: service.finalizer,
+            status: service.status,
+            found: found.into_iter().chain(own).collect(),
+        };
+        self.step_service(replica, owner, service::Event::Changed(snapshot));
+    }
+
+    fn step_service(&mut self, replica: usize, owner: Owner, event: ServiceEvent) {
+        let shared = self.shared(replica);
+        let (now, this) = (self.now, &mut self.replicas[replica]);
+        let state = this.services.entry(owner).or_default();
+        let env = service::Env { shared, id: &owner, inputs: &this.inputs };
+        let actions = service::step(state, &env, now, event);
+        let wake = state.wake_at();
+        let gone = state.is_gone();
+        self.schedule_wake(replica, Key::Service(owner), wake);
+        for action in actions {
+            self.carry_out_service(replica, owner, gone, action);
+        }
+    }
+
+    fn carry_out_service(&mut self, replica: usize, owner: Owner, gone: bool, action: service::Action<Arm>) {
+        match action {
+            service::Action::Tell { key, generation, want } => {
+                self.note(|| format!("{replica}: service {owner} tells {key:?} {want:?}"));
+                match &want {
+                    Want::LoadBalancer { gone: Gone::Own, .. } => self.count("told: load balancer clean"),
+                    Want::LoadBalancer { gone: Gone::OwnPrivateRules, .. } => self.count("told: load balancer quiet"),
+                    Want::LoadBalancer { rules, frontends, .. } if rules.is_empty() && !frontends.is_empty() => {
+                        self.count("told: frontend only");
+                    }
+                    Want::LoadBalancer { .. } => self.count("told: load balancer"),
+                    Want::SecurityGroup { gone, .. } if !gone.is_empty() => self.count("told: security group clean"),
+                    Want::SecurityGroup { .. } => self.count("told: security group"),
+                    Want::PublicIp(Tag::Present) => self.count("told: public IP present"),
+                    Want::PublicIp(Tag::Leaves) => self.count("told: public IP left to others"),
+                    Want::PublicIp(Tag::Gone) => self.count("told: public IP gone"),
+                    Want::Member(_) => self.count("told: member"),
+                    Want::Nothing => self.count("told: look"),
+                }
+                let early = match self.mutant {
+                    Mutant::StatusEarly => !gone && !matches!(key, Name::PublicIp(_)),
+                    Mutant::FinalizerEarly => gone,
+                    _ => false,
+                };
+                if early {
+                    let report = self.replicas[replica].services[&owner].report_of(&key).cloned().unwrap_or_default();
+                    let report = if matches!(want, Want::LoadBalancer { .. }) { self.shown(owner, key) } else { report };
+                    let told = service::Event::Told { key, generation, outcome: Outcome::Done(report) };
+                    self.inbox.push_back((replica, Message::Service(owner, told)));
+                }
+                let dropped = self.mutant == Mutant::DropsWants
+                    && self.replicas[replica].objects.get(&key).is_some_and(object::State::is_writing);
+                if !dropped {
+                    let event = object::Event::Requested { from: owner, generation, want };
+                    self.inbox.push_back((replica, Message::Object(key, event)));
+                }
+            }
+            service::Action::Withdraw(key) => {
+                self.count("withdrawn");
+                self.inbox.push_back((replica, Message::Object(key, object::Event::Withdrawn(owner))));
+            }
+            service::Action::Patch { id, version, patch } => {
+                self.note(|| format!("{replica}: service {owner} patch {patch:?}"));
+                self.count(match &patch {
+                    Patch::AddFinalizer => "patch: finalizer added",
+                    Patch::SetStatus(_) => "patch: status set",
+                    Patch::ClearStatus => "patch: status cleared",
+                    Patch::RemoveFinalizer => "patch: finalizer removed",
+                });
+                self.later(50, replica, Happens::PatchArrives { owner, id, version, patch });
+            }
+            service::Action::Report(reason) => {
+                self.note(|| format!("{replica}: service {owner} reports {reason:?}"));
+                self.count(match reason {
+                    Reason::Ensured => "report: ensured",
+                    Reason::Invalid(_) => "report: invalid",
+                    Reason::Refused(..) => "report: refused",
+                    Reason::Retry(..) => "report: retry",
+                    Reason::Held(_) => "report: held",
+                    Reason::Deleted => "report: deleted",
+                });
+            }
+            service::Action::Drained => {}
+        }
+    }
+
+    /// What an object shows of a Service now.
+    fn shown(&self, owner: Owner, key: Name) -> Report {
+        super::toy::report(owner, self.azure.current(key).map(|version| &version.body))
+    }
+
+    fn patch_arrives(&mut self, replica: usize, owner: Owner, id: Id, version: u64, patch: Patch<u32>, reached: bool) {
+        if !reached {
+            self.later(1_000, replica, Happens::Patched { owner, id, result: Err(PatchFault::Again) });
+            return;
+        }
+        let result = self.api.patch(owner, version, |service| match &patch {
+            Patch::AddFinalizer => service.finalizer = true,
+            Patch::SetStatus(status) => service.status = Some(*status),
+            Patch::ClearStatus => service.status = None,
+            Patch::RemoveFinalizer => service.finalizer = false,
+        });
+        if result.is_ok() {
+            let judged = match patch {
+                Patch::SetStatus(status) => self.oracle.status(owner, status, &self.azure),
+                Patch::RemoveFinalizer => self.oracle.finalizer_removed(owner, &self.azure),
+                Patch::AddFinalizer | Patch::ClearStatus => Ok(()),
+            };
+            self.judge(judged);
+            self.oracle.narrow(&self.azure, &self.api, self.now);
+        }
+        let result = result.map_err(|gone| if gone { PatchFault::Gone } else { PatchFault::Again });
+        if result.is_err() {
+            self.count("patch refused");
+        }
+        self.inform_all(owner);
+        self.later(50, replica, Happens::Patched { owner, id, result });
+    }
+
+    fn step_object(&mut self, replica: usize, name: Name, event: ObjectEvent) {
+        let shared = self.shared(replica);
+        let (now, this) = (self.now, &mut self.replicas[replica]);
+        let state = this.objects.entry(name).or_default();
+        let env = object::Env { shared, inputs: &this.inputs };
+        let actions = object::step(state, &env, now, event);
+        let wake = state.wake_at();
+        self.schedule_wake(replica, Key::Object(name), wake);
+        for action in actions {
+            self.carry_out_object(replica, name, action);
+        }
+    }
+
+    fn schedule_wake(&mut self, replica: usize, key: Key, wake: Option<Duration>) {
+        let Some(at) = wake else {
+            self.replicas[replica].wakes.remove(&key);
+            return;
+        };
+        if self.replicas[replica].wakes.get(&key) != Some(&at) {
+            self.replicas[replica].wakes.insert(key, at);
+            let late = at.max(self.now) + self.numbers.ms(15);
+            self.at(late, replica, Happens::Wake(key, at));
+        }
+    }
+
+    fn carry_out_object(&mut self, replica: usize, name: Name, action: object::Action<Arm>) {
+        match action {
+            object::Action::Observe { id, not_before } => {
+                self.count("read");
+                let sent_at = self.now.max(not_before);
+                let at = sent_at + self.numbers.ms(60);
+                self.at(at, replica, Happens::ReadArrives { name, id, sent_at });
+            }
+            object::Action::TakePermit { id, .. } => {
+                self.replicas[replica].permits.insert((name, id));
+                self.later(200, replica, Happens::Permitted { name, id });
+            }
+            object::Action::ReleasePermit(id) => {
+                self.count("permit released");
+                self.replicas[replica].permits.remove(&(name, id));
+            }
+            object::Action::Write { id, observation, op, .. } => self.write(replica, name, id, observation, op),
+            object::Action::Poll(id) => {
+                self.count("poll");
+                self.later(60, replica, Happens::PollArrives { name, id });
+            }
+            object::Action::Tell { to, generation, outcome } => {
+                self.count(match &outcome {
+                    Outcome::Done(_) => "outcome: done",
+                    Outcome::Waiting(crate::engine::Waiting::FreshReads) => "outcome: waits for fresh reads",
+                    Outcome::Waiting(crate::engine::Waiting::OtherOperation) => "outcome: waits for another operation",
+                    Outcome::Waiting(_) => "outcome: waiting",
+                    Outcome::Refused(_) => "outcome: refused",
+                });
+                let refused = matches!(outcome, Outcome::Refused(_));
+                let told = service::Event::Told { key: name, generation, outcome };
+                self.inbox.push_back((replica, Message::Service(to, told)));
+                if refused && self.mutant == Mutant::RetriesRefusals {
+                    let event = object::Event::EnvChanged(EnvChange::Cures);
+                    self.inbox.push_back((replica, Message::Object(name, event)));
+                }
+            }
+            object::Action::Taint(names, taint) => {
+                if taint == Taint::Suspect {
+                    self.count("reference suspected");
+                }
+                for name in names {
+                    self.inbox.push_back((replica, Message::Object(name, object::Event::Tainted(taint))));
+                }
+            }
+            object::Action::Drained => {}
+        }
+    }
+
+    fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration) {
+        let fault = self.read_faults.pop_front();
+        let result = match fault {
+            Some(fault) => {
+                self.count(if fault == Fault::Unavailable { "read failed" } else { "read throttled" });
+                Err(fault)
+            }
+            None => {
+                let lag = if self.now < self.lag_until { self.numbers.ms(3_000) } else { Duration::ZERO };
+                let as_of = self.now.saturating_sub(lag);
+                let version = self.azure.read(name, as_of).cloned();
+                if version.as_ref() != self.azure.current(name) {
+                    self.count("read lagged");
+                }
+                version.ok_or(Fault::NotFound)
+            }
+        };
+        self.later(60, replica, Happens::Read { name, id, sent_at, result });
+    }
+
+    fn write(&mut self, replica: usize, name: Name, id: Id, observation: Id, op: Op) {
+        self.note(|| format!("{replica}: write {name:?} {op:?}"));
+        self.count("write");
+        self.writes += 1;
+        self.last_write = self.now;
+        let this = &mut self.replicas[replica];
+        let lease_end = this.lease_end.unwrap_or(self.now + LEASE);
+        let judged = if lease_end < self.now + TIME_OUT {
+            Err(format!("a write of {name:?} starts with too little lease"))
+        } else if !this.writing.insert(name) {
+            Err(format!("two writes of {name:?} are in flight"))
+        } else if this.not_before.get(&name).is_some_and(|not_before| self.now < *not_before) {
+            Err(format!("a write of {name:?} starts before Retry-After is over"))
+        } else {
+            Ok(())
+        };
+        let raw = this.raw.get(&name).filter(|(read, _)| *read == observation).map(|(_, version)| version.clone());
+        self.judge(judged);
+        let Some(version) = raw else {
+            self.judge(Err(format!("a write of {name:?} names an observation that is not the last")));
+            return;
+        };
+        let etag = version.map(|version| version.etag);
+        let body = match op {
+            Op::Put(body) => Some(body),
+            Op::Delete => None,
+        };
+        let fate = self.fates.pop_front();
+        let at = match fate {
+            Some(Fate::Late) => self.now + TIME_OUT + self.numbers.ms(3_000),
+            _ => self.now + self.numbers.ms(60),
+        };
+        if matches!(fate, Some(Fate::LostRequest | Fate::LostAnswer | Fate::Late)) {
+            let fault = if self.mutant == Mutant::TrustsAfterLoss { Fault::Conflict } else { Fault::OutcomeUnknown };
+            self.at(self.now + TIME_OUT, replica, Happens::Ended { name, id, result: Err((fault, false)) });
+        }
+        self.at(at, replica, Happens::WriteArrives { name, id, etag, body, fate });
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of one request")]
+    fn write_arrives(
+        &mut self,
+        replica: usize,
+        process: u32,
+        name: Name,
+        id: Id,
+        etag: Option<u64>,
+        body: Option<Body>,
+        fate: Option<Fate>,
+    ) {
+        let refusal = match fate {
+            Some(Fate::LostRequest) => {
+                self.count("write: request lost");
+                return;
+            }
+            Some(Fate::Conflict) => Some(("write: 409", Fault::Conflict)),
+            Some(Fate::Precondition) => Some(("write: 412", Fault::PreconditionFailed)),
+            Some(Fate::Throttled(seconds)) => {
+                let retry_after = Some(Duration::from_secs(seconds));
+                Some(("write: 429", Fault::Throttled { retry_after }))
+            }
+            Some(Fate::Forbidden) => Some(("write: 403", Fault::Forbidden)),
+            Some(Fate::Unavailable) => Some(("write: 503", Fault::Unavailable)),
+            _ => None,
+        };
+        let answered = !matches!(fate, Some(Fate::LostAnswer | Fate::Late));
+        if let Some((what, fault)) = refusal {
+            self.count(what);
+            self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, false)) });
+            return;
+        }
+        let course = match fate {
+            Some(Fate::Fails) => Course::Fails,
+            Some(Fate::FailsPartly) => Course::FailsPartly,
+            _ => Course::Succeeds,
+        };
+        let etag = match self.mutant {
+            Mutant::NoEtag => self.azure.current(name).map(|version| version.etag),
+            _ => etag,
+        };
+        if fate == Some(Fate::Late) {
+            self.count("write: late");
+        }
+        let poisoned = |body: &Option<Body>| match body {
+            Some(Body::LoadBalancer(body)) => body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect(),
+            _ => Vec::new(),
+        };
+        let poisoned = poisoned(&body);
+        let mut result = Err(Refused::Busy);
+        self.change(|azure, now| result = azure.write(now, name, etag, body, course));
+        match result {
+            Ok(operation) => {
+                self.note(|| format!("operation {operation} on {name:?} begins ({course:?})"));
+                self.count(match (course, answered) {
+                    (Course::Fails, _) => "write: fails late",
+                    (Course::FailsPartly, _) => "write: fails half way",
+                    (Course::Succeeds, true) => "write: accepted",
+                    (Course::Succeeds, false) => "write: answer lost",
+                });
+                self.operations_of.insert(operation, name);
+                let at = self.now + Duration::from_millis(500) + self.numbers.ms(5_000);
+                self.at(at, replica, Happens::OperationEnds(operation));
+                if answered {
+                    self.answer(replica, process, Happens::Accepted { name, id, operation });
+                }
+            }
+            Err(refused) => {
+                self.note(|| format!("write of {name:?}: {refused:?}"));
+                let (what, fault) = match refused {
+                    Refused::NotFound => ("azure: not found", Fault::NotFound),
+                    Refused::Precondition => ("azure: 412", Fault::PreconditionFailed),
+                    Refused::Busy => ("azure: 409", Fault::Conflict),
+                    Refused::Invalid => ("azure: invalid", Fault::Invalid),
+                    Refused::InUse => ("azure: in use", Fault::InUse),
+                    Refused::ReferenceNotProvisioned => {
+                        ("azure: 429, reference not provisioned", Fault::Throttled { retry_after: None })
+                    }
+                };
+                self.count(what);
+                if refused == Refused::Invalid {
+                    self.refused_by_azure(replica, &poisoned);
+                }
+                if answered {
+                    let reference = refused == Refused::ReferenceNotProvisioned;
+                    self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, reference)) });
+                }
+            }
+        }
+    }
+
+    /// At most log2(n) + 1 writes are refused because of one Service, in one process.
+    fn refused_by_azure(&mut self, replica: usize, poisoned: &[Owner]) {
+        if let [owner] = poisoned {
+            let refused = self.refused.entry(*owner).or_default();
+            *refused += 1;
+            let refused = *refused;
+            // Three for five Services, and again for each of the processes that may follow.
+            if refused > 40 {
+                self.judge(Err(format!("replica {replica}: service {owner} had {refused} writes refused")));
+            }
+        }
+    }
+
+    fn answer(&mut self, replica: usize, process: u32, happens: Happens) {
+        if self.replicas[replica].process == process {
+            self.later(60, replica, happens);
+        }
+    }
+
+    fn ended(&mut self, replica: usize, name: Name, id: Id, result: Result<(), (Fault, bool)>) {
+        self.note(|| format!("{replica}: write of {name:?} ended {result:?}"));
+        let this = &mut self.replicas[replica];
+        this.writing.remove(&name);
+        let result = match result {
+            Ok(()) => Ok(After::Unread),
+            Err((mut fault, reference)) => {
+                if let Fault::Throttled { retry_after } = &mut fault {
+                    let until = self.now + retry_after.unwrap_or_default();
+                    this.not_before.insert(name, until);
+                    if self.mutant == Mutant::ForgetsRetryAfter {
+                        *retry_after = None;
+                    }
+                }
+                let cause = if reference { Cause::Reference } else { Cause::Unnamed };
+                Err(Failure { fault, cause })
+            }
+        };
+        self.step_object(replica, name, object::Event::Ended { id, result });
+    }
+
+    fn poll_arrives(&mut self, replica: usize, name: Name, id: Id) {
+        let Some(operation) = self.replicas[replica].operations.get(&(name, id)).copied() else { return };
+        match self.azure.outcome(operation) {
+            None => self.later(60, replica, Happens::Polled { name, id }),
+            Some(succeeded) => {
+                self.replicas[replica].operations.remove(&(name, id));
+                let result = if succeeded { Ok(()) } else { Err((Fault::OperationFailed, false)) };
+                self.later(60, replica, Happens::Ended { name, id, result });
+            }
+        }
+    }
+}

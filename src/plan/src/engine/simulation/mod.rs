@@ -1,0 +1,108 @@
+//! Random lives of the steps, against a world that is written by another hand: seeds make schedules, a driver runs two
+//! replicas through them, and an oracle judges the world after every write.
+//!
+//! `LAZULI_ENGINE_SEEDS=N` runs so many schedules, and `LAZULI_ENGINE_SEED=S` one, with its log.
+
+mod driver;
+mod oracle;
+mod schedule;
+mod toy;
+mod world;
+
+use std::{collections::BTreeMap, env, thread};
+
+use driver::run;
+use schedule::Schedule;
+use toy::Mutant;
+
+/// The schedules of a quick run.
+const QUICK: u64 = 5_000;
+/// The schedules of a full run.
+const FULL: u64 = 200_000;
+
+/// Runs schedules on all processors. Returns the first that breaks a law, by seed, and the counts of what happened.
+fn run_many(seeds: std::ops::Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, BTreeMap<&'static str, u64>) {
+    let workers = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let of_worker = |worker: u64| {
+        let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for seed in seeds.clone().filter(|seed| seed % workers == worker) {
+            let (result, run) = run(&Schedule::new(seed), mutant, false);
+            for (what, count) in run.counts {
+                *counts.entry(what).or_default() += count;
+            }
+            if let Err(why) = result {
+                return (Some((seed, why)), counts);
+            }
+        }
+        (None, counts)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || of_worker(worker))).collect();
+        let mut first = None;
+        let mut all: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for thread in threads {
+            let (failure, counts) = thread.join().expect("a run does not panic");
+            first = first.into_iter().chain(failure).min();
+            for (what, count) in counts {
+                *all.entry(what).or_default() += count;
+            }
+        }
+        (first, all)
+    })
+}
+
+/// The shortest schedule that breaks a law, its incidents and its log, to be read.
+fn explain(seed: u64, mutant: Mutant) -> String {
+    let shortest = Schedule::new(seed).shrink(|schedule| run(schedule, mutant, false).0.is_err());
+    let (result, run) = run(&shortest, mutant, true);
+    let incidents = shortest.incidents.iter().map(|(at, incident)| format!("{:>10.3} {incident:?}", at.as_secs_f64()));
+    format!(
+        "seed {seed}: {result:?}\nincidents, shortened:\n{}\nlog:\n{}",
+        incidents.collect::<Vec<_>>().join("\n"),
+        run.log.unwrap_or_default().join("\n")
+    )
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn no_schedule_breaks_a_law() {
+    if let Some(seed) = number("LAZULI_ENGINE_SEED") {
+        let (result, _) = run(&Schedule::new(seed), Mutant::None, false);
+        assert!(result.is_ok(), "{}", explain(seed, Mutant::None));
+        return;
+    }
+    let full = env::var_os("LAZULI_TEST_FULL").map_or(QUICK, |_| FULL);
+    let count = number("LAZULI_ENGINE_SEEDS").unwrap_or(full);
+    let (failure, counts) = run_many(0..count, Mutant::None);
+    for (what, count) in &counts {
+        println!("{count:>10}  {what}");
+    }
+    if let Some((seed, _)) = failure {
+        panic!("{}", explain(seed, Mutant::None));
+    }
+    let least = if count >= FULL { 1_000 } else { 1 };
+    let rare: Vec<_> = counts.iter().filter(|(_, count)| **count < least).collect();
+    assert!(rare.is_empty(), "reached too rarely: {rare:?}");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_run() {
+    let of = |seed| run(&Schedule::new(seed), Mutant::None, true).1.log;
+    assert_eq!(of(7), of(7));
+    assert_ne!(of(7), of(8));
+}
+
+#[test]
+fn every_broken_law_is_noticed() {
+    let mut unnoticed = Vec::new();
+    for mutant in Mutant::ALL {
+        match run_many(0..QUICK, mutant).0 {
+            Some((seed, why)) => println!("{mutant:?}: seed {seed}: {why}"),
+            None => unnoticed.push(mutant),
+        }
+    }
+    assert!(unnoticed.is_empty(), "unnoticed: {unnoticed:?}");
+}

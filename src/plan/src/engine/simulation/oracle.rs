@@ -1,0 +1,247 @@
+//! The laws, judged by the state of the world alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::world::{
+    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, Name, Owner, POISON, own_public_ip,
+};
+
+/// After so long without a change of its spec, no write that was planned from an older one is under way.
+const SETTLED: Duration = Duration::from_secs(20);
+const SOURCES: [u8; 5] = [1, 2, 3, 4, super::world::VIRTUAL_NETWORK];
+
+/// The specs that a Service has had since its state was last exactly as asked for.
+#[derive(Debug)]
+struct Window {
+    asks: Vec<Ask>,
+    /// Whether it was a load balancer of ours all that time.
+    stayed: bool,
+    changed_at: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    windows: BTreeMap<Owner, Window>,
+}
+
+/// What the world showed before a write.
+#[derive(Debug)]
+pub(super) struct Picture {
+    reached: BTreeSet<(Owner, u16, u8, Address)>,
+    addresses: BTreeSet<Address>,
+    served: [bool; 2],
+}
+
+impl Oracle {
+    /// Records a change of a Service by its user.
+    pub(super) fn changed(&mut self, owner: Owner, service: Option<&ApiService>, now: Duration) {
+        let window =
+            self.windows.entry(owner).or_insert(Window { asks: Vec::new(), stayed: true, changed_at: now });
+        window.changed_at = now;
+        let Some(service) = service else { return };
+        window.asks.extend(service.ask.clone().filter(|ask| window.asks.last() != Some(ask)));
+        window.stayed &= service.claimed && !service.deleting;
+    }
+
+    pub(super) fn picture(&self, azure: &Azure) -> Picture {
+        let mut reached = BTreeSet::new();
+        for (owner, window) in &self.windows {
+            let ports: BTreeSet<u16> = window.asks.iter().flat_map(|ask| ask.ports.iter().copied()).collect();
+            for port in ports {
+                for address in azure.addresses_of(*owner, port) {
+                    let admitted = SOURCES.iter().filter(|source| azure.admits(address, port, **source));
+                    reached.extend(admitted.map(|source| (*owner, port, *source, address)));
+                }
+            }
+        }
+        let served = [azure.backends(0) > 0, azure.backends(1) > 0];
+        Picture { reached, addresses: azure.addresses(), served }
+    }
+
+    /// Judges a change of Azure that one of our replicas has made.
+    pub(super) fn judge(&mut self, before: &Picture, azure: &Azure, api: &Api, now: Duration) -> Result<(), String> {
+        azure.foreign_is_untouched()?;
+        let after = self.picture(azure);
+        for (number, name) in ["the public", "the internal"].iter().enumerate() {
+            if before.served[number] && !after.served[number] {
+                return Err(format!("the pool of {name} load balancer lost its last member"));
+            }
+        }
+        for (owner, port, source, address) in &after.reached {
+            let window = &self.windows[owner];
+            if !window.asks.iter().any(|ask| ask.admits(*port, *source)) {
+                return Err(format!("source {source} reaches service {owner} at {address}:{port}, which no spec admits"));
+            }
+        }
+        for (owner, port, source, address) in before.reached.difference(&after.reached) {
+            let window = &self.windows[owner];
+            let unchanged = window.stayed && window.asks.iter().all(|ask| ask.admits(*port, *source));
+            if !unchanged {
+                continue;
+            }
+            let elsewhere = after.reached.iter().any(|(other, other_port, other_source, _)| {
+                (other, other_port, other_source) == (owner, port, source)
+            });
+            // In place: one frontend, or one rule, gets another address. Azure allows no overlap.
+            let public: BTreeSet<AskAddress> =
+                window.asks.iter().filter(|ask| !ask.is_internal()).map(|ask| ask.address).collect();
+            let status = api.services.get(owner).and_then(|service| service.status);
+            if !elsewhere || (status == Some(*address) && public.len() < 2) {
+                return Err(format!(
+                    "source {source} does not reach service {owner} at {address}:{port} any more, which every spec admits"
+                ));
+            }
+        }
+        for released in before.addresses.difference(&after.addresses) {
+            let group = azure.security_group();
+            if group.allow.iter().any(|(address, ..)| address == released) {
+                return Err(format!("address {released} was released while the security group admits it"));
+            }
+        }
+        self.narrow(azure, api, now);
+        Ok(())
+    }
+
+    /// Drops the older specs of Services whose state is exactly as asked for.
+    pub(super) fn narrow(&mut self, azure: &Azure, api: &Api, now: Duration) {
+        for (owner, window) in &mut self.windows {
+            let Some(service) = api.services.get(owner) else { continue };
+            let Some(ask) = service.ask.as_ref().filter(|_| service.claimed && !service.deleting) else { continue };
+            let old = now.saturating_sub(window.changed_at) > SETTLED;
+            if old && (window.asks.len() > 1 || !window.stayed) && is_exact(azure, *owner, service, ask).is_ok() {
+                window.asks = vec![ask.clone()];
+                window.stayed = true;
+            }
+        }
+    }
+
+    /// Judges a status that was just set.
+    pub(super) fn status(&self, owner: Owner, status: Address, azure: &Azure) -> Result<(), String> {
+        let Some(window) = self.windows.get(&owner) else { return Err("a status of an unknown service".to_owned()) };
+        let Some(last) = window.asks.last() else { return Err("a status of a service without a spec".to_owned()) };
+        for port in &last.ports {
+            for source in SOURCES {
+                let asked = window.asks.iter().all(|ask| ask.admits(*port, source));
+                if asked && window.stayed && !azure.reaches(owner, *port, source, status) {
+                    return Err(format!("service {owner} got status {status}, and source {source} does not reach port {port}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges the removal of a finalizer.
+    pub(super) fn finalizer_removed(&self, owner: Owner, azure: &Azure) -> Result<(), String> {
+        let left = remains(azure, owner);
+        if left.is_empty() { Ok(()) } else { Err(format!("service {owner} lost its finalizer and leaves {left:?}")) }
+    }
+
+    /// Judges the world after everything has come to rest.
+    pub(super) fn at_rest(&self, azure: &Azure, api: &Api) -> Result<(), String> {
+        azure.foreign_is_untouched()?;
+        for (owner, service) in &api.services {
+            match &service.ask {
+                _ if service.deleting => return Err(format!("service {owner} was never deleted")),
+                _ if !service.claimed => {
+                    if service.finalizer || service.status.is_some() || !remains(azure, *owner).is_empty() {
+                        return Err(format!("service {owner} is not claimed and leaves {:?}", remains(azure, *owner)));
+                    }
+                }
+                Some(ask) if !ask.ports.contains(&POISON) => {
+                    is_exact(azure, *owner, service, ask).map_err(|why| format!("service {owner} at rest: {why}"))?;
+                }
+                _ => {}
+            }
+        }
+        let known: BTreeSet<Owner> = api.services.keys().copied().collect();
+        for owner in self.windows.keys().filter(|owner| !known.contains(owner)) {
+            let left = remains(azure, *owner);
+            if !left.is_empty() {
+                return Err(format!("deleted service {owner} leaves {left:?}"));
+            }
+        }
+        let addresses = azure.addresses();
+        let stale = azure.security_group().allow.iter().find(|(address, ..)| {
+            *address < FOREIGN_ADDRESS && !addresses.contains(address)
+        });
+        match stale {
+            Some(stale) => Err(format!("the security group admits {stale:?}, which nothing has")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What Azure holds of a Service.
+fn remains(azure: &Azure, owner: Owner) -> Vec<String> {
+    let mut left = Vec::new();
+    for name in azure.names() {
+        if let Name::PublicIp(number) = name
+            && azure.public_ip(number).is_some_and(|(tags, _)| tags.contains(&owner))
+        {
+            left.push(format!("a tag on public IP {number}"));
+        }
+    }
+    for number in 0..2 {
+        let Some(body) = azure.load_balancer(number) else { continue };
+        // A frontend that another Service shares outlives the one that made it.
+        let shared = |frontend: &(Owner, u8)| body.rules.iter().any(|(rule, at)| rule.0 != owner && at == frontend);
+        left.extend(body.rules.keys().filter(|rule| rule.0 == owner).map(|rule| format!("rule {rule:?}")));
+        let frontends = body.frontends.keys().filter(|frontend| frontend.0 == owner && !shared(frontend));
+        left.extend(frontends.map(|frontend| format!("frontend {frontend:?}")));
+    }
+    left
+}
+
+/// Whether Azure holds exactly what a Service asks for.
+fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Result<(), String> {
+    let Some(status) = service.status else { return Err("it has no status".to_owned()) };
+    if !service.finalizer {
+        return Err("it has no finalizer".to_owned());
+    }
+    for number in 0..2 {
+        let Some(body) = azure.load_balancer(number) else { continue };
+        if let Some(rule) = body.rules.keys().find(|rule| rule.0 == owner && !ask.ports.contains(&rule.2)) {
+            return Err(format!("it has a rule {rule:?}"));
+        }
+        for (name, frontend) in body.frontends.iter().filter(|(name, _)| name.0 == owner) {
+            let shared = body.rules.iter().any(|(rule, at)| rule.0 != owner && at == name);
+            if !shared && azure.address_of(*frontend) != Some(status) {
+                return Err(format!("it has a frontend {name:?}"));
+            }
+        }
+        if number != u8::from(ask.is_internal()) && body.rules.keys().any(|rule| rule.0 == owner) {
+            return Err("it has rules on the other load balancer".to_owned());
+        }
+    }
+    for port in &ask.ports {
+        if azure.addresses_of(owner, *port) != BTreeSet::from([status]) {
+            return Err(format!("port {port} is at {:?}, and the status is {status}", azure.addresses_of(owner, *port)));
+        }
+        for source in SOURCES {
+            if azure.admits(status, *port, source) != ask.admits(*port, source) {
+                return Err(format!("source {source} at port {port}: {}", azure.admits(status, *port, source)));
+            }
+        }
+    }
+    let expected = match ask.address {
+        AskAddress::Shared => Some(0),
+        AskAddress::Own(second) => Some(own_public_ip(owner, second)),
+        AskAddress::Internal(_) => None,
+    };
+    for name in azure.names() {
+        if let Name::PublicIp(number) = name
+            && let Some((tags, address)) = azure.public_ip(number)
+        {
+            if tags.contains(&owner) != (expected == Some(number)) {
+                return Err(format!("public IP {number} has tags {tags:?}"));
+            }
+            if expected == Some(number) && address != status {
+                return Err(format!("the status is {status}, and the public IP has {address}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! What happens to the world from outside: changes by users, faults of Azure, deaths of replicas. A schedule is a list of
+//! these with times, made from a seed, and can be shortened.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::world::{Ask, AskAddress, Name, Owner, POISON, VIRTUAL_NETWORK};
+
+/// The fewest incidents of a schedule.
+const LEAST: u64 = 30;
+/// The Services that may exist.
+const OWNERS: u64 = 5;
+
+/// A source of numbers that the seed alone decides (splitmix64).
+#[derive(Debug, Clone)]
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// A duration of up to so many milliseconds.
+    pub(super) fn ms(&mut self, most: u64) -> Duration {
+        Duration::from_micros(self.below(most * 1000 + 1))
+    }
+}
+
+/// What becomes of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It never reaches Azure, and no answer comes.
+    LostRequest,
+    /// Azure takes it, and the answer is lost.
+    LostAnswer,
+    /// It reaches Azure after the client has given up.
+    Late,
+    Conflict,
+    Precondition,
+    /// A 429 with so many seconds of Retry-After.
+    Throttled(u64),
+    Forbidden,
+    Unavailable,
+    /// Azure accepts it, and it fails later.
+    Fails,
+    /// Azure accepts it, and it fails half way.
+    FailsPartly,
+}
+
+const FATES: [Fate; 12] = [
+    Fate::LostRequest,
+    Fate::LostAnswer,
+    Fate::Late,
+    Fate::Late,
+    Fate::Conflict,
+    Fate::Precondition,
+    Fate::Throttled(3),
+    Fate::Throttled(20),
+    Fate::Forbidden,
+    Fate::Unavailable,
+    Fate::Fails,
+    Fate::FailsPartly,
+];
+
+/// One thing that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Incident {
+    /// A user creates or changes a Service.
+    Apply(Owner, Ask),
+    /// A user writes an annotation that is wrong.
+    Mistake(Owner),
+    Delete(Owner),
+    /// The Service is no load balancer any more.
+    Unclaim(Owner),
+    /// The next write meets this.
+    Write(Fate),
+    /// The next read is answered with 429.
+    ThrottledRead,
+    /// The next read fails.
+    FailedRead,
+    /// For so many seconds reads show what was.
+    Lag(u64),
+    /// Another writer changes something of its own.
+    Foreign(Name),
+    /// Another writer's operation runs for some seconds.
+    ForeignOperation(Name, u64),
+    /// A public IP becomes `Failed`.
+    Breaks(Name),
+    /// The leader cannot reach the API server any more.
+    Partition,
+    /// The leader is killed.
+    Kill,
+    AddNode(u8),
+    RemoveNode(u8),
+}
+
+/// A list of incidents, each with its time.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    pub(super) seed: u64,
+    pub(super) by_interface: bool,
+    pub(super) incidents: Vec<(Duration, Incident)>,
+}
+
+fn ask(owner: Owner, numbers: &mut Numbers) -> Ask {
+    let address = match numbers.below(10) {
+        0..4 => AskAddress::Shared,
+        4..7 => AskAddress::Own(numbers.one_in(2)),
+        _ => AskAddress::Internal(numbers.one_in(3)),
+    };
+    // Ports of two Services at one address must differ.
+    let base = 80 + 10 * u16::from(owner);
+    let mut ports: BTreeSet<u16> = (base..base + 3).filter(|_| numbers.one_in(2)).collect();
+    ports.insert(base);
+    if numbers.one_in(25) {
+        ports.insert(POISON);
+    }
+    let mut sources: BTreeSet<u8> = (1..5).filter(|_| numbers.one_in(2)).collect();
+    sources.insert(1);
+    let deny = numbers.one_in(3);
+    if numbers.one_in(4) && !deny {
+        sources.insert(VIRTUAL_NETWORK);
+    }
+    Ask { address, ports, sources, deny }
+}
+
+fn object(numbers: &mut Numbers) -> Name {
+    match numbers.below(7) {
+        0 | 1 => Name::LoadBalancer(numbers.below(2) as u8),
+        2 | 3 => Name::SecurityGroup,
+        4 => Name::PublicIp(0),
+        5 => Name::PublicIp(numbers.below(11) as u8),
+        _ => Name::Interface(numbers.below(2) as u8),
+    }
+}
+
+impl Schedule {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let by_interface = numbers.one_in(2);
+        let mut at = Duration::ZERO;
+        let mut incidents = Vec::new();
+        for owner in 0..3 {
+            incidents.push((at, Incident::Apply(owner, ask(owner, &mut numbers))));
+            at += numbers.ms(200);
+        }
+        let count = LEAST + numbers.below(8);
+        while (incidents.len() as u64) < count {
+            at += match numbers.below(10) {
+                0..3 => Duration::ZERO,
+                3..6 => numbers.ms(1_000),
+                6..9 => numbers.ms(6_000),
+                _ => numbers.ms(60_000),
+            };
+            let owner = numbers.below(OWNERS) as u8;
+            let incident = match numbers.below(40) {
+                0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
+                12 => Incident::Mistake(owner),
+                13 | 14 => Incident::Delete(owner),
+                15 => Incident::Unclaim(owner),
+                16..25 => {
+                    let fate = FATES[numbers.below(FATES.len() as u64) as usize];
+                    incidents.push((at, Incident::Write(fate)));
+                    // A write, and a change of mind while it is under way.
+                    if numbers.one_in(2) {
+                        incidents.push((at, Incident::Apply(owner, ask(owner, &mut numbers))));
+                        at += Duration::from_secs(4) + numbers.ms(3_000);
+                    }
+                    if numbers.one_in(2) { Incident::Delete(owner) } else { Incident::Apply(owner, ask(owner, &mut numbers)) }
+                }
+                25 => Incident::ThrottledRead,
+                26 => Incident::FailedRead,
+                27 | 28 => Incident::Lag(1 + numbers.below(8)),
+                29..32 => Incident::Foreign(object(&mut numbers)),
+                32 => Incident::ForeignOperation(object(&mut numbers), 1 + numbers.below(8)),
+                33 => Incident::Breaks(Name::PublicIp(if numbers.one_in(2) { 0 } else { numbers.below(11) as u8 })),
+                34 | 35 => Incident::Partition,
+                36 | 37 => Incident::Kill,
+                38 => Incident::AddNode(numbers.below(6) as u8),
+                _ => Incident::RemoveNode(numbers.below(6) as u8),
+            };
+            incidents.push((at, incident));
+        }
+        Self { seed, by_interface, incidents }
+    }
+
+    /// The schedule without some of its incidents.
+    fn without(&self, from: usize, count: usize) -> Self {
+        let mut shorter = self.clone();
+        shorter.incidents.drain(from..(from + count).min(self.incidents.len()));
+        shorter
+    }
+
+    /// A shorter schedule that still fails: no part of it can be left out.
+    pub(super) fn shrink(self, fails: impl Fn(&Self) -> bool) -> Self {
+        let mut shortest = self;
+        let mut part = shortest.incidents.len() / 2;
+        while part > 0 {
+            let mut from = 0;
+            let mut found = false;
+            while from < shortest.incidents.len() {
+                let shorter = shortest.without(from, part);
+                if fails(&shorter) {
+                    shortest = shorter;
+                    found = true;
+                } else {
+                    from += part;
+                }
+            }
+            if !found || part > 1 {
+                part /= 2;
+            }
+        }
+        shortest
+    }
+}

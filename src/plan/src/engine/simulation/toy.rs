@@ -1,0 +1,573 @@
+//! Planners for the world's objects and the Service of the simulation: as small as they can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::world::{
+    Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, LoadBalancer, Name, Owner, Provisioning,
+    RuleName, VIRTUAL_NETWORK, Version, own_public_ip,
+};
+use crate::{
+    engine::{
+        object::{Object, Plan, Served, Write},
+        service::{Level, Order, Role, Seen, Service},
+    },
+    permit::Priority,
+};
+
+/// Every object of the world.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Arm;
+
+/// The nodes, and how pools are filled.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Inputs {
+    pub(super) nodes: BTreeSet<u8>,
+    pub(super) by_interface: bool,
+    pub(super) mutant: Mutant,
+}
+
+/// A law that is broken on purpose, to see that the oracle notices. The steps know nothing of it: it is broken in a
+/// planner, in a Service's wants, or in the wiring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Mutant {
+    #[default]
+    None,
+    /// A planner removes parts of Services it does not know.
+    AbsenceDeletes,
+    /// A planner writes its own body instead of edits of the one that was read.
+    OverwritesForeign,
+    /// A pool loses all members that are no nodes, and the last.
+    EmptiesPool,
+    /// What a spec does not ask for goes before what it asks for exists.
+    BreaksBeforeMake,
+    /// A security rule outlives its address.
+    ReleasesEarly,
+    /// The security group is not trimmed.
+    LeavesAdmission,
+    /// A public IP is not deleted.
+    LeavesAddress,
+    /// The load-balancing rule exists before the rule that denies.
+    DenyLate,
+    /// The status is set before the objects are done.
+    StatusEarly,
+    /// Writes carry no ETag.
+    NoEtag,
+    /// A write starts without enough lease.
+    NoFence,
+    /// A new leader believes absence at once.
+    TrustsAtOnce,
+    /// A lost answer counts as a conflict.
+    TrustsAfterLoss,
+    /// A 429 without its Retry-After.
+    ForgetsRetryAfter,
+    /// What is wanted while a write is in flight is dropped.
+    DropsWants,
+    /// A refusal is forgotten at once.
+    RetriesRefusals,
+    /// The finalizer goes with the deletion.
+    FinalizerEarly,
+}
+
+impl Mutant {
+    pub(super) const ALL: [Self; 17] = [
+        Self::AbsenceDeletes,
+        Self::OverwritesForeign,
+        Self::EmptiesPool,
+        Self::BreaksBeforeMake,
+        Self::ReleasesEarly,
+        Self::LeavesAdmission,
+        Self::LeavesAddress,
+        Self::DenyLate,
+        Self::StatusEarly,
+        Self::NoEtag,
+        Self::NoFence,
+        Self::TrustsAtOnce,
+        Self::TrustsAfterLoss,
+        Self::ForgetsRetryAfter,
+        Self::DropsWants,
+        Self::RetriesRefusals,
+        Self::FinalizerEarly,
+    ];
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Want {
+    Nothing,
+    PublicIp(Tag),
+    LoadBalancer {
+        frontends: BTreeMap<FrontendName, FrontendAddress>,
+        rules: BTreeMap<RuleName, FrontendName>,
+        gone: Gone,
+        /// The public IPs that the Service gives up: their frontends go when no rule uses them.
+        released: BTreeSet<u8>,
+    },
+    SecurityGroup {
+        allow: BTreeSet<(Address, u16, u8)>,
+        deny: BTreeSet<Address>,
+        gone: BTreeMap<Address, GoneAt>,
+    },
+    Member(Name),
+}
+
+/// What a Service wants of a public IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tag {
+    Present,
+    /// The tag goes, unless it is the last: the last Service trims the security group for the whole address first.
+    Leaves,
+    /// The tag goes, and the address with the last.
+    Gone,
+}
+
+/// What goes of an address.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum GoneAt {
+    /// Everything: no other Service uses it.
+    All,
+    Ports(BTreeSet<u16>),
+}
+
+impl GoneAt {
+    fn contains(&self, port: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ports(ports) => ports.contains(&port),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gone {
+    Nothing,
+    /// Own rules that are not wanted, of frontends that are wanted.
+    OwnRulesOfKept,
+    /// Own rules that are not wanted, of private frontends.
+    OwnPrivateRules,
+    /// All of its own that is not wanted.
+    Own,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Op {
+    Put(Body),
+    Delete,
+}
+
+/// What an object shows of a Service.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Report {
+    /// Frontends of its own, and those on which it has rules: their addresses.
+    pub(super) frontends: BTreeMap<FrontendName, FrontendAddress>,
+    /// The ports of its own rules.
+    pub(super) ports: BTreeSet<u16>,
+    /// The address of a public IP.
+    pub(super) address: Option<Address>,
+    /// Whether the public IP has the Service's tag.
+    pub(super) tagged: bool,
+    /// Whether it has another's tag too.
+    pub(super) shared: bool,
+}
+
+impl Object for Arm {
+    type Requester = Owner;
+    type Want = Want;
+    type Model = Version;
+    type Inputs = Inputs;
+    type Op = Op;
+    type Report = Report;
+    type Related = Name;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(wants: &BTreeMap<Owner, Want>, actual: Option<&Version>, inputs: &Inputs) -> Plan<Self> {
+        let body = actual.map(|version| &version.body);
+        let failed = actual.is_some_and(|version| version.provisioning == Provisioning::Failed);
+        let planned = |only: Option<Owner>| plan_body(wants, body, inputs, only);
+        let after = planned(None);
+        let changed = after.as_ref() != body || (failed && body.is_some());
+        let write = changed.then(|| Write {
+            taints: match &after {
+                Some(Body::LoadBalancer(after)) => {
+                    let public = after.frontends.values().filter_map(|frontend| match frontend {
+                        FrontendAddress::Public(number) => Some(Name::PublicIp(*number)),
+                        FrontendAddress::Private(_) => None,
+                    });
+                    public.collect()
+                }
+                Some(Body::Interface { .. }) => vec![Name::LoadBalancer(0), Name::LoadBalancer(1)],
+                _ => Vec::new(),
+            },
+            op: after.clone().map_or(Op::Delete, Op::Put),
+            priority: Priority::Create,
+            replaces: false,
+        });
+        let served = wants.keys().map(|owner| {
+            let met = planned(Some(*owner)).as_ref() == body && !(failed && body.is_some());
+            (*owner, if met { Served::Met(report(*owner, body)) } else { Served::Pending })
+        });
+        Plan { write, served: served.collect() }
+    }
+
+    fn is_updating(version: &Version) -> bool {
+        version.provisioning == Provisioning::Updating
+    }
+
+    fn removes(want: &Want) -> bool {
+        match want {
+            Want::Nothing | Want::Member(_) => false,
+            Want::PublicIp(tag) => *tag != Tag::Present,
+            Want::LoadBalancer { gone, .. } => *gone != Gone::Nothing,
+            Want::SecurityGroup { gone, .. } => !gone.is_empty(),
+        }
+    }
+}
+
+/// The body as all wants ask for it, or as one does.
+fn plan_body(
+    all: &BTreeMap<Owner, Want>,
+    body: Option<&Body>,
+    inputs: &Inputs,
+    only: Option<Owner>,
+) -> Option<Body> {
+    let only_one = only.is_some();
+    let wants = all.iter().filter(|(owner, _)| only.is_none_or(|only| only == **owner));
+    // What any want asks for stays, whatever another says is gone.
+    let (mut allowed, mut denied): (BTreeSet<(Address, u16, u8)>, BTreeSet<Address>) = Default::default();
+    for want in all.values() {
+        if let Want::SecurityGroup { allow, deny, .. } = want {
+            allowed.extend(allow);
+            denied.extend(deny);
+        }
+    }
+    let mut after = body.cloned();
+    let fresh = inputs.mutant == Mutant::OverwritesForeign;
+    // A public IP that another Service asks for is not made anew.
+    for (owner, _) in wants.clone().filter(|(_, want)| **want == Want::PublicIp(Tag::Present)) {
+        match &mut after {
+            Some(Body::PublicIp { tags, .. }) => _ = tags.insert(*owner),
+            _ => after = Some(Body::PublicIp { tags: [*owner].into(), address: 0, note: 0 }),
+        }
+    }
+    for (owner, want) in wants.clone() {
+        match want {
+            Want::Nothing | Want::PublicIp(Tag::Present) => {}
+            Want::PublicIp(Tag::Leaves) => match &mut after {
+                Some(Body::PublicIp { tags, .. }) if tags.len() > 1 => _ = tags.remove(owner),
+                _ => {}
+            },
+            Want::PublicIp(Tag::Gone) => {
+                if let Some(Body::PublicIp { tags, .. }) = &mut after
+                    && tags.remove(owner)
+                    && tags.is_empty()
+                    && inputs.mutant != Mutant::LeavesAddress
+                {
+                    after = None;
+                }
+            }
+            Want::LoadBalancer { .. } => {
+                let present = after.get_or_insert_with(|| Body::LoadBalancer(LoadBalancer::default()));
+                if let Body::LoadBalancer(present) = present {
+                    plan_load_balancer(*owner, want, present);
+                }
+            }
+            Want::SecurityGroup { gone, .. } => {
+                if let Some(Body::SecurityGroup(group)) = &mut after {
+                    let goes = |rule: &(Address, u16, u8)| {
+                        gone.get(&rule.0).is_some_and(|gone| gone.contains(rule.1)) && !allowed.contains(rule)
+                    };
+                    group.allow.retain(|rule| !goes(rule));
+                    let unshared = |address: &Address| gone.get(address) == Some(&GoneAt::All);
+                    group.deny.retain(|address| !unshared(address) || denied.contains(address));
+                }
+            }
+            Want::Member(pool) => {
+                if let Some(Body::Interface { pools, .. }) = &mut after {
+                    pools.insert(*pool);
+                }
+            }
+        }
+    }
+    // What is present goes before what is gone.
+    for (_, want) in wants.clone() {
+        if let (Want::SecurityGroup { allow, deny, .. }, Some(Body::SecurityGroup(group))) = (want, &mut after) {
+            group.allow.extend(allow);
+            group.deny.extend(deny);
+        }
+    }
+    if let Some(Body::LoadBalancer(present)) = &mut after {
+        if fresh && after_differs(present, body) {
+            present.note = 0;
+        }
+        if inputs.mutant == Mutant::AbsenceDeletes && !only_one {
+            let known: BTreeSet<Owner> = wants.map(|(owner, _)| *owner).collect();
+            present.rules.retain(|rule, _| known.contains(&rule.0));
+        }
+        // With the interfaces as members, or without a rule, the pool has no members of its own.
+        if !inputs.by_interface && !only_one && !present.rules.is_empty() {
+            plan_members(present, inputs);
+        }
+    }
+    // A load balancer without a frontend is not made.
+    match (&after, body) {
+        (Some(Body::LoadBalancer(made)), None) if made.frontends.is_empty() => None,
+        _ => after,
+    }
+}
+
+fn after_differs(present: &LoadBalancer, body: Option<&Body>) -> bool {
+    body != Some(&Body::LoadBalancer(present.clone()))
+}
+
+/// Members that are no nodes leave one at a time, and the last never.
+fn plan_members(present: &mut LoadBalancer, inputs: &Inputs) {
+    if inputs.mutant == Mutant::EmptiesPool {
+        present.members.clone_from(&inputs.nodes);
+        return;
+    }
+    present.members.extend(&inputs.nodes);
+    let leaves = present.members.iter().find(|member| !inputs.nodes.contains(member)).copied();
+    if let Some(leaves) = leaves.filter(|_| present.members.len() > 1) {
+        present.members.remove(&leaves);
+    }
+}
+
+fn plan_load_balancer(owner: Owner, want: &Want, present: &mut LoadBalancer) {
+    let Want::LoadBalancer { frontends, rules, gone, released } = want else { return };
+    let mut at: BTreeMap<FrontendName, FrontendName> = BTreeMap::new();
+    for (name, address) in frontends {
+        // A public IP has one frontend, whichever Service made it.
+        let same = present.frontends.iter().find(|(_, other)| {
+            matches!(address, FrontendAddress::Public(_)) && *other == address
+        });
+        // A frontend that serves another's rules keeps its address; the Service gets another frontend.
+        let serves_others = present.rules.iter().any(|(rule, at)| rule.0 != owner && at == name);
+        let free = if serves_others && present.frontends.get(name) != Some(address) { (name.0, 2) } else { *name };
+        let name_there = same.map_or(free, |(name, _)| *name);
+        let keeps = matches!((present.frontends.get(&name_there), address), (Some(FrontendAddress::Private(_)), FrontendAddress::Private(0)));
+        if !keeps {
+            present.frontends.insert(name_there, *address);
+        }
+        at.insert(*name, name_there);
+    }
+    for (rule, frontend) in rules {
+        present.rules.insert(*rule, at.get(frontend).copied().unwrap_or(*frontend));
+    }
+    let private: BTreeSet<FrontendName> = present
+        .frontends
+        .iter()
+        .filter(|(_, address)| matches!(address, FrontendAddress::Private(_)))
+        .map(|(name, _)| *name)
+        .collect();
+    present.rules.retain(|rule, frontend| {
+        let kept = at.values().any(|name| name == frontend);
+        let goes = match gone {
+            Gone::Nothing => false,
+            Gone::OwnRulesOfKept => kept,
+            Gone::OwnPrivateRules => private.contains(frontend),
+            Gone::Own => true,
+        };
+        rule.0 != owner || rules.contains_key(rule) || !goes
+    });
+    if *gone == Gone::Own {
+        let used: BTreeSet<FrontendName> = present.rules.values().copied().collect();
+        let is_released = |address: &FrontendAddress| match address {
+            FrontendAddress::Public(number) => released.contains(number),
+            FrontendAddress::Private(_) => false,
+        };
+        present.frontends.retain(|name, address| {
+            (name.0 != owner && !is_released(address)) || at.values().any(|kept| kept == name) || used.contains(name)
+        });
+    }
+}
+
+pub(super) fn report(owner: Owner, body: Option<&Body>) -> Report {
+    let mut report = Report::default();
+    match body {
+        Some(Body::PublicIp { address, tags, .. }) => {
+            report.address = Some(*address);
+            report.tagged = tags.contains(&owner);
+            report.shared = tags.iter().any(|tag| *tag != owner);
+        }
+        Some(Body::LoadBalancer(body)) => {
+            let has_rule = |frontend: &FrontendName| {
+                body.rules.iter().any(|(rule, at)| rule.0 == owner && at == frontend)
+            };
+            for (name, address) in body.frontends.iter().filter(|(name, _)| name.0 == owner || has_rule(name)) {
+                report.frontends.insert(*name, *address);
+            }
+            report.ports = body.rules.keys().filter(|rule| rule.0 == owner).map(|rule| rule.2).collect();
+        }
+        _ => {}
+    }
+    report
+}
+
+impl Service for Arm {
+    type Identity = Owner;
+    type Spec = Ask;
+    type Key = Name;
+    type Want = Want;
+    type Report = Report;
+    type Status = Address;
+    type Inputs = Inputs;
+
+    fn role(key: &Name) -> Role {
+        match key {
+            Name::PublicIp(_) => Role::PublicIp,
+            Name::LoadBalancer(_) => Role::LoadBalancer,
+            Name::SecurityGroup => Role::SecurityGroup,
+            Name::Interface(_) => Role::Members,
+        }
+    }
+
+    fn keys(owner: &Owner, ask: &Ask, inputs: &Inputs) -> BTreeSet<Name> {
+        let mut keys = BTreeSet::from([load_balancer(ask), Name::SecurityGroup]);
+        keys.extend(public_ip(*owner, ask).map(Name::PublicIp));
+        if inputs.by_interface {
+            keys.extend([Name::Interface(0), Name::Interface(1)]);
+        }
+        keys
+    }
+
+    fn order(_: &Owner, ask: &Ask, seen: &Seen<'_, Self>, inputs: &Inputs) -> Order {
+        if inputs.mutant == Mutant::DenyLate {
+            return Order::LoadBalancerFirst;
+        }
+        let serves = seen.reports.get(&load_balancer(ask)).is_some_and(|report| !report.frontends.is_empty());
+        match (ask.is_internal(), ask.deny) {
+            (true, true) => Order::FrontendFirst,
+            (true, false) => Order::LoadBalancerFirst,
+            (false, _) if ask.address == AskAddress::Shared => Order::SecurityAround,
+            (false, deny) if deny || serves => Order::SecurityFirst,
+            (false, _) => Order::Parallel,
+        }
+    }
+
+    fn want(owner: &Owner, ask: Option<&Ask>, key: &Name, level: Level, seen: &Seen<'_, Self>, inputs: &Inputs) -> Want {
+        let level = match (inputs.mutant, level, key) {
+            (Mutant::BreaksBeforeMake, Level::Look, Name::LoadBalancer(_)) => Level::Clean,
+            (Mutant::ReleasesEarly, Level::Make, Name::LoadBalancer(_)) => Level::Clean,
+            (Mutant::LeavesAdmission, Level::Clean, Name::SecurityGroup) => Level::Make,
+            _ => level,
+        };
+        let ask = ask.filter(|ask| Self::keys(owner, ask, inputs).contains(key));
+        match key {
+            Name::PublicIp(_) => match level {
+                Level::Look => Want::Nothing,
+                _ if ask.is_some() => Want::PublicIp(Tag::Present),
+                Level::Clean if seen.reports.get(key).is_some_and(|report| report.shared) => Want::PublicIp(Tag::Leaves),
+                Level::Clean => Want::PublicIp(Tag::Gone),
+                _ => Want::Nothing,
+            },
+            Name::LoadBalancer(_) => want_of_load_balancer(*owner, ask, level, seen),
+            Name::SecurityGroup => want_of_security_group(*owner, ask, level, seen),
+            Name::Interface(_) => match ask {
+                Some(ask) if level >= Level::Make => Want::Member(load_balancer(ask)),
+                _ => Want::Nothing,
+            },
+        }
+    }
+
+    fn status(owner: &Owner, ask: &Ask, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Address> {
+        address_of(*owner, ask, seen)
+    }
+}
+
+fn load_balancer(ask: &Ask) -> Name {
+    Name::LoadBalancer(u8::from(ask.is_internal()))
+}
+
+fn public_ip(owner: Owner, ask: &Ask) -> Option<u8> {
+    match ask.address {
+        AskAddress::Shared => Some(0),
+        AskAddress::Own(second) => Some(own_public_ip(owner, second)),
+        AskAddress::Internal(_) => None,
+    }
+}
+
+fn frontend(owner: Owner, ask: &Ask) -> FrontendName {
+    (owner, u8::from(ask.address == AskAddress::Internal(true)))
+}
+
+/// The address of the frontend that the spec asks for.
+fn address_of(owner: Owner, ask: &Ask, seen: &Seen<'_, Arm>) -> Option<Address> {
+    match public_ip(owner, ask) {
+        Some(number) => seen.reports.get(&Name::PublicIp(number))?.address,
+        None => match seen.reports.get(&Name::LoadBalancer(1))?.frontends.get(&frontend(owner, ask))? {
+            FrontendAddress::Private(address) => Some(*address),
+            FrontendAddress::Public(_) => None,
+        },
+    }
+}
+
+fn want_of_load_balancer(owner: Owner, ask: Option<&Ask>, level: Level, seen: &Seen<'_, Arm>) -> Want {
+    let (mut frontends, mut rules) = (BTreeMap::new(), BTreeMap::new());
+    if let Some(ask) = ask.filter(|_| level >= Level::Frontend) {
+        let name = frontend(owner, ask);
+        let address = public_ip(owner, ask).map_or(FrontendAddress::Private(0), FrontendAddress::Public);
+        frontends.insert(name, address);
+        if level >= Level::Make {
+            rules.extend(ask.ports.iter().map(|port| ((owner, name.1, *port), name)));
+        }
+    }
+    let shared = ask.is_none_or(|ask| ask.address == AskAddress::Shared);
+    let gone = match level {
+        Level::Clean => Gone::Own,
+        Level::Quiet => Gone::OwnPrivateRules,
+        // On a shared address the rules are the record of which security rules are the Service's own.
+        Level::Make if !shared => Gone::OwnRulesOfKept,
+        _ => Gone::Nothing,
+    };
+    let kept = ask.and_then(|ask| public_ip(owner, ask));
+    let released = seen.reports.iter().filter_map(|(name, report)| match name {
+        Name::PublicIp(number) if report.tagged && kept != Some(*number) => Some(*number),
+        _ => None,
+    });
+    let released = if level == Level::Clean { released.collect() } else { BTreeSet::new() };
+    Want::LoadBalancer { frontends, rules, gone, released }
+}
+
+fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &Seen<'_, Arm>) -> Want {
+    if level == Level::Look {
+        return Want::Nothing;
+    }
+    let (mut allow, mut deny, mut gone) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    if let Some((ask, address)) = ask.and_then(|ask| Some((ask, address_of(owner, ask, seen)?))) {
+        let served = |port: &&u16| {
+            level > Level::Frontend || seen.reports.values().any(|report| report.ports.contains(port))
+        };
+        for port in ask.ports.iter().filter(served) {
+            allow.extend(ask.sources.iter().filter(|source| **source != VIRTUAL_NETWORK || !ask.deny).map(|source| (address, *port, *source)));
+        }
+        if ask.deny {
+            deny.insert(address);
+        }
+    }
+    if level < Level::Clean {
+        return Want::SecurityGroup { allow, deny, gone: BTreeMap::new() };
+    }
+    let ports: BTreeSet<u16> = seen.reports.values().flat_map(|report| report.ports.iter().copied()).collect();
+    let public = |number: u8| seen.reports.get(&Name::PublicIp(number)).filter(|report| report.tagged);
+    for (key, report) in seen.reports {
+        let mut give_up = |address: Address, shared: bool| {
+            let all = if shared { GoneAt::Ports(ports.clone()) } else { GoneAt::All };
+            gone.insert(address, all);
+        };
+        match key {
+            Name::PublicIp(_) if report.tagged => _ = report.address.map(|address| give_up(address, report.shared)),
+            Name::LoadBalancer(_) => {
+                for address in report.frontends.values() {
+                    match address {
+                        FrontendAddress::Private(address) => give_up(*address, false),
+                        FrontendAddress::Public(number) => {
+                            let address = public(*number).and_then(|report| Some((report.address?, report.shared)));
+                            _ = address.map(|(address, shared)| give_up(address, shared));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Want::SecurityGroup { allow, deny, gone }
+}
