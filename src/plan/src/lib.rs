@@ -14,6 +14,7 @@
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`lease`] | when a replica takes the lease, renews it, and has lost it |
+//! | [`balancing`] | Services on the engine: the planners of the network as its objects, and what a Service wants of each |
 //! | [`service`] | what a Service of type LoadBalancer asks of Azure, and what is wrong with it |
 //! | [`network`] | which edits a load balancer, a security group, a public IP and their kin need for all Services |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
@@ -27,6 +28,7 @@
 
 pub mod apply;
 pub mod attach;
+pub mod balancing;
 pub mod dangling;
 pub mod disk;
 pub mod engine;

@@ -123,6 +123,7 @@ fn load_balancer_gone(service: &ServiceKey, settings: &Settings) -> load_balance
     load_balancer::Gone {
         base: Some(BaseName::of(service)),
         pools: if settings.has_several_load_balancers() { pools.collect() } else { vec![] },
+        extent: load_balancer::Extent::Everything,
     }
 }
 
@@ -157,6 +158,7 @@ pub fn security_group(
         Stage::Trimming => security_group::Gone {
             destinations: destinations.iter().chain(former).chain(frontends).copied().collect(),
             base: Some(ask.base.clone()),
+            shared: BTreeMap::new(),
         },
     };
     Want { present: part, gone }
@@ -169,7 +171,11 @@ pub fn security_group_left(
 ) -> Want<security_group::Part, security_group::Gone> {
     Want {
         present: security_group::Part::default(),
-        gone: security_group::Gone { destinations: former.clone(), base: Some(BaseName::of(service)) },
+        gone: security_group::Gone {
+            destinations: former.clone(),
+            base: Some(BaseName::of(service)),
+            shared: BTreeMap::new(),
+        },
     }
 }
 

@@ -91,6 +91,21 @@ pub struct Gone {
     pub base: Option<BaseName>,
     /// Pools of its own that its [`Part`] does not name.
     pub pools: Vec<String>,
+    /// How much of that may go now.
+    pub extent: Extent,
+}
+
+/// How much of what bears the name of a Service may go now. The order in which parts leave several objects asks for less
+/// than everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Extent {
+    /// Rules of frontends that the Service keeps.
+    KeptFrontends,
+    /// Rules of frontends with a private address.
+    PrivateFrontends,
+    /// Everything.
+    #[default]
+    Everything,
 }
 
 /// The wants of all Services for a load balancer.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Env, FrontendAddress, FrontendPart, Gone, Part, RulePart, Wants,
+    Env, Extent, FrontendAddress, FrontendPart, Gone, Part, RulePart, Wants,
     edit::Edit,
     limits,
     model::{Frontend, LoadBalancer, Pool, Probe, Rule},
@@ -37,6 +37,27 @@ impl Placed<'_> {
 
     fn uses_frontend(&self, name: &str) -> bool {
         self.frontends.values().any(|frontend| frontend.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a rule that the Service does not ask for may go now.
+    fn gives_up_rule(&self, rule: &Rule, actual: &LoadBalancer) -> bool {
+        let frontend = || {
+            let is_its = |there: &&Frontend| {
+                rule.frontend.as_ref() == Some(&LoadBalancer::frontend_id(&actual.id, &there.name))
+            };
+            actual.frontends.iter().find(is_its)
+        };
+        self.gone.base.as_ref().is_some_and(|base| base.owns(&rule.name))
+            && match self.gone.extent {
+                Extent::KeptFrontends => frontend().is_some_and(|frontend| self.uses_frontend(&frontend.name)),
+                Extent::PrivateFrontends => frontend().is_some_and(|frontend| frontend.public_ip.is_none()),
+                Extent::Everything => true,
+            }
+    }
+
+    /// Whether frontends, probes and pools of this name that the Service does not ask for may go now.
+    fn gives_up(&self, name: &str) -> bool {
+        self.gone.extent == Extent::Everything && self.gone.base.as_ref().is_some_and(|base| base.owns(name))
     }
 }
 
@@ -423,11 +444,11 @@ fn add(placed: &[Placed], actual: Option<&LoadBalancer>, env: &Env, edits: &mut 
 /// Removes what is gone by a positive record and nothing else uses.
 fn remove(placed: &[Placed], actual: Option<&LoadBalancer>, kept: &Kept, edits: &mut Vec<Edit>) {
     let Some(actual) = actual else { return };
-    let is_gone = |name: &str| placed.iter().any(|part| part.gone.base.as_ref().is_some_and(|base| base.owns(name)));
+    let is_gone = |name: &str| placed.iter().any(|part| part.gives_up(name));
     let leaving: Vec<&Rule> = actual
         .rules
         .iter()
-        .filter(|rule| is_gone(&rule.name) && !kept.rules.contains(&rule.name.to_lowercase()))
+        .filter(|rule| placed.iter().any(|part| part.gives_up_rule(rule, actual)) && !kept.rules.contains(&rule.name.to_lowercase()))
         .collect();
     let planned =
         |name: &str| placed.iter().flat_map(|part| &part.rules).find(|rule| rule.name.eq_ignore_ascii_case(name));
@@ -470,7 +491,8 @@ fn remove(placed: &[Placed], actual: Option<&LoadBalancer>, kept: &Kept, edits: 
             || staying.iter().any(|rule| rule.frontend.as_ref() == Some(&id))
             || actual.outbound_rules.iter().any(|rule| rule.frontends.contains(&id))
             || actual.nat.iter().any(|range| range.frontend.as_ref() == Some(&id));
-        if (is_gone(&frontend.name) || loses_its_rules()) && !is_used {
+        let may_go = placed.iter().all(|part| part.gone.extent == Extent::Everything || !owns_one_of(part, &leaving));
+        if (is_gone(&frontend.name) || (may_go && loses_its_rules())) && !is_used {
             edits.push(Edit::RemoveFrontend(frontend.name.clone()));
         }
     }
@@ -546,6 +568,12 @@ fn add_members(actual: Option<&LoadBalancer>, env: &Env, edits: &mut Vec<Edit>) 
     }
 }
 
+/// Whether one of the rules bears the name of the Service.
+fn owns_one_of(part: &Placed, rules: &[&Rule]) -> bool {
+    let base = names::BaseName::of(part.service);
+    rules.iter().any(|rule| base.owns(&rule.name))
+}
+
 /// Whether nothing that bears the name of a gone Service is left.
 fn is_gone_from(part: &Placed, actual: Option<&LoadBalancer>) -> bool {
     let Some(actual) = actual else { return true };
@@ -561,7 +589,11 @@ fn is_gone_from(part: &Placed, actual: Option<&LoadBalancer>) -> bool {
         let id = LoadBalancer::probe_id(&actual.id, &probe.name);
         actual.rules.iter().any(|rule| rule.probe.as_ref() == Some(&id) && !base.owns(&rule.name))
     };
-    !actual.rules.iter().any(|rule| is_left(&rule.name, part.names_rule(&rule.name)))
+    let rules_left = actual.rules.iter().any(|rule| part.gives_up_rule(rule, actual) && !part.names_rule(&rule.name));
+    if part.gone.extent != Extent::Everything {
+        return !rules_left;
+    }
+    !rules_left
         && !actual.probes.iter().any(|probe| is_left(&probe.name, part.names_probe(&probe.name)) && !probe_used(probe))
         && !actual.frontends.iter().any(|item| is_left(&item.name, part.uses_frontend(&item.name)) && !used(item))
 }

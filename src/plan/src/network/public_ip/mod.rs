@@ -55,7 +55,9 @@ pub enum Gone {
     /// It has not.
     #[default]
     Nothing,
-    /// It has: its name leaves the tag.
+    /// It has, and another Service uses it: its name leaves the tag unless it is the last one.
+    LeftToOthers,
+    /// It has: its name leaves the tag, and the public IP goes with the last name.
     Released,
 }
 

@@ -84,6 +84,11 @@ impl PublicIp {
         tags::services(&self.tags).is_empty()
     }
 
+    /// Whether its tag lists another Service than this one, given as `namespace/name`.
+    pub fn lists_another(&self, service: &str) -> bool {
+        tags::services(&self.tags).iter().any(|name| !name.eq_ignore_ascii_case(service))
+    }
+
     /// Whether its tag lists a Service, given as `namespace/name`.
     pub fn lists(&self, service: &str) -> bool {
         tags::services(&self.tags).iter().any(|name| name.eq_ignore_ascii_case(service))

@@ -111,10 +111,15 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     let mut change = network_tags::TagChange::default();
     let mut releases_dns = false;
     if !is_users && foreign_cluster.is_none() {
-        for (service, _) in wants.iter().filter(|(_, want)| want.gone == Gone::Released && want.present.usage.is_none())
-        {
+        for (service, want) in wants.iter().filter(|(_, want)| want.present.usage.is_none()) {
+            let is_its = |name: &String| name.eq_ignore_ascii_case(&service.tag_name());
+            let leaves = match want.gone {
+                Gone::Nothing => false,
+                Gone::LeftToOthers => names.iter().any(|name| !is_its(name)),
+                Gone::Released => true,
+            };
             // A Service of the same name that lives now keeps the tag.
-            if !users(wants).any(|(other, _)| other.tag_name() == service.tag_name()) {
+            if leaves && !users(wants).any(|(other, _)| other.tag_name() == service.tag_name()) {
                 names.retain(|name| !name.eq_ignore_ascii_case(&service.tag_name()));
                 let owns = tags::dns_owner(&actual.tags).is_some_and(|o| o.eq_ignore_ascii_case(&service.tag_name()));
                 releases_dns |= owns;

@@ -1,6 +1,9 @@
 //! A security group as Azure describes it.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use serde_json::{Value, json};
 
@@ -11,7 +14,7 @@ use crate::{
         BodyError,
         json::{self, Child, at, list, one_or_many, text},
     },
-    service::names,
+    service::{SecurityProtocol, names},
 };
 
 /// A security group.
@@ -100,6 +103,16 @@ impl SecurityRule {
             destinations: one_or_many(properties, "destinationAddressPrefix", "destinationAddressPrefixes"),
             ports: one_or_many(properties, "destinationPortRange", "destinationPortRanges"),
             has_groups: has("sourceApplicationSecurityGroups") || has("destinationApplicationSecurityGroups"),
+        })
+    }
+
+    /// Whether it admits to no port beside these.
+    pub(super) fn admits_only(&self, ports: &BTreeSet<(SecurityProtocol, u16)>) -> bool {
+        self.ports.iter().all(|text| {
+            let of_protocol = |(protocol, _): &&(SecurityProtocol, u16)| {
+                protocol.as_str().eq_ignore_ascii_case(&self.protocol)
+            };
+            ports.iter().filter(of_protocol).any(|(_, port)| *text == port.to_string())
         })
     }
 

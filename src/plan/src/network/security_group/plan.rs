@@ -193,7 +193,10 @@ fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked
             gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
         }
     };
-    let is_recorded = gone.iter().any(|gone| gone.destinations.contains(&address));
+    let is_recorded = gone.iter().any(|gone| {
+        gone.destinations.contains(&address)
+            && gone.shared.get(&address).is_none_or(|ports| rule.is_allow && rule.admits_only(ports))
+    });
     let is_asked = all.iter().any(|asked| {
         let same_rule = asked.rule.name.eq_ignore_ascii_case(&rule.name);
         let same_traffic = old.is_some()

@@ -1,0 +1,60 @@
+//! Services of type LoadBalancer on the reconcile engine: the planners of [`network`](crate::network) as objects of the
+//! [`engine`](crate::engine), and what a Service wants of each at each stage.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service |
+//! | [`report`] | what an object shows of one Service |
+//! | [`service`] | the Service: its keys, the order of its writes, its wants, its status |
+//!
+//! What a Service gives up is found in what the objects show of it, never in its own status: an address in a status may
+//! have been given to another Service since.
+
+pub mod objects;
+pub mod report;
+pub mod service;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use objects::{LoadBalancers, Observed, PrivateLinks, PublicIps, SecurityGroups};
+pub use report::Report;
+pub use service::{Balanced, Inputs, Spec, Want};
+
+use crate::model::ArmId;
+
+/// An object of Azure that Services want something of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A public IP.
+    PublicIp(ArmId),
+    /// A load balancer with its pools.
+    LoadBalancer(ArmId),
+    /// The security group.
+    SecurityGroup(ArmId),
+    /// A private link service.
+    PrivateLink(ArmId),
+}
+
+impl Key {
+    /// The id of the object.
+    pub fn id(&self) -> &ArmId {
+        match self {
+            Self::PublicIp(id) | Self::LoadBalancer(id) | Self::SecurityGroup(id) | Self::PrivateLink(id) => id,
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::PublicIp(_) => "public IP",
+            Self::LoadBalancer(_) => "load balancer",
+            Self::SecurityGroup(_) => "security group",
+            Self::PrivateLink(_) => "private link service",
+        };
+        write!(f, "{kind} {}", self.id().name())
+    }
+}

@@ -1,0 +1,291 @@
+//! The network's planners as objects of the engine.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{Key, Report};
+use crate::{
+    engine::object::{Object, Plan, Served, Write},
+    model::ProvisioningState,
+    network::{self, load_balancer, private_link, public_ip, security_group},
+    permit::Priority,
+    service::ServiceKey,
+};
+
+/// A model as it was read, with the state of its last operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed<M> {
+    /// The model.
+    pub model: M,
+    /// `provisioningState`.
+    pub state: ProvisioningState,
+}
+
+impl<M> Observed<M> {
+    fn has_failed(&self) -> bool {
+        matches!(self.state, ProvisioningState::Failed | ProvisioningState::Canceled)
+    }
+}
+
+/// What the kinds differ in.
+struct Kind<R> {
+    priority: Priority,
+    /// Whether an edit removes or replaces something that a Service or a client may rest on.
+    replaces: bool,
+    taints: Vec<Key>,
+    report: R,
+}
+
+/// The engine's plan from the network's. An object whose last operation failed is written again, also without a change.
+fn planned<O, E, M>(
+    plan: network::Plan<E>,
+    actual: Option<&Observed<M>>,
+    kind: Kind<impl Fn(&ServiceKey) -> Report>,
+) -> Plan<O>
+where
+    O: Object<Requester = ServiceKey, Op = Vec<E>, Report = Report, Related = Key>,
+    E: fmt::Debug + Clone + PartialEq,
+{
+    let has_failed = actual.is_some_and(Observed::has_failed);
+    let is_asked = !plan.served.is_empty();
+    let write = (!plan.edits.is_empty() || (has_failed && is_asked)).then(|| Write {
+        priority: kind.priority,
+        replaces: kind.replaces,
+        taints: kind.taints,
+        op: plan.edits,
+    });
+    let served = plan.served.into_iter().map(|(service, served)| {
+        let served = match served {
+            network::Served::Done(_) if has_failed => Served::Pending,
+            network::Served::Done(found) => Served::Met(Report { found, ..(kind.report)(&service) }),
+            network::Served::Pending => Served::Pending,
+            network::Served::Waiting(what) => Served::Waiting(what.to_string()),
+            network::Served::Refused(refusal) => Served::Refused(refusal.message),
+        };
+        (service, served)
+    });
+    Plan { write, served: served.collect() }
+}
+
+/// The wants of the Services that this kind of object takes.
+type Wants<P, G> = BTreeMap<ServiceKey, network::Want<P, G>>;
+
+/// Load balancers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadBalancers;
+
+impl Object for LoadBalancers {
+    type Requester = ServiceKey;
+    type Want = network::Want<load_balancer::Part, load_balancer::Gone>;
+    type Model = Observed<load_balancer::LoadBalancer>;
+    type Inputs = load_balancer::Env;
+    type Op = Vec<load_balancer::Edit>;
+    type Report = Report;
+    type Related = Key;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(
+        wants: &Wants<load_balancer::Part, load_balancer::Gone>,
+        actual: Option<&Self::Model>,
+        inputs: &Self::Inputs,
+    ) -> Plan<Self> {
+        use load_balancer::Edit;
+        let model = actual.map(|actual| &actual.model);
+        let plan = load_balancer::plan(wants, model, inputs);
+        // A write of frontends changes the public IPs that they have, had or get: their ETags at least.
+        let mut taints: Vec<Key> = Vec::new();
+        let mut touch = |frontend: &load_balancer::Frontend| {
+            taints.extend(frontend.public_ip.clone().map(Key::PublicIp));
+        };
+        for edit in &plan.edits {
+            match edit {
+                Edit::PutFrontend(frontend) => {
+                    touch(frontend);
+                    model.and_then(|model| model.frontend(&frontend.name)).map(&mut touch);
+                }
+                Edit::RemoveFrontend(name) => {
+                    model.and_then(|model| model.frontend(name)).map(&mut touch);
+                }
+                Edit::Delete => model.iter().flat_map(|model| &model.frontends).for_each(&mut touch),
+                _ => {}
+            }
+        }
+        taints.sort();
+        taints.dedup();
+        let replaces = |edit: &Edit| match edit {
+            Edit::RemoveRule(_)
+            | Edit::RemoveProbe(_)
+            | Edit::RemoveFrontend(_)
+            | Edit::RemovePool(_)
+            | Edit::Delete => true,
+            Edit::Members { remove, .. } => !remove.is_empty(),
+            Edit::PutFrontend(frontend) => model.is_some_and(|model| model.frontend(&frontend.name).is_some()),
+            Edit::PutRule(rule) => model.is_some_and(|model| model.rule(&rule.name).is_some()),
+            Edit::PutProbe(_) | Edit::AddPool(_) | Edit::Tags { .. } | Edit::Create => false,
+        };
+        let kind = Kind {
+            // Many Services wait for one write of the load balancer.
+            priority: Priority::Attach,
+            replaces: plan.edits.iter().any(replaces),
+            taints,
+            report: |service: &ServiceKey| Report::of_load_balancer(service, model),
+        };
+        planned(plan, actual, kind)
+    }
+
+    fn is_updating(model: &Self::Model) -> bool {
+        model.state == ProvisioningState::InProgress
+    }
+
+    fn removes(want: &Self::Want) -> bool {
+        want.gone.base.is_some() || !want.gone.pools.is_empty()
+    }
+}
+
+/// Security groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecurityGroups;
+
+impl Object for SecurityGroups {
+    type Requester = ServiceKey;
+    type Want = network::Want<security_group::Part, security_group::Gone>;
+    type Model = Observed<security_group::SecurityGroup>;
+    type Inputs = security_group::Env;
+    type Op = Vec<security_group::Edit>;
+    type Report = Report;
+    type Related = Key;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(
+        wants: &Wants<security_group::Part, security_group::Gone>,
+        actual: Option<&Self::Model>,
+        inputs: &Self::Inputs,
+    ) -> Plan<Self> {
+        use security_group::Edit;
+        let model = actual.map(|actual| &actual.model);
+        let plan = security_group::plan(wants, model, inputs);
+        let there = |name: &str| model?.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
+        let replaces = |edit: &Edit| match edit {
+            Edit::RemoveRule(_) => true,
+            Edit::PutRule(rule) => there(&rule.name).is_some(),
+            Edit::Destinations { rule, destinations } => {
+                there(rule).is_some_and(|rule| rule.destinations.iter().any(|one| !destinations.contains(one)))
+            }
+            Edit::Tags { .. } => false,
+        };
+        let kind = Kind {
+            priority: Priority::Attach,
+            replaces: plan.edits.iter().any(replaces),
+            taints: vec![],
+            report: |_: &ServiceKey| Report::default(),
+        };
+        planned(plan, actual, kind)
+    }
+
+    fn is_updating(model: &Self::Model) -> bool {
+        model.state == ProvisioningState::InProgress
+    }
+
+    fn removes(want: &Self::Want) -> bool {
+        !want.gone.destinations.is_empty()
+    }
+}
+
+/// Public IPs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicIps;
+
+impl Object for PublicIps {
+    type Requester = ServiceKey;
+    type Want = network::Want<public_ip::Part, public_ip::Gone>;
+    type Model = Observed<public_ip::PublicIp>;
+    type Inputs = public_ip::Env;
+    type Op = Vec<public_ip::Edit>;
+    type Report = Report;
+    type Related = Key;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(
+        wants: &Wants<public_ip::Part, public_ip::Gone>,
+        actual: Option<&Self::Model>,
+        inputs: &Self::Inputs,
+    ) -> Plan<Self> {
+        use public_ip::Edit;
+        let model = actual.map(|actual| &actual.model);
+        let plan = public_ip::plan(wants, model, inputs);
+        let user = model.and_then(|model| model.used_by.as_ref()).and_then(load_balancer_of);
+        let kind = Kind {
+            priority: Priority::Create,
+            replaces: plan.edits.iter().any(|edit| matches!(edit, Edit::Delete | Edit::DnsLabel(None))),
+            taints: user.map(Key::LoadBalancer).into_iter().collect(),
+            report: |service: &ServiceKey| Report::of_public_ip(service, model),
+        };
+        planned(plan, actual, kind)
+    }
+
+    fn is_updating(model: &Self::Model) -> bool {
+        model.state == ProvisioningState::InProgress
+    }
+
+    fn removes(want: &Self::Want) -> bool {
+        want.gone != public_ip::Gone::Nothing
+    }
+}
+
+/// Private link services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateLinks;
+
+impl Object for PrivateLinks {
+    type Requester = ServiceKey;
+    type Want = network::Want<private_link::Part, private_link::Gone>;
+    type Model = Observed<private_link::PrivateLink>;
+    type Inputs = private_link::Env;
+    type Op = Vec<private_link::Edit>;
+    type Report = Report;
+    type Related = Key;
+
+    /// Azure takes no `If-Match` for private link services (source: the Go manager sends none).
+    const CONDITIONAL: bool = false;
+
+    fn plan(
+        wants: &Wants<private_link::Part, private_link::Gone>,
+        actual: Option<&Self::Model>,
+        inputs: &Self::Inputs,
+    ) -> Plan<Self> {
+        use private_link::Edit;
+        let model = actual.map(|actual| &actual.model);
+        let plan = private_link::plan(wants, model, inputs);
+        let frontends = wants.values().filter_map(|want| want.present.link.as_ref()).map(|link| &link.frontend);
+        let had = model.iter().flat_map(|model| &model.frontends);
+        let mut taints: Vec<Key> =
+            frontends.chain(had).filter_map(load_balancer_of).map(Key::LoadBalancer).collect();
+        taints.sort();
+        taints.dedup();
+        let kind = Kind {
+            priority: Priority::Create,
+            replaces: plan.edits.iter().any(|edit| matches!(edit, Edit::Delete | Edit::DeleteConnection(_))),
+            taints,
+            report: |_: &ServiceKey| Report::default(),
+        };
+        planned(plan, actual, kind)
+    }
+
+    fn is_updating(model: &Self::Model) -> bool {
+        model.state == ProvisioningState::InProgress
+    }
+
+    fn removes(want: &Self::Want) -> bool {
+        want.gone != private_link::Gone::Nothing
+    }
+}
+
+/// The load balancer that a child id, such as that of a frontend, lies in.
+fn load_balancer_of(child: &crate::model::ArmId) -> Option<crate::model::ArmId> {
+    let lower = child.as_str().to_ascii_lowercase();
+    let start = lower.find("/loadbalancers/")? + "/loadbalancers/".len();
+    let end = lower[start..].find('/').map_or(lower.len(), |length| start + length);
+    child.as_str()[..end].parse().ok()
+}

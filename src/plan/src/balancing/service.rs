@@ -1,0 +1,310 @@
+//! A Service of type LoadBalancer: which objects it needs, in which order they are written, and what it wants of each.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{
+    Key, Report,
+    report::{Frontend, ports},
+};
+use crate::{
+    engine::service::{Level, Order, Role, Seen, Service},
+    model::ArmId,
+    network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group},
+    service::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceKey, Side, names::BaseName, wants},
+};
+
+/// A Service that Azure balances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balanced;
+
+/// A valid Service with its objects found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// What it asks for.
+    pub ask: Ask,
+    /// The load balancer that it is placed on.
+    pub load_balancer: ArmId,
+    /// The public IP of each family of a public Service.
+    pub public_ips: BTreeMap<Family, ArmId>,
+    /// Its private link service, if it asks for one.
+    pub private_link: Option<ArmId>,
+}
+
+/// What the wants of all Services depend on beside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// The cloud configuration.
+    pub settings: Settings,
+    /// The addresses of the backends: destinations of security rules where floating IP is off.
+    pub nodes: BTreeSet<IpAddr>,
+}
+
+/// What a Service wants of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// Of a public IP.
+    PublicIp(network::Want<public_ip::Part, public_ip::Gone>),
+    /// Of a load balancer.
+    LoadBalancer(network::Want<load_balancer::Part, load_balancer::Gone>),
+    /// Of the security group.
+    SecurityGroup(network::Want<security_group::Part, security_group::Gone>),
+    /// Of a private link service.
+    PrivateLink(network::Want<private_link::Part, private_link::Gone>),
+}
+
+impl Spec {
+    /// Whether its address may be that of another Service or of a user.
+    fn may_share_its_address(&self) -> bool {
+        self.ask.families.iter().any(|family| match &family.address {
+            AddressAsk::Public(ask) => !matches!(ask, PublicIpAsk::Managed { .. }),
+            AddressAsk::Private { address, .. } => address.is_some(),
+        })
+    }
+}
+
+impl Service for Balanced {
+    type Identity = ServiceKey;
+    type Spec = Spec;
+    type Key = Key;
+    type Want = Want;
+    type Report = Report;
+    /// The addresses, in the order of the status.
+    type Status = Vec<IpAddr>;
+    type Inputs = Inputs;
+
+    fn role(key: &Key) -> Role {
+        match key {
+            Key::PublicIp(_) => Role::PublicIp,
+            Key::LoadBalancer(_) => Role::LoadBalancer,
+            Key::SecurityGroup(_) => Role::SecurityGroup,
+            Key::PrivateLink(_) => Role::PrivateLink,
+        }
+    }
+
+    fn keys(_: &ServiceKey, spec: &Spec, inputs: &Inputs) -> BTreeSet<Key> {
+        let mut keys: BTreeSet<Key> = spec.public_ips.values().cloned().map(Key::PublicIp).collect();
+        keys.insert(Key::LoadBalancer(spec.load_balancer.clone()));
+        keys.extend(inputs.settings.security_group_id().ok().map(Key::SecurityGroup));
+        keys.extend(spec.private_link.clone().map(Key::PrivateLink));
+        keys
+    }
+
+    fn order(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Order {
+        let ask = &spec.ask;
+        let denies = ask.access.has_rules && ask.access.deny_all_else;
+        let shown = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
+        let serves = shown.is_some_and(|report| !report.frontends.is_empty());
+        match ask.side {
+            Side::Internal if denies => Order::FrontendFirst,
+            Side::Internal => Order::LoadBalancerFirst,
+            Side::Public if spec.may_share_its_address() => Order::SecurityAround,
+            // Where floating IP is off the rules name nodes, which must admit before a node joins.
+            Side::Public if denies || serves || !ask.floating_ip => Order::SecurityFirst,
+            Side::Public => Order::Parallel,
+        }
+    }
+
+    fn want(
+        id: &ServiceKey,
+        spec: Option<&Spec>,
+        key: &Key,
+        level: Level,
+        seen: &Seen<'_, Self>,
+        inputs: &Inputs,
+    ) -> Want {
+        let spec = spec.filter(|spec| Self::keys(id, spec, inputs).contains(key));
+        match key {
+            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, key, level, seen)),
+            Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, level, inputs)),
+            Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
+            Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
+        }
+    }
+
+    fn status(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Vec<IpAddr>> {
+        let addresses = addresses(spec, seen);
+        let mut status = Vec::new();
+        for family in &spec.ask.families {
+            status.push(*addresses.get(&family.family)?);
+        }
+        status.extend(&spec.ask.additional_addresses);
+        Some(status)
+    }
+}
+
+/// The addresses that the Service is reached at, as far as they are known.
+fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr> {
+    let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
+    let address = |family: Family| match spec.public_ips.get(&family) {
+        Some(id) => seen.reports.get(&Key::PublicIp(id.clone()))?.address,
+        None => balancer?.found.addresses.get(&family).copied(),
+    };
+    spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
+}
+
+fn of_public_ip(
+    spec: Option<&Spec>,
+    id: &ArmId,
+    key: &Key,
+    level: Level,
+    seen: &Seen<'_, Balanced>,
+) -> network::Want<public_ip::Part, public_ip::Gone> {
+    let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
+    if level == Level::Look {
+        return nothing;
+    }
+    let asked = spec.and_then(|spec| {
+        let family = *spec.public_ips.iter().find(|(_, public_ip)| *public_ip == id)?.0;
+        spec.ask.families.iter().find_map(|ask| match &ask.address {
+            AddressAsk::Public(public_ip) if ask.family == family => Some(wants::public_ip(public_ip, family)),
+            _ => None,
+        })
+    });
+    match asked {
+        Some(want) => want,
+        None if level < Level::Clean => nothing,
+        None if seen.reports.get(key).is_some_and(|report| report.is_shared) => {
+            network::Want { gone: public_ip::Gone::LeftToOthers, ..nothing }
+        }
+        None => wants::public_ip_released(),
+    }
+}
+
+fn of_load_balancer(
+    id: &ServiceKey,
+    spec: Option<&Spec>,
+    level: Level,
+    inputs: &Inputs,
+) -> network::Want<load_balancer::Part, load_balancer::Gone> {
+    let settings = &inputs.settings;
+    let asked = spec.filter(|_| level >= Level::Frontend).and_then(|spec| {
+        wants::load_balancer(&spec.ask, settings, &spec.public_ips, wants::Stage::Adding).ok()
+    });
+    let mut want = asked.unwrap_or_else(|| network::Want {
+        present: load_balancer::Part::default(),
+        gone: load_balancer::Gone::default(),
+    });
+    if level < Level::Make {
+        want.present.rules.clear();
+        want.present.probes.clear();
+    }
+    let may_share = spec.is_none_or(Spec::may_share_its_address);
+    let extent = match level {
+        Level::Clean => Some(load_balancer::Extent::Everything),
+        Level::Quiet => Some(load_balancer::Extent::PrivateFrontends),
+        // On a shared address the rules are the record of which security rules are the Service's own.
+        Level::Make if !may_share => Some(load_balancer::Extent::KeptFrontends),
+        _ => None,
+    };
+    if let Some(extent) = extent {
+        let whole = wants::load_balancer_left(id, settings).gone;
+        want.gone = match extent {
+            load_balancer::Extent::Everything => whole,
+            _ => load_balancer::Gone { pools: vec![], extent, ..whole },
+        };
+    }
+    want
+}
+
+fn of_security_group(
+    id: &ServiceKey,
+    spec: Option<&Spec>,
+    level: Level,
+    seen: &Seen<'_, Balanced>,
+    inputs: &Inputs,
+) -> network::Want<security_group::Part, security_group::Gone> {
+    let mut want = network::Want { present: security_group::Part::default(), gone: security_group::Gone::default() };
+    if level == Level::Look {
+        return want;
+    }
+    let served = ports(seen.reports.values());
+    if let Some(spec) = spec {
+        let frontends: BTreeSet<IpAddr> = addresses(spec, seen).into_values().collect();
+        let mut ask = spec.ask.clone();
+        if level == Level::Frontend {
+            ask.access.ports.retain(|port| served.contains(port));
+        }
+        let none = BTreeSet::new();
+        want.present =
+            wants::security_group(&ask, &frontends, &inputs.nodes, &none, wants::Stage::Adding).present;
+    }
+    if level == Level::Clean {
+        want.gone = given_up(id, spec, seen, inputs, &served);
+    }
+    want
+}
+
+/// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there.
+fn given_up(
+    id: &ServiceKey,
+    spec: Option<&Spec>,
+    seen: &Seen<'_, Balanced>,
+    inputs: &Inputs,
+    served: &BTreeSet<(SecurityProtocol, u16)>,
+) -> security_group::Gone {
+    let mut gone = security_group::Gone { base: Some(BaseName::of(id)), ..security_group::Gone::default() };
+    let mut give_up = |address: IpAddr, is_shared: bool| {
+        gone.destinations.insert(address);
+        if is_shared {
+            gone.shared.entry(address).or_default().extend(served);
+        }
+    };
+    let public = |id: &ArmId| {
+        let report = seen.reports.get(&Key::PublicIp(id.clone()))?;
+        Some((report.address?, report.is_shared))
+    };
+    for (key, report) in seen.reports {
+        if matches!(key, Key::PublicIp(_))
+            && report.is_tagged
+            && let Some(address) = report.address
+        {
+            give_up(address, report.is_shared);
+        }
+        for frontend in &report.frontends {
+            match frontend {
+                Frontend::Private(address) => give_up(*address, false),
+                Frontend::Public(id) => {
+                    if let Some((address, is_shared)) = public(id) {
+                        give_up(address, is_shared);
+                    }
+                }
+            }
+        }
+    }
+    // Where floating IP is or was off, the Service's rules name the nodes, as those of other Services do.
+    for node in &inputs.nodes {
+        give_up(*node, true);
+    }
+    if let Some(spec) = spec {
+        for address in &spec.ask.additional_addresses {
+            give_up(*address, false);
+        }
+    }
+    gone
+}
+
+fn of_private_link(
+    spec: Option<&Spec>,
+    level: Level,
+    seen: &Seen<'_, Balanced>,
+    inputs: &Inputs,
+) -> network::Want<private_link::Part, private_link::Gone> {
+    let mut want = network::Want { present: private_link::Part::default(), gone: private_link::Gone::Nothing };
+    match spec {
+        Some(spec) if level >= Level::Make => {
+            let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
+            let frontend = balancer.and_then(|report| report.found.frontends.get(&Family::V4));
+            let asked = spec.ask.private_link.as_ref().zip(frontend);
+            want.present.link = asked.and_then(|(ask, frontend)| {
+                let subnet = inputs.settings.subnet_id(&ask.subnet).ok()?;
+                Some(private_link::Link { frontend: frontend.clone(), subnet, ask: ask.clone() })
+            });
+        }
+        None if level == Level::Clean => want.gone = private_link::Gone::Released,
+        _ => {}
+    }
+    want
+}
