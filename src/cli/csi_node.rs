@@ -84,8 +84,12 @@ pub(super) struct Options {
     /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
     #[arg(long, env = "LAZULI_HTTP_LISTEN")]
     http_listen: Option<Listen>,
-    /// Which cluster to ask for what VM sizes newer than this program take; default: $KUBECONFIG, else the pod's own,
-    /// else none.
+    /// The folder where the ConfigMap lazuli-vm-sizes is mounted, in which the controller publishes how many disks VM
+    /// sizes newer than this program take. It may be empty or missing, and is read again every minute. Default: none.
+    #[arg(long, env = "LAZULI_VM_SIZES_DIR")]
+    vm_sizes_dir: Option<PathBuf>,
+    /// Which cluster to ask for the labels and the start-up taint of this node; default: $KUBECONFIG, else the pod's
+    /// own, else none.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
@@ -156,24 +160,26 @@ pub(super) async fn run(options: Options) -> Outcome {
         Err(error) if options.kubeconfig.is_none() => {
             tracing::warn!(
                 error = server::chain(&error),
-                "no cluster to ask; the program's own table of VM sizes counts"
+                "no cluster to ask about this node: its zone comes from the instance metadata alone"
             );
             None
         }
         Err(error) => return Err(error.into()),
     };
-    let (known, mut sizes) = watch::channel(SizeLimits::default());
-    let in_cluster = client.is_some();
     let labels = client.clone().map(|client| labels_reader(client, options.node_id.clone()));
     // Needs to be registered, which only the registration below brings about.
     let untainting = client.clone().filter(|_| options.registration_dir.is_some()).map(|client| {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
-    let listening = tokio::spawn(sizes::listen(client, known, stop.clone()));
-    if in_cluster && options.max_volumes.is_none() {
-        sizes::first(&mut sizes).await;
-    }
+    let (following, sizes) = match options.vm_sizes_dir {
+        Some(folder) => {
+            let (published, sizes) = sizes::Published::open(folder).await;
+            (Some(tokio::spawn(published.follow(stop.clone()))), sizes)
+        }
+        // The program's own table counts.
+        None => (None, watch::channel(SizeLimits::default()).1),
+    };
     let config = NodeConfig {
         sizes,
         max_volumes: options.max_volumes,
@@ -243,7 +249,9 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     );
     kept?;
-    listening.await?;
+    if let Some(following) = following {
+        following.await?;
+    }
     if let Some(untainting) = untainting {
         untainting.await?;
     }

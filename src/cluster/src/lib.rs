@@ -28,4 +28,4 @@ pub use own_node::{MachineLabels, OwnNodeError, machine_labels, remove_startup_t
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
-pub use sizes::{SizesError, node_sizes, publish_sizes, published_sizes};
+pub use sizes::{SizesError, SizesFileError, mounted_sizes, node_sizes, publish_sizes, published_sizes};
