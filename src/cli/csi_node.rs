@@ -22,7 +22,7 @@ use lazuli_csi::{
 };
 use lazuli_host::Host;
 use lazuli_plan::size::SizeLimits;
-use lazuli_telemetry::{Readiness, http::Listen, register_process};
+use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,8 @@ use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, answer, http, keep, reach},
+    csi_controller::{BUILD, keep, reach},
+    endpoints::EndpointOptions,
     sizes, stop,
 };
 
@@ -81,15 +82,12 @@ pub(super) struct Options {
     /// The path of our CSI socket as kubelet sees it; default: that of the endpoint.
     #[arg(long, env = "LAZULI_KUBELET_SOCKET")]
     kubelet_socket: Option<PathBuf>,
-    /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
-    #[arg(long, env = "LAZULI_HTTP_LISTEN")]
-    http_listen: Option<Listen>,
     /// The folder where the ConfigMap lazuli-vm-sizes is mounted, in which the controller publishes how many disks VM
     /// sizes newer than this program take. It may be empty or missing, and is read again every minute. Default: none.
     #[arg(long, env = "LAZULI_VM_SIZES_DIR")]
     vm_sizes_dir: Option<PathBuf>,
-    /// Which cluster to ask for the labels and the start-up taint of this node; default: $KUBECONFIG, else the pod's
-    /// own, else none.
+    /// Which cluster to ask for the labels and the start-up taint of this node, and who may read metrics; default:
+    /// $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
@@ -97,6 +95,8 @@ pub(super) struct Options {
     drain_seconds: u64,
     #[command(flatten)]
     routes: RouteOptions,
+    #[command(flatten)]
+    endpoints: EndpointOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -214,7 +214,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let routes = services::node(node.clone(), &options.driver_name);
-    let health = http(options.http_listen, registry, readiness).await?;
+    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
@@ -240,7 +240,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             drained.cancel();
             served.map(|served| finished && served == Drained::All)
         },
-        answer(health, &drained),
+        endpoints.run(&drained),
         keep(file, &stop),
         async {
             if let Some(registration) = registration {

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
+mod endpoints;
 mod output;
 mod sizes;
 mod stop;
