@@ -328,6 +328,8 @@ mod tests {
         let hash = |number: usize| BearerToken(number.to_string()).hash();
         let (mut answers, now) = (Answers::default(), Instant::now());
         answers.put(hash(0), Review::Allowed, now);
+        // Refusals that count for longer than what is left of the right.
+        let now = now + ALLOWED_FOR - REFUSED_FOR / 2;
         for number in 1..=3 * REMEMBERED {
             answers.put(hash(number), Review::Unauthenticated, now);
             assert!(answers.0.len() <= REMEMBERED);
