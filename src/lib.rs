@@ -49,7 +49,7 @@
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
-//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets | plan, telemetry | |
+//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, events | plan, telemetry | |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
@@ -64,7 +64,8 @@
 //! worker of that VM. The worker waits until a burst of requests is over, takes a permit to write the VM,
 //! reads the VM and the disks through `lazuli-azure`, and asks `lazuli_plan::attach::plan` for the one write that serves
 //! all requests. It sends that write, waits for its end, reads the VM again, and answers each caller with what Azure then
-//! says. `lazuli_plan::fault` sorts a failure into the gRPC code that the sidecar in front understands.
+//! says. `lazuli_plan::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event
+//! that a person gets about what no repetition cures; `lazuli-cluster` writes it, and no call waits for that.
 //!
 //! Azure gives one identity few requests. Each request therefore waits in `lazuli_azure::permits` until Azure has a token
 //! for it, by priority, then arrival (`lazuli_plan::permit`). Reads go through the read broker of `lazuli-azure`: callers

@@ -25,7 +25,9 @@ mod it {
     mod disk_dangling;
     mod disk_defects;
     mod disk_determinism;
+    mod disk_events;
     mod disk_expand;
+    mod disk_force_detach;
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;

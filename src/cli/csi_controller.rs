@@ -7,12 +7,15 @@ use lazuli_assembly::{
     clients::{self, CloudOptions},
     services::{self, AttachMethod, ClusterView, ListVolumes},
 };
+use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
-use lazuli_telemetry::{BuildInfo, Readiness, register_process};
+use lazuli_plan::{
+    force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
+};
+use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +44,10 @@ pub(super) struct Options {
     /// have that action.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
+    /// Detach a disk by force when its ordinary detach failed and Azure shows that the VM is stopped or deallocated: true or
+    /// false. What the VM had not written to the disk by then is lost.
+    #[arg(long, env = "LAZULI_FORCE_DETACH_STOPPED_VMS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    force_detach_stopped_vms: bool,
     /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
     /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
     #[arg(long, env = "LAZULI_LIST_VOLUMES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -101,13 +108,24 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         location: azure.defaults.location.clone(),
     };
     let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
-    let looking = tokio::spawn(sizes::keep(client.clone(), region, known, stop.clone()));
+    let metrics = EventMetrics::register(&mut registry);
+    let (events, queue) = event_queue(&metrics);
+    let (events, recording) = match client.clone() {
+        Some(client) => {
+            let (reporter, handles) = (reporter(&options.driver_name), handles.clone());
+            let writing = write_events(client, reporter, handles, queue, metrics, drained.clone());
+            (events, Some(tokio::spawn(writing)))
+        }
+        None => (lossy::Sender::nowhere(), None),
+    };
+    let looking = tokio::spawn(sizes::keep(client.clone(), nodes.clone(), region, known, stop.clone()));
 
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts },
+        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, events },
         options.attach_method,
+        if options.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
         if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
@@ -137,11 +155,22 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     watching.await?;
     watching_nodes.await?;
     looking.await?;
+    if let Some(recording) = recording {
+        recording.await?;
+    }
     kept?;
     if served? == Drained::TimedOut {
         tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
     }
     Ok(())
+}
+
+/// This process, as its events name it: a container's host name is its pod's name (source: Kubernetes), unless the pod
+/// uses the node's network.
+fn reporter(driver: &str) -> Reporter {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let instance = if host.trim().is_empty() { "lazuli-controller" } else { host.trim() };
+    Reporter { controller: driver.to_owned(), instance: instance.to_owned() }
 }
 
 /// From where a TCP endpoint may be reached.

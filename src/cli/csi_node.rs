@@ -14,15 +14,16 @@ use lazuli_azure::{
     imds::Imds,
     transport::{Tls, Transport},
 };
+use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{LabelsReader, MachineLabels, NodeConfig, NodeService, OnSilence, ZoneSupport},
+    node::{LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::Host;
-use lazuli_plan::size::SizeLimits;
-use lazuli_telemetry::{Readiness, register_process};
+use lazuli_plan::{list::VolumeHandles, size::SizeLimits};
+use lazuli_telemetry::{Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -127,11 +128,7 @@ fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
         let (client, node) = (client.clone(), node.clone());
         Box::pin(async move {
             match lazuli_cluster::machine_labels(&client, &node).await {
-                Ok(labels) => labels.map(|labels| MachineLabels {
-                    region: labels.region,
-                    zone: labels.zone,
-                    vm_size: labels.vm_size,
-                }),
+                Ok(labels) => labels,
                 Err(error) => {
                     tracing::warn!(error = server::chain(&error), "the labels of this node cannot be read");
                     None
@@ -180,11 +177,25 @@ pub(super) async fn run(options: Options) -> Outcome {
         // The program's own table counts.
         None => (None, watch::channel(SizeLimits::default()).1),
     };
+    let drained = CancellationToken::new();
+    let metrics = EventMetrics::register(&mut registry);
+    let (events, queue) = event_queue(&metrics);
+    let (events, recording) = match client.clone() {
+        Some(client) => {
+            let reporter = Reporter { controller: options.driver_name.clone(), instance: options.node_id.clone() };
+            // A node knows a volume's claim, or reports on its own Node.
+            let handles = watch::channel(VolumeHandles::NoCluster).1;
+            let writing = write_events(client, reporter, handles, queue, metrics, drained.clone());
+            (events, Some(tokio::spawn(writing)))
+        }
+        None => (lossy::Sender::nowhere(), None),
+    };
     let config = NodeConfig {
         sizes,
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
         labels,
+        events,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
         on_silence: match options.on_silent_imds {
             OnSilentImds::Refuse => OnSilence::Refuse,
@@ -226,7 +237,6 @@ pub(super) async fn run(options: Options) -> Outcome {
             Instant::now() + drain
         }
     });
-    let drained = CancellationToken::new();
     let file = listener.file();
     let (finished, (), kept, ()) = tokio::join!(
         async {
@@ -251,6 +261,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     kept?;
     if let Some(following) = following {
         following.await?;
+    }
+    if let Some(recording) = recording {
+        recording.await?;
     }
     if let Some(untainting) = untainting {
         untainting.await?;

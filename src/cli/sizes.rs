@@ -4,15 +4,16 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use lazuli_azure::{Until, compute::Compute};
-use lazuli_plan::size::{self, SizeLimits};
+use lazuli_plan::{
+    node::ClusterNodes,
+    size::{self, SizeLimits},
+};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use lazuli_cluster::{SizesError, mounted_sizes, node_sizes, publish_sizes, published_sizes};
+use lazuli_cluster::{SizesError, mounted_sizes, publish_sizes, published_sizes};
 use lazuli_csi::server::chain;
 
-/// How often is looked.
-const EVERY: Duration = Duration::from_secs(60 * 60);
 /// How soon after a failure.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 /// How often a node plugin looks into the volume. kubelet brings it up to date about once a minute.
@@ -39,10 +40,11 @@ enum KeepError {
     },
 }
 
-/// For the controller: asks about sizes that nodes have and the table does not, until `stop`. Costs Azure nothing
-/// where there are none.
+/// For the controller: asks about sizes that the cluster's Nodes have and the table does not, until `stop`. Costs Azure
+/// nothing where there are none.
 pub(super) async fn keep(
     client: Option<kube::Client>,
+    mut nodes: watch::Receiver<ClusterNodes>,
     region: Region,
     known: watch::Sender<SizeLimits>,
     stop: CancellationToken,
@@ -56,12 +58,14 @@ pub(super) async fn keep(
             news.known.send_replace(published);
         }
         loop {
-            match news.look().await {
-                Ok(()) => sleep(EVERY).await,
-                Err(error) => {
-                    tracing::warn!(error = chain(&error), "VM sizes newer than this program stay unknown for now");
-                    sleep(AGAIN).await;
-                }
+            let found = match nodes.wait_for(|nodes| news.has_work(nodes)).await {
+                Ok(nodes) => news.unknown(&nodes),
+                // The watch of the Nodes has ended, and with it the process.
+                Err(_) => return,
+            };
+            if let Err(error) = news.learn(found).await {
+                tracing::warn!(error = chain(&error), "VM sizes newer than this program stay unknown for now");
+                sleep(AGAIN).await;
             }
         }
     };
@@ -79,11 +83,19 @@ struct News {
 }
 
 impl News {
-    async fn look(&mut self) -> Result<(), KeepError> {
-        let sizes = node_sizes(&self.client).await?;
-        let is_news =
-            |name: &&String| self.known.borrow().max_data_disks(name).is_none() && !self.asked.contains(*name);
-        let news: Vec<String> = sizes.iter().filter(is_news).cloned().collect();
+    /// The VM sizes of the cluster's nodes that are known neither here nor to Azure's last answer.
+    fn unknown(&self, nodes: &ClusterNodes) -> Vec<String> {
+        let known = self.known.borrow();
+        let is_news = |name: &&str| known.max_data_disks(name).is_none() && !self.asked.contains(*name);
+        nodes.vm_sizes().into_iter().filter(is_news).map(str::to_owned).collect()
+    }
+
+    /// Whether there is a size to ask about, or an answer that the nodes have not been told.
+    fn has_work(&self, nodes: &ClusterNodes) -> bool {
+        *self.known.borrow() != self.told || !self.unknown(nodes).is_empty()
+    }
+
+    async fn learn(&mut self, news: Vec<String>) -> Result<(), KeepError> {
         if !news.is_empty() {
             self.ask(news).await?;
         }

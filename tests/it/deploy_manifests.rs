@@ -220,7 +220,10 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         let everywhere = named(file, "ClusterRole", "lazuli-node");
         let writes = |rule: &&Value| strings(&rule["verbs"]).iter().any(|verb| *verb != "get");
         let writes: Vec<&Value> = list(&everywhere["rules"]).iter().filter(writes).collect();
-        assert_eq!(writes, [&json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]})], "{file}");
+        // Events tell people and change nothing.
+        let nodes = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]});
+        let events = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]});
+        assert_eq!(writes, [&nodes, &events], "{file}");
         let binding = named(file, "ValidatingAdmissionPolicyBinding", "lazuli-own-node");
         assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]), "{file}");
     }

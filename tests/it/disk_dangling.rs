@@ -7,9 +7,12 @@ use std::{
 
 use lazuli_plan::{
     dangling::{NodeAttachment, NodeFacts},
+    event::{Event, Reason, Regarding},
     node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{NodeFactsReader, Options};
+use lazuli_telemetry::lossy;
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 use tonic::Code;
 
@@ -17,13 +20,29 @@ use super::disk_rig::{Client, Rig, create, disk_id, pass, publish, seconds, typi
 
 /// What Kubernetes says of a node, and how often it was asked.
 #[derive(Clone)]
-struct Kubernetes(Arc<Mutex<(Result<NodeFacts, String>, usize)>>);
+struct Kubernetes(
+    Arc<Mutex<(Result<NodeFacts, String>, usize)>>,
+    Arc<Mutex<lossy::Receiver<Event>>>,
+    lossy::Sender<Event>,
+);
 
 impl Kubernetes {
     /// A node that is alive and uses nothing.
     fn idle() -> Self {
         let facts = NodeFacts { ready: true, lease_age: Some(Duration::from_secs(5)), ..NodeFacts::default() };
-        Self(Arc::new(Mutex::new((Ok(facts), 0))))
+        let (sender, events) = lossy::channel(100, Counter::default());
+        Self(Arc::new(Mutex::new((Ok(facts), 0))), Arc::new(Mutex::new(events)), sender)
+    }
+
+    /// The events about node-1 since the last call, by reason and note.
+    fn reported(&self) -> Vec<(Reason, String)> {
+        let mut events = self.1.lock().unwrap();
+        let events = std::iter::from_fn(|| events.try_receive());
+        let of_node = |event: Event| {
+            assert_eq!(event.regarding, Regarding::Node("node-1".into()));
+            (event.reason, event.note)
+        };
+        events.map(of_node).collect()
     }
 
     fn says(&self, facts: Result<NodeFacts, String>) {
@@ -51,12 +70,13 @@ async fn rig(kubernetes: &Kubernetes, nodes: &[&str]) -> (Rig, Client, csi_proto
     let mut known = KnownNodes::default();
     known.replace(nodes.iter().map(|name| {
         let machine = Machine::of_provider_id(&format!("azure://{}", vm_id(name)));
-        ((*name).to_owned(), Node { machine, resource_group: None, healthy: true })
+        ((*name).to_owned(), Node { machine, healthy: true, ..Node::default() })
     }));
     let told = watch::channel(ClusterNodes::Known(known)).1;
     let mut rig = Rig::with(typical(), |options: &mut Options| {
         options.nodes = Some(told);
         options.node_facts = Some(kubernetes.reader());
+        options.events = kubernetes.2.clone();
     })
     .await;
     let client = rig.controller().await;
@@ -75,6 +95,9 @@ async fn disk_a_dangling_attachment_is_detached_and_the_disk_attached_where_it_i
     assert_eq!((rig.luns("node-0").len(), rig.luns("node-1").len()), (1, 0));
     assert_eq!(kubernetes.asked(), 1);
     assert_eq!((rig.vm_writes("node-0").len(), rig.vm_writes("node-1").len()), (1, 1));
+    let reported = kubernetes.reported();
+    assert_eq!((reported.len(), reported[0].0), (1, Reason::StaleAttachmentDetached));
+    assert!(reported[0].1.starts_with("Disk pvc-a was attached to this node although"), "{}", reported[0].1);
     rig.check();
     rig.stop().await;
 }
@@ -91,31 +114,37 @@ async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says
         change(&mut facts);
         Ok(facts)
     };
-    for (facts, why) in [
+    for (facts, why, needs_a_person) in [
         (
             with(&|facts| facts.attachments.push(attachment(Some(disk_id("PVC-A"))))),
             "VolumeAttachment csi-x is about it",
+            false,
         ),
-        (with(&|facts| facts.attachments.push(attachment(None))), "which volume VolumeAttachment csi-x is about"),
-        (with(&|facts| facts.ready = false), "the node is not ready"),
-        (with(&|facts| facts.lease_age = Some(Duration::from_secs(61))), "has not renewed its Lease"),
+        (with(&|facts| facts.attachments.push(attachment(None))), "which volume VolumeAttachment csi-x is about", true),
+        (with(&|facts| facts.ready = false), "the node is not ready", true),
+        (with(&|facts| facts.lease_age = Some(Duration::from_secs(61))), "has not renewed its Lease", true),
         (
             with(&|facts| facts.volumes.push(format!("kubernetes.io/csi/disk.csi.azure.com^{}", disk_id("pvc-a")))),
             "in use or attached",
+            false,
         ),
-        (Err("cannot read the VolumeAttachments".into()), "cannot read the VolumeAttachments"),
+        (Err("cannot read the VolumeAttachments".into()), "cannot read the VolumeAttachments", true),
     ] {
         kubernetes.says(facts);
         let error = publish(&client, &volume, "node-0").await.unwrap_err();
         assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
         assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
+        let reported = kubernetes.reported();
+        assert_eq!(reported.len(), usize::from(needs_a_person), "{why}: {reported:?}");
+        let names_it = |(reason, note): &(Reason, String)| *reason == Reason::StaleAttachmentKept && note.contains(why);
+        assert!(reported.iter().all(names_it), "{reported:?}");
     }
     assert_eq!(rig.writes(), []);
     rig.check();
     rig.stop().await;
 }
 
-/// A VM that is no node of the cluster may be anybody's.
+/// A VM that is no node of the cluster may belong to another cluster or to another team.
 #[tokio::test(start_paused = true)]
 async fn disk_an_attachment_to_a_vm_that_is_no_node_of_the_cluster_is_left_alone() {
     let kubernetes = Kubernetes::idle();

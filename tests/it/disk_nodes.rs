@@ -16,7 +16,7 @@ fn elsewhere(name: &str) -> String {
 }
 
 fn node(vm: &str) -> Node {
-    Node { machine: Machine::of_provider_id(&format!("azure://{vm}")), resource_group: None, healthy: true }
+    Node { machine: Machine::of_provider_id(&format!("azure://{vm}")), healthy: true, ..Node::default() }
 }
 
 fn known(nodes: impl IntoIterator<Item = (String, Node)>) -> ClusterNodes {
@@ -65,7 +65,7 @@ async fn disk_a_node_outside_of_the_clusters_group_is_found_by_its_provider_id()
 
 #[tokio::test(start_paused = true)]
 async fn disk_a_node_whose_label_names_a_group_is_the_vm_of_its_name_there() {
-    let labelled = Node { machine: None, resource_group: Some("elsewhere".into()), healthy: true };
+    let labelled = Node { resource_group: Some("elsewhere".into()), healthy: true, ..Node::default() };
     let (rig, client, _tell) = rig(known([("node-0".to_owned(), labelled)])).await;
     let volume = create(&client, "pvc-a").await.unwrap();
     publish(&client, &volume, "node-0").await.unwrap();

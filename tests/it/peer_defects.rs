@@ -82,7 +82,9 @@
 //!
 //! | the Go driver | here | proved by |
 //! |---|---|---|
-//! | any failure, a throttled one too, is followed by a forced detach | never | `audit_a_detach_is_never_forced_whatever_went_wrong` |
+//! | any failure, a throttled one too, is followed by a forced detach | never by default; where the operator allows it, only after Azure took a detach and failed, from a VM that is proved stopped | `disk_without_the_option_a_stopped_vm_and_a_failed_detach_nothing_is_forced` `audit_a_detach_is_never_forced_whatever_went_wrong` |
+//! | forces a detach from a node that is dead | what was dirty would be lost: only where the operator allows it, from a VM that Azure shows as stopped. A machine that is gone frees its disks; one that is only silent keeps them | `disk_a_detach_that_failed_is_repeated_by_force_from_a_stopped_vm_and_a_person_is_told` `a_vm_that_may_run_is_never_forced` |
+//! | takes a disk off a machine on which no attachment names it | only if nothing there uses it, by live reads of Kubernetes; else it refuses, names the node, and the Node gets an event | `disk_a_dangling_attachment_is_detached_and_the_disk_attached_where_it_is_wanted` `disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says_why` |
 //! | "not found" in a text is success | two proofs that the machine is gone | `audit_words_in_an_error_decide_nothing` `disk_what_is_unknown_is_never_taken_for_gone` `disk_a_vm_is_gone_after_two_404s_seconds_apart_between_which_its_group_was_listed` |
 //! | a write although nothing is to be detached | none | `disk_unpublishing_what_is_not_attached_there_costs_no_write` |
 //! | the cached machine is changed before the call succeeds | nothing is kept of a write that failed | `audit_a_detach_is_never_forced_whatever_went_wrong` `disk_what_a_failed_attach_left_can_be_taken_off_by_an_unpublish` |
@@ -129,8 +131,6 @@
 //!
 //! | the Go driver | here |
 //! |---|---|
-//! | forces a detach from a node that is dead | never forced: what was dirty would be lost. A machine that is gone frees its disks; one that is only silent keeps them until Azure detaches them in the ordinary way |
-//! | takes a disk off a machine on which no attachment names it | refuses, naming the node: somebody must detach it by hand |
 //! | takes six to eight minutes to free the disks of a node that died | the same: nobody marks such a node out of service, for the cloud controllers are not there |
 //! | holds a node's pod back until its volumes are gone (preStop) | nothing does: kubelet's order of shutting down has to do |
 //! | takes a start-up taint off the node once it is ready | nothing does: a node pool that sets `disk.csi.azure.com/agent-not-ready` waits for ever |

@@ -131,6 +131,8 @@ impl Replica {
             handles: watch::channel(VolumeHandles::NoCluster).1,
             nodes: watch::channel(ClusterNodes::NoCluster).1,
             sizes: watch::channel(SizeLimits::default()).1,
+            events: Default::default(),
+            force_detach: Default::default(),
             node_facts: None,
             method: match world.method {
                 Method::Action => VmWriteMethod::Action,

@@ -62,6 +62,19 @@ impl Azure {
         value
     }
 
+    /// Adds an incident.
+    pub(super) async fn incident(&self, incident: &Value) {
+        let kind = [("Content-Type", "application/json")];
+        let (status, answer) = self.send("POST", "/_emulator/incidents", &kind, &incident.to_string()).await;
+        assert!(status < 300, "{status} {answer}");
+    }
+
+    /// Forgets all incidents.
+    pub(super) async fn clear_incidents(&self) {
+        let (status, answer) = self.send("DELETE", "/_emulator/incidents", &[], "").await;
+        assert!(status < 300, "{status} {answer}");
+    }
+
     /// Everything that exists.
     pub(super) async fn dump(&self) -> Value {
         self.read("/_emulator/state").await

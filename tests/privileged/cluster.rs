@@ -26,6 +26,7 @@ const START_UP_TAINT: &str = "disk.csi.azure.com/agent-not-ready";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 struct Cluster {
@@ -396,5 +397,57 @@ async fn what_is_attached_is_left_alone_and_what_was_taken_away_returns_to_its_o
         cluster.delete_pod(name).await;
         cluster.delete_claim(name).await;
     }
+    cluster.finish().await;
+}
+
+/// The driver's own events, by the accounts that the chart gives it.
+#[tokio::test]
+async fn a_claim_shows_by_the_drivers_events_why_its_disk_is_not_made_and_why_it_is_not_formatted() {
+    let Some(mut cluster) = Cluster::start(&[]).await else { return };
+    // A final code for which the provisioner does not ask for another node.
+    let then = json!({"status": 403, "code": "AuthorizationFailed"});
+    let incident = json!({"match": {"method": "PUT", "path": "*/disks/*"}, "then": then, "times": 0});
+    cluster.azure.incident(&incident).await;
+    let spec = json!({
+        "storageClassName": "ext4", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    });
+    // As the scheduler does for a pod: the disk is made before there is one.
+    let annotations = json!({"volume.kubernetes.io/selected-node": NODES[0]});
+    let claim = json!({"metadata": {"name": "data", "annotations": annotations}, "spec": spec});
+    let uid = cluster.kubernetes.create(CLAIMS, claim).await["metadata"]["uid"].clone();
+    let find = |events: Option<&Value>, reason: &str| {
+        let events = events.and_then(|events| events["items"].as_array()).cloned().unwrap_or_default();
+        events.into_iter().find(|event| event["reason"] == reason && event["reportingController"] == DRIVER)
+    };
+    let told = |events: Option<&Value>| find(events, "AuthorizationFailed").is_some();
+    let events = cluster.kubernetes.until("the event", EVENTS, told).await;
+    let event = find(Some(&events), "AuthorizationFailed").unwrap();
+    assert_eq!((&event["regarding"]["uid"], &event["type"]), (&uid, &json!("Warning")), "{event:#}");
+    assert!(event["note"].as_str().unwrap().contains("lacks the action Microsoft.Compute/disks/write"), "{event:#}");
+    // `kubectl describe` asks the older API, by fields.
+    let selector = format!("involvedObject.uid={},reportingComponent={DRIVER}", uid.as_str().unwrap());
+    let older = format!("/api/v1/namespaces/default/events?fieldSelector={}", selector.replace('=', "%3D"));
+    assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);
+    // Another process counts on in the same event.
+    cluster.restart_controller_killed();
+    let counted = |events: Option<&Value>| find(events, "AuthorizationFailed").unwrap()["series"]["count"] == 2;
+    cluster.kubernetes.until("the event's series", EVENTS, counted).await;
+    assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);
+
+    cluster.azure.clear_incidents().await;
+    let bound = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["phase"] == "Bound");
+    let claim = cluster.kubernetes.until("a bound claim", &format!("{CLAIMS}/data"), bound).await;
+    let disk = claim["spec"]["volumeName"].as_str().unwrap();
+    let files = fs::read_dir(cluster.folder.path().join("azure/disks")).unwrap().flatten().map(|entry| entry.path());
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(disk));
+    let mut file = fs::OpenOptions::new().write(true).open(files.into_iter().find(is_it).unwrap()).unwrap();
+    std::io::Write::write_all(&mut file, b"not a file system").unwrap();
+    cluster.pod("pod", NODES[0], &["data"]).await;
+    let told = |events: Option<&Value>| find(events, "FormatRefused").is_some();
+    let events = cluster.kubernetes.until("the node's event", EVENTS, told).await;
+    let event = find(Some(&events), "FormatRefused").unwrap();
+    assert_eq!((&event["regarding"]["uid"], &event["reportingInstance"]), (&uid, &json!(NODES[0])), "{event:#}");
+    cluster.delete_pod("pod").await;
+    cluster.delete_claim("data").await;
     cluster.finish().await;
 }

@@ -5,7 +5,11 @@ pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
 pub use lazuli_disk::NodeFactsReader;
 use lazuli_disk::{Settings, Volumes};
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
+use lazuli_plan::{
+    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
+    op::VmWriteMethod, size::SizeLimits,
+};
+use lazuli_telemetry::lossy;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -45,6 +49,8 @@ pub struct ClusterView {
     pub sizes: watch::Receiver<SizeLimits>,
     /// How to ask what a node uses.
     pub node_facts: Option<NodeFactsReader>,
+    /// Where events for people go.
+    pub events: lossy::Sender<Event>,
 }
 
 /// How to ask a cluster what a node uses.
@@ -63,9 +69,10 @@ pub fn controller(
     driver_name: &str,
     cluster: ClusterView,
     method: AttachMethod,
+    force_detach: ForceDetach,
     list_volumes: ListVolumes,
 ) -> Routes {
-    let ClusterView { reservations, handles, nodes, sizes, node_facts } = cluster;
+    let ClusterView { reservations, handles, nodes, sizes, node_facts, events } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
@@ -75,9 +82,12 @@ pub fn controller(
         nodes,
         sizes,
         node_facts,
+        events: events.clone(),
+        force_detach,
         method: method.resolve(azure.stack),
     });
-    let controller = ControllerService::new(volumes, azure.defaults.clone()).with_list_volumes(list_volumes);
+    let controller = ControllerService::new(volumes, azure.defaults.clone());
+    let controller = controller.with_list_volumes(list_volumes).with_events(events);
     Routes::new(IdentityServer::new(IdentityService::disk(driver_name))).add_service(ControllerServer::new(controller))
 }
 

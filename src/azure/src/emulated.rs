@@ -1,7 +1,7 @@
 //! The whole client against the emulator, a server that shares no code with it: over real HTTP and in process, in one
 //! runtime, on paused time.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
 use lazuli_plan::{
@@ -97,7 +97,7 @@ impl Rig {
 
     async fn write(&self, method: VmWriteMethod, attach: Vec<Attachment>, detach: Vec<ArmId>) {
         let vm = self.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
-        let write = VmWrite { vm: vm_id(), attach, detach, reapply: vec![] };
+        let write = VmWrite { vm: vm_id(), attach, detach, force: BTreeSet::new(), reapply: vec![] };
         let mut operation =
             self.compute.write_vm(&vm, &write, method, Priority::Attach, None, &an_hour()).await.unwrap();
         operation.wait(&an_hour()).await.unwrap();
@@ -186,7 +186,13 @@ async fn a_vm_that_changed_since_it_was_read_is_not_overwritten() {
     rig.create("b").await;
     let stale = rig.compute.get_vm(&vm_id(), &an_hour()).await.unwrap();
     rig.write(VmWriteMethod::Action, vec![attachment("a", 0)], vec![]).await;
-    let write = VmWrite { vm: vm_id(), attach: vec![attachment("b", 1)], detach: vec![], reapply: vec![] };
+    let write = VmWrite {
+        vm: vm_id(),
+        attach: vec![attachment("b", 1)],
+        detach: vec![],
+        force: BTreeSet::new(),
+        reapply: vec![],
+    };
     let method = VmWriteMethod::WholeList;
     let error = rig.compute.write_vm(&stale, &write, method, Priority::Attach, None, &an_hour()).await.unwrap_err();
     assert_eq!(error.fault, Fault::PreconditionFailed);
@@ -204,7 +210,13 @@ async fn a_lost_answer_is_made_up_for_where_that_is_safe_and_told_where_it_is_no
         rig.emulator.control().add_incident(lose("PUT")).unwrap();
         rig.create("a").await;
         rig.emulator.control().add_incident(lose("POST")).unwrap();
-        let write = VmWrite { vm: vm_id(), attach: vec![attachment("a", 0)], detach: vec![], reapply: vec![] };
+        let write = VmWrite {
+            vm: vm_id(),
+            attach: vec![attachment("a", 0)],
+            detach: vec![],
+            force: BTreeSet::new(),
+            reapply: vec![],
+        };
         let (vm, method) = (rig.compute.get_vm(&vm_id(), &an_hour()).await.unwrap(), VmWriteMethod::Action);
         let written = rig.compute.write_vm(&vm, &write, method, Priority::Attach, None, &an_hour()).await;
         let error = written.unwrap_err();

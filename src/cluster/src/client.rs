@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use http::Uri;
 use kube::Client;
-use kube::api::GetParams;
+use kube::api::{GetParams, ListParams};
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::proxy::{self, ProxyError};
@@ -19,6 +20,8 @@ const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// How long one call may take. The client library sets no end to reading an answer, for a watch has none.
 const CALL: Duration = Duration::from_secs(30);
+/// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
+pub(super) const PAGE: u32 = 500;
 
 /// The API server took a call and did not answer it in time.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,60 @@ pub(super) async fn get<K: DeserializeOwned>(client: &Client, collection: &str, 
         Ok(object) => Ok(Some(object)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+pub(super) struct Page<K> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Option<Vec<K>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+impl<K> Page<K> {
+    /// The objects of this page.
+    pub(super) fn into_items(self) -> Vec<K> {
+        self.items.unwrap_or_default()
+    }
+
+    /// The version that the list shows.
+    pub(super) fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+/// A list of a collection, read page by page. Without a resource version in the request: the answer is a consistent
+/// read, not an old cache.
+pub(super) struct Pages<'c> {
+    client: &'c Client,
+    request: Request,
+    /// What to ask next; `None` after the last page.
+    next: Option<ListParams>,
+}
+
+impl<'c> Pages<'c> {
+    pub(super) fn new(client: &'c Client, collection: &str) -> Self {
+        Self { client, request: Request::new(collection), next: Some(ListParams::default().limit(PAGE)) }
+    }
+
+    /// The next page; `None` after the last.
+    pub(super) async fn next<K: DeserializeOwned>(&mut self) -> kube::Result<Option<Page<K>>> {
+        let Some(params) = self.next.take() else { return Ok(None) };
+        let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
+        let page: Page<K> = answered(self.client.request(request)).await?;
+        let token = page.metadata.next.as_deref().filter(|token| !token.is_empty());
+        self.next = token.map(|token| ListParams::default().limit(PAGE).continue_token(token));
+        Ok(Some(page))
     }
 }
 
@@ -74,7 +131,7 @@ pub enum ConnectError {
 ///
 /// In this order: `kubeconfig` (a flag), `$KUBECONFIG` (the first of its files wins where they disagree), the
 /// pod's service account. `~/.kube/config` is not looked for: a program run on a laptop must not touch a
-/// cluster nobody named. The proxy is that of the kubeconfig's `proxy-url`, else of `HTTPS_PROXY`, `HTTP_PROXY`,
+/// cluster that its caller did not name. The proxy is that of the kubeconfig's `proxy-url`, else of `HTTPS_PROXY`, `HTTP_PROXY`,
 /// `ALL_PROXY` and `NO_PROXY`.
 ///
 /// # Errors

@@ -111,6 +111,16 @@ impl FakeApiServer {
         self.world().collections[collection][name].clone()
     }
 
+    /// The objects of a collection, in the order of their names.
+    pub(super) fn objects(&self, collection: &str) -> Vec<Value> {
+        self.world().collections.get(collection).into_iter().flatten().map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Forgets the objects of a collection.
+    pub(super) fn clear(&self, collection: &str) {
+        self.world().collections.remove(collection);
+    }
+
     /// Sends every watch a bookmark.
     pub(super) fn bookmark(&self) {
         let mut world = self.world();
@@ -180,6 +190,9 @@ impl World {
         if request.headers().get("content-type").is_some_and(|kind| kind == "application/json-patch+json") {
             return Some(self.patch(&path, request));
         }
+        if path.contains("/events") {
+            return Some(self.event(&path, request));
+        }
         if request.method() == http::Method::PATCH {
             return Some(self.apply(&path, request));
         }
@@ -243,6 +256,44 @@ impl World {
         }
         object.clone_from(&changed);
         success(&changed)
+    }
+
+    /// Creates an event, or patches one, as far as the API server's rules for events go (source: its validation).
+    fn event(&mut self, path: &str, request: &Request<kube::client::Body>) -> Response<Body> {
+        let body = body_of(request);
+        if request.method() == http::Method::PATCH {
+            assert_eq!(request.headers()["content-type"], "application/merge-patch+json");
+            let (collection, name) = path.rsplit_once('/').expect("names an event");
+            let Some(event) = self.collections.get_mut(collection).and_then(|events| events.get_mut(name)) else {
+                return failure(404, "NotFound", "no such event");
+            };
+            if let Some(series) = body.get("series") {
+                assert!(series["count"].as_u64().is_some_and(|count| count >= 2), "{series}");
+                assert_eq!(
+                    series["lastObservedTime"].as_str().map(str::len),
+                    Some("2026-03-01T12:00:00.000000Z".len())
+                );
+                event["series"] = series.clone();
+            }
+            return success(event);
+        }
+        assert_eq!(request.method(), http::Method::POST, "the role has create and patch");
+        let text = |name: &str| body[name].as_str().unwrap_or_else(|| panic!("{name} is missing"));
+        for name in ["reason", "action", "reportingController", "reportingInstance"] {
+            assert!((1..=128).contains(&text(name).len()), "{name}");
+        }
+        assert!(["Normal", "Warning"].contains(&text("type")) && text("note").len() <= 1024);
+        assert_eq!(text("eventTime").len(), "2026-03-01T12:00:00.000000Z".len(), "microseconds");
+        let namespace = body["regarding"]["namespace"].as_str().unwrap_or("default");
+        assert_eq!(path, format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
+        assert_eq!(body["metadata"]["namespace"], namespace);
+        let name = body["metadata"]["name"].as_str().expect("has a name").to_owned();
+        let events = self.collections.entry(path.to_owned()).or_default();
+        if events.contains_key(&name) {
+            return failure(409, "AlreadyExists", "there is one of this name");
+        }
+        events.insert(name, body.clone());
+        success(&body)
     }
 
     /// Server-side apply of a whole config map by its only owner.

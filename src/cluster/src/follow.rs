@@ -1,8 +1,7 @@
 //! Follows one resource of the API server: list, then watch, over and over.
 //!
 //! Why not the watcher of kube's runtime: its events do not tell when a lost watch is back, nor that a
-//! silent one is alive, because bookmarks stay inside it. Whoever must know how old the picture may be needs
-//! exactly these two.
+//! silent one is alive, because bookmarks stay inside it. The age of a snapshot follows from exactly these two.
 //!
 //! ```text
 //!        ┌────────── failed: Lost, wait, again ─────────────┐
@@ -16,18 +15,16 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Client;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-/// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
-pub(super) const PAGE: u32 = 500;
-/// How long one page may take.
-const PAGE_TIME_OUT: Duration = Duration::from_secs(30);
+use super::client::Pages;
+
 /// Without a word on the watch for so long, list again: the connection may be half open. The API server sends
 /// a bookmark about once a minute (documented as usual, not promised).
 pub(super) const SILENCE: Duration = Duration::from_secs(90);
@@ -66,23 +63,6 @@ pub(super) enum Change<V> {
     Confirmed,
     /// The API server cannot be followed for now, and why. Any other change says that it can again.
     Lost(String),
-}
-
-/// A page of a list.
-#[derive(Deserialize)]
-pub(super) struct Page<K> {
-    #[serde(default)]
-    pub(super) metadata: PageMetadata,
-    pub(super) items: Option<Vec<K>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PageMetadata {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(rename = "continue")]
-    pub(super) next: Option<String>,
 }
 
 /// Why the watch ended.
@@ -141,26 +121,21 @@ impl<V: Send + 'static> Follower<V> {
         self.changes.send(change).await.map_err(|_| End::NobodyListens)
     }
 
-    /// All objects, reduced page by page, and the version they are of. Without a resource version in the
-    /// request: the answer is a consistent read, not an old cache.
+    /// All objects, reduced page by page, and the version they are of.
     async fn list<K: Slim<Kept = V>>(&self) -> Result<(Vec<(String, V)>, String), FollowError> {
         let mut kept = Vec::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let request = self.request.list(&params).map_err(FollowError::Request)?;
-            let answer = timeout(PAGE_TIME_OUT, self.client.request::<Page<K>>(request));
-            let page = answer.await.map_err(|_| FollowError::TimeOut)?.map_err(FollowError::from)?;
-            for item in page.items.unwrap_or_default() {
+        let mut version = String::new();
+        let mut pages = Pages::new(&self.client, self.path);
+        while let Some(page) = pages.next::<K>().await? {
+            page.resource_version().clone_into(&mut version);
+            for item in page.into_items() {
                 let name = item.metadata().name.clone();
                 if let Some(value) = item.keep(&self.driver) {
                     kept.push((name, value));
                 }
             }
-            match page.metadata.next.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok((kept, page.metadata.resource_version)),
-            }
         }
+        Ok((kept, version))
     }
 
     async fn watch<K: Slim<Kept = V>>(&self, mut version: String, backoff: &mut Backoff) -> End {

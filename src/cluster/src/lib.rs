@@ -2,10 +2,11 @@
 //!
 //! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
 //! the snapshot of LUNs that VolumeAttachments name and the one of the cluster's Nodes, which reach the crates that
-//! place disks as data, the reviews of who may read metrics, and the two things it writes: what VM sizes newer than the
-//! shipped table take, and the start-up taint of the own Node. Never lists secrets, and never chooses a LUN.
+//! place disks as data, the reviews of who may read metrics, and what it writes: what VM sizes newer than the shipped
+//! table take, events for people, and the removal of a start-up taint. Never lists secrets, and never chooses a LUN.
 
 mod client;
+mod events;
 #[cfg(test)]
 mod fake;
 mod follow;
@@ -22,12 +23,13 @@ mod sizes;
 mod tests;
 
 pub use client::{ConnectError, connect};
+pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
-pub use own_node::{MachineLabels, OwnNodeError, machine_labels, remove_startup_taint};
+pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
-pub use sizes::{SizesError, SizesFileError, mounted_sizes, node_sizes, publish_sizes, published_sizes};
+pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
 
-use lazuli_telemetry::{Condition, Verdict};
+use lazuli_telemetry::{Condition, Verdict, panics::catch};
 
 use super::follow::{Change, SILENCE};
 
@@ -13,7 +15,30 @@ use super::follow::{Change, SILENCE};
 /// a healthy but quiet API server never gets here.
 pub const STALE_AFTER: Duration = Duration::from_secs(SILENCE.as_secs() + 60);
 /// How long after a panic a watch starts anew.
-pub(super) const RESTART: Duration = Duration::from_secs(15);
+const RESTART: Duration = Duration::from_secs(15);
+
+/// Runs the watch that `keep` makes, until `stop`. A watch that panics starts anew after [`RESTART`]. `cold` marks the
+/// snapshot as out of date: before every start, after a panic and at the end.
+pub(super) async fn keep_watching<W: Future<Output = ()>>(
+    resources: &'static str,
+    live: &Condition,
+    stop: &CancellationToken,
+    cold: impl Fn(),
+    keep: impl Fn() -> W,
+) {
+    let watching = async {
+        loop {
+            cold();
+            let Err(panicked) = catch(Box::pin(keep())).await else { return };
+            cold();
+            live.not_ready(format!("the watch broke off: {panicked}"));
+            error!(error = %panicked, "the watch of {resources} panicked; it starts anew");
+            sleep(RESTART).await;
+        }
+    };
+    stop.run_until_cancelled(watching).await;
+    cold();
+}
 
 /// Whether some resources are followed, for the process's readiness.
 pub(super) struct Liveness<'c> {

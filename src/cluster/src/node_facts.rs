@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::Client;
-use kube::api::{GetParams, ListParams};
+use kube::api::GetParams;
 use kube::client::Body;
 use kube::core::{Request, Status};
 use lazuli_plan::dangling::{NodeAttachment, NodeFacts};
 
 use serde::Deserialize;
 
-use super::client::{answered, get};
-use super::follow::{PAGE, Page};
-use super::nodes::{NODES, NodeCondition};
+use super::client::{Pages, answered, get};
+use super::nodes::{NODES, NodeCondition, is_ready};
 use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES};
 
 /// The nodes' Leases. Source: Kubernetes, `v1.NamespaceNodeLease`.
@@ -48,7 +47,7 @@ pub async fn node_facts(client: &Client, driver: &str, node: &str) -> Result<Nod
     let attachments = Box::pin(attachments(client, driver, node)).await?;
     let read: SlimNode =
         get(client, NODES, node).await.map_err(failed(format!("node {node}"), "get on nodes"))?.unwrap_or_default();
-    let ready = read.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True");
+    let ready = is_ready(&read.status.conditions);
     let attached = read.status.volumes_attached.into_iter().map(|volume| volume.name);
     let volumes = read.status.volumes_in_use.into_iter().chain(attached).collect();
     let lease_age = Box::pin(lease_age(client, node)).await?;
@@ -59,13 +58,10 @@ pub async fn node_facts(client: &Client, driver: &str, node: &str) -> Result<Nod
 async fn attachments(client: &Client, driver: &str, node: &str) -> Result<Vec<NodeAttachment>, NodeFactsError> {
     let failed_list = |source| failed("the VolumeAttachments", "list on volumeattachments")(source);
     let mut found = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let request = Request::new(ATTACHMENTS).list(&page);
-        let request = request.map_err(|source| failed_list(kube::Error::BuildRequest(source)))?;
-        let answer: Page<SlimAttachment> = answered(client.request(request)).await.map_err(failed_list)?;
+    let mut pages = Pages::new(client, ATTACHMENTS);
+    while let Some(page) = pages.next::<SlimAttachment>().await.map_err(failed_list)? {
         let here = |one: &SlimAttachment| one.spec.node_name == node && one.spec.attacher == driver;
-        for one in answer.items.unwrap_or_default().into_iter().filter(here) {
+        for one in page.into_items().into_iter().filter(here) {
             let source = one.spec.source;
             let spec = match (source.inline_volume_spec, source.persistent_volume_name) {
                 (Some(spec), _) => Some(spec),
@@ -78,11 +74,8 @@ async fn attachments(client: &Client, driver: &str, node: &str) -> Result<Vec<No
             let handle = spec.and_then(SlimVolumeSpec::any_handle);
             found.push(NodeAttachment { name: one.metadata.name, handle });
         }
-        match answer.metadata.next.filter(|next| !next.is_empty()) {
-            Some(next) => page = ListParams::default().limit(PAGE).continue_token(&next),
-            None => return Ok(found),
-        }
     }
+    Ok(found)
 }
 
 #[derive(Default, Deserialize)]

@@ -11,14 +11,14 @@ use kube::Client;
 use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use lazuli_telemetry::{Condition, panics::catch};
+use lazuli_telemetry::Condition;
 
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
-use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
+use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
 /// The collection.
 pub(super) const NODES: &str = "/api/v1/nodes";
@@ -41,17 +41,8 @@ pub async fn watch_nodes(
         live.ready("there is no cluster to watch");
         return;
     };
-    let watching = async {
-        loop {
-            let Err(panicked) = catch(Box::pin(keep(&client, &snapshot, &live))).await else { return };
-            went_stale(&snapshot);
-            live.not_ready(format!("the watch broke off: {panicked}"));
-            error!(error = %panicked, "the watch of Nodes panicked; it starts anew");
-            sleep(RESTART).await;
-        }
-    };
-    stop.run_until_cancelled(watching).await;
-    went_stale(&snapshot);
+    let cold = || went_stale(&snapshot);
+    keep_watching("Nodes", &live, &stop, cold, || keep(&client, &snapshot, &live)).await;
 }
 
 /// Follows the Nodes and tells the snapshot; does not return by itself.
@@ -138,6 +129,9 @@ struct NodeLabels {
     /// Source: AKS and cloud-provider-azure set it on nodes outside of the cluster's resource group.
     #[serde(rename = "kubernetes.azure.com/resource-group")]
     resource_group: Option<String>,
+    /// The VM size. Source: Kubernetes, well-known labels.
+    #[serde(rename = "node.kubernetes.io/instance-type")]
+    instance_type: Option<String>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -166,6 +160,11 @@ pub(super) struct NodeCondition {
     pub(super) status: String,
 }
 
+/// Whether kubelet reports that the node is ready: its condition Ready is True.
+pub(super) fn is_ready(conditions: &[NodeCondition]) -> bool {
+    conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+}
+
 impl Slim for SlimNode {
     type Kept = Node;
 
@@ -174,13 +173,13 @@ impl Slim for SlimNode {
     }
 
     fn keep(self, _: &str) -> Option<Node> {
-        let ready = self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
         let out_of_service = self.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
         let group = self.metadata.labels.resource_group.filter(|group| !group.is_empty());
         Some(Node {
             machine: Machine::of_provider_id(&self.spec.provider_id),
             resource_group: group.map(Into::into),
-            healthy: ready && !out_of_service,
+            vm_size: self.metadata.labels.instance_type.filter(|size| !size.is_empty()).map(Into::into),
+            healthy: is_ready(&self.status.conditions) && !out_of_service,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use lazuli_plan::node::MachineLabels;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -26,17 +27,6 @@ const NOT_READY: &str = "agent-not-ready";
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// So many failures in a row are told once.
 const TOLD_AFTER: u32 = 3;
-
-/// What a Node's labels say of its machine. Source: the well-known labels, which a cloud controller sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineLabels {
-    /// The region.
-    pub region: String,
-    /// The zone, as `region-number`; `None` for a machine without one, whose label holds a fault domain.
-    pub zone: Option<String>,
-    /// The VM size; empty when the Node does not say.
-    pub vm_size: String,
-}
 
 /// Why the own Node cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
@@ -105,8 +95,8 @@ struct SlimCsiNode {
 
 #[derive(Deserialize)]
 struct CsiNodeSpec {
-    #[serde(default)]
-    drivers: Vec<CsiDriver>,
+    /// Null before the first registration.
+    drivers: Option<Vec<CsiDriver>>,
 }
 
 #[derive(Deserialize)]
@@ -138,7 +128,7 @@ async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, Ow
     let registered = get::<SlimCsiNode>(client, CSI_NODES, node)
         .await
         .map_err(failed(format!("read csinode {node}"), "get on csinodes"))?
-        .is_some_and(|csi_node| csi_node.spec.drivers.iter().any(|one| one.name == driver));
+        .is_some_and(|csi_node| csi_node.spec.drivers.iter().flatten().any(|one| one.name == driver));
     if !registered {
         return Ok(Removal::NotYet);
     }
@@ -191,6 +181,8 @@ mod tests {
         let other = json!({"key": "dedicated", "value": "db", "effect": "NoSchedule"});
         let ours = json!({"key": "disk.csi.azure.com/agent-not-ready", "effect": "NoExecute"});
         server.put(NODES, node(json!([other, ours]), json!({})));
+        // As kubelet makes it.
+        server.put(CSI_NODES, json!({"metadata": {"name": "n0"}, "spec": {"drivers": null}}));
         let stop = CancellationToken::new();
         let task = tokio::spawn(remove_startup_taint(server.client(), "n0".into(), DRIVER.into(), stop));
         sleep(Duration::from_secs(120)).await;

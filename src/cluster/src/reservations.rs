@@ -25,14 +25,14 @@ use lazuli_plan::lun::{LunReservations, Reservation};
 use lazuli_plan::model::Lun;
 use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use lazuli_telemetry::{Condition, panics::catch};
+use lazuli_telemetry::Condition;
 
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
-use super::liveness::{Heard, Liveness, RESTART, STALE_AFTER};
+use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -43,7 +43,7 @@ const LUN_KEY: &str = "LUN";
 /// Keeps `snapshot` and `known_handles` up to date until `stop`. `driver` is the CSI driver's name. Without a client
 /// both become `NoCluster` and the call returns. `live` is fulfilled while both resources are followed, or need not be.
 ///
-/// Run it as a task of its own. At the end both are `Cold`: nobody looks after them any more.
+/// Run it as a task of its own. At the end both are `Cold`: nothing keeps them up to date.
 pub async fn watch_luns(
     client: Option<Client>,
     driver: &str,
@@ -62,20 +62,9 @@ pub async fn watch_luns(
         known_handles.send_replace(VolumeHandles::Cold);
         snapshot.send_replace(LunReservations::Cold);
     };
-    let watching = async {
-        loop {
-            cold();
-            let kept = keep(&client, driver, &snapshot, &known_handles, &live);
-            let Err(panicked) = catch(Box::pin(kept)).await else { return };
-            // A picture that nobody keeps up to date would give away the LUNs of the newest attachments.
-            cold();
-            live.not_ready(format!("the watch broke off: {panicked}"));
-            error!(error = %panicked, "the watch of VolumeAttachments and PersistentVolumes panicked; it starts anew");
-            sleep(RESTART).await;
-        }
-    };
-    stop.run_until_cancelled(watching).await;
-    cold();
+    // A snapshot that is not kept up to date would give away the LUNs of the newest attachments.
+    let keep = || keep(&client, driver, &snapshot, &known_handles, &live);
+    keep_watching("VolumeAttachments and PersistentVolumes", &live, &stop, cold, keep).await;
 }
 
 /// Follows both resources and tells the snapshot; does not return by itself.

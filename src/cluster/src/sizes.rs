@@ -1,30 +1,28 @@
-//! VM sizes that are newer than the shipped table: which ones the cluster's nodes have, and what they take.
+//! VM sizes that are newer than the shipped table, and what they take.
 //!
 //! A node holds no Azure credentials, so the controller asks Azure and leaves the answer in one ConfigMap of its own
 //! namespace, a key per size. In most clusters there is nothing to say and no ConfigMap. The node plugin has it as an
 //! optional volume, a file per key, and needs no right to read it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use lazuli_plan::size::SizeLimits;
 use serde_json::json;
 
-use super::{client::answered, follow::PAGE};
+use super::client::answered;
 
 /// The ConfigMap.
 const NAME: &str = "lazuli-vm-sizes";
 /// Who owns its keys (source: server-side apply; two replicas that say the same do not contradict each other).
 const MANAGER: &str = "lazuli";
-/// The node label with the VM size.
-const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
 /// Why sizes could not be read or published.
 #[derive(Debug, thiserror::Error)]
@@ -38,25 +36,6 @@ pub struct SizesError {
 
 fn failed(action: &'static str, needs: &'static str) -> impl FnOnce(kube::Error) -> SizesError {
     move |source| SizesError { action, needs, source: Box::new(source) }
-}
-
-/// The VM sizes of the cluster's nodes, as their labels spell them.
-///
-/// # Errors
-/// When the API server refuses or does not answer.
-pub async fn node_sizes(client: &Client) -> Result<BTreeSet<String>, SizesError> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let mut sizes = BTreeSet::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let answer = answered(nodes.list_metadata(&page)).await.map_err(failed("list the nodes", "list on nodes"))?;
-        let labels = answer.items.iter().filter_map(|node| node.metadata.labels.as_ref()?.get(INSTANCE_TYPE));
-        sizes.extend(labels.cloned());
-        match answer.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = ListParams::default().limit(PAGE).continue_token(&next),
-            None => return Ok(sizes),
-        }
-    }
 }
 
 /// Tells the nodes, in place of whatever was told before.

@@ -1,7 +1,8 @@
 //! `csi.v1.Controller` of `disk.csi.azure.com`.
 //!
 //! A request is parsed here into the plan's types, a decision is asked of `lazuli-plan`, [`Volumes`] carries it out,
-//! and its failure becomes the code that the sidecar in front understands ([`fault::code`]). Nothing else happens
+//! and its failure becomes the code that the sidecar in front understands ([`fault::code`]), and an event where a
+//! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
 
 use std::pin::Pin;
@@ -24,9 +25,11 @@ use csi_proto::csi::{
 };
 use lazuli_plan::{
     disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY},
+    event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
-    model::VolumeId,
+    model::{ArmId, VolumeId},
 };
+use lazuli_telemetry::lossy;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -57,6 +60,7 @@ pub struct ControllerService {
     defaults: Defaults,
     list_volumes: ListVolumes,
     snapshots: Snapshots,
+    events: lossy::Sender<Event>,
 }
 
 /// Whether ListVolumes is offered. Where it is, external-attacher compares the list with the VolumeAttachments once a
@@ -82,7 +86,13 @@ impl ListVolumes {
 impl ControllerService {
     /// A service over these volumes; `defaults` stand where a StorageClass says nothing.
     pub fn new(volumes: Volumes, defaults: Defaults) -> Self {
-        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default() }
+        let events = lossy::Sender::nowhere();
+        Self { volumes, defaults, list_volumes: ListVolumes::On, snapshots: Snapshots::default(), events }
+    }
+
+    /// The same service, which sends events for people there.
+    pub fn with_events(self, events: lossy::Sender<Event>) -> Self {
+        Self { events, ..self }
     }
 
     /// The same service, which offers ListVolumes or does not.
@@ -143,6 +153,38 @@ fn unsupported(rpc: &str) -> Status {
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl ControllerService {
+    /// The status of a call that failed. Reports the failure where a person must know about it. `what` could not be done.
+    fn reported(&self, rpc: Rpc, regarding: Option<Regarding>, what: &str, error: &VolumeError) -> Status {
+        if let Some(regarding) = regarding {
+            let action = error.action();
+            let failure = Failure {
+                fault: &error.fault,
+                what: error.note().unwrap_or(what),
+                code: error.azure_code(),
+                action: action.as_deref(),
+            };
+            if let Some(event) = Event::of_failure(rpc, regarding, &failure) {
+                self.events.send(event);
+            }
+        }
+        failed(rpc, error)
+    }
+
+    /// The same for an attach or a detach, `done` to or from a node: about the claim, where the volume is the reason, else
+    /// about the Node.
+    fn reported_on_node(&self, rpc: Rpc, disk: &ArmId, node: &str, done: &str, error: &VolumeError) -> Status {
+        match fault::reason(rpc, &error.fault) {
+            Some(reason) if reason.lies_in_the_volume() => {
+                let what = format!("Disk {} cannot be {done} node {node}", disk.name());
+                self.reported(rpc, Some(Regarding::ClaimOf(disk.clone())), &what, error)
+            }
+            _ => {
+                let what = format!("Disks cannot be {done} node {node}");
+                self.reported(rpc, Regarding::of_node(node), &what, error)
+            }
+        }
+    }
+
     async fn create(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         required("name", &request.name)?;
         if request.volume_content_source.is_some() {
@@ -153,6 +195,7 @@ impl ControllerService {
         let usable = usable::on_a_node(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
+        let claim = Claim::of(|key| request.parameters.get(key).map(String::as_str), &request.name);
         let request = plan::Request {
             name: request.name,
             parameters: ordered(request.parameters),
@@ -170,7 +213,12 @@ impl ControllerService {
         }
         let created = self.volumes.create(&plan).await.map_err(|error| match &error {
             CreateError::Exists(mismatch) => failure(Code::AlreadyExists, mismatch),
-            CreateError::Failed(error) => failed(Rpc::CreateVolume, error),
+            CreateError::Failed(error) => {
+                let spec = &plan.spec;
+                let (name, sku) = (plan.disk.name(), spec.sku.as_str());
+                let what = format!("Disk {name} ({}, {sku}, {}) cannot be created", spec.size, spec.location);
+                self.reported(Rpc::CreateVolume, claim.clone().map(Regarding::Claim), &what, error)
+            }
         })?;
         Ok(CreateVolumeResponse {
             volume: Some(Volume {
@@ -220,7 +268,7 @@ impl ControllerService {
             .volumes
             .publish(id.disk(), &node, parameters.caching)
             .await
-            .map_err(|error| failed(Rpc::Publish, &error))?;
+            .map_err(|error| self.reported_on_node(Rpc::Publish, id.disk(), &node, "attached to", &error))?;
         // A volume that no driver made says nothing of its disk; the node learns it from here.
         let described = if parameters.is_static {
             Some(self.volumes.get(id.disk()).await.map_err(|error| failed(Rpc::Publish, &error))?)
@@ -248,7 +296,10 @@ impl ControllerService {
         };
         self.volumes.learn_handle_casing(&id);
         let node = Some(request.node_id.as_str()).filter(|node| !node.is_empty());
-        self.volumes.unpublish(id.disk(), node).await.map_err(|error| failed(Rpc::Unpublish, &error))?;
+        self.volumes.unpublish(id.disk(), node).await.map_err(|error| match node {
+            Some(node) => self.reported_on_node(Rpc::Unpublish, id.disk(), node, "detached from", &error),
+            None => failed(Rpc::Unpublish, &error),
+        })?;
         Ok(ControllerUnpublishVolumeResponse {})
     }
 
@@ -316,7 +367,10 @@ impl ControllerService {
         self.volumes.learn_handle_casing(&id);
         let size = self.volumes.expand(id.disk(), required_bytes, limit_bytes).await.map_err(|error| match &error {
             ExpandError::Range(error) => refused(error),
-            ExpandError::Failed(error) => failed(Rpc::Expand, error),
+            ExpandError::Failed(error) => {
+                let what = format!("Disk {} cannot be expanded", id.disk().name());
+                self.reported(Rpc::Expand, Some(Regarding::ClaimOf(id.disk().clone())), &what, error)
+            }
         })?;
         Ok(ControllerExpandVolumeResponse { capacity_bytes: wire_bytes(size.bytes()), node_expansion_required: true })
     }

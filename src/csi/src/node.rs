@@ -41,6 +41,7 @@ mod attachment;
 mod device;
 mod doubt;
 mod error;
+mod event;
 mod info;
 mod kind;
 mod locks;
@@ -73,7 +74,7 @@ use csi_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 use lazuli_azure::imds::Imds;
-use lazuli_plan::{fault::Code, size::SizeLimits};
+use lazuli_plan::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
@@ -87,7 +88,7 @@ use lazuli_host::{
     device::Device,
     journal::{Journal, JournalError, Record},
 };
-use lazuli_telemetry::panics::catch;
+use lazuli_telemetry::{lossy, panics::catch};
 use locks::{Held, Locks};
 use request::{Publish, Stage, absolute, required};
 
@@ -174,19 +175,10 @@ pub struct NodeConfig {
     pub on_silence: OnSilence,
     /// Where to read what the Node's labels say of the machine.
     pub labels: Option<LabelsReader>,
+    /// Where events for people go.
+    pub events: lossy::Sender<Event>,
     /// How long things may take.
     pub timeouts: Timeouts,
-}
-
-/// What the labels of a Node say of its machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineLabels {
-    /// The region.
-    pub region: String,
-    /// The zone, as `region-number`.
-    pub zone: Option<String>,
-    /// The VM size; empty when the labels do not say.
-    pub vm_size: String,
 }
 
 type ReadLabels = dyn Fn() -> LabelsRead + Send + Sync;
@@ -226,6 +218,7 @@ impl NodeConfig {
             sizes: watch::channel(SizeLimits::default()).1,
             on_silence: OnSilence::Refuse,
             labels: None,
+            events: lossy::Sender::nowhere(),
             timeouts: Timeouts::default(),
         }
     }
@@ -428,7 +421,7 @@ impl NodeRpcs for NodeService {
         let request = Stage::parse(request.into_inner()).map_err(refused)?;
         let held = self.0.locks.volume(request.volume.as_str()).map_err(refused)?;
         self.own(held, move |node| async move {
-            stage::stage(&node, &request).await?;
+            stage::stage(&node, &request).await.inspect_err(|error| node.report(&request, error))?;
             Ok(NodeStageVolumeResponse {})
         })
         .await

@@ -13,6 +13,7 @@ use lazuli_azure::{
 use lazuli_plan::{
     disk::DiskSpec,
     fault::Fault,
+    force_detach::InstanceView,
     list::ResourceGroup,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
@@ -23,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a list may take, with its repetitions and without its waits for permits.
 const LIST: Duration = Duration::from_secs(90);
+/// How long the read of an instance view may take, with its repetitions.
+const VIEW: Duration = Duration::from_secs(60);
 /// How long a write may take (source: the Go driver gives an attach 20 minutes; 0.8 % take more than two).
 const WRITE: Duration = Duration::from_secs(20 * 60);
 
@@ -101,6 +104,11 @@ impl Client {
 
     pub(crate) async fn read_vm(&self, vm: &ArmId, freshness: Freshness) -> Result<Snapshot<Vm>, ArmError> {
         self.0.read_vm(vm, freshness, &unbounded()).await
+    }
+
+    /// Whether a VM runs, read now.
+    pub(crate) async fn instance_view(&self, vm: &ArmId, priority: Priority) -> Result<InstanceView, ArmError> {
+        self.0.instance_view(vm, priority, &Until::working(VIEW)).await
     }
 
     pub(crate) async fn list_vms(&self, subscription: &str, resource_group: &str) -> Result<Vec<Vm>, ArmError> {

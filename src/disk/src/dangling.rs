@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc};
 use futures::future::BoxFuture;
 use lazuli_plan::{
     dangling::{self, NodeFacts},
+    event::{Event, Reason, Regarding},
     fault::Fault,
     lun::{LunReservations, NodeReservations},
     model::ArmId,
@@ -46,7 +47,11 @@ enum Kept {
     /// It is in use there, or no case for this.
     InUse,
     /// It may be in use there.
-    Doubt(String),
+    Doubt {
+        why: String,
+        /// The node to show an event on, where a person must look.
+        node: Option<String>,
+    },
     /// The detach failed.
     Failed(VolumeError),
 }
@@ -60,7 +65,17 @@ impl Volumes {
         match self.detach_dangling(disk).await {
             Ok(()) => Ok(()),
             Err(Kept::InUse) => Err(refused),
-            Err(Kept::Doubt(why)) => Err(refused.suffixed(&format!("it is not detached from there, because {why}"))),
+            Err(Kept::Doubt { why, node }) => {
+                if let Some(node) = node {
+                    let what = format!(
+                        "Disk {} is attached to this node, a pod on another node waits for it, and it is not detached \
+                         here: {why}",
+                        disk.name()
+                    );
+                    self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentKept, what));
+                }
+                Err(refused.suffixed(&format!("it is not detached from there, because {why}")))
+            }
             Err(Kept::Failed(error)) => {
                 warn!(%disk, %error, "a dangling attachment could not be detached");
                 Err(refused)
@@ -81,14 +96,24 @@ impl Volumes {
         if self.names_a_lun(&node, disk) || self.workers.is_requested(holder, disk) {
             return Err(Kept::InUse);
         }
-        let read = (facts.read)(node.clone()).await.map_err(Kept::Doubt)?;
-        dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::Doubt(doubt.to_string()))?;
+        let read = (facts.read)(node.clone()).await;
+        let read = read.map_err(|why| Kept::Doubt { why, node: Some(node.clone()) })?;
+        dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::Doubt {
+            why: doubt.to_string(),
+            node: doubt.needs_a_person().then(|| node.clone()),
+        })?;
         if self.workers.is_requested(holder, disk) {
             return Err(Kept::InUse);
         }
         warn!(%disk, node, "the disk is attached to a node on which Kubernetes does not use it; detaching it there");
         self.request(holder, &node, disk, Goal::Detached).await.map_err(Kept::Failed)?;
         info!(%disk, node, "the dangling attachment is gone");
+        let what = format!(
+            "Disk {} was attached to this node although Kubernetes did not use it here, and was detached because a pod \
+             on another node waited for it",
+            disk.name()
+        );
+        self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentDetached, what));
         Ok(())
     }
 

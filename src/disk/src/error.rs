@@ -20,13 +20,15 @@ pub struct VolumeError {
     /// Whether a write may be in progress.
     pub effect: Effect,
     message: String,
+    /// What an event says instead of the message, which names a single request.
+    note: Option<Arc<str>>,
     source: Option<Arc<ArmError>>,
 }
 
 impl VolumeError {
     /// A failure that no answer of Azure's stands behind.
     pub(crate) fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, effect: Effect::None, message: message.into(), source: None }
+        Self { fault, effect: Effect::None, message: message.into(), note: None, source: None }
     }
 
     /// A failure that Azure's answer explains.
@@ -35,8 +37,31 @@ impl VolumeError {
             fault: source.fault.clone(),
             effect: source.effect,
             message: message.into(),
+            note: None,
             source: Some(Arc::new(source)),
         }
+    }
+
+    /// Azure's `error.code`; empty when Azure gave none.
+    pub fn azure_code(&self) -> &str {
+        self.source.as_ref().map_or("", |source| &source.code)
+    }
+
+    /// The action of Azure's role-based access control that the failed call needs.
+    pub fn action(&self) -> Option<String> {
+        let source = self.source.as_ref()?;
+        lazuli_plan::rbac::action(source.verb.as_str(), &source.resource)
+    }
+
+    /// What an event says of the failure: the same for every request that fails for this reason.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// The same failure, with what an event says of it.
+    pub(crate) fn noted(mut self, note: impl Into<Arc<str>>) -> Self {
+        self.note = Some(note.into());
+        self
     }
 
     /// The disk that Azure's answer names as its target, if any.

@@ -24,7 +24,9 @@ use std::{
 use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_plan::{
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
+    event::Event,
     fault::{Effect, Fault},
+    force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
     model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
@@ -34,6 +36,7 @@ use lazuli_plan::{
     poll,
     size::SizeLimits,
 };
+use lazuli_telemetry::lossy;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -100,6 +103,10 @@ pub struct Settings {
     pub sizes: watch::Receiver<SizeLimits>,
     /// How to ask Kubernetes what a node uses; without it no dangling attachment is detached.
     pub node_facts: Option<NodeFactsReader>,
+    /// Where events for people go.
+    pub events: lossy::Sender<Event>,
+    /// Whether disks may be detached by force.
+    pub force_detach: ForceDetach,
     /// How data disks are written at first. A worker changes the method when Azure does not allow this one.
     pub method: VmWriteMethod,
 }
@@ -148,18 +155,31 @@ pub struct Volumes {
     /// The handles of PersistentVolumes.
     handles: watch::Receiver<VolumeHandles>,
     node_facts: Option<NodeFactsReader>,
+    events: lossy::Sender<Event>,
     lists: Lists,
 }
 
 impl Volumes {
     /// The volumes of a cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { compute, subscription, resource_group, reservations, handles, nodes, sizes, node_facts, method } =
-            settings;
+        let Settings {
+            compute,
+            subscription,
+            resource_group,
+            reservations,
+            handles,
+            nodes,
+            sizes,
+            node_facts,
+            events,
+            force_detach,
+            method,
+        } = settings;
         let client = Client::new(compute);
         let nodes = Nodes::new(&subscription, &resource_group, nodes);
         let reservations = ClusterSnapshot::new(reservations, |luns| *luns != LunReservations::Cold);
-        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method);
+        let policy = worker::Policy { force_detach, events: events.clone() };
+        let workers = VmWorkers::new(client.clone(), nodes.clone(), reservations.clone(), sizes, method, policy);
         Self {
             client,
             group: ResourceGroup { subscription, name: resource_group },
@@ -170,6 +190,7 @@ impl Volumes {
             handle_casing: Arc::default(),
             handles,
             node_facts,
+            events,
             lists: Lists::default(),
         }
     }

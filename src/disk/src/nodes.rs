@@ -311,7 +311,7 @@ mod tests {
     }
 
     fn of_vm(vm: ArmId) -> Node {
-        Node { machine: Some(Machine::Vm(vm)), resource_group: None, healthy: true }
+        Node { machine: Some(Machine::Vm(vm)), healthy: true, ..Node::default() }
     }
 
     #[tokio::test]
@@ -352,7 +352,7 @@ mod tests {
         let id =
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/0";
         let instance = Machine::of_provider_id(&format!("azure://{id}"));
-        let nodes = nodes(known([("n0", Node { machine: instance, resource_group: None, healthy: true })]));
+        let nodes = nodes(known([("n0", Node { machine: instance, healthy: true, ..Node::default() })]));
         let error = nodes.candidate("n0").await.unwrap_err();
         assert_eq!(error.fault, Fault::Invalid);
         assert!(error.to_string().contains(id), "{error}");

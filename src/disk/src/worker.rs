@@ -20,6 +20,8 @@
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
 //!   ([`waits`]).
+//! - A disk whose ordinary detach failed is detached by force from a VM that is proved stopped, where the operator has
+//!   allowed it ([`forced`]).
 //! - The worker applies the VM's model again when a failed attach has left a stale data disk in it, and removes the
 //!   disk from the model if that does not help ([`stale_disks`]).
 //!
@@ -41,7 +43,9 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     attach::{self, Bisection, BisectionStep, DesiredDisks, Plan, Resolved},
+    event::Event,
     fault::{Effect, Fault},
+    force_detach::{FailedDetaches, ForceDetach},
     lun::{LunReservations, NodeReservations},
     model::{ArmId, Lun, Vm},
     op::VmWriteMethod,
@@ -49,7 +53,7 @@ use lazuli_plan::{
     read::By,
     size::SizeLimits,
 };
-use lazuli_telemetry::panics::catch;
+use lazuli_telemetry::{lossy, panics::catch};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep_until},
@@ -67,6 +71,7 @@ pub(crate) use queue::{Goal, Outcome};
 mod answers;
 mod disks;
 mod failure_state;
+mod forced;
 mod leadership;
 mod outcome;
 mod queue;
@@ -96,6 +101,15 @@ struct Shared {
     sources: Mutex<BTreeMap<ArmId, String>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
     leadership: Mutex<Leadership>,
+    policy: Policy,
+    failed_detaches: Mutex<FailedDetaches>,
+}
+
+/// Whether disks may be detached by force, and where that is reported.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) force_detach: ForceDetach,
+    pub(crate) events: lossy::Sender<Event>,
 }
 
 impl VmWorkers {
@@ -105,6 +119,7 @@ impl VmWorkers {
         reservations: ClusterSnapshot<LunReservations>,
         sizes: watch::Receiver<SizeLimits>,
         method: VmWriteMethod,
+        policy: Policy,
     ) -> Self {
         let method = Mutex::new(method);
         Self {
@@ -117,6 +132,8 @@ impl VmWorkers {
                 sources: Mutex::default(),
                 queues: Mutex::default(),
                 leadership: Mutex::default(),
+                policy,
+                failed_detaches: Mutex::default(),
             }),
         }
     }
@@ -400,7 +417,8 @@ impl VmWorker {
             failure_state.answered_by_disk_state(&self.answer_without_write(&vm.model, &others).await);
         }
 
-        let (desired, undecided) = self.desired_disks(&vm.model, &members, &mut kept).await;
+        let (mut desired, undecided) = self.desired_disks(&vm.model, &members, &mut kept).await;
+        desired.force = self.forced(&vm.model, &desired.detach).await;
         failure_state.answered_by_disk_state(
             &members.keys().filter(|disk| !is_open(&desired, &undecided, disk)).cloned().collect(),
         );

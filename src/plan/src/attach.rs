@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    disk::is_zone_redundant,
     fault::Fault,
     lun::{self, NodeReservations},
     model::{ArmId, CachingMode, DataDisk, Disk, DiskState, Lun, ProvisioningState, Vm},
@@ -35,6 +36,8 @@ pub struct DesiredDisks {
     pub attach: BTreeMap<ArmId, Terms>,
     /// Disks that must not be attached; none of them is in `attach`.
     pub detach: BTreeSet<ArmId>,
+    /// Those of `detach` that may be detached by force.
+    pub force: BTreeSet<ArmId>,
     /// Disks that must be attached, and that the VM lists although the disk's own state does not confirm the attach
     /// ([`confirmed_attached`] is false): an attach failed, and Azure left its element in the VM's model. None of them
     /// is in `attach` or `detach`.
@@ -60,7 +63,7 @@ pub enum Resolved {
     TooManyDisks {
         /// How many the size takes.
         limit: usize,
-        /// How many the VM has, those of other programs included.
+        /// How many the VM has after this write, those of other programs included.
         attached: usize,
     },
     /// Every LUN is occupied, or named by a VolumeAttachment.
@@ -91,14 +94,25 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
     );
     let mut plan = Plan {
         resolved: BTreeMap::new(),
-        write: VmWrite { vm: vm.id.clone(), attach: Vec::new(), detach: Vec::new(), reapply: Vec::new() },
+        write: VmWrite {
+            vm: vm.id.clone(),
+            attach: Vec::new(),
+            detach: Vec::new(),
+            force: BTreeSet::new(),
+            reapply: Vec::new(),
+        },
         postponed: BTreeSet::new(),
     };
 
     for disk in &desired.detach {
         match vm.data_disk(disk) {
             // The write names an element that Azure detaches already: the last attempt may have failed.
-            Some(_) => plan.write.detach.push(disk.clone()),
+            Some(_) => {
+                plan.write.detach.push(disk.clone());
+                if desired.force.contains(disk) {
+                    plan.write.force.insert(disk.clone());
+                }
+            }
             None => {
                 plan.resolved.insert(disk.clone(), Resolved::Detached);
             }
@@ -144,7 +158,7 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
 
     for disk in to_attach {
         let refusal = if plan.write.attach.len() == free {
-            Resolved::TooManyDisks { limit, attached: vm.data_disks.len() }
+            Resolved::TooManyDisks { limit, attached: vm.data_disks.len() + plan.write.attach.len() }
         } else if let Some(lun) = given.get(&disk) {
             let terms = &desired.attach[&disk];
             plan.write.attach.push(Attachment {
@@ -218,6 +232,17 @@ pub fn gives_terms(disk: &Disk, vm: &ArmId) -> bool {
     disk.provisioning_state == ProvisioningState::Succeeded && attachable(disk, vm).is_ok()
 }
 
+/// Whether the zones of a disk and a VM explain why Azure refused the attach (source: Azure attaches a zonal disk only to
+/// a VM in its zone, a regional disk only to a regional VM, and a zone-redundant disk to both). Not for a decision before
+/// the write: Azure decides.
+pub fn zone_mismatch(disk: &Disk, vm: &Vm) -> bool {
+    match &vm.zone {
+        _ if disk.sku.is_some_and(is_zone_redundant) => false,
+        Some(zone) => !disk.zones.contains(zone),
+        None => !disk.zones.is_empty(),
+    }
+}
+
 /// Whether the disk's own state confirms that it is attached to a VM that lists it. A disk that is attached and names
 /// no VM counts as confirmed: some Azure clouds do not say to which VM a disk is attached.
 pub fn confirmed_attached(disk: &Disk, vm: &ArmId) -> bool {
@@ -281,6 +306,7 @@ pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
         | Fault::Unclear
         | Fault::DiskLimit
         | Fault::Exhausted
+        | Fault::ZoneMismatch
         // The identity may write the VM. Another method would name the same disk, and be refused the same way.
         | Fault::LinkedForbidden
         | Fault::OperationFailed => Reaction::Bisect,

@@ -65,6 +65,16 @@ pub enum Doubt {
     UnknownVolume(String),
 }
 
+impl Doubt {
+    /// Whether a person must look: the attachment may be dangling, and nothing shows that it is in use.
+    pub fn needs_a_person(&self) -> bool {
+        match self {
+            Self::Unresolved(_) | Self::NotReady | Self::Silent | Self::UnknownVolume(_) => true,
+            Self::Attached(_) | Self::Listed => false,
+        }
+    }
+}
+
 /// The one VM that holds the disk, if such an attachment may be dangling: no other VM may hold it at the same time, and a
 /// driver of Kubernetes made the disk.
 pub fn holder(disk: &Disk) -> Option<&ArmId> {

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::model::ArmId;
+use crate::{event::Reason, model::ArmId};
 
 /// What went wrong, sorted by what the caller may do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Fault {
     Exhausted,
     /// The VM's size takes no more data disks.
     DiskLimit,
+    /// The disk is in a zone, and the VM is not in it.
+    ZoneMismatch,
     /// Another VM holds the disk.
     AttachedElsewhere {
         /// The VM, where Azure names it in a field.
@@ -153,7 +155,7 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
         (Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
             Code::FailedPrecondition
         }
-        (Fault::Invalid | Fault::Unsupported, _) => Code::InvalidArgument,
+        (Fault::Invalid | Fault::ZoneMismatch | Fault::Unsupported, _) => Code::InvalidArgument,
         (Fault::Forbidden | Fault::LinkedForbidden, _) => Code::PermissionDenied,
         (Fault::Unauthenticated, _) => Code::Unauthenticated,
         (Fault::Deadline, _) => Code::DeadlineExceeded,
@@ -163,6 +165,45 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
         (Rpc::CreateVolume, Effect::Possible) if !code.keeps_the_claim() => Code::Unavailable,
         _ => code,
     }
+}
+
+/// The same table's other column: why a person gets an event about a fault in an RPC. `None` for what heals by itself,
+/// and for a user's mistake, which the sidecar's own event tells with the message.
+pub fn reason(rpc: Rpc, fault: &Fault) -> Option<Reason> {
+    Some(match (fault, rpc) {
+        // The caller of a read is a sidecar that repeats it; no object of a person is behind it.
+        (_, Rpc::Read) => return None,
+        (Fault::Forbidden, _) => Reason::AuthorizationFailed,
+        (Fault::LinkedForbidden, _) => Reason::LinkedAuthorizationFailed,
+        (Fault::Unauthenticated, _) => Reason::CredentialRefused,
+        // Of what is deleted or detached, the group may be gone with everything in it.
+        (Fault::ScopeNotFound, Rpc::CreateVolume | Rpc::Publish | Rpc::Expand) => Reason::ScopeNotFound,
+        (Fault::Locked, _) => Reason::ResourceLocked,
+        (Fault::Exhausted, _) => Reason::QuotaExceeded,
+        (Fault::Throttled { .. }, _) => Reason::Throttled,
+        (Fault::DiskLimit, _) => Reason::VMSizeFull,
+        (Fault::ZoneMismatch, _) => Reason::ZoneMismatch,
+        (Fault::InUse, Rpc::Expand) => Reason::ExpansionNeedsDetach,
+        (
+            Fault::NotFound
+            | Fault::ScopeNotFound
+            | Fault::Conflict
+            | Fault::PreconditionFailed
+            | Fault::AttachedElsewhere { .. }
+            | Fault::BeingDetached
+            | Fault::InUse
+            | Fault::Invalid
+            | Fault::Unsupported
+            | Fault::Unclear
+            | Fault::OperationFailed
+            | Fault::Unavailable
+            | Fault::OutcomeUnknown
+            | Fault::Deadline
+            | Fault::Busy
+            | Fault::Malformed,
+            _,
+        ) => return None,
+    })
 }
 
 /// What Azure said, in the fields that a decision may rest on.
@@ -310,6 +351,7 @@ mod tests {
             Fault::Throttled { retry_after: None },
             Fault::Exhausted,
             Fault::DiskLimit,
+            Fault::ZoneMismatch,
             Fault::AttachedElsewhere { holder: None },
             Fault::BeingDetached,
             Fault::InUse,
@@ -372,6 +414,28 @@ mod tests {
                 assert_ne!(code(rpc, &fault, Effect::None), Code::Ok, "{rpc:?} {fault:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_person_gets_an_event_about_what_does_not_heal_and_none_about_what_is_repeated() {
+        for rpc in [Rpc::CreateVolume, Rpc::DeleteVolume, Rpc::Publish, Rpc::Unpublish, Rpc::Expand] {
+            for (fault, expected) in [
+                (Fault::Forbidden, Some(Reason::AuthorizationFailed)),
+                (Fault::Unauthenticated, Some(Reason::CredentialRefused)),
+                (Fault::Locked, Some(Reason::ResourceLocked)),
+                (Fault::Throttled { retry_after: None }, Some(Reason::Throttled)),
+                (Fault::Conflict, None),
+                (Fault::OutcomeUnknown, None),
+                (Fault::Invalid, None),
+            ] {
+                assert_eq!(reason(rpc, &fault), expected, "{rpc:?} {fault:?}");
+            }
+        }
+        assert_eq!(reason(Rpc::Expand, &Fault::InUse), Some(Reason::ExpansionNeedsDetach));
+        assert_eq!(reason(Rpc::DeleteVolume, &Fault::InUse), None);
+        assert_eq!(reason(Rpc::Publish, &Fault::DiskLimit), Some(Reason::VMSizeFull));
+        assert_eq!(reason(Rpc::Unpublish, &Fault::ScopeNotFound), None);
+        assert!(every_fault().iter().all(|fault| reason(Rpc::Read, fault).is_none()));
     }
 
     #[test]

@@ -14,15 +14,20 @@
 //! | [`node`] | which VM a node is, and whether the node is out of work |
 //! | [`op`] | every write to Azure, as data; [`apply`] is their interpreter over the model |
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`event`] | which event a person gets about which object, and when it is written |
+//! | [`force_detach`] | whether a data disk may be detached by force |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
+//! | [`rbac`] | which action of Azure a request needs
 //! | [`size`] | how many data disks a VM size takes |
 
 pub mod apply;
 pub mod attach;
 pub mod dangling;
 pub mod disk;
+pub mod event;
 pub mod fault;
+pub mod force_detach;
 pub mod list;
 pub mod lun;
 pub mod model;
@@ -30,5 +35,6 @@ pub mod node;
 pub mod op;
 pub mod permit;
 pub mod poll;
+pub mod rbac;
 pub mod read;
 pub mod size;

@@ -5,7 +5,7 @@
 //! provider ids; there the label `kubernetes.azure.com/resource-group` or the configured resource group says where the
 //! VM of the node's name is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::ArmId;
 
@@ -50,6 +50,17 @@ impl Machine {
     }
 }
 
+/// What a Node's labels say of its machine (source: the well-known labels, which a cloud controller sets).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineLabels {
+    /// The region.
+    pub region: String,
+    /// The zone, as `region-number`; `None` for a machine without one, whose label holds a fault domain.
+    pub zone: Option<String>,
+    /// The VM size; empty when the Node does not say.
+    pub vm_size: String,
+}
+
 /// What of one Node matters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
@@ -57,6 +68,8 @@ pub struct Node {
     pub machine: Option<Machine>,
     /// Its label `kubernetes.azure.com/resource-group`.
     pub resource_group: Option<Box<str>>,
+    /// Its label `node.kubernetes.io/instance-type`: the VM size.
+    pub vm_size: Option<Box<str>>,
     /// Whether kubelet reports and the node takes pods: the condition Ready is True, and the taint
     /// `node.kubernetes.io/out-of-service` is absent.
     pub healthy: bool,
@@ -143,6 +156,11 @@ impl KnownNodes {
         self.nodes.is_empty()
     }
 
+    /// The VM sizes of the Nodes, as their labels spell them.
+    pub fn vm_sizes(&self) -> BTreeSet<&str> {
+        self.nodes.values().filter_map(|node| node.vm_size.as_deref()).collect()
+    }
+
     /// The Node of a name. Kubernetes has lower-case names only; a CSI node id may be spelled otherwise.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.nodes.get(name).or_else(|| self.nodes.get(&*name.to_ascii_lowercase()))
@@ -155,6 +173,14 @@ impl KnownNodes {
 }
 
 impl ClusterNodes {
+    /// The VM sizes of the cluster's nodes; none while the Nodes are not known.
+    pub fn vm_sizes(&self) -> BTreeSet<&str> {
+        match self {
+            Self::NoCluster | Self::Cold => BTreeSet::new(),
+            Self::Known(nodes) => nodes.vm_sizes(),
+        }
+    }
+
     /// Where the VM of a node is. `None` while the Nodes are not known.
     pub fn place(&self, node: &str) -> Option<Place> {
         let node = match self {
@@ -218,7 +244,7 @@ mod tests {
     }
 
     fn healthy(provider_id: &str) -> Node {
-        Node { machine: Machine::of_provider_id(provider_id), resource_group: None, healthy: true }
+        Node { machine: Machine::of_provider_id(provider_id), healthy: true, ..Node::default() }
     }
 
     #[test]
@@ -243,7 +269,7 @@ mod tests {
     #[test]
     fn the_provider_id_comes_before_the_label_and_the_label_before_the_name() {
         let provider_id = format!("azure://{VM_ID}");
-        let labelled = Node { resource_group: Some("other".into()), healthy: true, machine: None };
+        let labelled = Node { resource_group: Some("other".into()), healthy: true, ..Node::default() };
         let both = Node { resource_group: Some("other".into()), ..healthy(&provider_id) };
         let nodes = known(&[("a", both), ("b", labelled), ("c", Node::default())]);
         assert_eq!(nodes.place("a"), Some(Place::Named(Machine::Vm(VM_ID.parse().unwrap()))));
@@ -283,7 +309,7 @@ mod tests {
                     Some((vm, healthy)) => {
                         // Two Nodes never have one machine.
                         let machine = Machine::Vm(ArmId::virtual_machine("s", "g", &format!("{name}-{vm}")).unwrap());
-                        let node = Node { machine: Some(machine), resource_group: None, healthy };
+                        let node = Node { machine: Some(machine), healthy, ..Node::default() };
                         let differs = last.get(&name) != Some(&node);
                         prop_assert_eq!(grown.apply(&name, node.clone()), differs);
                         last.insert(name, node);

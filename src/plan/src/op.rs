@@ -3,6 +3,8 @@
 //! A planner returns operations; `lazuli-azure` turns each into one request; [`crate::apply`] does to the model what
 //! Azure would do, so that planners can be tested without a network.
 
+use std::collections::BTreeSet;
+
 use crate::model::{ArmId, CachingMode, Lun};
 
 /// A managed disk at a slot of a VM.
@@ -30,6 +32,8 @@ pub struct VmWrite {
     pub attach: Vec<Attachment>,
     /// Disks that leave, in the order of their ids.
     pub detach: Vec<ArmId>,
+    /// Those of [`VmWrite::detach`] that leave by force ([`crate::force_detach`]).
+    pub force: BTreeSet<ArmId>,
     /// Disks that the VM lists and does not hold, in the order of their ids. A write, whatever it says, makes Azure
     /// bring a VM to what its model says, so these are not named in the request.
     pub reapply: Vec<ArmId>,

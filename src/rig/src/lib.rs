@@ -26,7 +26,11 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_plan::{
+    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
+    size::SizeLimits,
+};
+use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -57,6 +61,10 @@ pub struct Options {
     pub nodes: Option<watch::Receiver<ClusterNodes>>,
     /// How to ask the cluster what a node uses.
     pub node_facts: Option<NodeFactsReader>,
+    /// Where the controllers' events for people go.
+    pub events: lossy::Sender<Event>,
+    /// Whether controllers detach disks by force.
+    pub force_detach: ForceDetach,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -75,6 +83,8 @@ impl Options {
             handles: None,
             nodes: None,
             node_facts: None,
+            events: lossy::Sender::nowhere(),
+            force_detach: ForceDetach::Off,
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -90,6 +100,7 @@ pub struct Lab {
     config: Config,
     attach_method: AttachMethod,
     cluster: ClusterView,
+    force_detach: ForceDetach,
     list_volumes: ListVolumes,
     seed: u64,
     stop: CancellationToken,
@@ -118,6 +129,7 @@ impl Lab {
             nodes: options.nodes.unwrap_or_else(|| watch::channel(ClusterNodes::NoCluster).1),
             sizes: watch::channel(SizeLimits::default()).1,
             node_facts: options.node_facts,
+            events: options.events,
         };
         Ok(Self {
             emulator,
@@ -125,6 +137,7 @@ impl Lab {
             config,
             attach_method: options.attach_method,
             cluster,
+            force_detach: options.force_detach,
             list_volumes: options.list_volumes,
             seed: options.seed,
             stop: CancellationToken::new(),
@@ -138,8 +151,14 @@ impl Lab {
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
         let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
-        let routes =
-            services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.attach_method, self.list_volumes);
+        let routes = services::controller(
+            &azure,
+            DISK_DRIVER,
+            self.cluster.clone(),
+            self.attach_method,
+            self.force_detach,
+            self.list_volumes,
+        );
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

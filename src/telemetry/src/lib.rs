@@ -7,6 +7,7 @@
 
 pub mod http;
 pub mod logs;
+pub mod lossy;
 pub mod panics;
 mod process;
 mod readiness;

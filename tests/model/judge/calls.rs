@@ -83,7 +83,7 @@ impl Judge {
         self.changes.iter().rev().take_while(move |change| change.at >= since).filter(move |change| change.disk == disk)
     }
 
-    /// Whether somebody other than this replica wrote about a disk since then, or was asked to.
+    /// Whether another replica or another program wrote about a disk since then, or was asked to.
     fn disturbed(&self, disk: &str, since: u64, replica: u32) -> bool {
         let others = |who: Who| matches!(who, Who::Tool) || matches!(who, Who::Replica(number) if number != replica);
         self.changes_of(disk, since).any(|change| others(change.by))
@@ -136,7 +136,7 @@ impl Judge {
 
     /// Who attaches a disk that a machine lists.
     fn listed_by(&self, disk: &str) -> Option<Who> {
-        // What a failed attach has left in a model is no attachment, and whoever deletes the disk cannot see it.
+        // What a failed attach has left in a model is no attachment, and the replica that deletes the disk cannot see it.
         let left_over = |vm: &&str| self.left_over.contains(&((*vm).to_owned(), disk.to_owned()));
         let listed = !self.facts.listing(disk).iter().all(left_over);
         let mut changes = self.changes_of(disk, 0);

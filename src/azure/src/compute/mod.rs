@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use lazuli_plan::{
     fault::{Effect, Fault},
+    force_detach::InstanceView,
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
     permit::Priority,
@@ -26,7 +27,7 @@ use tokio::time::Instant;
 pub use body::encode_disk;
 pub use listed_disk::ListedDisk;
 use wire::Sku;
-pub use wire::{DecodeError, decode_disk, decode_vm, edit_data_disks, encode_action};
+pub use wire::{DecodeError, decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
 
 use crate::{
     arm::{Arm, Listed, Operation, Patience, Repeat, Watching, Write},
@@ -291,6 +292,16 @@ impl Compute {
         let freshness = Freshness { accept, ..freshness };
         let read = self.observe(&listed::MACHINES, self.vm_version(vm), vm, freshness, until).await?;
         snapshot(read, vm.as_str(), decode_vm)
+    }
+
+    /// Reads whether a virtual machine runs, by a request of its own: no cache and no list answers.
+    ///
+    /// # Errors
+    /// As [`Compute::read_disk`].
+    pub async fn instance_view(&self, vm: &ArmId, priority: Priority, until: &Until) -> Result<InstanceView, ArmError> {
+        let query = [("$expand", "instanceView")];
+        let read = self.arm.get(vm.as_str(), self.vm_version(vm), &query, priority, until).await?;
+        decode_instance_view(&read.value).map_err(|error| undecodable(vm.as_str(), error))
     }
 
     /// Lists the virtual machines of a resource group; instances of uniform scale sets are not among them.

@@ -1,9 +1,10 @@
 //! Reading Azure's JSON, editing it, and the requests that come of it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_plan::{
     apply,
+    force_detach::PowerState,
     model::{CachingMode, DataDiskSource, DiskState, Lun, ProvisioningState, SkuName},
     op::Attachment,
 };
@@ -215,7 +216,13 @@ async fn the_action_says_only_what_changes() {
     let mut coming = attachment(1, 4);
     coming.disk_encryption_set = Some(disk_id(9));
     coming.write_accelerator = true;
-    let write = VmWrite { vm: VM.parse().unwrap(), attach: vec![coming], detach: vec![disk_id(2)], reapply: vec![] };
+    let write = VmWrite {
+        vm: VM.parse().unwrap(),
+        attach: vec![coming],
+        detach: vec![disk_id(2)],
+        force: BTreeSet::new(),
+        reapply: vec![],
+    };
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     compute.get_vm(&write.vm, &a_minute()).await.unwrap();
     compute.attach_detach(&write, Priority::Attach, None, &a_minute()).await.unwrap();
@@ -229,6 +236,40 @@ async fn the_action_says_only_what_changes() {
             "dataDisksToDetach": [{"diskId": disk_id(2).as_str()}]
         })
     );
+}
+
+#[test]
+fn a_forced_detach_is_said_of_its_disk_alone_by_both_methods() {
+    let write = VmWrite {
+        vm: VM.parse().unwrap(),
+        attach: vec![],
+        detach: vec![disk_id(1), disk_id(2)],
+        force: [disk_id(2)].into(),
+        reapply: vec![],
+    };
+    let leaving = json!([{"diskId": disk_id(1).as_str()},
+        {"diskId": disk_id(2).as_str(), "detachOption": "ForceDetach"}]);
+    assert_eq!(encode_action(&write), json!({ "dataDisksToDetach": leaving }));
+    let raw = raw_vm(json!([element(1, 0), element(2, 1), element(3, 2)]));
+    let edited = edit_data_disks(&raw, &write, VmWriteMethod::WholeList).unwrap();
+    let said: Vec<_> = edited.iter().map(|element| (&element["toBeDetached"], &element["detachOption"])).collect();
+    let (yes, none, force) = (json!(true), Value::Null, json!("ForceDetach"));
+    assert_eq!(said, [(&yes, &none), (&yes, &force), (&none, &none)]);
+}
+
+#[test]
+fn an_instance_view_that_contradicts_itself_proves_no_stop() {
+    let view = |codes: &[&str]| {
+        let mut raw = raw_vm(json!([]));
+        let statuses: Vec<Value> = codes.iter().map(|code| json!({"code": code, "level": "Info"})).collect();
+        raw["properties"]["instanceView"] = json!({ "statuses": statuses });
+        decode_instance_view(&raw).unwrap().power
+    };
+    assert_eq!(view(&["ProvisioningState/succeeded", "PowerState/deallocated"]), Some(PowerState::Deallocated));
+    assert_eq!(view(&["ProvisioningState/succeeded", "PowerState/running"]), Some(PowerState::Other));
+    assert_eq!(view(&["PowerState/stopped", "PowerState/running"]), Some(PowerState::Other));
+    assert_eq!(view(&["ProvisioningState/succeeded"]), None);
+    assert_eq!(decode_instance_view(&raw_vm(json!([]))).unwrap().power, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +287,13 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
     for id in [VM, INSTANCE] {
         let id: ArmId = id.parse().unwrap();
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-        let write = VmWrite { vm: id, attach: vec![attachment(3, 2)], detach: vec![disk_id(1)], reapply: vec![] };
+        let write = VmWrite {
+            vm: id,
+            attach: vec![attachment(3, 2)],
+            detach: vec![disk_id(1)],
+            force: BTreeSet::new(),
+            reapply: vec![],
+        };
         let method = VmWriteMethod::WholeList;
         compute.write_vm(&vm, &write, method, Priority::Attach, None, &a_minute()).await.unwrap();
     }
@@ -271,7 +318,8 @@ async fn a_write_that_names_no_disk_sends_the_list_as_it_was_read_under_if_match
         let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
         let id: ArmId = VM.parse().unwrap();
         let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-        let write = VmWrite { vm: id, attach: vec![], detach: vec![], reapply: vec![disk_id(2)] };
+        let write =
+            VmWrite { vm: id, attach: vec![], detach: vec![], force: BTreeSet::new(), reapply: vec![disk_id(2)] };
         compute.write_vm(&vm, &write, method, Priority::Attach, None, &a_minute()).await.unwrap();
         let sent = &fake.calls()[1];
         let body = json!({"location": "eastus2", "properties": {"storageProfile": {"dataDisks": elements}}});
@@ -289,7 +337,7 @@ async fn a_whole_list_without_an_etag_is_never_sent_twice() {
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::azure_stack());
     let id: ArmId = VM.parse().unwrap();
     let vm = compute.get_vm(&id, &a_minute()).await.unwrap();
-    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)], reapply: vec![] };
+    let write = VmWrite { vm: id, attach: vec![], detach: vec![disk_id(1)], force: BTreeSet::new(), reapply: vec![] };
     let method = VmWriteMethod::WholeListByOmission;
     let error = compute.write_vm(&vm, &write, method, Priority::Detach, None, &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::OutcomeUnknown);
@@ -371,7 +419,7 @@ proptest! {
             vm: VM.parse().unwrap(),
             attach: attach.iter().map(|(n, lun)| attachment(*n, *lun)).collect(),
             detach: detach.iter().map(|n| disk_id(*n)).collect(),
-            reapply: vec![],
+            force: BTreeSet::new(), reapply: vec![],
         };
         let mut raw = raw_vm(Value::Array(elements.clone()));
         let before = decode_vm(&raw).unwrap();

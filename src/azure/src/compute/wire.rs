@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use lazuli_plan::{
     disk::is_made_by_driver,
+    force_detach::{InstanceView, PowerState},
     model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
 };
@@ -243,6 +244,25 @@ fn decode_data_disk(raw: &Value) -> Result<DataDisk, DecodeError> {
     })
 }
 
+/// The `detachOption` of a disk that leaves without waiting for the machine's host (source: the compute API, 2020-12-01
+/// and later).
+const FORCE: &str = "ForceDetach";
+
+/// What an instance view says: `properties` of a VM that was read with `$expand=instanceView`.
+///
+/// # Errors
+/// When the VM's provisioning state cannot be read.
+pub fn decode_instance_view(raw: &Value) -> Result<InstanceView, DecodeError> {
+    let provisioning_state = decode_vm(raw)?.provisioning_state;
+    let statuses = at(raw, "properties.instanceView.statuses").and_then(Value::as_array);
+    let codes = statuses.into_iter().flatten().filter_map(|status| status["code"].as_str());
+    let mut powers = codes.filter_map(PowerState::of_code);
+    let first = powers.next();
+    // A view that contradicts itself proves nothing.
+    let power = if powers.any(|other| Some(other) != first) { Some(PowerState::Other) } else { first };
+    Ok(InstanceView { provisioning_state, power })
+}
+
 /// The body of `attachDetachDataDisks` (source: the compute API, 2024-03-01 and later).
 pub fn encode_action(write: &VmWrite) -> Value {
     let mut body = Map::new();
@@ -264,7 +284,13 @@ pub fn encode_action(write: &VmWrite) -> Value {
         body.insert("dataDisksToAttach".to_owned(), disks.collect());
     }
     if !write.detach.is_empty() {
-        let disks = write.detach.iter().map(|disk| json!({ "diskId": disk.as_str() }));
+        let disks = write.detach.iter().map(|disk| {
+            let mut element = json!({ "diskId": disk.as_str() });
+            if write.force.contains(disk) {
+                element["detachOption"] = json!(FORCE);
+            }
+            element
+        });
         body.insert("dataDisksToDetach".to_owned(), disks.collect());
     }
     Value::Object(body)
@@ -279,12 +305,16 @@ pub fn edit_data_disks(raw: &Value, write: &VmWrite, method: VmWriteMethod) -> R
     let mut elements = Vec::new();
     for element in data_disks(raw)? {
         let id = optional_id(element, "managedDisk.id")?;
-        let leaves = id.is_some_and(|id| write.detach.contains(&id));
         let mut element = element.clone();
-        match (leaves, method) {
-            (true, VmWriteMethod::WholeListByOmission) => continue,
-            (true, _) => element["toBeDetached"] = json!(true),
-            (false, _) => {}
+        match (id.filter(|id| write.detach.contains(id)), method) {
+            (Some(_), VmWriteMethod::WholeListByOmission) => continue,
+            (Some(id), _) => {
+                element["toBeDetached"] = json!(true);
+                if write.force.contains(&id) {
+                    element["detachOption"] = json!(FORCE);
+                }
+            }
+            (None, _) => {}
         }
         elements.push(element);
     }

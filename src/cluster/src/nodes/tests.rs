@@ -6,6 +6,7 @@ use lazuli_plan::node::Place;
 use lazuli_telemetry::Readiness;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::*;
 use crate::fake::{FakeApiServer, Mood};

@@ -11,11 +11,12 @@ use csi_proto::csi::{NodeGetInfoResponse, Topology};
 use lazuli_azure::imds::{Instance, InstanceDisk, InstanceDiskSource};
 use lazuli_plan::{
     disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label},
+    node::MachineLabels,
     size,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{MachineLabels, Node, ZoneSupport, device::number_of, error::NodeError};
+use super::{Node, ZoneSupport, device::number_of, error::NodeError};
 use lazuli_host::{Deadline, device, mount};
 
 /// What is remembered of the machine.

@@ -7,6 +7,7 @@ use lazuli_plan::{
     disk::{
         self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
     },
+    event::Claim,
     model::VolumeId,
 };
 
@@ -23,6 +24,8 @@ pub(super) struct Stage {
     pub(super) access: Access,
     /// Whether the disk was made from something, and so is never blank.
     pub(super) has_content: bool,
+    /// The claim, where the volume context names it.
+    pub(super) claim: Option<Claim>,
 }
 
 /// How a volume is handed out.
@@ -89,7 +92,8 @@ impl Stage {
             }
         };
         let has_content = parameters.resize_required || says(&context, SOURCE_KEY) || says(&publish, SOURCE_KEY);
-        Ok(Self { volume, staging, parameters, access, has_content })
+        let claim = Claim::of_context(|key| context.get(key).map(String::as_str));
+        Ok(Self { volume, staging, parameters, access, has_content, claim })
     }
 }
 

@@ -64,13 +64,14 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         }
         Access::Filesystem { fs, options } => {
             let read_only = options.is_read_only() || device.read_only;
-            filesystem(node, request, &device, &Wish { fs: *fs, options, read_only, disk: &disk }, &identity).await
+            filesystem(node, request, &device, &DesiredMount { fs: *fs, options, read_only, disk: &disk }, &identity)
+                .await
         }
     }
 }
 
 /// How a filesystem is to be mounted.
-struct Wish<'a> {
+struct DesiredMount<'a> {
     fs: FsType,
     options: &'a Options,
     /// Asked for, or all that the device allows.
@@ -112,22 +113,22 @@ async fn filesystem(
     node: &Node,
     request: &Stage,
     device: &Device,
-    wish: &Wish<'_>,
+    desired: &DesiredMount<'_>,
     identity: &Identity,
 ) -> Result<(), NodeError> {
-    let fs = match staged(node, request, device, wish).await? {
+    let fs = match staged(node, request, device, desired).await? {
         Some(fs) => fs,
         None => {
-            kind::not_raw(node, [device, wish.disk]).await?;
+            kind::not_raw(node, [device, desired.disk]).await?;
             // Two copies of one btrfs must not be looked at and mounted side by side.
-            let _turn = match wish.fs {
+            let _turn = match desired.fs {
                 FsType::Btrfs => node.btrfs.acquire().await.ok(),
                 _ => None,
             };
-            prepare_and_mount(node, request, device, wish, identity).await?
+            prepare_and_mount(node, request, device, desired, identity).await?
         }
     };
-    if wish.read_only {
+    if desired.read_only {
         return Ok(());
     }
     let deadline = Deadline::after(node.config.timeouts.grow);
@@ -142,8 +143,13 @@ async fn filesystem(
 
 /// The file system that is mounted at the staging path already, where it is the volume's. A dead mount there is taken
 /// away.
-async fn staged(node: &Node, request: &Stage, device: &Device, wish: &Wish<'_>) -> Result<Option<FsType>, NodeError> {
-    let (fs, read_only) = (wish.fs, wish.read_only);
+async fn staged(
+    node: &Node,
+    request: &Stage,
+    device: &Device,
+    desired: &DesiredMount<'_>,
+) -> Result<Option<FsType>, NodeError> {
+    let (fs, read_only) = (desired.fs, desired.read_only);
     let deadline = Deadline::after(node.config.timeouts.mount);
     let state = mount::state(&node.host, &request.staging, deadline).await.map_err(NodeError::Mount)?;
     let top = match state {
@@ -174,12 +180,12 @@ async fn prepare_and_mount(
     node: &Node,
     request: &Stage,
     device: &Device,
-    wish: &Wish<'_>,
+    desired: &DesiredMount<'_>,
     identity: &Identity,
 ) -> Result<FsType, NodeError> {
     let times = &node.config.timeouts;
     let host = &node.host;
-    let Wish { fs, options, read_only, disk } = *wish;
+    let DesiredMount { fs, options, read_only, disk } = *desired;
     let seen = doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };

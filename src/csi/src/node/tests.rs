@@ -1,3 +1,4 @@
+mod event;
 mod info;
 mod kill;
 mod kind;

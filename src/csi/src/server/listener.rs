@@ -103,7 +103,7 @@ pub enum Reach {
 }
 
 impl Listener {
-    /// Listens on the endpoint, as far as it is reachable from this machine only. A socket file that nobody serves is
+    /// Listens on the endpoint, as far as it is reachable from this machine only. A socket file that no process serves is
     /// replaced; missing directories are made with mode 0700.
     ///
     /// # Errors
@@ -154,9 +154,9 @@ impl Listener {
     }
 }
 
-/// The socket file was removed, or replaced by another process's: nobody reaches this one any more.
+/// The socket file was removed, or replaced by another process's: no client reaches this process any more.
 #[derive(Debug, thiserror::Error)]
-#[error("the socket file {} is gone or another's, and nobody reaches this process by it", .0.display())]
+#[error("the socket file {} was removed or replaced by another process: no client reaches this process by it", .0.display())]
 pub struct SocketLost(PathBuf);
 
 /// The name of a bound unix socket and the inode it had when it was made.
@@ -213,7 +213,7 @@ async fn bind_unix(path: &Path) -> Result<Socket, BindError> {
         let path = path.to_owned();
         move |source| BindError::Unix { doing, path, source }
     };
-    // It could be made, under a shorter name, and would serve nobody.
+    // It could be made, under a shorter name, and no client would find it.
     if path.as_os_str().len() > LONGEST_PATH {
         return Err(BindError::TooLong(path.to_owned()));
     }
@@ -243,12 +243,12 @@ async fn bind_unix(path: &Path) -> Result<Socket, BindError> {
         let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
         Ok(Socket::Unix(listener, file))
     })();
-    // Best effort: an empty hidden directory harms nobody, and the next bind removes it.
+    // Best effort: an empty hidden directory does no harm, and the next bind removes it.
     let _ = fs::remove_dir_all(&hidden);
     made
 }
 
-/// Nothing there, or a socket that nobody serves, may be replaced; all else is somebody's.
+/// A path without a file, or a socket that no process serves, may be used. Any other file belongs to another program.
 async fn refuse_what_is_not_stale(path: &Path) -> Result<(), BindError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -30,13 +30,21 @@ impl VmWorker {
                 format!(
                     "{disk} cannot be attached to node {node}: its VM size takes {limit} data disks and it has {attached}"
                 ),
-            ),
+            )
+            .noted(format!(
+                "No further disk can be attached to node {node}: its VM size takes {limit} data disks and it has \
+                 {attached}"
+            )),
             Resolved::NoFreeLun => VolumeError::new(
                 Fault::DiskLimit,
                 format!(
                     "{disk} cannot be attached to node {node}: every LUN is occupied or named by a VolumeAttachment"
                 ),
-            ),
+            )
+            .noted(format!(
+                "No further disk can be attached to node {node}: every LUN of its VM is occupied or named by a \
+                 VolumeAttachment"
+            )),
             Resolved::ReservationsUnknown => VolumeError::new(
                 Fault::Unavailable,
                 format!("{disk} cannot be attached to node {node}: the cluster's VolumeAttachments are not known yet"),
@@ -67,6 +75,7 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
+            self.note_detach(disk, goal, outcome);
             request.answer(outcome);
         }
     }

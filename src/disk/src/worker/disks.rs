@@ -140,6 +140,10 @@ impl VmWorker {
         match error.fault {
             Fault::NotFound if goal != Goal::Detached && error.named_disk().is_none() => return error,
             Fault::AttachedElsewhere { .. } if goal != Goal::Detached => {}
+            // Azure has several codes for a disk of another zone, and each has other meanings too.
+            Fault::Invalid | Fault::Unclear | Fault::OperationFailed if goal != Goal::Detached => {
+                return self.zone_mismatch(disk, failure_for(&error, disk, goal)).await;
+            }
             _ => return failure_for(&error, disk, goal),
         }
         let mut lag = READ_LAG_PAUSES.iter();
@@ -156,6 +160,27 @@ impl VmWorker {
                 Some(pause) => self.pause(*pause).await,
                 None => return error.resorted(Fault::Conflict),
             }
+        }
+    }
+
+    /// The failure of an attach, sorted anew where the zones of the disk and of the VM explain it.
+    async fn zone_mismatch(&self, disk: &ArmId, error: VolumeError) -> VolumeError {
+        let (disk_read, vm) = tokio::join!(self.shared.client.get_disk(disk), self.shared.client.get_vm(&self.vm));
+        match (disk_read, vm) {
+            (Ok(read), Ok(vm)) if attach::zone_mismatch(&read.model, &vm.model) => {
+                let vm_zone = vm.model.zone.map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
+                let zones = match &*read.model.zones {
+                    [] => "no zone".to_owned(),
+                    zones => format!("zone {}", zones.join(", ")),
+                };
+                let what = format!(
+                    "disk {} is in {zones} and cannot be attached to node {}, whose VM is in {vm_zone}",
+                    disk.name(),
+                    self.node
+                );
+                error.resorted(Fault::ZoneMismatch).prefixed(&what).noted(what)
+            }
+            _ => error,
         }
     }
 

@@ -164,6 +164,7 @@ impl VmWorker {
             vm: self.vm.clone(),
             attach: Vec::new(),
             detach: detach.iter().cloned().collect(),
+            force: BTreeSet::new(),
             reapply: Vec::new(),
         };
         let mut method = conditional;

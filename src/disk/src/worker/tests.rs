@@ -40,7 +40,13 @@ fn vm(disks: &[i64]) -> Vm {
 
 #[test]
 fn a_disk_that_left_with_a_write_that_did_not_name_it_is_told() {
-    let write = VmWrite { vm: vm(&[]).id, attach: Vec::new(), detach: vec![disk(1)], reapply: Vec::new() };
+    let write = VmWrite {
+        vm: vm(&[]).id,
+        attach: Vec::new(),
+        detach: vec![disk(1)],
+        force: BTreeSet::new(),
+        reapply: Vec::new(),
+    };
     assert_eq!(unnamed_disks_gone(&vm(&[0, 1, 2]), &write, &vm(&[0, 2])), []);
     assert_eq!(unnamed_disks_gone(&vm(&[0, 1, 2]), &write, &vm(&[0])), [Lun::try_from(2).unwrap()]);
 }
@@ -58,7 +64,8 @@ fn workers() -> VmWorkers {
     let reservations = ClusterSnapshot::new(watch::channel(LunReservations::NoCluster).1, |_| true);
     let nodes = Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1);
     let sizes = watch::channel(SizeLimits::default()).1;
-    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action)
+    let policy = Policy { force_detach: ForceDetach::Off, events: lossy::Sender::nowhere() };
+    VmWorkers::new(client, nodes, reservations, sizes, VmWriteMethod::Action, policy)
 }
 
 #[test]

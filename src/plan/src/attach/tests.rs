@@ -40,6 +40,7 @@ fn desired(attach: &[u8], detach: &[u8]) -> DesiredDisks {
     DesiredDisks {
         attach: attach.iter().map(|n| (disk(*n), terms())).collect(),
         detach: detach.iter().map(|n| disk(*n)).collect(),
+        force: BTreeSet::new(),
         listed_not_attached: BTreeSet::new(),
     }
 }
@@ -78,7 +79,7 @@ fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
     let plan = plan(&vm(vec![foreign]), &desired(&[1, 2], &[]), &open(), 2);
     assert_eq!(plan.write.attach.len(), 1);
     assert_eq!(plan.write.attach[0].lun, lun(1));
-    assert_eq!(plan.resolved[&disk(2)], Resolved::TooManyDisks { limit: 2, attached: 1 });
+    assert_eq!(plan.resolved[&disk(2)], Resolved::TooManyDisks { limit: 2, attached: 2 });
 }
 
 #[test]
@@ -247,6 +248,7 @@ proptest! {
                     vm: vm.id.clone(),
                     attach: plan.write.attach[..attached].to_vec(),
                     detach: plan.write.detach[..detached].to_vec(),
+                    force: BTreeSet::new(),
                     reapply: Vec::new(),
                 };
                 let after = apply::vm_write(&vm, &part, VmWriteMethod::Action);
@@ -261,6 +263,26 @@ proptest! {
                 prop_assert!(owners.len() == 1 && owners.contains(&Some(new.disk.clone())));
             }
         }
+    }
+
+    /// Force changes how a disk leaves, and nothing else.
+    #[test]
+    fn only_a_detach_that_is_desired_by_force_is_forced(
+        vm in a_vm(),
+        desired in a_desired_state(),
+        forced in proptest::collection::btree_set(0u8..60, 0..30),
+        reservations in reservations(),
+        limit in 0usize..64,
+    ) {
+        let ordinary = plan(&vm, &desired, &reservations, limit);
+        prop_assert!(ordinary.write.force.is_empty());
+        let force: BTreeSet<ArmId> = forced.into_iter().map(disk).collect();
+        let by_force = plan(&vm, &DesiredDisks { force: force.clone(), ..desired.clone() }, &reservations, limit);
+        for disk in &by_force.write.force {
+            prop_assert!(force.contains(disk) && desired.detach.contains(disk) && by_force.write.detach.contains(disk));
+        }
+        let write = VmWrite { force: BTreeSet::new(), ..by_force.write.clone() };
+        prop_assert_eq!(Plan { write, ..by_force }, ordinary);
     }
 
     #[test]
@@ -282,6 +304,7 @@ proptest! {
         let desired = DesiredDisks {
             attach: desired.attach.iter().map(|(id, terms)| (shout(id), terms.clone())).collect(),
             detach: desired.detach.iter().map(shout).collect(),
+            force: BTreeSet::new(),
             listed_not_attached: BTreeSet::new(),
         };
         let again = plan(&shouted, &desired, &reservations, limit);

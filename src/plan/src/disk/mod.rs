@@ -45,7 +45,7 @@ pub use parameter::{ParameterError, ParameterErrorKind};
 pub use perf::{DeviceSetting, PerfProfile};
 pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
 pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
-pub use sku::{max_shares, size_range};
+pub use sku::{is_zone_redundant, max_shares, size_range};
 pub use spec::{
     CreateOption, DiskSpec, EncryptionType, Mismatch, NamedBy, NetworkAccessPolicy, Origin, PublicNetworkAccess,
 };

@@ -52,7 +52,7 @@ pub(super) fn has_own_performance(sku: SkuName) -> bool {
 }
 
 /// Whether the disk is in all zones of its region.
-pub(super) fn is_zone_redundant(sku: SkuName) -> bool {
+pub fn is_zone_redundant(sku: SkuName) -> bool {
     matches!(sku, SkuName::StandardSsdZrs | SkuName::PremiumZrs)
 }
 

@@ -1,0 +1,59 @@
+//! Which failures of staging a person gets an event about.
+//!
+//! kubelet shows each failure on the pod and repeats the call. An event of this driver is about what no repetition cures,
+//! or about what lasts, and says what to do.
+
+use lazuli_host::{format::FormatError, fsck::CheckError};
+use lazuli_plan::event::{Event, Reason, Regarding};
+
+use super::{Node, error::NodeError, request::Stage};
+
+impl Node {
+    /// Reports a failure of staging, where a person must know about it: on the claim, where the volume context names it,
+    /// else on the Node. The pod is not known: kubelet names it only when it publishes.
+    pub(super) fn report(&self, request: &Stage, error: &NodeError) {
+        let Some((reason, what)) = described(error) else { return };
+        let node = &self.config.node_id;
+        let regarding = request.claim.clone().map(Regarding::Claim).or_else(|| Regarding::of_node(node));
+        let Some(regarding) = regarding else { return };
+        let disk = request.volume.disk().name();
+        self.config.events.send(Event::new(regarding, reason, format_args!("Disk {disk} on node {node}: {what}")));
+    }
+}
+
+/// The reason, and what happened: without what changes from try to try.
+fn described(error: &NodeError) -> Option<(Reason, String)> {
+    let unconfirmed = |what: String| Some((Reason::IdentityUnconfirmed, what));
+    match error {
+        NodeError::Format(error) => match &**error {
+            FormatError::Refused { .. }
+            | FormatError::WrongType { .. }
+            | FormatError::Blank { .. }
+            | FormatError::TooSmall { .. }
+            | FormatError::Unfinished { .. } => Some((Reason::FormatRefused, error.to_string())),
+            _ => None,
+        },
+        NodeError::Check(error @ CheckError::Uncorrected { .. }) => {
+            Some((Reason::FilesystemDamaged, error.to_string()))
+        }
+        NodeError::TwinBtrfs { fsid, other } => {
+            Some((Reason::DuplicateFilesystem, format!("it is a copy of the btrfs {fsid}, which is in use on {other}")))
+        }
+        NodeError::OtherDisk { .. } | NodeError::OtherLun { .. } | NodeError::Size { .. } => {
+            unconfirmed(error.to_string())
+        }
+        NodeError::Unseen { device, .. } | NodeError::UnseenForLong { device, .. } => {
+            unconfirmed(format!("the instance metadata does not say which disk is at {device}"))
+        }
+        NodeError::Doubtful { device, found, had, .. } | NodeError::Unsaid { device, found, had, .. } => {
+            unconfirmed(format!("{device} holds {found}, {had}"))
+        }
+        NodeError::KnownUuid { device, uuid, known, .. } => {
+            unconfirmed(format!("the file system on {device} has the UUID {uuid}, which this node knows from {known}"))
+        }
+        NodeError::ChangedUuid { device, found, known, .. } => {
+            unconfirmed(format!("the file system on {device} has the UUID {found}, and this volume had {known} here"))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,209 @@
+//! Whether a data disk may be detached by force.
+//!
+//! An ordinary detach waits until the machine's host lets the disk go, and a broken host may never do so. A forced detach
+//! does not wait: what the machine has not written by then is lost, and a machine that still writes may damage the file
+//! system. So it is opt-in, it follows an ordinary detach that failed, and Azure must show, in a read made right before,
+//! that the machine runs no more and that no operation on it is in flight which might start it.
+
+use crate::{
+    fault::Fault,
+    model::{ArmId, ProvisioningState},
+};
+
+/// Whether disks may be detached by force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForceDetach {
+    /// Never.
+    #[default]
+    Off,
+    /// From VMs that are proved stopped.
+    StoppedVms,
+}
+
+/// The power state in a VM's instance view (source: the compute API's `PowerState/…` status codes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerState {
+    /// `stopped`: switched off, and still on its host.
+    Stopped,
+    /// `deallocated`: on no host.
+    Deallocated,
+    /// Any other, such as `running` or `stopping`, and one that this program does not know.
+    Other,
+}
+
+/// What Azure's instance view says of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceView {
+    /// Where its last operation is.
+    pub provisioning_state: ProvisioningState,
+    /// Whether it runs; `None` where Azure does not say.
+    pub power: Option<PowerState>,
+}
+
+impl PowerState {
+    /// Reads the code of a status; `None` for a status of something else.
+    pub fn of_code(code: &str) -> Option<Self> {
+        let (kind, state) = code.split_once('/')?;
+        if !kind.eq_ignore_ascii_case("PowerState") {
+            return None;
+        }
+        Some(match state.to_ascii_lowercase().as_str() {
+            "stopped" => Self::Stopped,
+            "deallocated" => Self::Deallocated,
+            _ => Self::Other,
+        })
+    }
+}
+
+/// Why a disk is not detached by force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotForced {
+    /// The VM runs, is on its way to, or Azure does not say.
+    #[error("Azure does not show that the VM is stopped or deallocated")]
+    NotStopped,
+    /// An operation on the VM is in flight.
+    #[error("an operation on the VM is in flight")]
+    InFlight,
+}
+
+/// Whether a failed ordinary detach makes a forced one worth a try: Azure took the write and did not carry it out, or
+/// cannot say what became of it. A refusal (throttled, forbidden, locked, conflict) is about the request, and force does
+/// not change it.
+pub fn follows(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::OperationFailed | Fault::Unclear | Fault::Unavailable | Fault::OutcomeUnknown | Fault::Deadline
+    )
+}
+
+/// Whether a VM is proved stopped. A detach that failed leaves the state Failed behind, so Failed counts like Succeeded:
+/// in both no operation is in flight.
+///
+/// # Errors
+/// [`NotForced`].
+pub fn check(view: InstanceView) -> Result<(), NotForced> {
+    match view.provisioning_state {
+        ProvisioningState::InProgress => return Err(NotForced::InFlight),
+        ProvisioningState::Succeeded | ProvisioningState::Failed | ProvisioningState::Canceled => {}
+    }
+    match view.power {
+        Some(PowerState::Stopped | PowerState::Deallocated) => Ok(()),
+        Some(PowerState::Other) | None => Err(NotForced::NotStopped),
+    }
+}
+
+/// The ordinary detaches that failed, by VM and disk. It holds what this process has seen, and may be lost: then one more
+/// ordinary detach comes first.
+#[derive(Debug, Default)]
+pub struct FailedDetaches(std::collections::BTreeSet<(ArmId, ArmId)>);
+
+/// How many failed detaches are remembered.
+const MOST: usize = 1_024;
+
+impl FailedDetaches {
+    /// Records how an ordinary or forced detach ended.
+    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId, failure: Option<&Fault>) {
+        let key = (vm.clone(), disk.clone());
+        match failure {
+            None => drop(self.0.remove(&key)),
+            Some(fault) if follows(fault) => {
+                if self.0.len() >= MOST && !self.0.contains(&key) {
+                    self.0.pop_first();
+                }
+                self.0.insert(key);
+            }
+            // It says nothing of the earlier failure.
+            Some(_) => {}
+        }
+    }
+
+    /// The disk is to be attached to the VM again: its next detach begins as an ordinary one.
+    pub fn attached(&mut self, vm: &ArmId, disk: &ArmId) {
+        self.0.remove(&(vm.clone(), disk.clone()));
+    }
+
+    /// Whether an ordinary detach of the disk from the VM has failed.
+    pub fn contains(&self, vm: &ArmId, disk: &ArmId) -> bool {
+        self.0.contains(&(vm.clone(), disk.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CODES: [&str; 9] = [
+        "PowerState/running",
+        "PowerState/starting",
+        "PowerState/stopping",
+        "PowerState/stopped",
+        "powerstate/Deallocated",
+        "PowerState/deallocating",
+        "PowerState/unknown",
+        "ProvisioningState/succeeded",
+        "stopped",
+    ];
+
+    fn provisioning() -> impl Strategy<Value = ProvisioningState> {
+        prop_oneof![
+            Just(ProvisioningState::Succeeded),
+            Just(ProvisioningState::Failed),
+            Just(ProvisioningState::Canceled),
+            Just(ProvisioningState::InProgress),
+        ]
+    }
+
+    proptest! {
+        /// Whatever Azure says: no force on a VM that runs or may be about to run.
+        #[test]
+        fn a_vm_that_may_run_is_never_forced(
+            provisioning_state in provisioning(),
+            code in prop_oneof![prop::sample::select(&CODES[..]).prop_map(str::to_owned), ".{0,30}"],
+        ) {
+            let view = InstanceView { provisioning_state, power: PowerState::of_code(&code) };
+            let lower = code.to_ascii_lowercase();
+            let stopped = lower == "powerstate/stopped" || lower == "powerstate/deallocated";
+            let at_rest = provisioning_state != ProvisioningState::InProgress;
+            prop_assert_eq!(check(view).is_ok(), stopped && at_rest);
+        }
+
+        /// Force only ever follows a failure of the same disk on the same VM, and a success or an attach ends it.
+        #[test]
+        fn a_forced_detach_follows_a_failed_one(
+            steps in prop::collection::vec((0u8..2, 0u8..3, 0u8..4), 0..40),
+        ) {
+            let mut failed = FailedDetaches::default();
+            let mut expected = std::collections::BTreeSet::new();
+            for (vm, disk, step) in steps {
+                let at = (vm, disk);
+                let vm = ArmId::virtual_machine("s", "g", &format!("n{vm}")).unwrap();
+                let disk = ArmId::disk("s", "g", &format!("d{disk}")).unwrap();
+                match step {
+                    0 => { failed.ended(&vm, &disk, None); expected.remove(&at); }
+                    1 => { failed.ended(&vm, &disk, Some(&Fault::OperationFailed)); expected.insert(at); }
+                    2 => failed.ended(&vm, &disk, Some(&Fault::Throttled { retry_after: None })),
+                    _ => { failed.attached(&vm, &disk); expected.remove(&at); }
+                }
+                prop_assert_eq!(failed.contains(&vm, &disk), expected.contains(&at));
+            }
+            prop_assert_eq!(failed.0.len(), expected.len());
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_no_reason_for_force() {
+        for fault in [
+            Fault::Throttled { retry_after: None },
+            Fault::Forbidden,
+            Fault::Unauthenticated,
+            Fault::Locked,
+            Fault::Conflict,
+            Fault::NotFound,
+            Fault::Invalid,
+        ] {
+            assert!(!follows(&fault), "{fault:?}");
+        }
+    }
+}
