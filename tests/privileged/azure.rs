@@ -150,6 +150,11 @@ fn last(id: &str) -> String {
     id.rsplit('/').next().unwrap_or_default().to_lowercase()
 }
 
+/// The id of a machine of the emulator's own scenario.
+pub(super) fn machine_id(name: &str) -> String {
+    id_of("virtualMachines", name)
+}
+
 fn id_of(kind: &str, name: &str) -> String {
     format!(
         "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/{kind}/{name}",

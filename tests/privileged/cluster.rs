@@ -3,8 +3,10 @@
 //! Azure is the emulator with its block devices.
 
 mod chart;
+mod containers;
 mod kubernetes;
 mod node;
+mod rights;
 
 use std::{
     collections::BTreeMap,
@@ -42,13 +44,13 @@ struct Cluster {
 impl Cluster {
     /// A cluster of two nodes with the chart installed, or nothing where it cannot run.
     async fn start(emulator_options: &[&str]) -> Option<Self> {
-        let mut cluster = Self::start_empty(emulator_options).await?;
+        let mut cluster = Self::start_empty(emulator_options, "").await?;
         cluster.install_chart().await;
         Some(cluster)
     }
 
-    /// A cluster of two nodes, without a driver.
-    async fn start_empty(emulator_options: &[&str]) -> Option<Self> {
+    /// A cluster of two nodes, without a driver. `gates` are feature gates of the API server.
+    async fn start_empty(emulator_options: &[&str], gates: &str) -> Option<Self> {
         if !able() {
             return None;
         }
@@ -62,7 +64,7 @@ impl Cluster {
         let mut options = words(&["--tls", chart::EMULATOR_TLS, "--tls-dir", &tls_folder]);
         options.extend(words(emulator_options));
         let (emulator, azure) = start_emulator(&folder, chart::EMULATOR, &options).await;
-        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools)).await;
+        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools), gates).await;
         for node in NODES {
             // As the node pool of a cluster that keeps pods off new nodes.
             let path = format!("/api/v1/nodes/{node}");
@@ -121,6 +123,11 @@ impl Cluster {
         of_it.filter_map(place).collect()
     }
 
+    /// The pod of the node plugin on a node.
+    async fn node_plugin(&self, node: &str) -> String {
+        self.pods_of("node").await.into_iter().find(|(_, at)| *at == node).unwrap().0
+    }
+
     /// A container of a pod as it runs now.
     fn container(&self, pod: &str, node: &str, name: &str) -> Option<Container> {
         let index = NODES.iter().position(|one| *one == node).unwrap();
@@ -177,9 +184,22 @@ impl Cluster {
         self.kubernetes.delete(&format!("{CLAIMS}/{name}")).await;
     }
 
+    /// Makes a claim grow, and waits until its file system has.
+    async fn grow(&mut self, name: &str, gib: u32) {
+        let (path, size) = (format!("{CLAIMS}/{name}"), format!("{gib}Gi"));
+        self.kubernetes.patch(&path, json!({"spec": {"resources": {"requests": {"storage": size}}}})).await;
+        let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == *size);
+        self.kubernetes.until("the claim's growth", &path, grown).await;
+    }
+
+    /// Waits until there are so many objects of a collection.
+    async fn count(&mut self, what: &str, path: &str, count: usize) {
+        let is = |list: Option<&Value>| list.is_some_and(|l| l["items"].as_array().is_some_and(|l| l.len() == count));
+        self.kubernetes.until(what, path, is).await;
+    }
+
     async fn no_attachments(&mut self) {
-        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
-        self.kubernetes.until("the end of all attachments", ATTACHMENTS, none).await;
+        self.count("the end of all attachments", ATTACHMENTS, 0).await;
         assert!(self.azure.attached().await.is_empty(), "Azure holds what Kubernetes has forgotten");
     }
 
@@ -226,10 +246,8 @@ impl Cluster {
 
     /// Kills the node plugin of a node, which kubelet starts again.
     async fn kill_node_plugin(&self, node: &str) {
-        for (pod, of) in self.pods_of("node").await {
-            if let Some(container) = self.container(&pod, of, "lazuli").filter(|_| of == node) {
-                container.kill();
-            }
+        if let Some(container) = self.container(&self.node_plugin(node).await, node, "lazuli") {
+            container.kill();
         }
     }
 
@@ -252,8 +270,7 @@ impl Cluster {
     /// Fails unless nothing is left of any volume.
     async fn finish(mut self) {
         self.no_attachments().await;
-        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
-        self.kubernetes.until("the end of all volumes", VOLUMES, none).await;
+        self.count("the end of all volumes", VOLUMES, 0).await;
         assert!(self.azure.disks().await.is_empty(), "disks are left: {:?}", self.azure.disks().await);
         assert_eq!(self.folder.loops(), Vec::<String>::new(), "loop devices are left");
         // What kubelet itself mounts is in memory; its folder is mounted on itself.
@@ -289,11 +306,10 @@ fn size_of(folder: &Path) -> u64 {
 async fn a_node_plugin_removes_its_own_start_up_taint_and_may_change_nothing_else() {
     let Some(cluster) = Cluster::start(&[]).await else { return };
     let [own, other] = NODES.map(|node| format!("/api/v1/nodes/{node}"));
-    let plugins = cluster.pods_of("node").await;
-    let (plugin, node) = plugins.iter().find(|(_, node)| *node == NODES[0]).unwrap();
+    let plugin = cluster.node_plugin(NODES[0]).await;
     // The token that kubelet gave to the container.
     let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-    let token = fs::read_to_string(cluster.container(plugin, node, "lazuli").unwrap().path(token)).unwrap();
+    let token = fs::read_to_string(cluster.container(&plugin, NODES[0], "lazuli").unwrap().path(token)).unwrap();
     let account = cluster.kubernetes.kubeconfig_of_token("node-plugin", &token);
     let taint = json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
     for (path, change) in [
@@ -334,10 +350,7 @@ async fn a_pods_bytes_are_there_after_a_crash_an_expansion_and_a_move_to_another
     cluster.kill_node_plugin(NODES[0]).await;
     cluster.kill_controllers().await;
     let before = size_of(&folder);
-    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
-    cluster.kubernetes.patch(&format!("{CLAIMS}/data"), larger).await;
-    let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == "2Gi");
-    cluster.kubernetes.until("the claim's growth", &format!("{CLAIMS}/data"), grown).await;
+    cluster.grow("data", 2).await;
     until("the file system's growth", || size_of(&folder) > before * 3 / 2).await;
 
     cluster.delete_pod("first").await;

@@ -105,8 +105,8 @@ struct SlimCsiNode {
 
 #[derive(Deserialize)]
 struct CsiNodeSpec {
-    #[serde(default)]
-    drivers: Vec<CsiDriver>,
+    /// `null` before the first driver is registered: kubelet makes the object without any.
+    drivers: Option<Vec<CsiDriver>>,
 }
 
 #[derive(Deserialize)]
@@ -138,7 +138,8 @@ async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, Ow
     let registered = get::<SlimCsiNode>(client, CSI_NODES, node)
         .await
         .map_err(failed(format!("read csinode {node}"), "get on csinodes"))?
-        .is_some_and(|csi_node| csi_node.spec.drivers.iter().any(|one| one.name == driver));
+        .and_then(|csi_node| csi_node.spec.drivers)
+        .is_some_and(|drivers| drivers.iter().any(|one| one.name == driver));
     if !registered {
         return Ok(Removal::NotYet);
     }
@@ -191,6 +192,9 @@ mod tests {
         let other = json!({"key": "dedicated", "value": "db", "effect": "NoSchedule"});
         let ours = json!({"key": "disk.csi.azure.com/agent-not-ready", "effect": "NoExecute"});
         server.put(NODES, node(json!([other, ours]), json!({})));
+        // As kubelet makes it.
+        server.put(CSI_NODES, json!({"metadata": {"name": "n0"}, "spec": {"drivers": null}}));
+        assert!(matches!(remove(&server.client(), "n0", DRIVER).await, Ok(Removal::NotYet)));
         let stop = CancellationToken::new();
         let task = tokio::spawn(remove_startup_taint(server.client(), "n0".into(), DRIVER.into(), stop));
         sleep(Duration::from_secs(120)).await;

@@ -70,13 +70,15 @@ fn container<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
 pub(super) fn images(tools: &Path) -> Value {
     let mut images = Map::new();
     let image = |program: &Path, arguments: &[&str]| {
-        let mut files = json!({"/program": program});
+        // The name shows in the User-Agent.
+        let entry = format!("/{}", program.file_name().unwrap().to_string_lossy());
+        let mut files = json!({entry.as_str(): program});
         for path in ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/mke2fs.conf", "/etc/ssl"] {
             if Path::new(path).exists() {
                 files[path] = json!(path);
             }
         }
-        let entrypoint = [&["/program"], arguments].concat();
+        let entrypoint = [&[entry.as_str()], arguments].concat();
         json!({"entrypoint": entrypoint, "files": files})
     };
     for object in objects() {

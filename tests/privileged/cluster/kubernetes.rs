@@ -82,8 +82,8 @@ pub(super) struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Starts it, in the network of this thread.
-    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value) -> Self {
+    /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
+    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value, gates: &str) -> Self {
         let folder = folder.path().to_owned();
         let at = |name: &str| text(&folder.join(name));
 
@@ -137,6 +137,7 @@ impl Kubernetes {
                 ("--audit-policy-file", &at("audit-policy.json")),
                 ("--audit-log-path", &at("audit.log")),
                 ("--audit-log-mode", "blocking"),
+                ("--feature-gates", gates),
             ],
         );
         let authority = folder.join("certificates/apiserver.crt");
@@ -198,11 +199,12 @@ impl Kubernetes {
     pub(super) async fn refusal_of_patch(&self, kubeconfig: &str, path: &str, change: &Value) -> Option<(u16, String)> {
         let client = lazuli_cluster::connect(Some(Path::new(kubeconfig)), &BTreeMap::new()).await.unwrap().unwrap();
         let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
-        match client.request::<Value>(request.body(change.to_string().into_bytes()).unwrap()).await {
-            Ok(_) => None,
-            Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
-            Err(error) => panic!("{path}: {error}"),
-        }
+        refusal(client.request(request.body(change.to_string().into_bytes()).unwrap()).await)
+    }
+
+    /// The code of the refusal of an object; `None` when it was made.
+    pub(super) async fn refusal_of_object(&self, path: &str, object: Value) -> Option<(u16, String)> {
+        refusal(self.send("POST", path, "application/json", Some(object)).await)
     }
 
     async fn send(&self, method: &str, path: &str, kind: &str, body: Option<Value>) -> Result<Value, kube::Error> {
@@ -285,6 +287,14 @@ fn write_kubeconfig(folder: &Path, user: &str, credentials: Value) -> String {
     let file = folder.join(format!("{user}.kubeconfig"));
     fs::write(&file, config.to_string()).unwrap();
     text(&file)
+}
+
+fn refusal(answer: Result<Value, kube::Error>) -> Option<(u16, String)> {
+    match answer {
+        Ok(_) => None,
+        Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The path of the collection that an object belongs to.

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
+        azure::machine_id,
         cloud::{text, words},
-        process::Process,
+        process::{Process, run},
     },
     kubernetes::GATEWAY,
 };
@@ -45,13 +46,13 @@ pub(super) fn start(
         "gateway": GATEWAY, "address": address, "pods": pods, "images": images,
         "kubelet": [
             tools.join("kubernetes"), "kubelet", "--kubeconfig", kubeconfig, "--node", name, "--node-ip", address,
-            "--container-runtime-endpoint", socket,
+            "--provider-id", format!("azure://{}", machine_id(name)), "--container-runtime-endpoint", socket,
         ],
     });
     let file = folder.join(format!("{name}.json"));
     fs::write(&file, settings.to_string()).unwrap();
     let route = format!("route add {pods}.0/24 via {address}");
-    super::super::process::run("ip", &route.split(' ').collect::<Vec<_>>());
+    run("ip", &route.split(' ').collect::<Vec<_>>());
     let log = folder.join(format!("{name}.log"));
     Process::of_program(&tools.join("node"), name, &log, &words(&["up", &text(&file)]))
 }
@@ -66,6 +67,22 @@ impl Container {
         let file = folder.join(format!("node-{node_index}-runtime/running/{pod}/{name}"));
         let pid = fs::read_to_string(file).ok()?.parse().ok()?;
         Some(Self(Pid::from_raw(pid)))
+    }
+
+    /// This very process, which has whatever this machine gives.
+    pub(super) fn of_this_process() -> Self {
+        Self(Pid::this())
+    }
+
+    /// How the last container of this name of a pod has ended, by its exit code, if it has.
+    pub(super) fn ending(folder: &Path, node_index: usize, pod: &str, name: &str) -> Option<i32> {
+        let file = folder.join(format!("node-{node_index}-runtime/ended/{pod}/{name}"));
+        fs::read_to_string(file).ok()?.parse().ok()
+    }
+
+    /// What a link or file of the kernel says of the process (source: proc(5)).
+    pub(super) fn proc(self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.0))
     }
 
     /// A path in the container's root.

@@ -42,21 +42,22 @@ const kubeletFolder = "/var/lib/kubelet"
 // newKubeletCommand runs a kubelet whose container manager and statistics of the machine are Kubernetes' own fakes: it
 // knows no cgroup. The container runtime is another process.
 func newKubeletCommand() *cobra.Command {
-	var kubeconfig, node, address, runtimeEndpoint string
+	var kubeconfig, node, address, machine, runtimeEndpoint string
 	command := &cobra.Command{
 		Use: "kubelet",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return runKubelet(command.Context(), kubeconfig, node, address, runtimeEndpoint)
+			return runKubelet(command.Context(), kubeconfig, node, address, machine, runtimeEndpoint)
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "the API server and the node's credentials")
 	command.Flags().StringVar(&node, "node", "", "the name of the node")
 	command.Flags().StringVar(&address, "node-ip", "", "the address of the node")
+	command.Flags().StringVar(&machine, "provider-id", "", "the machine, as a cloud controller manager would name it")
 	command.Flags().StringVar(&runtimeEndpoint, "container-runtime-endpoint", "", "where the container runtime serves")
 	return command
 }
 
-func runKubelet(ctx context.Context, kubeconfig, node, address, endpoint string) error {
+func runKubelet(ctx context.Context, kubeconfig, node, address, machine, endpoint string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func runKubelet(ctx context.Context, kubeconfig, node, address, endpoint string)
 	settings.NodeStatusUpdateFrequency.Duration = 2 * time.Second
 	settings.SyncFrequency.Duration = 2 * time.Second
 	settings.MaxPods = 200
-	settings.ProviderID = "test://" + node
+	settings.ProviderID = machine
 	settings.VolumeStatsAggPeriod.Duration = 2 * time.Second
 	settings.CgroupsPerQOS = false
 	settings.EnforceNodeAllocatable = nil

@@ -364,7 +364,7 @@ func (s *service) startContainer(of *container, made plan) error {
 		return err
 	}
 	input.Close()
-	s.announce(of, command.Process.Pid)
+	s.announce("running", of, command.Process.Pid)
 	go func() {
 		_ = command.Wait()
 		s.mutex.Lock()
@@ -375,6 +375,7 @@ func (s *service) startContainer(of *container, made plan) error {
 			of.exitCode = 128 + int32(ended.Signal())
 		}
 		_ = os.Remove(made.Root)
+		s.announce("ended", of, int(of.exitCode))
 		close(of.ended)
 	}()
 	return nil
@@ -384,12 +385,13 @@ func (s *service) logPath(of *container) string {
 	return filepath.Join(of.sandbox.config.GetLogDirectory(), of.config.GetLogPath())
 }
 
-// announce writes for the test which process is a pod's container now: STATE/running/POD/CONTAINER.
-func (s *service) announce(of *container, pid int) {
-	folder := filepath.Join(s.node.State, "running", of.sandbox.config.GetMetadata().GetName())
+// announce writes for the test which process is a pod's container now, and how the last one ended:
+// STATE/running/POD/CONTAINER and STATE/ended/POD/CONTAINER.
+func (s *service) announce(what string, of *container, number int) {
+	folder := filepath.Join(s.node.State, what, of.sandbox.config.GetMetadata().GetName())
 	_ = os.MkdirAll(folder, 0o755)
 	part := filepath.Join(folder, "."+of.id)
-	_ = os.WriteFile(part, []byte(strconv.Itoa(pid)), 0o644)
+	_ = os.WriteFile(part, []byte(strconv.Itoa(number)), 0o644)
 	_ = os.Rename(part, filepath.Join(folder, of.config.GetMetadata().GetName()))
 }
 
