@@ -4,9 +4,11 @@
 
 mod chart;
 mod containers;
+mod go_driver;
 mod kubernetes;
 mod node;
 mod rights;
+mod take_over;
 
 use std::{
     collections::BTreeMap,
@@ -92,6 +94,11 @@ impl Cluster {
             self.kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
         }
         self.serving().await;
+        self.registered().await;
+    }
+
+    /// Waits until kubelet has registered a driver on every node, and pods are scheduled there.
+    async fn registered(&mut self) {
         for node in NODES {
             let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
             let registered =
@@ -190,6 +197,15 @@ impl Cluster {
         self.kubernetes.patch(&path, json!({"spec": {"resources": {"requests": {"storage": size}}}})).await;
         let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == *size);
         self.kubernetes.until("the claim's growth", &path, grown).await;
+    }
+
+    /// Waits until the attacher, which looks every ten seconds, has compared so often what is attached.
+    async fn lists_of_disks(&self, count: usize) {
+        let (began, seen) = (Instant::now(), self.azure.lists_of_disks().await);
+        while self.azure.lists_of_disks().await < seen + count {
+            assert!(began.elapsed() < PATIENCE, "the attacher does not look");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// Waits until there are so many objects of a collection.
@@ -422,12 +438,7 @@ async fn what_is_attached_is_left_alone_and_what_was_taken_away_returns_to_its_o
     const ATTACH: &str = "method=\"ControllerPublishVolume\" volume";
     let before = cluster.controller_logs().await.matches(ATTACH).count();
     assert!(before > 0, "the log does not show how the driver attaches");
-    // The attacher looks every ten seconds.
-    let (began, seen) = (Instant::now(), cluster.azure.lists_of_disks().await);
-    while cluster.azure.lists_of_disks().await < seen + 2 {
-        assert!(began.elapsed() < PATIENCE, "the attacher does not look");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    cluster.lists_of_disks(2).await;
     let now = cluster.controller_logs().await.matches(ATTACH).count();
     assert_eq!(now, before, "attached again without need");
 

@@ -51,8 +51,18 @@ var capabilities = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSE
 var usualCapabilities = strings.Fields(`CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP
 	NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE`)
 
+// failures is where the runtime reads why a container did not start. It closes when the container's program runs.
+const failures = 3
+
 // becomeContainer runs in new namespaces, as their first process, and ends as the container's program.
 func becomeContainer() error {
+	unix.CloseOnExec(failures)
+	err := startProgram()
+	fmt.Fprint(os.NewFile(failures, "failures"), err)
+	return err
+}
+
+func startProgram() error {
 	var of plan
 	if err := json.NewDecoder(os.Stdin).Decode(&of); err != nil {
 		return err

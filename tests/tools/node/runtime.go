@@ -356,7 +356,15 @@ func (s *service) startContainer(of *container, made plan) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(command); err != nil {
+	failure, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer failure.Close()
+	command.ExtraFiles = []*os.File{told}
+	err = s.start(command)
+	told.Close()
+	if err != nil {
 		return err
 	}
 	of.process, of.started = command.Process, time.Now().UnixNano()
@@ -364,6 +372,13 @@ func (s *service) startContainer(of *container, made plan) error {
 		return err
 	}
 	input.Close()
+	// Until the program runs: kubelet, and with it the test, then finds the container as it will be.
+	if why, _ := io.ReadAll(failure); len(why) != 0 {
+		_ = command.Wait()
+		of.process, of.finished, of.exitCode = nil, time.Now().UnixNano(), 128
+		close(of.ended)
+		return fmt.Errorf("%s", why)
+	}
 	s.announce("running", of, command.Process.Pid)
 	go func() {
 		_ = command.Wait()
