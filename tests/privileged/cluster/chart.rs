@@ -1,6 +1,9 @@
 //! The chart's objects, and the overlay with which they run on this machine.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -65,10 +68,12 @@ fn container<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
     pod["containers"].as_array_mut().unwrap().iter_mut().find(|container| container["name"] == name).unwrap()
 }
 
-/// What is in the images that the chart names: the program under test, and the sidecars beside Kubernetes. The
-/// libraries and tools of this machine stand for those of the images.
+/// What is in the images that the chart names: the program under test, or another build of it that
+/// `LAZULI_CLUSTER_PROGRAM` names, and the sidecars beside Kubernetes. The libraries and tools of this machine stand for
+/// those of the images.
 pub(super) fn images(tools: &Path) -> Value {
     let mut images = Map::new();
+    let lazuli = std::env::var_os("LAZULI_CLUSTER_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_lazuli").into());
     let image = |program: &Path, arguments: &[&str]| {
         // The name shows in the User-Agent.
         let entry = format!("/{}", program.file_name().unwrap().to_string_lossy());
@@ -86,7 +91,7 @@ pub(super) fn images(tools: &Path) -> Value {
             let name = container["image"].as_str().unwrap();
             let repository = name.rsplit('/').next().unwrap().split(':').next().unwrap();
             let program = match repository {
-                "lazuli-controller" | "lazuli-node" => Path::new(env!("CARGO_BIN_EXE_lazuli")).to_owned(),
+                "lazuli-controller" | "lazuli-node" => PathBuf::from(&lazuli),
                 sidecar => tools.join(sidecar),
             };
             images.insert(name.to_owned(), image(&program, &[]));

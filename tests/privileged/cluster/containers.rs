@@ -90,7 +90,7 @@ async fn the_charts_containers_run_as_their_manifests_say_and_end_in_order() {
         }
     }
     for (name, kib) in memory {
-        println!("resident memory of {name}: {} KiB", kib.into_iter().max().unwrap());
+        println!("resident memory of {name}: {} MiB", kib.into_iter().max().unwrap() / 1024);
     }
 
     // The driver waits until its sidecars have ended, finishes what is under way and ends with success.
