@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    time::SystemTime,
 };
 
 use serde_json::{Value, json};
@@ -93,17 +94,23 @@ async fn the_charts_containers_run_as_their_manifests_say_and_end_in_order() {
         println!("resident memory of {name}: {} MiB", kib.into_iter().max().unwrap() / 1024);
     }
 
-    // The driver waits until its sidecars have ended, finishes what is under way and ends with success.
     for (kind, name) in [("deployments", "lazuli-controller"), ("daemonsets", "lazuli-node")] {
         cluster.kubernetes.delete(&format!("/apis/apps/v1/namespaces/kube-system/{kind}/{name}")).await;
     }
     cluster.count("the end of the chart's pods", PODS_OF_THE_CHART, 0).await;
+    let mut ends: BTreeMap<String, BTreeMap<String, SystemTime>> = BTreeMap::new();
     for (pod, node, container) in all {
         let index = NODES.iter().position(|one| *one == node).unwrap();
-        let code = Container::ending(cluster.folder.path(), index, &pod, &container);
+        let ending = Container::ending(cluster.folder.path(), index, &pod, &container);
+        let (code, at) = ending.unwrap_or_else(|| panic!("{container} of {pod} has not ended"));
         // A sidecar ends by the signal; a first process of a container then has code 2 (source: Go, os/signal).
         let expected = if container == "lazuli" { [0, 0] } else { [0, 2] };
-        assert!(code.is_some_and(|code| expected.contains(&code)), "{container} of {pod} ended with {code:?}");
+        assert!(expected.contains(&code), "{container} of {pod} ended with {code}");
+        ends.entry(pod).or_default().insert(container, at);
+    }
+    // preStop: the last calls of the sidecars arrive before the driver is told to stop.
+    for (pod, ends) in ends {
+        assert_eq!(ends.values().max(), ends.get("lazuli"), "{pod}: the driver ends last");
     }
     cluster.finish().await;
 }
@@ -134,8 +141,10 @@ async fn the_controllers_pod_is_restricted_and_the_nodes_network_is_all_that_bre
     let containers = spec["containers"].as_array().unwrap();
     let names: Vec<String> = containers.iter().map(|container| container["name"].to_string()).collect();
     let of_container = |container: &Value| container["ports"].as_array().cloned().unwrap_or_default();
-    let ports: Vec<String> =
-        containers.iter().flat_map(of_container).map(|port| port["containerPort"].to_string()).collect();
+    let mut ports: Vec<u64> =
+        containers.iter().flat_map(of_container).map(|port| port["containerPort"].as_u64().unwrap()).collect();
+    ports.sort_unstable();
+    let ports: Vec<String> = ports.iter().map(u64::to_string).collect();
     let violations = format!(
         "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true), hostPort (containers {} use hostPorts {})",
         names.join(", "),

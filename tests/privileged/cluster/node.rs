@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use nix::{
@@ -74,10 +75,11 @@ impl Container {
         Self(Pid::this())
     }
 
-    /// How the last container of this name of a pod has ended, by its exit code, if it has.
-    pub(super) fn ending(folder: &Path, node_index: usize, pod: &str, name: &str) -> Option<i32> {
+    /// How the last container of this name of a pod has ended, by its exit code, and when; if it has.
+    pub(super) fn ending(folder: &Path, node_index: usize, pod: &str, name: &str) -> Option<(i32, SystemTime)> {
         let file = folder.join(format!("node-{node_index}-runtime/ended/{pod}/{name}"));
-        fs::read_to_string(file).ok()?.parse().ok()
+        let code = fs::read_to_string(&file).ok()?.parse().ok()?;
+        Some((code, fs::metadata(&file).ok()?.modified().ok()?))
     }
 
     /// What a link or file of the kernel says of the process (source: proc(5)).

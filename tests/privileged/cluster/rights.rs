@@ -151,6 +151,40 @@ fn program_of(role: &str, right: &Right) -> Option<&'static str> {
     }
 }
 
+impl Cluster {
+    /// Reads the metrics of the controllers as Prometheus does, where the chart serves them to whom the API server
+    /// knows.
+    async fn scrape(&self) {
+        let deployment = chart::objects().into_iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
+        let Some(port) = list(ports).find(|port| port["name"] == "metrics") else { return };
+        let account = "/api/v1/namespaces/default/serviceaccounts";
+        self.kubernetes.create(account, json!({"metadata": {"name": "scraper"}})).await;
+        let binding = json!({
+            "metadata": {"name": "scraper"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lazuli-metrics-reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
+        });
+        self.kubernetes.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+        let token = self.kubernetes.create(&format!("{account}/scraper/token"), json!({"spec": {}})).await;
+        for pod in self.kubernetes.list(super::PODS_OF_THE_CHART).await {
+            if pod["metadata"]["labels"]["app.kubernetes.io/component"] != "controller" {
+                continue;
+            }
+            let server = format!("https://{}:{}", pod["status"]["podIP"].as_str().unwrap(), port["containerPort"]);
+            let mut config = kube::Config::new(server.parse().unwrap());
+            // Each process makes its certificate at its start.
+            config.accept_invalid_certs = true;
+            let get = || http::Request::get("/metrics").body(Vec::new()).unwrap();
+            let anonymous = kube::Client::try_from(config.clone()).unwrap().request_text(get()).await;
+            assert!(anonymous.is_err(), "metrics without a token");
+            config.auth_info.token = Some(token["status"]["token"].as_str().unwrap().to_owned().into());
+            let metrics = kube::Client::try_from(config).unwrap().request_text(get()).await.unwrap();
+            assert!(metrics.contains("lazuli_rpc_duration_seconds"), "{metrics}");
+        }
+    }
+}
+
 /// A role with a rule too many is a risk, one with a rule too few is a failure: both fail here.
 #[tokio::test]
 async fn the_rights_that_are_used_are_the_rights_that_the_chart_gives() {
@@ -203,6 +237,8 @@ async fn the_rights_that_are_used_are_the_rights_that_the_chart_gives() {
     .await;
     cluster.kubernetes.delete(&format!("{PODS}/refused")).await;
     cluster.kubernetes.delete(&format!("{CLAIMS}/refused")).await;
+
+    cluster.scrape().await;
 
     for name in ["lost", "used"] {
         cluster.delete_pod(name).await;
