@@ -491,7 +491,7 @@ async fn a_claim_shows_by_the_drivers_events_why_its_disk_is_not_made_and_why_it
     let older = format!("/api/v1/namespaces/default/events?fieldSelector={}", selector.replace('=', "%3D"));
     assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);
     // Another process counts on in the same event.
-    cluster.restart_controller_killed();
+    cluster.kill_controllers().await;
     let counted = |events: Option<&Value>| find(events, "AuthorizationFailed").unwrap()["series"]["count"] == 2;
     cluster.kubernetes.until("the event's series", EVENTS, counted).await;
     assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);
