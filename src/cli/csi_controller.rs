@@ -1,6 +1,6 @@
 //! `lazuli csi-controller`.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use lazuli_assembly::{
@@ -15,11 +15,7 @@ use lazuli_csi::{
 use lazuli_plan::{
     force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
 };
-use lazuli_telemetry::{
-    BuildInfo, Readiness,
-    http::{self, Listen, Shown},
-    lossy, register_process,
-};
+use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Outcome,
     azure_ready::{self, TOLERANCE},
+    endpoints::EndpointOptions,
     sizes, stop,
 };
 
@@ -40,9 +37,6 @@ pub(super) struct Options {
     /// endpoint may attach, delete and format disks.
     #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
-    /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
-    #[arg(long, env = "LAZULI_HTTP_LISTEN")]
-    http_listen: Option<Listen>,
     /// The name of the driver, as StorageClasses and PVs spell it.
     #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
@@ -63,6 +57,8 @@ pub(super) struct Options {
     drain_seconds: u64,
     #[command(flatten)]
     cloud: CloudOptions,
+    #[command(flatten)]
+    endpoints: EndpointOptions,
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
@@ -133,7 +129,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
-    let health = http(options.http_listen, registry, readiness).await?;
+    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, driver = options.driver_name, "serving CSI Identity and Controller");
     let drain = Duration::from_secs(options.drain_seconds);
@@ -146,11 +142,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             drained.cancel();
             served
         },
-        answer(health, &drained),
+        endpoints.run(&drained),
         keep(file, &stop),
         async {
-            // Without /readyz nobody asks.
-            if options.http_listen.is_some() {
+            // Without /readyz nothing asks for it.
+            if options.endpoints.has_probes() {
                 drained.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
             }
         },
@@ -187,26 +183,6 @@ pub(super) async fn keep(file: Option<SocketFile>, stop: &CancellationToken) -> 
     match file {
         Some(file) => file.keep(stop).await,
         None => Ok(()),
-    }
-}
-
-/// Takes the port for probes and scrapes, where they are wanted: one that is taken ends the start, not the process a
-/// day later.
-pub(super) async fn http(
-    listen: Option<Listen>,
-    registry: Registry,
-    readiness: Readiness,
-) -> Result<Option<http::Server>, http::ServeError> {
-    match listen {
-        Some(listen) => Ok(Some(http::Server::bind(listen, Shown { registry: Arc::new(registry), readiness }).await?)),
-        None => Ok(None),
-    }
-}
-
-/// Answers probes and scrapes until `drained`.
-pub(super) async fn answer(server: Option<http::Server>, drained: &CancellationToken) {
-    if let Some(server) = server {
-        server.run(drained.clone()).await;
     }
 }
 

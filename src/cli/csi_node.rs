@@ -23,7 +23,7 @@ use lazuli_csi::{
 };
 use lazuli_host::Host;
 use lazuli_plan::{list::VolumeHandles, size::SizeLimits};
-use lazuli_telemetry::{Readiness, http::Listen, lossy, register_process};
+use lazuli_telemetry::{Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -31,7 +31,8 @@ use url::Url;
 
 use super::{
     Outcome,
-    csi_controller::{BUILD, answer, http, keep, reach},
+    csi_controller::{BUILD, keep, reach},
+    endpoints::EndpointOptions,
     sizes, stop,
 };
 
@@ -82,11 +83,12 @@ pub(super) struct Options {
     /// The path of our CSI socket as kubelet sees it; default: that of the endpoint.
     #[arg(long, env = "LAZULI_KUBELET_SOCKET")]
     kubelet_socket: Option<PathBuf>,
-    /// Where to answer /healthz, /readyz and /metrics; default: nowhere.
-    #[arg(long, env = "LAZULI_HTTP_LISTEN")]
-    http_listen: Option<Listen>,
-    /// Which cluster to ask for what VM sizes newer than this program take; default: $KUBECONFIG, else the pod's own,
-    /// else none.
+    /// The folder where the ConfigMap lazuli-vm-sizes is mounted, in which the controller publishes how many disks VM
+    /// sizes newer than this program take. It may be empty or missing, and is read again every minute. Default: none.
+    #[arg(long, env = "LAZULI_VM_SIZES_DIR")]
+    vm_sizes_dir: Option<PathBuf>,
+    /// Which cluster to ask for the labels and the start-up taint of this node, and who may read metrics; default:
+    /// $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// How long requests in flight may finish after SIGTERM, in seconds.
@@ -94,6 +96,8 @@ pub(super) struct Options {
     drain_seconds: u64,
     #[command(flatten)]
     routes: RouteOptions,
+    #[command(flatten)]
+    endpoints: EndpointOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -153,20 +157,26 @@ pub(super) async fn run(options: Options) -> Outcome {
         Err(error) if options.kubeconfig.is_none() => {
             tracing::warn!(
                 error = server::chain(&error),
-                "no cluster to ask; the program's own table of VM sizes counts"
+                "no cluster to ask about this node: its zone comes from the instance metadata alone"
             );
             None
         }
         Err(error) => return Err(error.into()),
     };
-    let (known, mut sizes) = watch::channel(SizeLimits::default());
-    let in_cluster = client.is_some();
     let labels = client.clone().map(|client| labels_reader(client, options.node_id.clone()));
     // Needs to be registered, which only the registration below brings about.
     let untainting = client.clone().filter(|_| options.registration_dir.is_some()).map(|client| {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
+    let (following, sizes) = match options.vm_sizes_dir {
+        Some(folder) => {
+            let (published, sizes) = sizes::Published::open(folder).await;
+            (Some(tokio::spawn(published.follow(stop.clone()))), sizes)
+        }
+        // The program's own table counts.
+        None => (None, watch::channel(SizeLimits::default()).1),
+    };
     let drained = CancellationToken::new();
     let metrics = EventMetrics::register(&mut registry);
     let (events, queue) = event_queue(&metrics);
@@ -180,10 +190,6 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
         None => (lossy::Sender::nowhere(), None),
     };
-    let listening = tokio::spawn(sizes::listen(client, known, stop.clone()));
-    if in_cluster && options.max_volumes.is_none() {
-        sizes::first(&mut sizes).await;
-    }
     let config = NodeConfig {
         sizes,
         max_volumes: options.max_volumes,
@@ -219,7 +225,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let routes = services::node(node.clone(), &options.driver_name);
-    let health = http(options.http_listen, registry, readiness).await?;
+    let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
     let listener = Listener::bind_within(&options.endpoint, reach(options.allow_remote_endpoint)).await?;
     tracing::info!(endpoint = %options.endpoint, node = options.node_id, "serving CSI Identity and Node");
     let drain = Duration::from_secs(options.drain_seconds);
@@ -244,7 +250,7 @@ pub(super) async fn run(options: Options) -> Outcome {
             drained.cancel();
             served.map(|served| finished && served == Drained::All)
         },
-        answer(health, &drained),
+        endpoints.run(&drained),
         keep(file, &stop),
         async {
             if let Some(registration) = registration {
@@ -253,7 +259,9 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     );
     kept?;
-    listening.await?;
+    if let Some(following) = following {
+        following.await?;
+    }
     if let Some(recording) = recording {
         recording.await?;
     }

@@ -79,7 +79,8 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_EMULATOR_UNVERIFIED", value_name = "KEY=VALUE", value_delimiter = ',',
         value_parser = switch, long_help = unverified_help())]
     unverified: Vec<String>,
-    /// Add members that are newer than any published type, and refuse a write that drops one.
+    /// Add members that are newer than any published type, and refuse a write that drops one; list a machine size that
+    /// is newer than any table of sizes.
     #[arg(long, env = "LAZULI_EMULATOR_FUTURE_FIELDS")]
     future_fields: bool,
     /// Which api-versions a type takes, beside the published ones: dated (any day since the type began, no future

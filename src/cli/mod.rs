@@ -6,6 +6,7 @@
 mod azure_ready;
 #[cfg(feature = "emulator")]
 mod bench;
+mod core_dumps;
 mod csi_controller;
 mod csi_node;
 #[cfg(feature = "emulator")]
@@ -13,6 +14,7 @@ mod demo;
 mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
+mod endpoints;
 mod output;
 mod sizes;
 mod stop;
@@ -96,6 +98,12 @@ pub fn main() -> ExitCode {
     if let Err(error) = logs::init(format, filter) {
         eprintln!("lazuli: {}", chain(&error));
         return ExitCode::from(2);
+    }
+    // Before the first credential is read.
+    let holds_credentials = matches!(cli.command, Command::CsiController(_) | Command::CsiNode(_) | Command::Doctor(_));
+    if holds_credentials && let Err(error) = core_dumps::forbid() {
+        eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
+        return ExitCode::FAILURE;
     }
     // One provider for every TLS library in the process; a second choice would be a panic at the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,7 +1,7 @@
 //! Keeps what is known of VM sizes up to date while a process runs: the controller asks Azure about sizes that the
-//! shipped table lacks and tells the nodes; a node listens.
+//! shipped table lacks and publishes them in a ConfigMap; a node plugin reads the files of that ConfigMap's volume.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use lazuli_azure::{Until, compute::Compute};
 use lazuli_plan::{
@@ -11,13 +11,13 @@ use lazuli_plan::{
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use lazuli_cluster::{SizesError, publish_sizes, published_sizes};
+use lazuli_cluster::{SizesError, mounted_sizes, publish_sizes, published_sizes};
 use lazuli_csi::server::chain;
 
-/// How often a node reads what is published.
-const EVERY: Duration = Duration::from_secs(60 * 60);
 /// How soon after a failure.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// How often a node plugin looks into the volume. kubelet brings it up to date about once a minute.
+const LOOK: Duration = Duration::from_secs(60);
 /// How long Azure's list may take: it is megabytes.
 const LIST: Duration = Duration::from_secs(120);
 
@@ -129,32 +129,110 @@ impl News {
     }
 }
 
-/// For a node: what the controller has published, until `stop`. A failure is told as well, as no news: see [`first`].
-pub(super) async fn listen(client: Option<kube::Client>, known: watch::Sender<SizeLimits>, stop: CancellationToken) {
-    let Some(client) = client else { return };
-    let work = async {
-        loop {
-            match published_sizes(&client).await {
-                Ok(limits) => {
-                    known.send_replace(limits);
-                    sleep(EVERY).await;
-                }
-                Err(error) => {
-                    let error = chain(&error);
-                    tracing::warn!(error, "published VM sizes cannot be read; this program's table counts");
-                    known.send_modify(|_| {});
-                    sleep(AGAIN).await;
-                }
-            }
-        }
-    };
-    stop.run_until_cancelled(work).await;
+/// For a node: the folder where what the controller has published is mounted.
+pub(super) struct Published {
+    folder: PathBuf,
+    known: watch::Sender<SizeLimits>,
+    /// The last failure, which is logged once.
+    failure: Option<String>,
 }
 
-/// Waits for the first answer, but not long: kubelet asks once, and a node without the answer is better than none.
-pub(super) async fn first(known: &mut watch::Receiver<SizeLimits>) {
-    const PATIENCE: Duration = Duration::from_secs(3);
-    if tokio::time::timeout(PATIENCE, known.changed()).await.is_err() {
-        tracing::warn!("no answer yet about VM sizes newer than this program's table");
+impl Published {
+    /// What the folder holds now, and as it changes while [`Published::follow`] runs.
+    pub(super) async fn open(folder: PathBuf) -> (Self, watch::Receiver<SizeLimits>) {
+        let (known, sizes) = watch::channel(SizeLimits::default());
+        let mut published = Self { folder, known, failure: None };
+        published.look().await;
+        (published, sizes)
+    }
+
+    /// Looks again and again until `stop`.
+    pub(super) async fn follow(mut self, stop: CancellationToken) {
+        let work = async {
+            loop {
+                sleep(LOOK).await;
+                self.look().await;
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// What cannot be read changes nothing.
+    async fn look(&mut self) {
+        let folder = self.folder.clone();
+        let failure = match tokio::task::spawn_blocking(move || mounted_sizes(&folder)).await {
+            Ok(Ok(limits)) => {
+                let count = limits.iter().count();
+                let is_new = |known: &mut SizeLimits| {
+                    let is_new = *known != limits;
+                    *known = limits;
+                    is_new
+                };
+                if self.known.send_if_modified(is_new) {
+                    tracing::info!(sizes = count, "VM sizes newer than this program's table are known");
+                }
+                None
+            }
+            Ok(Err(error)) => Some(chain(&error)),
+            Err(error) => Some(chain(&error)),
+        };
+        if let Some(error) = failure.as_ref().filter(|failure| self.failure.as_ref() != Some(failure)) {
+            tracing::warn!(
+                error,
+                "published VM sizes cannot be read; those from before and this program's table count"
+            );
+        }
+        self.failure = failure;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::*;
+
+    /// Writes a ConfigMap's content as kubelet does: a new folder, and one symbolic link that changes to it.
+    fn publish(folder: &Path, version: &str, sizes: &[(&str, &str)]) {
+        let version = format!("..{version}");
+        fs::create_dir_all(folder.join(&version)).unwrap();
+        for (name, count) in sizes {
+            fs::write(folder.join(&version).join(name), count).unwrap();
+            let _ = symlink(format!("..data/{name}"), folder.join(name));
+        }
+        symlink(&version, folder.join("..data_tmp")).unwrap();
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_mounted_of_newer_sizes_may_be_absent_come_change_and_go() {
+        let base = std::env::temp_dir().join(format!("lazuli-vm-sizes-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&base);
+        let folder = base.join("mounted");
+        let (published, sizes) = Published::open(folder.clone()).await;
+        let stop = CancellationToken::new();
+        let following = tokio::spawn(published.follow(stop.clone()));
+        let of = |name: &str| sizes.borrow().max_data_disks(name);
+        assert_eq!(of("Standard_D2s_v99"), None);
+
+        publish(&folder, "1", &[("Standard_D2s_v99", "6\n"), ("Standard_E4s_v99", "many")]);
+        sleep(LOOK * 2).await;
+        assert_eq!((of("standard_d2s_v99"), of("Standard_E4s_v99")), (Some(6), None));
+        publish(&folder, "2", &[("Standard_D2s_v99", "8"), ("Standard_E4s_v99", "12")]);
+        sleep(LOOK * 2).await;
+        assert_eq!((of("Standard_D2s_v99"), of("Standard_E4s_v99")), (Some(8), Some(12)));
+        // A process that starts now knows them at once.
+        assert_eq!(Published::open(folder.clone()).await.1.borrow().max_data_disks("Standard_D2s_v99"), Some(8));
+        // A folder that cannot be read says nothing new.
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "").unwrap();
+        sleep(LOOK * 2).await;
+        assert_eq!(of("Standard_D2s_v99"), Some(8));
+        fs::remove_file(&folder).unwrap();
+        sleep(LOOK * 2).await;
+        assert_eq!(of("Standard_D2s_v99"), None);
+        stop.cancel();
+        following.await.unwrap();
+        fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -17,6 +17,9 @@ use super::disk_rig::{GIB, Rig, create_request};
 /// The default manifests, and those with every option of the chart.
 const RENDERED: [&str; 2] = ["deploy/manifests/lazuli.yaml", "tests/chart/everything.yaml"];
 
+/// Where there are ServiceMonitors.
+const RENDERED_MONITORS: [&str; 2] = ["deploy/manifests/monitoring.yaml", "tests/chart/everything.yaml"];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -129,7 +132,7 @@ fn the_controllers_pod_is_restricted_and_one_user_runs_all_its_containers() {
             assert!(list(&container["ports"]).iter().all(|port| port["hostPort"].is_null()));
         }
         for volume in list(&pod["volumes"]) {
-            let kinds = ["emptyDir", "configMap", "projected"];
+            let kinds = ["emptyDir", "configMap", "projected", "secret"];
             assert!(kinds.iter().any(|kind| !volume[*kind].is_null()), "{file}: {volume}");
         }
     }
@@ -154,10 +157,18 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
         let pod = node(file);
         assert!(pod["hostPID"].is_null() && pod["hostIPC"].is_null(), "{file}");
         assert_eq!(list(&pod["containers"]).len(), 1, "{file}: one container");
-        let paths: BTreeMap<&str, &str> = list(&pod["volumes"])
+        let (of_the_host, others): (Vec<&Value>, Vec<&Value>) =
+            list(&pod["volumes"]).iter().partition(|volume| !volume["hostPath"].is_null());
+        let paths: BTreeMap<&str, &str> = of_the_host
             .iter()
             .map(|volume| (volume["name"].as_str().unwrap(), volume["hostPath"]["path"].as_str().unwrap()))
             .collect();
+        // In most clusters there is no such ConfigMap, and the pod starts all the same.
+        let sizes = json!({"name": "vm-sizes", "configMap": {"name": "lazuli-vm-sizes", "optional": true}});
+        assert!(others.contains(&&sizes), "{file}");
+        for other in others {
+            assert!(!other["configMap"].is_null() || !other["secret"].is_null(), "{file}: {other}");
+        }
         let at = |below: &str| format!("{kubelet}/{below}");
         let expected = [
             ("plugin", at("plugins/disk.csi.azure.com")),
@@ -183,7 +194,7 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
 fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
     for file in RENDERED {
         let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
-        assert_eq!(roles.len(), 9, "{file}");
+        assert_eq!(roles.len(), 10, "{file}");
         for role in &roles {
             for rule in list(&role["rules"]) {
                 let name = &role["metadata"]["name"];
@@ -202,9 +213,9 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         let expected =
             ["", "external-attacher-leader-", "external-resizer-"].map(|of| format!("{of}disk-csi-azure-com"));
         assert_eq!(*leases, json!(expected), "{file}");
-        let node = named(file, "Role", "lazuli-node");
-        assert_eq!(list(&node["rules"]).len(), 1, "{file}: the node's rights");
-        assert_eq!(node["rules"][0]["resourceNames"], json!(["lazuli-vm-sizes"]));
+        // The published VM sizes are a volume: the node plugin has rights in no namespace.
+        let in_namespaces = of_kind(file, "RoleBinding");
+        assert!(in_namespaces.iter().all(|binding| !subjects(binding).contains(&"lazuli-node".to_owned())), "{file}");
         // What RBAC cannot limit to the own node, a policy does.
         let everywhere = named(file, "ClusterRole", "lazuli-node");
         let writes = |rule: &&Value| strings(&rule["verbs"]).iter().any(|verb| *verb != "get");
@@ -215,6 +226,62 @@ fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
         assert_eq!(writes, [&nodes, &events], "{file}");
         let binding = named(file, "ValidatingAdmissionPolicyBinding", "lazuli-own-node");
         assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]), "{file}");
+    }
+}
+
+/// The names of those to whom a binding gives its role.
+fn subjects(binding: &Value) -> Vec<String> {
+    list(&binding["subjects"]).iter().map(|subject| subject["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The value of an argument of the driver.
+fn argument<'a>(arguments: &'a [String], name: &str) -> &'a str {
+    let value = |argument: &'a String| argument.strip_prefix(name)?.strip_prefix('=');
+    arguments.iter().find_map(value).unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn metrics_that_other_machines_can_reach_are_for_those_whom_the_cluster_lets_get_them() {
+    for (file, nodes_are_exposed) in RENDERED.into_iter().zip([false, true]) {
+        let may_ask = subjects(&named(file, "ClusterRoleBinding", "lazuli-metrics-reviews"));
+        for (account, pod, is_exposed) in
+            [("lazuli-controller", controller(file), true), ("lazuli-node", node(file), nodes_are_exposed)]
+        {
+            let (container, what) = (&pod["containers"][0], format!("{file}: {account}"));
+            let arguments = arguments(container);
+            let value = |name: &str| argument(&arguments, name);
+            let at = |name: &str| value(name).parse::<lazuli_telemetry::http::Listen>().unwrap();
+            assert_eq!(!at("--metrics-endpoint").is_loopback(), is_exposed, "{what}");
+            let authentication = if is_exposed { "kubernetes" } else { "none" };
+            assert_eq!(value("--metrics-authentication"), authentication, "{what}");
+            // No right that is not used.
+            assert_eq!(may_ask.contains(&account.to_owned()), is_exposed, "{what}");
+            // Clients that fill the port for metrics delay no probe.
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                assert_eq!(container[probe]["httpGet"]["port"], "health", "{what}");
+            }
+            let ports = list(&container["ports"]).iter();
+            let ports: Vec<String> = ports.map(|port| format!("{}:{}", port["name"], port["containerPort"])).collect();
+            let port = |name: &str| value(name).rsplit(':').next().unwrap().to_owned();
+            let expected = [("health", port("--health-endpoint")), ("metrics", port("--metrics-endpoint"))];
+            assert_eq!(ports, expected.map(|(name, port)| format!("\"{name}\":{port}")), "{what}");
+        }
+        let role = named(file, "ClusterRole", "lazuli-metrics-reader");
+        assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]), "{file}");
+        // A peer reaches metrics and no more.
+        let policy = &named(file, "NetworkPolicy", "lazuli-controller")["spec"]["ingress"][0]["ports"];
+        let health: u64 = controller(file)["containers"][0]["ports"][0]["containerPort"].as_u64().expect("is a number");
+        assert_eq!(*policy, json!([{"protocol": "TCP", "port": health + 1, "endPort": health + 4}]), "{file}");
+    }
+    // Prometheus asks for them by TLS and with its own token.
+    let monitors = RENDERED_MONITORS.iter().flat_map(|file| of_kind(file, "ServiceMonitor"));
+    let endpoints: Vec<Value> = monitors.flat_map(|monitor| list(&monitor["spec"]["endpoints"]).to_vec()).collect();
+    let of_the_driver: Vec<&Value> = endpoints.iter().filter(|endpoint| endpoint["port"] == "metrics").collect();
+    assert_eq!(of_the_driver.len(), 3);
+    for endpoint in of_the_driver {
+        assert_eq!(endpoint["scheme"], "https");
+        assert_eq!(endpoint["bearerTokenFile"], "/var/run/secrets/kubernetes.io/serviceaccount/token");
+        assert!(endpoint["tlsConfig"].is_object());
     }
 }
 

@@ -35,7 +35,7 @@ impl Kubernetes {
     }
 
     /// The events about node-1 since the last call, by reason and note.
-    fn told(&self) -> Vec<(Reason, String)> {
+    fn reported(&self) -> Vec<(Reason, String)> {
         let mut events = self.1.lock().unwrap();
         let events = std::iter::from_fn(|| events.try_receive());
         let of_node = |event: Event| {
@@ -95,9 +95,9 @@ async fn disk_a_dangling_attachment_is_detached_and_the_disk_attached_where_it_i
     assert_eq!((rig.luns("node-0").len(), rig.luns("node-1").len()), (1, 0));
     assert_eq!(kubernetes.asked(), 1);
     assert_eq!((rig.vm_writes("node-0").len(), rig.vm_writes("node-1").len()), (1, 1));
-    let told = kubernetes.told();
-    assert_eq!((told.len(), told[0].0), (1, Reason::StaleAttachmentDetached));
-    assert!(told[0].1.starts_with("Disk pvc-a was attached to this node although"), "{}", told[0].1);
+    let reported = kubernetes.reported();
+    assert_eq!((reported.len(), reported[0].0), (1, Reason::StaleAttachmentDetached));
+    assert!(reported[0].1.starts_with("Disk pvc-a was attached to this node although"), "{}", reported[0].1);
     rig.check();
     rig.stop().await;
 }
@@ -134,10 +134,10 @@ async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says
         let error = publish(&client, &volume, "node-0").await.unwrap_err();
         assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
         assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
-        let told = kubernetes.told();
-        assert_eq!(told.len(), usize::from(needs_a_person), "{why}: {told:?}");
+        let reported = kubernetes.reported();
+        assert_eq!(reported.len(), usize::from(needs_a_person), "{why}: {reported:?}");
         let names_it = |(reason, note): &(Reason, String)| *reason == Reason::StaleAttachmentKept && note.contains(why);
-        assert!(told.iter().all(names_it), "{told:?}");
+        assert!(reported.iter().all(names_it), "{reported:?}");
     }
     assert_eq!(rig.writes(), []);
     rig.check();

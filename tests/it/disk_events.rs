@@ -1,4 +1,4 @@
-//! What a person is told by Kubernetes events when a call fails: about which object, why, and with which values.
+//! What a person is reported by Kubernetes events when a call fails: about which object, why, and with which values.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ async fn disk_a_claim_shows_why_its_disk_cannot_be_made() {
         let then = json!({"status": status, "code": code});
         rig.incident(json!({"match": {"method": "PUT", "path": "*/disks/*"}, "then": then, "times": 0}));
         create_with(&client, &name, &METADATA).await.unwrap_err();
-        let told = sent(&mut events);
-        let [event] = &told[..] else { panic!("{code}: {told:?}") };
+        let reported = sent(&mut events);
+        let [event] = &reported[..] else { panic!("{code}: {reported:?}") };
         assert_eq!((&event.regarding, event.reason), (&Regarding::Claim(claim.clone()), reason));
         assert!(event.note.starts_with(&format!("Disk {name} (1 GiB, ")), "{}", event.note);
         assert!(event.note.contains(said), "{}", event.note);
@@ -75,8 +75,8 @@ async fn disk_a_node_shows_that_its_vm_takes_no_more_disks_and_each_refused_disk
     let volumes = create_all(&client, &numbered(6)).await;
     let answers = publish_all(&client, &volumes, "node-0").await;
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 2);
-    let told = sent(&mut events);
-    let [one, other] = &told[..] else { panic!("{told:?}") };
+    let reported = sent(&mut events);
+    let [one, other] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((&one.regarding, one.reason), (&node("node-0"), Reason::VMSizeFull));
     assert!(one.note.contains("node node-0: its VM size takes 4 data disks and it has 4. Move pods"), "{}", one.note);
     assert_eq!(one, other);
@@ -120,10 +120,10 @@ async fn disk_a_refusal_that_the_zones_explain_names_both() {
             "disk regional is in no zone and cannot be attached to node node-0, whose VM is in zone 1",
         ),
     ] {
-        let message = refused(attach(disk, at).await, Code::FailedPrecondition);
+        let message = refused(attach(disk, at).await, Code::InvalidArgument);
         assert!(message.contains(said), "{message}");
-        let told = sent(&mut events);
-        let [event] = &told[..] else { panic!("{told:?}") };
+        let reported = sent(&mut events);
+        let [event] = &reported[..] else { panic!("{reported:?}") };
         assert_eq!((&event.regarding, event.reason), (&claim_of(disk), Reason::ZoneMismatch));
         assert!(event.note.contains(said) && event.note.contains("WaitForFirstConsumer"), "{}", event.note);
     }
@@ -154,11 +154,11 @@ async fn disk_trouble_with_a_vm_is_shown_on_its_node_and_what_heals_by_itself_is
         }
         publish(&client, &volume, "node-0").await.unwrap_err();
         unpublish(&client, &attached.volume_id, "node-1").await.unwrap_err();
-        let told = sent(&mut events);
+        let reported = sent(&mut events);
         match expected {
-            None => assert_eq!(told, [], "{then}"),
+            None => assert_eq!(reported, [], "{then}"),
             Some((reason, said)) => {
-                let [to, from] = &told[..] else { panic!("{then}: {told:?}") };
+                let [to, from] = &reported[..] else { panic!("{then}: {reported:?}") };
                 assert_eq!((&to.regarding, to.reason), (&node("node-0"), reason));
                 assert!(to.note.starts_with("Disks cannot be attached to node node-0: "), "{}", to.note);
                 assert_eq!((&from.regarding, from.reason), (&node("node-1"), reason));
@@ -177,8 +177,8 @@ async fn disk_a_claim_shows_that_its_disk_grows_only_while_it_is_detached() {
     let then = json!({"status": 409, "code": "ChangeDiskSizeWhileAttachedNotAllowed"});
     rig.incident(json!({"match": {"method": "PATCH", "path": "*/disks/pvc-a"}, "then": then, "times": 0}));
     refused(expand(&client, &volume.volume_id, 2 * GIB, 0).await, Code::FailedPrecondition);
-    let told = sent(&mut events);
-    let [event] = &told[..] else { panic!("{told:?}") };
+    let reported = sent(&mut events);
+    let [event] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((&event.regarding, event.reason), (&claim_of("pvc-a"), Reason::ExpansionNeedsDetach));
     assert!(event.note.starts_with("Disk pvc-a cannot be expanded: "), "{}", event.note);
     rig.stop().await;

@@ -86,8 +86,8 @@ async fn disk_a_detach_that_failed_is_repeated_by_force_from_a_stopped_vm_and_a_
             stuck.unpublish().await.unwrap();
             assert_eq!(stuck.options(), [Value::Null, json!("ForceDetach")], "{method:?} {power_action}");
             assert_eq!(stuck.rig.luns(NODE).len(), 0);
-            let told: Vec<Event> = std::iter::from_fn(|| stuck.events.try_receive()).collect();
-            let [event] = &told[..] else { panic!("{told:?}") };
+            let reported: Vec<Event> = std::iter::from_fn(|| stuck.events.try_receive()).collect();
+            let [event] = &reported[..] else { panic!("{reported:?}") };
             assert_eq!((&event.regarding, event.reason), (&Regarding::Node(NODE.into()), Reason::ForceDetached));
             assert!(event.note.starts_with("Disk pvc-a was detached by force"), "{}", event.note);
             // The next detach begins as an ordinary one.

@@ -190,7 +190,7 @@ async fn disk_a_full_vm_refuses_the_next_disk_and_names_its_limit_and_foreign_di
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 6);
     for answer in answers.into_iter().filter(Result::is_err) {
         let message = refused(answer, Code::ResourceExhausted);
-        assert!(message.contains("takes 8 data disks and it has 2"), "{message}");
+        assert!(message.contains("takes 8 data disks and it has 8"), "{message}");
     }
     rig.check();
     rig.stop().await;

@@ -163,6 +163,16 @@ fn last(id: &str) -> String {
     id.rsplit('/').next().unwrap_or_default().to_lowercase()
 }
 
+/// The id of a machine of the emulator's own scenario.
+pub(super) fn machine_id(name: &str) -> String {
+    id_of("virtualMachines", name)
+}
+
+/// The id of a disk in the group of that scenario.
+pub(super) fn disk_id(name: &str) -> String {
+    id_of("disks", name)
+}
+
 fn id_of(kind: &str, name: &str) -> String {
     format!(
         "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/{kind}/{name}",
@@ -191,8 +201,12 @@ impl OtherTool {
 
     /// Makes a blank disk that no driver made.
     pub(super) async fn make_disk(&self, name: &str, gib: u32) {
+        self.make_disk_with_tags(name, gib, json!({})).await;
+    }
+
+    pub(super) async fn make_disk_with_tags(&self, name: &str, gib: u32, tags: Value) {
         let body = json!({
-            "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"},
+            "location": scenario::LOCATION, "sku": {"name": "StandardSSD_LRS"}, "tags": tags,
             "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": gib},
         });
         self.call("PUT", &id_of("disks", name), Some(body)).await;

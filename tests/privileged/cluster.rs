@@ -1,9 +1,14 @@
-//! The whole chain in a real Kubernetes: its API server, controllers, scheduler and kubelets, the CSI sidecars, and the
-//! program as controller and node plugins on the emulator's block devices.
-//!
-//! What is not real is around the kubelet: no container runs, so the test writes and reads where a container would.
+//! The whole chain in a real Kubernetes: its API server, controllers, scheduler and kubelets, and the chart as it is
+//! installed. The chart's containers run as processes: `tests/tools/node` says what of them is applied and what is not.
+//! Azure is the emulator with its block devices.
 
+mod chart;
+mod containers;
+mod go_driver;
 mod kubernetes;
+mod node;
+mod rights;
+mod take_over;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +24,8 @@ use super::{
     cloud::{NODES, start_emulator, text, words},
     process::{Folder, PATIENCE, Process, able, mounted_at},
 };
-use kubernetes::{Kubernetes, tools, until};
+use kubernetes::{Kubernetes, collection, tools, until};
+use node::{Container, IDLE, kubelet_folder};
 
 const DRIVER: &str = "disk.csi.azure.com";
 const START_UP_TAINT: &str = "disk.csi.azure.com/agent-not-ready";
@@ -28,12 +34,10 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const PODS_OF_THE_CHART: &str = "/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name%3Dlazuli";
 
 struct Cluster {
     kubernetes: Kubernetes,
-    sidecars: Vec<Process>,
-    nodes: BTreeMap<&'static str, Process>,
-    controller: Process,
     emulator: Process,
     azure: Azure,
     // After the processes: swept when they are no more.
@@ -41,8 +45,15 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of two nodes, or nothing where it cannot run.
+    /// A cluster of two nodes with the chart installed, or nothing where it cannot run.
     async fn start(emulator_options: &[&str]) -> Option<Self> {
+        let mut cluster = Self::start_empty(emulator_options, "").await?;
+        cluster.install_chart().await;
+        Some(cluster)
+    }
+
+    /// A cluster of two nodes, without a driver. `gates` are feature gates of the API server.
+    async fn start_empty(emulator_options: &[&str], gates: &str) -> Option<Self> {
         if !able() {
             return None;
         }
@@ -51,39 +62,84 @@ impl Cluster {
             return None;
         };
         let folder = Folder::make();
-        let (emulator, azure) = start_emulator(&folder, "127.0.0.1:0", &words(emulator_options)).await;
-        let mut kubernetes = Kubernetes::start(&tools, &folder).await;
-        kubernetes.install_chart().await;
-        let manifests: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
-        for object in manifests.as_array().unwrap() {
-            kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
-        }
-        let config = fs::read_to_string(folder.path().join("azure.json")).unwrap();
-        let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
-        kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
-
-        kubernetes.account("lazuli-controller", None).await;
+        kubernetes::enter_own_network();
+        let tls_folder = text(&folder.path().join("tls"));
+        let mut options = words(&["--tls", chart::EMULATOR_TLS, "--tls-dir", &tls_folder]);
+        options.extend(words(emulator_options));
+        let (emulator, azure) = start_emulator(&folder, chart::EMULATOR, &options).await;
+        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools), gates).await;
         for node in NODES {
             // As the node pool of a cluster that keeps pods off new nodes.
             let path = format!("/api/v1/nodes/{node}");
             let taints = json!([{"key": START_UP_TAINT, "effect": "NoExecute"}]);
             kubernetes.until("the node", &path, |found| found.is_some()).await;
             kubernetes.patch(&path, json!({"spec": {"taints": taints}})).await;
-            kubernetes.account("lazuli-node", Some(node)).await;
         }
-        let controller = start_controller(&folder, &kubernetes);
-        let sidecars = start_sidecars(&folder, &kubernetes);
-        let nodes = NODES.map(|node| (node, start_node(&folder, &kubernetes, &azure, node))).into();
-        let mut cluster = Self { kubernetes, sidecars, nodes, controller, emulator, azure, folder };
+        Some(Self { kubernetes, emulator, azure, folder })
+    }
+
+    /// Installs the chart and what it needs, and waits until it serves.
+    async fn install_chart(&mut self) {
+        let config = chart::cloud_config(self.folder.path());
+        let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
+        self.kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
+        let authority = fs::read_to_string(self.folder.path().join("tls/ca.pem")).unwrap();
+        let authority = json!({"metadata": {"name": chart::AUTHORITY}, "data": {"ca.pem": authority}});
+        self.kubernetes.create("/api/v1/namespaces/kube-system/configmaps", authority).await;
+        self.kubernetes.until("the nodes' leases", "/api/v1/namespaces/kube-node-lease", |found| found.is_some()).await;
+        for object in chart::with_overlay(chart::objects(), self.folder.path()) {
+            self.kubernetes.create(&collection(&object), object).await;
+        }
+        let classes: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
+        for object in classes.as_array().unwrap() {
+            self.kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
+        }
+        self.serving().await;
+        self.registered().await;
+    }
+
+    /// Waits until kubelet has registered a driver on every node, and pods are scheduled there.
+    async fn registered(&mut self) {
         for node in NODES {
             let path = format!("/apis/storage.k8s.io/v1/csinodes/{node}");
             let registered =
                 |found: Option<&Value>| found.is_some_and(|csi| csi["spec"]["drivers"][0]["name"] == DRIVER);
-            cluster.kubernetes.until("the plugin's registration", &path, registered).await;
+            self.kubernetes.until("the plugin's registration", &path, registered).await;
             let path = format!("/api/v1/nodes/{node}");
-            cluster.kubernetes.until("a ready node", &path, |node| node.is_some_and(schedulable)).await;
+            self.kubernetes.until("a ready node", &path, |node| node.is_some_and(schedulable)).await;
         }
-        Some(cluster)
+    }
+
+    /// Waits until every container of the chart's pods runs and is ready.
+    async fn serving(&mut self) {
+        let ready = |list: Option<&Value>| {
+            let pods = list.and_then(|list| list["items"].as_array()).map_or(&[][..], Vec::as_slice);
+            // Two replicas, and a pod on each node.
+            pods.len() == 2 + NODES.len() && pods.iter().all(is_ready)
+        };
+        self.kubernetes.until("the chart's pods", PODS_OF_THE_CHART, ready).await;
+    }
+
+    /// The pods of a component of the chart: name and node.
+    async fn pods_of(&self, component: &str) -> Vec<(String, &'static str)> {
+        let pods = self.kubernetes.list(PODS_OF_THE_CHART).await;
+        let of_it = pods.iter().filter(|pod| pod["metadata"]["labels"]["app.kubernetes.io/component"] == component);
+        let place = |pod: &Value| {
+            let node = NODES.into_iter().find(|node| pod["spec"]["nodeName"] == *node)?;
+            Some((pod["metadata"]["name"].as_str()?.to_owned(), node))
+        };
+        of_it.filter_map(place).collect()
+    }
+
+    /// The pod of the node plugin on a node.
+    async fn node_plugin(&self, node: &str) -> String {
+        self.pods_of("node").await.into_iter().find(|(_, at)| *at == node).unwrap().0
+    }
+
+    /// A container of a pod as it runs now.
+    fn container(&self, pod: &str, node: &str, name: &str) -> Option<Container> {
+        let index = NODES.iter().position(|one| *one == node).unwrap();
+        Container::of(self.folder.path(), index, pod, name)
     }
 
     async fn claim(&self, name: &str, class: &str, gib: u32) {
@@ -102,7 +158,7 @@ impl Cluster {
             claims.iter().map(|claim| json!({"name": claim, "mountPath": format!("/{claim}")})).collect();
         let spec = json!({
             "nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": 0, "volumes": volumes,
-            "containers": [{"name": "c", "image": "none", "imagePullPolicy": "IfNotPresent", "volumeMounts": mounts}],
+            "containers": [{"name": "c", "image": IDLE, "imagePullPolicy": "IfNotPresent", "volumeMounts": mounts}],
         });
         self.kubernetes.create(PODS, json!({"metadata": {"name": name}, "spec": spec})).await;
     }
@@ -112,8 +168,8 @@ impl Cluster {
         let path = format!("{PODS}/{name}");
         let runs = |pod: Option<&Value>| pod.is_some_and(|pod| pod["status"]["phase"] == "Running");
         let pod = self.kubernetes.until("a running pod", &path, runs).await;
-        let volumes =
-            self.folder.path().join(format!("kubelet-{node}/pods")).join(pod["metadata"]["uid"].as_str().unwrap());
+        let folder = kubelet_folder(self.folder.path(), node);
+        let volumes = folder.join("pods").join(pod["metadata"]["uid"].as_str().unwrap());
         let mut folders = BTreeMap::new();
         for volume in pod["spec"]["volumes"].as_array().unwrap() {
             let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() else { continue };
@@ -136,9 +192,31 @@ impl Cluster {
         self.kubernetes.delete(&format!("{CLAIMS}/{name}")).await;
     }
 
+    /// Makes a claim grow, and waits until its file system has.
+    async fn grow(&mut self, name: &str, gib: u32) {
+        let (path, size) = (format!("{CLAIMS}/{name}"), format!("{gib}Gi"));
+        self.kubernetes.patch(&path, json!({"spec": {"resources": {"requests": {"storage": size}}}})).await;
+        let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == *size);
+        self.kubernetes.until("the claim's growth", &path, grown).await;
+    }
+
+    /// Waits until the attacher, which looks every ten seconds, has compared so often what is attached.
+    async fn lists_of_disks(&self, count: usize) {
+        let (began, seen) = (Instant::now(), self.azure.lists_of_disks().await);
+        while self.azure.lists_of_disks().await < seen + count {
+            assert!(began.elapsed() < PATIENCE, "the attacher does not look");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Waits until there are so many objects of a collection.
+    async fn count(&mut self, what: &str, path: &str, count: usize) {
+        let is = |list: Option<&Value>| list.is_some_and(|l| l["items"].as_array().is_some_and(|l| l.len() == count));
+        self.kubernetes.until(what, path, is).await;
+    }
+
     async fn no_attachments(&mut self) {
-        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
-        self.kubernetes.until("the end of all attachments", ATTACHMENTS, none).await;
+        self.count("the end of all attachments", ATTACHMENTS, 0).await;
         assert!(self.azure.attached().await.is_empty(), "Azure holds what Kubernetes has forgotten");
     }
 
@@ -174,72 +252,59 @@ impl Cluster {
         recorded
     }
 
-    /// The sidecars end with their driver, and all are started again, as the containers of a pod are.
-    fn restart_controller_killed(&mut self) {
-        self.controller.kill();
-        self.controller = start_controller(&self.folder, &self.kubernetes);
-        self.sidecars.clear();
-        self.sidecars = start_sidecars(&self.folder, &self.kubernetes);
+    /// Kills the driver in each replica. Its sidecars end with it, and kubelet starts all of them again.
+    async fn kill_controllers(&self) {
+        for (pod, node) in self.pods_of("controller").await {
+            if let Some(container) = self.container(&pod, node, "lazuli") {
+                container.kill();
+            }
+        }
     }
 
-    fn restart_node_killed(&mut self, node: &'static str) {
-        self.nodes.get_mut(node).unwrap().kill();
-        self.nodes.insert(node, start_node(&self.folder, &self.kubernetes, &self.azure, node));
+    /// Kills the node plugin of a node, which kubelet starts again.
+    async fn kill_node_plugin(&self, node: &str) {
+        if let Some(container) = self.container(&self.node_plugin(node).await, node, "lazuli") {
+            container.kill();
+        }
     }
 
-    /// Fails unless nothing is left, then stops the program in order.
+    /// What the drivers of all replicas have logged, those that have ended too.
+    async fn controller_logs(&self) -> String {
+        let mut all = String::new();
+        for (pod, node) in self.pods_of("controller").await {
+            let logs = kubelet_folder(self.folder.path(), node).join("pod-logs");
+            for of_pod in fs::read_dir(logs).unwrap().flatten() {
+                if of_pod.file_name().to_string_lossy().contains(&pod) {
+                    for log in fs::read_dir(of_pod.path().join("lazuli")).into_iter().flatten().flatten() {
+                        all += &fs::read_to_string(log.path()).unwrap();
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Fails unless nothing is left of any volume.
     async fn finish(mut self) {
         self.no_attachments().await;
-        let none = |list: Option<&Value>| list.is_some_and(|list| list["items"].as_array().is_some_and(Vec::is_empty));
-        self.kubernetes.until("the end of all volumes", VOLUMES, none).await;
+        self.count("the end of all volumes", VOLUMES, 0).await;
         assert!(self.azure.disks().await.is_empty(), "disks are left: {:?}", self.azure.disks().await);
         assert_eq!(self.folder.loops(), Vec::<String>::new(), "loop devices are left");
-        // A kubelet mounts its own folder on itself, to share what is mounted below it.
-        let roots = NODES.map(|node| self.folder.path().join(format!("kubelet-{node}")));
-        let left: Vec<PathBuf> = self.folder.mounts().into_iter().filter(|mount| !roots.contains(mount)).collect();
+        // What kubelet itself mounts is in memory; its folder is mounted on itself.
+        let of_kubelet = |mount: &PathBuf| {
+            let itself = NODES.iter().any(|node| *mount == kubelet_folder(self.folder.path(), node));
+            itself || mounted_at(mount).is_none_or(|line| line.fs_type == "tmpfs")
+        };
+        let left: Vec<PathBuf> = self.folder.mounts().into_iter().filter(|mount| !of_kubelet(mount)).collect();
         assert_eq!(left, Vec::<PathBuf>::new(), "mounts are left");
-        drop(self.sidecars);
-        for (_, node) in self.nodes {
-            node.stop().await;
-        }
-        self.controller.stop().await;
+        drop(self.kubernetes);
         self.emulator.stop().await;
     }
 }
 
-/// With what the cluster's secret says, and with the rights that the chart gives.
-fn start_controller(folder: &Folder, kubernetes: &Kubernetes) -> Process {
-    let endpoint = format!("unix://{}", text(&folder.path().join("controller.sock")));
-    let kubeconfig = kubernetes.kubeconfig("lazuli-controller");
-    let arguments = words(&["csi-controller", "--endpoint", &endpoint, "--kubeconfig", &kubeconfig]);
-    Process::start("the controller", &folder.path().join("controller.log"), &arguments)
-}
-
-fn start_sidecars(folder: &Folder, kubernetes: &Kubernetes) -> Vec<Process> {
-    let socket = folder.path().join("controller.sock");
-    let of_each: [(&str, &[(&str, &str)]); 3] = [
-        ("csi-provisioner", &[("--extra-create-metadata", "true")]),
-        ("csi-attacher", &[("--worker-threads", "100"), ("--reconcile-sync", "10s")]),
-        ("csi-resizer", &[("--handle-volume-inuse-error", "false")]),
-    ];
-    let start = |(name, flags): (&str, &[(&str, &str)])| {
-        kubernetes.sidecar(name, &socket, &[&[("--timeout", "2m")], flags].concat())
-    };
-    of_each.into_iter().map(start).collect()
-}
-
-fn start_node(folder: &Folder, kubernetes: &Kubernetes, azure: &Azure, node: &str) -> Process {
-    let at = |name: String| text(&folder.path().join(name));
-    let plugin = folder.path().join(format!("kubelet-{node}/plugins/{DRIVER}"));
-    fs::create_dir_all(&plugin).unwrap();
-    let endpoint = format!("unix://{}", plugin.join("csi.sock").display());
-    let kubeconfig = kubernetes.kubeconfig(&format!("lazuli-node-{node}"));
-    let mut arguments = words(&["csi-node", "--endpoint", &endpoint, "--node-id", node, "--kubeconfig", &kubeconfig]);
-    arguments.extend(words(&["--state-dir", &text(&plugin.join("lazuli"))]));
-    arguments.extend(words(&["--registration-dir", &at(format!("kubelet-{node}/plugins_registry"))]));
-    arguments.extend(words(&["--host-root", &at(format!("azure/vms/{node}"))]));
-    arguments.extend(words(&["--imds-url", &format!("{}/_imds/{node}", azure.url)]));
-    Process::start(node, &folder.path().join(format!("{node}.log")), &arguments)
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn schedulable(node: &Value) -> bool {
@@ -258,7 +323,11 @@ fn size_of(folder: &Path) -> u64 {
 async fn a_node_plugin_removes_its_own_start_up_taint_and_may_change_nothing_else() {
     let Some(cluster) = Cluster::start(&[]).await else { return };
     let [own, other] = NODES.map(|node| format!("/api/v1/nodes/{node}"));
-    let account = cluster.kubernetes.kubeconfig(&format!("lazuli-node-{}", NODES[0]));
+    let plugin = cluster.node_plugin(NODES[0]).await;
+    // The token that kubelet gave to the container.
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    let token = fs::read_to_string(cluster.container(&plugin, NODES[0], "lazuli").unwrap().path(token)).unwrap();
+    let account = cluster.kubernetes.kubeconfig_of_token("node-plugin", &token);
     let taint = json!({"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
     for (path, change) in [
         (&own, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})),
@@ -295,13 +364,10 @@ async fn a_pods_bytes_are_there_after_a_crash_an_expansion_and_a_move_to_another
     assert_eq!(cluster.recorded().await, cluster.azure.attached().await);
 
     // The plugin's end is no end of the pod's volume.
-    cluster.restart_node_killed(NODES[0]);
-    cluster.restart_controller_killed();
+    cluster.kill_node_plugin(NODES[0]).await;
+    cluster.kill_controllers().await;
     let before = size_of(&folder);
-    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
-    cluster.kubernetes.patch(&format!("{CLAIMS}/data"), larger).await;
-    let grown = |claim: Option<&Value>| claim.is_some_and(|claim| claim["status"]["capacity"]["storage"] == "2Gi");
-    cluster.kubernetes.until("the claim's growth", &format!("{CLAIMS}/data"), grown).await;
+    cluster.grow("data", 2).await;
     until("the file system's growth", || size_of(&folder) > before * 3 / 2).await;
 
     cluster.delete_pod("first").await;
@@ -327,9 +393,9 @@ async fn every_pod_gets_its_own_bytes_however_often_the_program_is_killed_meanwh
     }
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(700)).await;
-        cluster.restart_controller_killed();
+        cluster.kill_controllers().await;
         for node in NODES {
-            cluster.restart_node_killed(node);
+            cluster.kill_node_plugin(node).await;
         }
     }
     for (n, name) in names.iter().enumerate() {
@@ -347,7 +413,7 @@ async fn every_pod_gets_its_own_bytes_however_often_the_program_is_killed_meanwh
         cluster.pod(name, NODES[(n + 1) % 2], &[name]).await;
     }
     tokio::time::sleep(Duration::from_millis(700)).await;
-    cluster.restart_controller_killed();
+    cluster.kill_controllers().await;
     for (n, name) in names.iter().enumerate() {
         let folder = cluster.running(name, NODES[(n + 1) % 2]).await.remove(name).unwrap();
         assert_eq!(fs::read_to_string(folder.join("whose")).unwrap(), *name);
@@ -370,16 +436,12 @@ async fn what_is_attached_is_left_alone_and_what_was_taken_away_returns_to_its_o
     cluster.pod("a", NODES[0], &["a"]).await;
     cluster.running("a", NODES[0]).await;
     let disk = cluster.recorded().await.into_keys().next().unwrap();
-    let attaches =
-        |cluster: &Cluster| cluster.controller.log().matches("method=\"ControllerPublishVolume\" volume").count();
-    let before = attaches(&cluster);
-    // The attacher looks every ten seconds.
-    let (began, seen) = (Instant::now(), cluster.azure.lists_of_disks().await);
-    while cluster.azure.lists_of_disks().await < seen + 2 {
-        assert!(began.elapsed() < PATIENCE, "the attacher does not look");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    assert_eq!(attaches(&cluster), before, "attached again without need");
+    const ATTACH: &str = "method=\"ControllerPublishVolume\" volume";
+    let before = cluster.controller_logs().await.matches(ATTACH).count();
+    assert!(before > 0, "the log does not show how the driver attaches");
+    cluster.lists_of_disks(2).await;
+    let now = cluster.controller_logs().await.matches(ATTACH).count();
+    assert_eq!(now, before, "attached again without need");
 
     cluster.azure.other_tool().await.yank(NODES[0], &disk).await;
     cluster.pod("b", NODES[0], &["b"]).await;
@@ -429,7 +491,7 @@ async fn a_claim_shows_by_the_drivers_events_why_its_disk_is_not_made_and_why_it
     let older = format!("/api/v1/namespaces/default/events?fieldSelector={}", selector.replace('=', "%3D"));
     assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);
     // Another process counts on in the same event.
-    cluster.restart_controller_killed();
+    cluster.kill_controllers().await;
     let counted = |events: Option<&Value>| find(events, "AuthorizationFailed").unwrap()["series"]["count"] == 2;
     cluster.kubernetes.until("the event's series", EVENTS, counted).await;
     assert_eq!(cluster.kubernetes.list(&older).await.len(), 1);

@@ -114,5 +114,5 @@ async fn the_node_registers_itself_with_kubelet_and_comes_back_whatever_happens_
 }
 
 fn options_of<'a>(registry: &'a Path, address: &'a str) -> [&'a str; 4] {
-    ["--registration-dir", registry.to_str().unwrap(), "--http-listen", address]
+    ["--registration-dir", registry.to_str().unwrap(), "--health-endpoint", address]
 }

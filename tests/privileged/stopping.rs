@@ -113,15 +113,16 @@ async fn a_node_answers_its_probes_until_it_has_drained() {
     cloud.node(NODE).await;
     cloud.nodes.remove(NODE).unwrap().stop().await;
     // Free a moment ago, and so now as good as certainly.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let process = cloud.another_node(NODE, &["--http-listen", &address]);
+    let [health, metrics] =
+        [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap()).map(|free| free.local_addr().unwrap().to_string());
+    let process = cloud.another_node(NODE, &["--health-endpoint", &health, "--metrics-endpoint", &metrics]);
     cloud.nodes.insert(NODE, process);
     let (volume, call, mkfs) = stage_frozen(&mut cloud, NODE).await;
     cloud.nodes[NODE].signal(Signal::SIGTERM);
     let socket = cloud.socket(NODE);
     until("the end of the socket", || (!socket.exists()).then_some(())).await;
-    assert_eq!(http(&address, "GET", "/healthz", &[], "").await.0, 200);
-    assert!(http(&address, "GET", "/metrics", &[], "").await.1.contains("lazuli_build"));
+    assert_eq!(http(&health, "GET", "/healthz", &[], "").await.0, 200);
+    assert!(http(&metrics, "GET", "/metrics", &[], "").await.1.contains("lazuli_build"));
     mkfs.signal(Signal::SIGCONT);
     call.await.unwrap().unwrap();
     assert!(cloud.nodes.get_mut(NODE).unwrap().end().await.success());
@@ -172,7 +173,7 @@ async fn a_port_for_probes_that_is_taken_ends_the_start() {
     cloud.nodes.remove(NODE).unwrap().stop().await;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let mut process = cloud.another_node(NODE, &["--http-listen", &address]);
+    let mut process = cloud.another_node(NODE, &["--health-endpoint", &address]);
     assert_eq!(process.end().await.code(), Some(1));
     assert!(process.log().contains(&format!("cannot listen at {address}")), "{}", process.log());
     assert!(!cloud.socket(NODE).exists());

@@ -29,6 +29,49 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
+{{/* Probes of the driver's container. The context is the host that kubelet asks, or nothing for the pod's address. */}}
+{{- define "lazuli.probes" -}}
+{{- $host := "" }}
+{{- with . }}{{ $host = printf ", host: %s" . }}{{ end -}}
+# Two minutes: before it serves, the driver may wait 30 s for each answer about its configuration.
+startupProbe:
+  httpGet: {path: /healthz, port: health{{ $host }}}
+  periodSeconds: 2
+  failureThreshold: 60
+# A process that answers nothing for 100 s hangs; one on a busy machine may need seconds.
+livenessProbe:
+  httpGet: {path: /healthz, port: health{{ $host }}}
+  periodSeconds: 20
+  timeoutSeconds: 5
+  failureThreshold: 5
+{{- end }}
+
+{{/* Arguments for metrics by TLS. */}}
+{{- define "lazuli.metricsArgs" -}}
+- --metrics-authentication=kubernetes
+{{- if .Values.metrics.certificateSecret }}
+- --metrics-certificate=/etc/lazuli/metrics/tls.crt
+- --metrics-key=/etc/lazuli/metrics/tls.key
+{{- end }}
+{{- end }}
+
+{{/* How Prometheus reads the driver's metrics: dict "root" . "service" "lazuli-controller-metrics". */}}
+{{- define "lazuli.scrape" -}}
+port: metrics
+interval: {{ .root.Values.monitoring.serviceMonitor.interval }}
+scheme: https
+# Prometheus' own token, which the driver has reviewed by the API server.
+bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- with .root.Values.metrics.certificateSecret }}
+tlsConfig:
+  ca: {secret: {name: {{ . }}, key: ca.crt}}
+  serverName: {{ $.service }}.{{ $.root.Release.Namespace }}.svc
+{{- else }}
+# Each process makes its certificate at its start.
+tlsConfig: {insecureSkipVerify: true}
+{{- end }}
+{{- end }}
+
 {{/* Arguments that both subcommands have. */}}
 {{- define "lazuli.logArgs" -}}
 - --log={{ .Values.log.level }}

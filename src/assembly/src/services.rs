@@ -2,7 +2,7 @@
 
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
 pub use lazuli_csi::controller::ListVolumes;
-use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService};
+use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
 pub use lazuli_disk::NodeFactsReader;
 use lazuli_disk::{Settings, Volumes};
 use lazuli_plan::{
@@ -59,14 +59,8 @@ pub fn node_facts(client: kube::Client, driver_name: &str) -> NodeFactsReader {
     NodeFactsReader::new(driver_name, move |node| {
         let (client, driver) = (client.clone(), driver.clone());
         let read = async move { lazuli_cluster::node_facts(&client, &driver, &node).await };
-        Box::pin(async { read.await.map_err(|error| report(&error)) })
+        Box::pin(async { read.await.map_err(|error| chain(&error)) })
     })
-}
-
-/// An error with its causes, on one line.
-fn report(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// The services of the controller over an Azure.

@@ -18,6 +18,9 @@ use super::proxy::{self, ProxyError};
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
+/// Who asks, in the API server's audit log and metrics.
+const USER_AGENT: &str = concat!("lazuli/", env!("CARGO_PKG_VERSION"));
+
 /// How long one call may take. The client library sets no end to reading an answer, for a watch has none.
 const CALL: Duration = Duration::from_secs(30);
 /// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
@@ -153,6 +156,7 @@ pub async fn connect(
     } else {
         return Ok(None);
     };
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
     config.proxy_url = match named_proxy {
         Some(proxy) => Some(proxy),
         None => proxy::of_environment(&config.cluster_url, variables).map_err(ConnectError::Proxy)?,

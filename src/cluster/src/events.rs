@@ -117,7 +117,11 @@ impl Writer {
         match self.write(event, count).await {
             Ok(Written::Created) => self.metrics.of("created").inc(),
             Ok(Written::Repeated) => self.metrics.of("repeated").inc(),
-            Ok(Written::NoObject) => self.metrics.of("no_object").inc(),
+            Ok(Written::NoObject) => {
+                // The volume may not be known yet.
+                self.log.not_written(event);
+                self.metrics.of("no_object").inc()
+            }
             Err(error) => {
                 self.log.not_written(event);
                 self.metrics.of("failed").inc();

@@ -44,6 +44,8 @@ struct World {
     moods: BTreeMap<String, Mood>,
     secrets: BTreeMap<String, Value>,
     config_maps: BTreeMap<String, Value>,
+    /// The status with which a review is answered, and the last review that was made, by collection.
+    reviews: BTreeMap<String, (Value, Value)>,
     /// What is put just before the next JSON patch of a collection.
     before_patch: Option<(String, Value)>,
     requests: Vec<String>,
@@ -88,6 +90,16 @@ impl FakeApiServer {
     pub(super) fn put_secret(&self, namespace: &str, name: &str, body: Value) {
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         self.world().secrets.insert(path, body);
+    }
+
+    /// From now on reviews of this collection have this status.
+    pub(super) fn answer_review(&self, collection: &str, status: Value) {
+        self.world().reviews.insert(collection.to_owned(), (status, Value::Null));
+    }
+
+    /// The last review that was made in this collection.
+    pub(super) fn reviewed(&self, collection: &str) -> Value {
+        self.world().reviews[collection].1.clone()
     }
 
     /// Replaces an object just before the next JSON patch.
@@ -183,6 +195,14 @@ impl World {
         }
         if request.method() == http::Method::PATCH {
             return Some(self.apply(&path, request));
+        }
+        if let Some((status, made)) = self.reviews.get_mut(&path) {
+            assert_eq!(request.method(), http::Method::POST);
+            *made = body_of(request);
+            // As the API server does: with all that was sent.
+            let mut answer = made.clone();
+            answer["status"] = status.clone();
+            return Some(success(&answer));
         }
         assert_eq!(request.method(), http::Method::GET, "nothing here writes otherwise");
         if path.contains("/configmaps/") {

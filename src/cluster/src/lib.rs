@@ -2,8 +2,8 @@
 //!
 //! Owns the API client (none where there is no cluster: a value, not an error), single secrets by `get`,
 //! the snapshot of LUNs that VolumeAttachments name and the one of the cluster's Nodes, which reach the crates that
-//! place disks as data, and what it writes: what VM sizes newer than the shipped table take, events for people, and the
-//! removal of a start-up taint. Never lists secrets, and never chooses a LUN.
+//! place disks as data, the reviews of who may read metrics, and what it writes: what VM sizes newer than the shipped
+//! table take, events for people, and the removal of a start-up taint. Never lists secrets, and never chooses a LUN.
 
 mod backends;
 mod client;
@@ -13,6 +13,7 @@ mod fake;
 mod follow;
 mod lease;
 mod liveness;
+mod metrics_review;
 mod node_facts;
 mod nodes;
 mod own_node;
@@ -30,6 +31,7 @@ pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use lease::{Ended, LeaseName, lead};
 pub use liveness::STALE_AFTER;
+pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
 pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
@@ -37,4 +39,4 @@ pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use services::{PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, patch_service};
-pub use sizes::{SizesError, publish_sizes, published_sizes};
+pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};

@@ -183,6 +183,7 @@ mod tests {
         server.put(NODES, node(json!([other, ours]), json!({})));
         // As kubelet makes it.
         server.put(CSI_NODES, json!({"metadata": {"name": "n0"}, "spec": {"drivers": null}}));
+        assert!(matches!(remove(&server.client(), "n0", DRIVER).await, Ok(Removal::NotYet)));
         let stop = CancellationToken::new();
         let task = tokio::spawn(remove_startup_taint(server.client(), "n0".into(), DRIVER.into(), stop));
         sleep(Duration::from_secs(120)).await;

@@ -518,7 +518,7 @@ async fn a_proxy_that_the_kubeconfig_or_the_environment_names_is_used() {
 }
 
 #[tokio::test]
-async fn what_the_controller_publishes_of_vm_sizes_is_what_the_nodes_read() {
+async fn what_the_controller_publishes_of_vm_sizes_is_what_its_next_process_reads() {
     let server = FakeApiServer::default();
     let client = server.client();
     assert!(published_sizes(&client).await.expect("none is no error").is_empty());

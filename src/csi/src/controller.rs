@@ -180,7 +180,7 @@ impl ControllerService {
             }
             _ => {
                 let what = format!("Disks cannot be {done} node {node}");
-                self.reported(rpc, Regarding::node(node), &what, error)
+                self.reported(rpc, Regarding::of_node(node), &what, error)
             }
         }
     }

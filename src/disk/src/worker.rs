@@ -105,7 +105,7 @@ struct Shared {
     failed_detaches: Mutex<FailedDetaches>,
 }
 
-/// Whether disks may be detached by force, and who is told of it.
+/// Whether disks may be detached by force, and where that is reported.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) force_detach: ForceDetach,

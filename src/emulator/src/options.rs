@@ -47,7 +47,8 @@ pub struct Options {
     /// How old the list of data disks is that the metadata service shows. Default zero.
     pub imds_lag: Duration,
     /// Every machine and disk carries members newer than any published type, and a PUT that drops
-    /// one is refused and recorded as a violation. Default off.
+    /// one is refused and recorded as a violation. The resource SKUs list a machine size that no table has. Default
+    /// off.
     pub future_fields: bool,
     /// Resources per page of a list. Default 1000; `$top` may ask for fewer.
     pub page_size: usize,

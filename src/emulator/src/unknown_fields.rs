@@ -1,4 +1,5 @@
-//! `--future-fields`: members newer than every published type, and the check that clients keep them.
+//! `--future-fields`: members newer than every published type, and the check that clients keep them; and a machine size
+//! that no table has.
 //!
 //! A client that reads a machine or a disk, changes something and writes it back must not lose what
 //! it does not know. With the switch on, each answer carries [`MEMBER`] in places that such clients
@@ -9,6 +10,9 @@ use serde_json::{Value, json};
 
 /// The member's name.
 pub(crate) const MEMBER: &str = "zzFutureProperty";
+
+/// A machine size that is newer than every table of sizes, and how many data disks it takes. The resource SKUs list it.
+pub(crate) const SIZE: (&str, u8) = ("Standard_D8s_v99", 24);
 
 /// Adds the member to a document that is about to be answered.
 pub(crate) fn dress(doc: &mut Value) {

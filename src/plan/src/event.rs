@@ -72,7 +72,7 @@ struct Row {
     name: &'static str,
     /// What was being done: the event's `action`.
     action: &'static str,
-    /// How long it must last before a person is told.
+    /// How long it must last before an event is written.
     hold_off: Duration,
     advice: &'static str,
 }
@@ -310,7 +310,7 @@ pub enum Regarding {
 
 impl Regarding {
     /// The Node of a name. A CSI node id may be spelled in another letter case, or be no name at all.
-    pub fn node(name: &str) -> Option<Self> {
+    pub fn of_node(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         is_object_name(&name).then_some(Self::Node(name))
     }
@@ -375,7 +375,7 @@ pub enum Decision {
     Create,
     /// The event goes on: it has been observed so many times.
     Repeat(u32),
-    /// It has been told, or has not lasted long enough.
+    /// The event has been written, or the reason has not lasted long enough.
     Nothing,
     /// The object has had too many events.
     Suppress,

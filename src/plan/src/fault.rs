@@ -152,10 +152,10 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
             _,
         ) => Code::Unavailable,
         (Fault::Exhausted | Fault::DiskLimit, _) => Code::ResourceExhausted,
-        (Fault::AttachedElsewhere { .. } | Fault::ZoneMismatch | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
+        (Fault::AttachedElsewhere { .. } | Fault::InUse | Fault::Locked | Fault::Unclear, _) => {
             Code::FailedPrecondition
         }
-        (Fault::Invalid | Fault::Unsupported, _) => Code::InvalidArgument,
+        (Fault::Invalid | Fault::ZoneMismatch | Fault::Unsupported, _) => Code::InvalidArgument,
         (Fault::Forbidden | Fault::LinkedForbidden, _) => Code::PermissionDenied,
         (Fault::Unauthenticated, _) => Code::Unauthenticated,
         (Fault::Deadline, _) => Code::DeadlineExceeded,

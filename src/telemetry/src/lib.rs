@@ -1,8 +1,9 @@
 //! What the process tells about itself: logs on stderr, `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Owns the format of log lines, the HTTP server for probes and scrapes, and the metrics of the process
+//! Owns the format of log lines, the HTTP servers for probes and scrapes, and the metrics of the process
 //! itself. Never decides whether the process is ready: other crates say so through a [`Readiness`], and
-//! their metrics arrive in a registry that they filled.
+//! their metrics arrive in a registry that they filled. Never decides who may read metrics either: a
+//! [`http::Reviewer`] asks the cluster.
 
 pub mod http;
 pub mod logs;

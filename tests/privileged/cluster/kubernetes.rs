@@ -1,39 +1,53 @@
-//! A Kubernetes cluster on this machine: etcd, the API server, the controllers and the scheduler, and per node a kubelet
-//! that mounts volumes and runs no container. All are built from their own Go modules.
+//! A Kubernetes cluster on this machine, in a network of its own: etcd, the API server, the controllers and the scheduler,
+//! and nodes whose containers are processes. All are built from Go modules of their own.
 
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use kube::Client;
+use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-use super::super::{
-    cloud::{NODES, text, words},
-    process::{Folder, PATIENCE, Process, run},
+use super::{
+    super::{
+        cloud::{NODES, text, words},
+        process::{Folder, PATIENCE, Process, run},
+    },
+    node,
 };
 
-/// The user of the test and of Kubernetes' own parts.
+/// The user of the test and of Kubernetes' own parts but for the kubelets.
 const ADMIN: (&str, &str) = ("admin", "admin-token");
-/// The kinds of the chart's objects that the cluster is given. Of its pods only the programs run, as processes.
-const OF_THE_CHART: [&str; 8] = [
-    "ServiceAccount",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Role",
-    "RoleBinding",
-    "CSIDriver",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
+/// Where everything that is no node serves: the bridge of the cluster's network, and the first address of its services,
+/// which is the API server's.
+pub(super) const GATEWAY: &str = "10.213.0.1";
+/// The controllers that volumes and the chart's workloads need, and those without which no node becomes ready.
+const CONTROLLERS: [&str; 15] = [
+    "persistentvolume-binder-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "daemonset-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller",
 ];
-/// The controllers that volumes need, and those without which no node becomes ready.
-const CONTROLLERS: &str = "persistentvolume-binder-controller,persistentvolume-attach-detach-controller,\
-    persistentvolume-expander-controller,persistentvolume-protection-controller,\
-    persistentvolumeclaim-protection-controller,node-lifecycle-controller,pod-garbage-collector-controller";
+/// What the API server notes: each request of an account of the chart.
+const AUDIT_POLICY: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts:kube-system"]}, {"level": "None"}]
+}"#;
 /// How often something in the cluster is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -42,27 +56,38 @@ pub(super) fn tools() -> Option<PathBuf> {
     std::env::var_os("LAZULI_CLUSTER_TOOLS").map(PathBuf::from)
 }
 
-/// The cluster. The processes end with it, the kubelets first.
+/// Gives this thread, and every process and thread that it starts from now on, a network without anything else on it:
+/// its ports and addresses are the same for every test.
+pub(super) fn enter_own_network() {
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    for line in [
+        "link set lo up",
+        "link add cluster type bridge",
+        &format!("address add {GATEWAY}/16 dev cluster"),
+        "link set cluster up",
+    ] {
+        run("ip", &line.split(' ').collect::<Vec<_>>());
+    }
+}
+
+/// The cluster. The processes end with it, the nodes first.
 pub(super) struct Kubernetes {
-    kubelets: Vec<Process>,
+    nodes: BTreeMap<&'static str, Process>,
     _scheduler: Process,
     _controllers: Process,
     api_server: Process,
     _etcd: Process,
     folder: PathBuf,
-    tools: PathBuf,
     client: Client,
-    server: String,
 }
 
 impl Kubernetes {
-    pub(super) async fn start(tools: &Path, folder: &Folder) -> Self {
+    /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
+    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value, gates: &str) -> Self {
         let folder = folder.path().to_owned();
         let at = |name: &str| text(&folder.join(name));
-        let kubernetes = text(&tools.join("kubernetes"));
-        let [etcd_port, peer_port, api_port] = [(); 3].map(|()| free_port());
 
-        let (clients, peers) = (format!("http://127.0.0.1:{etcd_port}"), format!("http://127.0.0.1:{peer_port}"));
+        let (clients, peers) = ("http://127.0.0.1:2379", "http://127.0.0.1:2380");
         let etcd = program(
             tools,
             &folder,
@@ -70,10 +95,10 @@ impl Kubernetes {
             "etcd",
             &[
                 ("--data-dir", &at("etcd")),
-                ("--listen-client-urls", &clients),
-                ("--advertise-client-urls", &clients),
-                ("--listen-peer-urls", &peers),
-                ("--initial-advertise-peer-urls", &peers),
+                ("--listen-client-urls", clients),
+                ("--advertise-client-urls", clients),
+                ("--listen-peer-urls", peers),
+                ("--initial-advertise-peer-urls", peers),
                 ("--initial-cluster", &format!("default={peers}")),
                 // Nothing here outlives the test.
                 ("--unsafe-no-fsync", "true"),
@@ -81,29 +106,38 @@ impl Kubernetes {
             ],
         );
 
-        run(&kubernetes, &["key", &at("sa.key")]);
+        let folder_of_credentials = at("");
+        let arguments = [&["credentials", folder_of_credentials.as_str()], &NODES[..]].concat();
+        run(&text(&tools.join("kubernetes")), &arguments);
         let (name, token) = ADMIN;
         fs::write(folder.join("tokens.csv"), format!("{token},{name},{name},system:masters")).unwrap();
+        fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).unwrap();
         let mut api_server = program(
             tools,
             &folder,
             "kubernetes",
             "kube-apiserver",
             &[
-                ("--etcd-servers", &clients),
-                ("--bind-address", "127.0.0.1"),
-                ("--advertise-address", "127.0.0.1"),
+                ("--etcd-servers", clients),
+                ("--bind-address", GATEWAY),
+                ("--advertise-address", GATEWAY),
                 ("--endpoint-reconciler-type", "none"),
-                ("--secure-port", &api_port.to_string()),
+                // That of the service that pods know.
+                ("--secure-port", "443"),
+                ("--service-cluster-ip-range", &format!("{GATEWAY}/24").replace(".1/", ".0/")),
                 ("--cert-dir", &at("certificates")),
                 ("--service-account-issuer", "https://kubernetes.default.svc"),
                 ("--service-account-key-file", &at("sa.key")),
                 ("--service-account-signing-key-file", &at("sa.key")),
-                ("--service-cluster-ip-range", "10.0.0.0/24"),
+                ("--client-ca-file", &at("ca.crt")),
                 ("--token-auth-file", &at("tokens.csv")),
-                ("--authorization-mode", "RBAC"),
-                // Nobody makes the accounts that it would ask for.
-                ("--disable-admission-plugins", "ServiceAccount"),
+                ("--authorization-mode", "Node,RBAC"),
+                ("--enable-admission-plugins", "NodeRestriction"),
+                ("--allow-privileged", "true"),
+                ("--audit-policy-file", &at("audit-policy.json")),
+                ("--audit-log-path", &at("audit.log")),
+                ("--audit-log-mode", "blocking"),
+                ("--feature-gates", gates),
             ],
         );
         let authority = folder.join("certificates/apiserver.crt");
@@ -112,8 +146,7 @@ impl Kubernetes {
             authority.exists()
         })
         .await;
-        let server = format!("https://127.0.0.1:{api_port}");
-        write_kubeconfig(&folder, &server, name, token);
+        write_kubeconfig(&folder, name, json!({"token": token}));
         let admin = at("admin.kubeconfig");
         let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
         let ready =
@@ -131,7 +164,9 @@ impl Kubernetes {
             "kube-controller-manager",
             &[
                 ("--kubeconfig", &admin),
-                ("--controllers", CONTROLLERS),
+                ("--controllers", &CONTROLLERS.join(",")),
+                ("--service-account-private-key-file", &at("sa.key")),
+                ("--root-ca-file", &text(&authority)),
                 ("--leader-elect", "false"),
                 ("--secure-port", "0"),
             ],
@@ -143,89 +178,33 @@ impl Kubernetes {
             "kube-scheduler",
             &[("--kubeconfig", &admin), ("--leader-elect", "false"), ("--secure-port", "0")],
         );
-        let kubelets = NODES.map(|node| {
-            let root = folder.join(format!("kubelet-{node}"));
-            fs::create_dir_all(root.join("plugins_registry")).unwrap();
-            program(
-                tools,
-                &folder,
-                "kubernetes",
-                "kubelet",
-                &[
-                    ("--kubeconfig", &admin),
-                    ("--node", node),
-                    ("--root-dir", &text(&root)),
-                    ("--port", &free_port().to_string()),
-                ],
-            )
-        });
-        Self {
-            kubelets: kubelets.into(),
-            _scheduler: scheduler,
-            _controllers: controllers,
-            api_server,
-            _etcd: etcd,
-            tools: tools.to_owned(),
-            folder,
-            client,
-            server,
+        let mut nodes = BTreeMap::new();
+        for (index, name) in NODES.into_iter().enumerate() {
+            let credentials = json!({
+                "client-certificate": folder.join(format!("{name}.crt")),
+                "client-key": folder.join(format!("{name}.key")),
+            });
+            let kubeconfig = write_kubeconfig(&folder, name, credentials);
+            nodes.insert(name, node::start(tools, &folder, index, name, &kubeconfig, images));
         }
+        Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, _etcd: etcd, folder, client }
     }
 
-    /// Makes what the chart says of accounts, rights, policies and the driver.
-    pub(super) async fn install_chart(&mut self) {
-        self.until("the nodes' namespace", "/api/v1/namespaces/kube-node-lease", |found| found.is_some()).await;
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/manifests/lazuli.yaml");
-        let text = fs::read_to_string(file).unwrap();
-        for document in text.split("\n---\n") {
-            let object: Value = serde_saphyr::from_str(document.trim_start_matches("---\n")).unwrap();
-            if object["kind"].as_str().is_some_and(|kind| OF_THE_CHART.contains(&kind)) {
-                self.create(&collection(&object), object).await;
-            }
-        }
-    }
-
-    /// A kubeconfig with a token of one of the chart's accounts; with a node, one that is bound to it as that of a pod
-    /// there is.
-    pub(super) async fn account(&self, account: &str, node: Option<&str>) -> String {
-        let bound = match node {
-            Some(node) => {
-                let node = self.get(&format!("/api/v1/nodes/{node}")).await.unwrap();
-                json!({"kind": "Node", "apiVersion": "v1", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]})
-            }
-            None => Value::Null,
-        };
-        let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{account}/token");
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"audiences": [], "expirationSeconds": 7200, "boundObjectRef": bound}});
-        let answer = self.create(&path, request).await;
-        let name = node.map_or(account.to_owned(), |node| format!("{account}-{node}"));
-        write_kubeconfig(&self.folder, &self.server, &name, answer["status"]["token"].as_str().unwrap());
-        self.kubeconfig(&name)
+    /// A kubeconfig with a token, such as that of a container.
+    pub(super) fn kubeconfig_of_token(&self, name: &str, token: &str) -> String {
+        write_kubeconfig(&self.folder, name, json!({"token": token}))
     }
 
     /// The code of the refusal of a change that the user of a kubeconfig asks for; `None` when it was made.
     pub(super) async fn refusal_of_patch(&self, kubeconfig: &str, path: &str, change: &Value) -> Option<(u16, String)> {
         let client = lazuli_cluster::connect(Some(Path::new(kubeconfig)), &BTreeMap::new()).await.unwrap().unwrap();
         let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
-        match client.request::<Value>(request.body(change.to_string().into_bytes()).unwrap()).await {
-            Ok(_) => None,
-            Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
-            Err(error) => panic!("{path}: {error}"),
-        }
+        refusal(client.request(request.body(change.to_string().into_bytes()).unwrap()).await)
     }
 
-    /// One of the sidecars, beside the driver at this socket and with its account.
-    pub(super) fn sidecar(&self, name: &str, socket: &Path, flags: &[(&str, &str)]) -> Process {
-        let address = format!("unix://{}", socket.display());
-        let kubeconfig = self.kubeconfig("lazuli-controller");
-        let mut all = vec![("--csi-address", address.as_str()), ("--kubeconfig", &kubeconfig), ("--v", "2")];
-        all.extend(flags);
-        program(&self.tools, &self.folder, name, name, &all)
-    }
-
-    pub(super) fn kubeconfig(&self, user: &str) -> String {
-        text(&self.folder.join(format!("{user}.kubeconfig")))
+    /// The code of the refusal of an object; `None` when it was made.
+    pub(super) async fn refusal_of_object(&self, path: &str, object: Value) -> Option<(u16, String)> {
+        refusal(self.send("POST", path, "application/json", Some(object)).await)
     }
 
     async fn send(&self, method: &str, path: &str, kind: &str, body: Option<Value>) -> Result<Value, kube::Error> {
@@ -270,32 +249,66 @@ impl Kubernetes {
                 return found.unwrap_or_default();
             }
             self.api_server.must_run();
-            self.kubelets.iter_mut().for_each(Process::must_run);
+            self.nodes.values_mut().for_each(Process::must_run);
             assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; {path} is {found:#?}");
             tokio::time::sleep(LOOK).await;
         }
     }
 }
 
-fn write_kubeconfig(folder: &Path, server: &str, user: &str, token: &str) {
+impl Drop for Kubernetes {
+    /// Shows what the containers said last, when the test has failed.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let all = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let folders = NODES.into_iter().map(|node| node::kubelet_folder(&self.folder, node).join("pod-logs"));
+        for pod in folders.flat_map(|logs| all(&logs).collect::<Vec<_>>()) {
+            for log in all(&pod).flat_map(|container| all(&container).collect::<Vec<_>>()) {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                let last = lines[lines.len().saturating_sub(15)..].join("\n");
+                eprintln!("--- the end of {}\n{last}", log.display());
+            }
+        }
+    }
+}
+
+fn write_kubeconfig(folder: &Path, user: &str, credentials: Value) -> String {
     let authority = folder.join("certificates/apiserver.crt");
+    let server = format!("https://{GATEWAY}");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority}}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
     });
-    fs::write(folder.join(format!("{user}.kubeconfig")), config.to_string()).unwrap();
+    let file = folder.join(format!("{user}.kubeconfig"));
+    fs::write(&file, config.to_string()).unwrap();
+    text(&file)
+}
+
+fn refusal(answer: Result<Value, kube::Error>) -> Option<(u16, String)> {
+    match answer {
+        Ok(_) => None,
+        Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The path of the collection that an object belongs to.
-fn collection(object: &Value) -> String {
+pub(super) fn collection(object: &Value) -> String {
     let version = object["apiVersion"].as_str().unwrap();
     let root = if version.contains('/') { "/apis" } else { "/api" };
     let namespace =
         object["metadata"]["namespace"].as_str().map_or(String::new(), |name| format!("/namespaces/{name}"));
     let kind = object["kind"].as_str().unwrap().to_lowercase();
-    let plural = kind.strip_suffix('y').map_or(format!("{kind}s"), |stem| format!("{stem}ies"));
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    };
     format!("{root}/{version}{namespace}/{plural}")
 }
 
@@ -311,11 +324,5 @@ pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 fn program(tools: &Path, folder: &Path, program: &str, part: &str, flags: &[(&str, &str)]) -> Process {
     let mut arguments = if program == part { Vec::new() } else { words(&[part]) };
     arguments.extend(flags.iter().map(|(name, value)| format!("{name}={value}")));
-    let log = format!("{part}-{}.log", fs::read_dir(folder).unwrap().count());
-    Process::of_program(&tools.join(program), part, &folder.join(log), &arguments)
-}
-
-/// A port that nobody has now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    Process::of_program(&tools.join(program), part, &folder.join(format!("{part}.log")), &arguments)
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	remote "k8s.io/cri-client/pkg"
-	fakeremote "k8s.io/cri-client/pkg/fake"
 	kubeletapp "k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	"k8s.io/kubernetes/pkg/kubelet"
@@ -22,36 +21,43 @@ import (
 	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
-	probetest "k8s.io/kubernetes/pkg/kubelet/prober/testing"
 	kubeletutil "k8s.io/kubernetes/pkg/kubelet/util"
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume"
+	"k8s.io/kubernetes/pkg/volume/configmap"
 	"k8s.io/kubernetes/pkg/volume/csi"
+	"k8s.io/kubernetes/pkg/volume/downwardapi"
 	"k8s.io/kubernetes/pkg/volume/emptydir"
+	"k8s.io/kubernetes/pkg/volume/hostpath"
+	"k8s.io/kubernetes/pkg/volume/projected"
+	"k8s.io/kubernetes/pkg/volume/secret"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
 )
 
-// newKubeletCommand runs a kubelet that mounts volumes and runs no container: the container runtime, the container
-// manager and the statistics are Kubernetes' own fakes.
+// kubeletFolder is the kubelet's folder: the usual one, which the chart names. A node has a mount namespace of its own.
+const kubeletFolder = "/var/lib/kubelet"
+
+// newKubeletCommand runs a kubelet whose container manager and statistics of the machine are Kubernetes' own fakes: it
+// knows no cgroup. The container runtime is another process.
 func newKubeletCommand() *cobra.Command {
-	var kubeconfig, node, root string
-	var port int
+	var kubeconfig, node, address, machine, runtimeEndpoint string
 	command := &cobra.Command{
 		Use: "kubelet",
 		RunE: func(command *cobra.Command, _ []string) error {
-			return runKubelet(command.Context(), kubeconfig, node, root, port)
+			return runKubelet(command.Context(), kubeconfig, node, address, machine, runtimeEndpoint)
 		},
 	}
-	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "the API server and who is asking")
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "the API server and the node's credentials")
 	command.Flags().StringVar(&node, "node", "", "the name of the node")
-	command.Flags().StringVar(&root, "root-dir", "", "the kubelet's folder")
-	command.Flags().IntVar(&port, "port", 0, "where the kubelet serves")
+	command.Flags().StringVar(&address, "node-ip", "", "the address of the node")
+	command.Flags().StringVar(&machine, "provider-id", "", "the machine, as a cloud controller manager would name it")
+	command.Flags().StringVar(&runtimeEndpoint, "container-runtime-endpoint", "", "where the container runtime serves")
 	return command
 }
 
-func runKubelet(ctx context.Context, kubeconfig, node, root string, port int) error {
+func runKubelet(ctx context.Context, kubeconfig, node, address, machine, endpoint string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -61,26 +67,27 @@ func runKubelet(ctx context.Context, kubeconfig, node, root string, port int) er
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{"static-pods", "pod-logs"} {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+	staticPods, podLogs := filepath.Join(kubeletFolder, "static-pods"), filepath.Join(kubeletFolder, "pod-logs")
+	for _, folder := range []string{staticPods, podLogs} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
 	}
 
-	endpoint := "unix://" + filepath.Join(root, "cri.sock")
-	runtime := fakeremote.NewFakeRemoteRuntime()
-	if err := runtime.Start(endpoint); err != nil {
-		return fmt.Errorf("the container runtime: %w", err)
-	}
-	defer runtime.Stop()
-	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, 15*time.Second, noopoteltrace.NewTracerProvider(), false)
+	tracer := noopoteltrace.NewTracerProvider()
+	runtimeService, err := remote.NewRemoteRuntimeService(ctx, endpoint, 15*time.Second, tracer, false)
 	if err != nil {
 		return fmt.Errorf("the container runtime: %w", err)
 	}
+	imageService, err := remote.NewRemoteImageService(ctx, endpoint, 15*time.Second, tracer, false)
+	if err != nil {
+		return fmt.Errorf("the container runtime's images: %w", err)
+	}
 
 	flags := options.NewKubeletFlags()
-	flags.RootDirectory = root
+	flags.RootDirectory = kubeletFolder
 	flags.HostnameOverride = node
+	flags.NodeIP = address
 	flags.MinimumGCAge = metav1.Duration{Duration: time.Minute}
 	flags.MaxContainerCount = 100
 	flags.MaxPerPodContainerCount = 2
@@ -91,16 +98,15 @@ func runKubelet(ctx context.Context, kubeconfig, node, root string, port int) er
 	settings.ContainerRuntimeEndpoint = endpoint
 	settings.ImageServiceEndpoint = endpoint
 	settings.EnableServer = true
-	settings.Address = "127.0.0.1"
-	settings.Port = int32(port)
+	settings.Address = address
 	settings.ReadOnlyPort = 0
 	settings.HealthzPort = 0
-	settings.StaticPodPath = filepath.Join(root, "static-pods")
-	settings.PodLogsDir = filepath.Join(root, "pod-logs")
+	settings.StaticPodPath = staticPods
+	settings.PodLogsDir = podLogs
 	settings.NodeStatusUpdateFrequency.Duration = 2 * time.Second
 	settings.SyncFrequency.Duration = 2 * time.Second
 	settings.MaxPods = 200
-	settings.ProviderID = "test://" + node
+	settings.ProviderID = machine
 	settings.VolumeStatsAggPeriod.Duration = 2 * time.Second
 	settings.CgroupsPerQOS = false
 	settings.EnforceNodeAllocatable = nil
@@ -109,26 +115,38 @@ func runKubelet(ctx context.Context, kubeconfig, node, root string, port int) er
 	settings.EnableControllerAttachDetach = true
 	settings.RegisterNode = true
 	settings.LocalStorageCapacityIsolation = false
+	// A test kills containers again and again.
+	settings.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: time.Second}
 
 	mounter := mount.New("")
-	plugins := append(csi.ProbeVolumePlugins(), emptydir.ProbeVolumePlugins()...)
+	var plugins []volume.VolumePlugin
+	for _, some := range [][]volume.VolumePlugin{
+		configmap.ProbeVolumePlugins(),
+		csi.ProbeVolumePlugins(),
+		downwardapi.ProbeVolumePlugins(),
+		emptydir.ProbeVolumePlugins(),
+		hostpath.ProbeVolumePlugins(volume.VolumeConfig{}),
+		projected.ProbeVolumePlugins(),
+		secret.ProbeVolumePlugins(),
+	} {
+		plugins = append(plugins, some...)
+	}
 	dependencies := &kubelet.Dependencies{
 		KubeClient:                client,
 		HeartbeatClient:           client,
-		ProbeManager:              probetest.FakeManager{},
 		RemoteRuntimeService:      runtimeService,
-		RemoteImageService:        runtime.ImageService,
+		RemoteImageService:        imageService,
 		CAdvisorInterface:         &cadvisortest.Fake{NodeName: node},
 		OSInterface:               kubecontainer.RealOS{},
 		ContainerManager:          cm.NewStubContainerManager(),
-		VolumePlugins:             append([]volume.VolumePlugin{}, plugins...),
+		VolumePlugins:             plugins,
 		OOMAdjuster:               oom.NewFakeOOMAdjuster(),
 		Mounter:                   mounter,
 		Subpather:                 subpath.New(mounter),
 		HostUtil:                  hostutil.NewHostUtil(),
 		PodStartupLatencyTracker:  kubeletutil.NewPodStartupLatencyTracker(),
 		NodeStartupLatencyTracker: kubeletutil.NewNodeStartupLatencyTracker(),
-		TracerProvider:            noopoteltrace.NewTracerProvider(),
+		TracerProvider:            tracer,
 		// The real one wants to read /dev/kmsg.
 		Recorder: &record.FakeRecorder{},
 	}

@@ -1,7 +1,7 @@
 // The parts of Kubernetes that a CSI driver meets, in one program: its first argument names the part.
 //
-// All are the real ones but for the kubelet's surroundings: there are no containers, cgroups or statistics of the
-// machine here. Its volume manager, its plugin watcher and its mounts are real.
+// All are the real ones but for the kubelet's surroundings: there are no cgroups and no statistics of the machine here.
+// Its volume manager, its plugin watcher, its probes and its mounts are real.
 package main
 
 import (
@@ -17,14 +17,14 @@ import (
 
 func main() {
 	parts := map[string]func() *cobra.Command{
-		"key":                     newKeyCommand,
+		"credentials":             newCredentialsCommand,
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 		"kubelet":                 newKubeletCommand,
 	}
 	if len(os.Args) < 2 || parts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes key|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet FLAGS")
+		fmt.Fprintln(os.Stderr, "usage: kubernetes credentials|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet FLAGS")
 		os.Exit(2)
 	}
 	part := parts[os.Args[1]]

@@ -12,9 +12,9 @@ impl Node {
     /// Reports a failure of staging, where a person must know about it: on the claim, where the volume context names it,
     /// else on the Node. The pod is not known: kubelet names it only when it publishes.
     pub(super) fn report(&self, request: &Stage, error: &NodeError) {
-        let Some((reason, what)) = told(error) else { return };
+        let Some((reason, what)) = described(error) else { return };
         let node = &self.config.node_id;
-        let regarding = request.claim.clone().map(Regarding::Claim).or_else(|| Regarding::node(node));
+        let regarding = request.claim.clone().map(Regarding::Claim).or_else(|| Regarding::of_node(node));
         let Some(regarding) = regarding else { return };
         let disk = request.volume.disk().name();
         self.config.events.send(Event::new(regarding, reason, format_args!("Disk {disk} on node {node}: {what}")));
@@ -22,7 +22,7 @@ impl Node {
 }
 
 /// The reason, and what happened: without what changes from try to try.
-fn told(error: &NodeError) -> Option<(Reason, String)> {
+fn described(error: &NodeError) -> Option<(Reason, String)> {
     let unconfirmed = |what: String| Some((Reason::IdentityUnconfirmed, what));
     match error {
         NodeError::Format(error) => match &**error {

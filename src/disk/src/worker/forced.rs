@@ -70,14 +70,14 @@ impl VmWorker {
         }
     }
 
-    /// Tells of the disks that a write has detached by force.
-    pub(super) fn tell_forced(&self, write: &VmWrite) {
+    /// Reports the disks that a write has detached by force.
+    pub(super) fn report_forced(&self, write: &VmWrite) {
         for disk in &write.force {
             let what = format!(
                 "Disk {} was detached by force from this node, whose VM is stopped, after its ordinary detach had failed",
                 disk.name()
             );
-            if let Some(node) = Regarding::node(&self.node) {
+            if let Some(node) = Regarding::of_node(&self.node) {
                 self.shared.policy.events.send(Event::new(node, Reason::ForceDetached, what));
             }
         }

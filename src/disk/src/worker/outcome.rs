@@ -63,7 +63,7 @@ impl VmWorker {
                     seconds = started.elapsed().as_secs_f64(),
                     "data disks written"
                 );
-                self.tell_forced(write);
+                self.report_forced(write);
                 if !write.says_nothing() && failure_state.method.take().is_some() {
                     *self.shared.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
                 }

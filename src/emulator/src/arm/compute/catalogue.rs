@@ -68,6 +68,11 @@ pub(crate) fn skus(context: &mut Context<'_>) -> Reply {
             }
             value.push(entry("virtualMachines", size.name, Some("Standard"), &location, &zones, capabilities));
         }
+        if context.shared.options.future_fields {
+            let (name, disks) = crate::unknown_fields::SIZE;
+            let capabilities = vec![("MaxDataDiskCount", disks.to_string())];
+            value.push(entry("virtualMachines", name, Some("Standard"), &location, &zones, capabilities));
+        }
     }
     lists_all(value)
 }

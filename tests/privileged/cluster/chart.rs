@@ -1,0 +1,110 @@
+//! The chart's objects, and the overlay with which they run on this machine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+
+use super::node::IDLE;
+
+/// Where the emulator serves: plain for instance metadata, TLS for the resource manager.
+pub(super) const EMULATOR: &str = "10.213.0.1:8181";
+pub(super) const EMULATOR_TLS: &str = "10.213.0.1:8443";
+/// The ConfigMap with the emulator's certificate authority.
+pub(super) const AUTHORITY: &str = "emulator-authority";
+
+/// The objects of the plain manifests, which are what the chart renders.
+pub(super) fn objects() -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/manifests/lazuli.yaml");
+    let text = fs::read_to_string(file).unwrap();
+    text.split("\n---\n")
+        .map(|document| document.trim_start_matches("---\n"))
+        .filter(|document| document.lines().any(|line| !line.starts_with('#')))
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .collect()
+}
+
+/// All that differs from the chart: where Azure and the machines' devices are, and how often the attacher compares.
+pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value> {
+    for object in &mut objects {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let pod = &mut object["spec"]["template"]["spec"];
+        match kind.as_str() {
+            "Deployment" => {
+                // As the value certificateAuthorities of the chart does it.
+                let volume = json!({"name": "authorities", "configMap": {"name": AUTHORITY}});
+                push(&mut pod["volumes"], volume);
+                let lazuli = container(pod, "lazuli");
+                push(&mut lazuli["env"], json!({"name": "SSL_CERT_FILE", "value": "/etc/lazuli/ca/ca.pem"}));
+                push(&mut lazuli["volumeMounts"], json!({"name": "authorities", "mountPath": "/etc/lazuli/ca"}));
+                // The default is a minute.
+                push(&mut container(pod, "csi-attacher")["args"], json!("--reconcile-sync=10s"));
+            }
+            "DaemonSet" => {
+                let machines = json!({"path": folder.join("azure/vms"), "type": "Directory"});
+                push(&mut pod["volumes"], json!({"name": "machines", "hostPath": machines}));
+                let lazuli = container(pod, "lazuli");
+                push(&mut lazuli["volumeMounts"], json!({"name": "machines", "mountPath": "/machines"}));
+                push(&mut lazuli["env"], json!({"name": "LAZULI_HOST_ROOT", "value": "/machines/$(NODE_NAME)"}));
+                let metadata = format!("http://{EMULATOR}/_imds/$(NODE_NAME)");
+                push(&mut lazuli["env"], json!({"name": "LAZULI_IMDS_URL", "value": metadata}));
+            }
+            _ => {}
+        }
+    }
+    objects
+}
+
+fn push(list: &mut Value, item: Value) {
+    match list.as_array_mut() {
+        Some(list) => list.push(item),
+        None => *list = json!([item]),
+    }
+}
+
+fn container<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
+    pod["containers"].as_array_mut().unwrap().iter_mut().find(|container| container["name"] == name).unwrap()
+}
+
+/// What is in the images that the chart names: the program under test, or another build of it that
+/// `LAZULI_CLUSTER_PROGRAM` names, and the sidecars beside Kubernetes. The libraries and tools of this machine stand for
+/// those of the images.
+pub(super) fn images(tools: &Path) -> Value {
+    let mut images = Map::new();
+    let lazuli = std::env::var_os("LAZULI_CLUSTER_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_lazuli").into());
+    let image = |program: &Path, arguments: &[&str]| {
+        // The name shows in the User-Agent.
+        let entry = format!("/{}", program.file_name().unwrap().to_string_lossy());
+        let mut files = json!({entry.as_str(): program});
+        for path in ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/mke2fs.conf", "/etc/ssl"] {
+            if Path::new(path).exists() {
+                files[path] = json!(path);
+            }
+        }
+        let entrypoint = [&[entry.as_str()], arguments].concat();
+        json!({"entrypoint": entrypoint, "files": files})
+    };
+    for object in objects() {
+        for container in object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten() {
+            let name = container["image"].as_str().unwrap();
+            let repository = name.rsplit('/').next().unwrap().split(':').next().unwrap();
+            let program = match repository {
+                "lazuli-controller" | "lazuli-node" => PathBuf::from(&lazuli),
+                sidecar => tools.join(sidecar),
+            };
+            images.insert(name.to_owned(), image(&program, &[]));
+        }
+    }
+    images.insert(IDLE.to_owned(), image(&tools.join("node"), &["idle"]));
+    Value::Object(images)
+}
+
+/// The cloud configuration that the emulator wrote, with its resource manager over TLS: a pod reaches it through a
+/// network, and credentials go over no network in the clear.
+pub(super) fn cloud_config(folder: &Path) -> String {
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(folder.join("azure.json")).unwrap()).unwrap();
+    config["resourceManagerEndpoint"] = json!(format!("https://{EMULATOR_TLS}"));
+    config.to_string()
+}
