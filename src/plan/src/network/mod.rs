@@ -5,6 +5,7 @@
 //! | [`load_balancer`] | frontends, rules, probes and pools of a load balancer, and where a Service is placed |
 //! | [`security_group`] | the security rules of all Services |
 //! | [`public_ip`] | one public IP: its tags, its DNS label, its end |
+//! | [`backends`] | which nodes are backends |
 //! | [`nic`] | the pools that the NICs of a node belong to |
 //! | [`private_link`] | one private link service |
 //! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
@@ -36,6 +37,7 @@
 //! edits safe, does not depend on the order of its input, and is quiet when only letter case, order or defaults that
 //! Azure filled in differ.
 
+pub mod backends;
 pub mod json;
 pub mod load_balancer;
 pub mod nic;
@@ -49,7 +51,7 @@ mod cidr;
 mod tags;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -149,10 +151,30 @@ pub struct Found {
     pub addresses: BTreeMap<Family, IpAddr>,
     /// The frontend that serves each family; it is another Service's where an address is shared.
     pub frontends: BTreeMap<Family, ArmId>,
+    /// What a load balancer shows of the Service that the Service does not ask it for: of a Service that only looks, all.
+    pub unasked: Unasked,
     /// The host name of a public IP with a DNS label.
     pub host_name: Option<String>,
     /// What was asked and is left undone on purpose, for an event.
     pub notices: Vec<Refusal>,
+}
+
+/// Parts of a Service that it does not ask for, or not yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unasked {
+    /// Private addresses of frontends of its own, and of frontends that its rules use.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Public IPs of such frontends.
+    pub public_ips: BTreeSet<ArmId>,
+    /// How many rules it has.
+    pub rules: usize,
+}
+
+impl Unasked {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What must happen first.
@@ -243,6 +265,31 @@ impl Refusal {
     /// A refusal.
     pub fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
+    }
+}
+
+/// How the last operation on an object went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Provisioning {
+    /// It succeeded; also where a body says nothing.
+    #[default]
+    Succeeded,
+    /// An operation runs.
+    Updating,
+    /// It failed. The object may be half changed.
+    Failed,
+}
+
+impl Provisioning {
+    fn read(body: &serde_json::Value) -> Self {
+        match json::text(body, &["properties", "provisioningState"]) {
+            None => Self::Succeeded,
+            Some(state) if state.eq_ignore_ascii_case("Succeeded") => Self::Succeeded,
+            Some(state) if state.eq_ignore_ascii_case("Failed") || state.eq_ignore_ascii_case("Canceled") => {
+                Self::Failed
+            }
+            Some(_) => Self::Updating,
+        }
     }
 }
 

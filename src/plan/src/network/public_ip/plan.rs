@@ -9,7 +9,7 @@ use super::{
     tags,
 };
 use crate::{
-    network::{Found, Plan, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
+    network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
     service::{DnsLabel, ServiceKey},
 };
 
@@ -318,7 +318,7 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
         return Served::Pending;
     }
     let Some(address) = actual.address else { return Served::Waiting(Waiting::Address) };
-    if !actual.is_provisioned {
+    if actual.provisioning != Provisioning::Succeeded {
         return Served::Waiting(Waiting::For(actual.id.clone()));
     }
     let mut found = Found { host_name: actual.host_name.clone(), ..Found::default() };
