@@ -2,6 +2,7 @@
 
 mod bodies;
 mod cases;
+mod fuzz;
 mod live;
 mod mistakes;
 
