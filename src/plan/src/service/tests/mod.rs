@@ -5,6 +5,7 @@ mod cases;
 mod fuzz;
 mod live;
 mod mistakes;
+mod take_over;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -147,6 +147,21 @@ fn a_frontend_that_an_outbound_rule_uses_stays_without_its_service() {
 }
 
 #[test]
+fn a_probe_that_somebody_elses_rule_names_stays() {
+    let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
+    let wants = wants_of(&[&one, &two]);
+    let mut body = settle(&wants, None, &env()).unwrap();
+    let probe = format!("{}-TCP-80", base(&one));
+    body["properties"]["loadBalancingRules"].as_array_mut().unwrap().push(json!({ "name": "manual", "properties": {
+        "probe": { "id": format!("{}/probes/{probe}", env().id) }, "protocol": "Tcp", "frontendPort": 8443
+    }}));
+    let left = without(wants, &one);
+    let after = settle(&left, Some(body), &env()).unwrap();
+    assert!(names(&after, "probes").contains(&probe));
+    assert!(matches!(step(&left, Some(after), &env()).0.served[&one.key], Served::Done(_)));
+}
+
+#[test]
 fn internal_services_share_the_address_that_both_name() {
     let settings = settings();
     let env = load_balancer_env(&settings, Side::Internal);
