@@ -151,7 +151,8 @@ pub struct Found {
     pub addresses: BTreeMap<Family, IpAddr>,
     /// The frontend that serves each family; it is another Service's where an address is shared.
     pub frontends: BTreeMap<Family, ArmId>,
-    /// What a load balancer shows of the Service that the Service does not ask it for: of a Service that only looks, all.
+    /// What a load balancer or public IP shows of the Service that the Service does not ask for: of one that only looks,
+    /// all.
     pub unasked: Unasked,
     /// The host name of a public IP with a DNS label.
     pub host_name: Option<String>,
@@ -162,9 +163,9 @@ pub struct Found {
 /// Parts of a Service that it does not ask for, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unasked {
-    /// Private addresses of frontends of its own, and of frontends that its rules use.
+    /// Private addresses of frontends of its own, and of frontends that its rules use; the address of a public IP.
     pub addresses: BTreeSet<IpAddr>,
-    /// Public IPs of such frontends.
+    /// Public IPs of such frontends, or that list it in their tags.
     pub public_ips: BTreeSet<ArmId>,
     /// How many rules it has.
     pub rules: usize,

@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{AddressAsk, Ask, PublicIpAsk, names::BaseName};
+use super::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName, object::PortProtocol};
 use crate::{
     model::{ArmId, ArmIdError},
     network::{
@@ -262,4 +262,40 @@ pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
 /// Whether the pools of a Service's side are filled by the operator.
 pub fn has_preconfigured_pools(side: Side, settings: &Settings) -> bool {
     settings.preconfigured_pools.covers(side)
+}
+
+/// The ports of a Service that has no valid specification now, at the addresses in its status: what it was given stays.
+pub fn kept_ports(object: &ServiceObject) -> BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>> {
+    let ports: BTreeSet<(SecurityProtocol, u16)> = object
+        .ports
+        .iter()
+        .map(|port| {
+            let protocol = match port.protocol {
+                PortProtocol::Tcp => SecurityProtocol::Tcp,
+                PortProtocol::Udp => SecurityProtocol::Udp,
+                PortProtocol::Sctp => SecurityProtocol::Any,
+            };
+            (protocol, port.port)
+        })
+        .collect();
+    object.ingress.iter().map(|address| (*address, ports.clone())).collect()
+}
+
+/// The addresses for `status.loadBalancer.ingress`: one of each family, then the additional ones. `None` while one is not
+/// known.
+pub fn ingress(ask: &Ask, addresses: &BTreeMap<Family, IpAddr>) -> Option<Vec<IpAddr>> {
+    let own: Option<Vec<IpAddr>> = ask.families.iter().map(|family| addresses.get(&family.family).copied()).collect();
+    let mut all = own?;
+    all.extend(&ask.additional_addresses);
+    Some(all)
+}
+
+/// Whether a status holds these addresses. Their order is not compared: the Go manager writes that of the frontends.
+pub fn is_same_ingress(one: &[IpAddr], other: &[IpAddr]) -> bool {
+    let sorted = |all: &[IpAddr]| {
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        all
+    };
+    sorted(one) == sorted(other)
 }

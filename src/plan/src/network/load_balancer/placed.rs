@@ -94,6 +94,7 @@ impl<'a> Placing<'a> {
     /// Places one Service, or says why it is refused.
     pub(super) fn add(&mut self, service: &'a ServiceKey, want: &'a Want<Part, Gone>) -> Result<(), Refusal> {
         let part = self.place(service, &want.present, &want.gone)?;
+        self.refuse_other_sku(&part)?;
         self.refuse_conflicts(&part)?;
         self.refuse_excess(&part)?;
         for rule in &part.rules {
@@ -224,6 +225,23 @@ impl<'a> Placing<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses new rules on a load balancer of another SKU than the configured one: it is neither upgraded nor deleted.
+    fn refuse_other_sku(&self, part: &Placed) -> Result<(), Refusal> {
+        let Some(model) = self.index.model.filter(|model| model.sku != self.env.sku) else { return Ok(()) };
+        if part.rules.iter().all(|rule| self.index.rule(&rule.name).is_some()) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            RefusalReason::Mismatch,
+            format!(
+                "load balancer {} is {}, and loadBalancerSku says {}; migrate it, or correct loadBalancerSku",
+                self.env.id.name(),
+                model.sku.as_str(),
+                self.env.sku.as_str()
+            ),
+        ))
     }
 
     /// Refuses a Service that would exceed a limit of Azure. What exists is never refused.

@@ -119,6 +119,9 @@ fn respell(body: &Value) -> Value {
             }
             Value::Array(items) => {
                 items.iter_mut().for_each(ids);
+                for name in items.iter_mut().filter_map(|item| item.get_mut("name")) {
+                    *name = json!(name.as_str().unwrap().to_uppercase());
+                }
                 items.reverse();
             }
             _ => {}

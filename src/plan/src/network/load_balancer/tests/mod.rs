@@ -306,6 +306,24 @@ fn a_frontend_stays_in_its_subnet_unless_an_annotation_names_another() {
 }
 
 #[test]
+fn a_load_balancer_of_another_sku_serves_on_and_takes_nobody_new() {
+    let env = env();
+    let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
+    let mut body = settle(&wants_of(&[&one]), None, &env).unwrap();
+    body["sku"]["name"] = json!("Basic");
+    let (plan, _) = step(&wants_of(&[&one, &two]), Some(body), &env);
+    assert!(plan.is_quiet());
+    assert!(matches!(plan.served[&one.key], Served::Done(_)));
+    assert_eq!(
+        refusal(&plan, &two),
+        Refusal::new(
+            RefusalReason::Mismatch,
+            "load balancer kubernetes is Basic, and loadBalancerSku says Standard; migrate it, or correct loadBalancerSku"
+        )
+    );
+}
+
+#[test]
 fn limits_of_azure_refuse_the_newcomer_in_a_sentence() {
     let mut env = env();
     env.sku = LoadBalancerSku::Basic;
