@@ -14,16 +14,25 @@
 //!
 //! # One shape
 //!
-//! Every planner has the same four functions:
+//! Every planner of an object that Services share has the same functions:
 //!
 //! ```text
-//! Model::read(&Value)                                   the body that Azure answered, as far as it matters
-//! plan(&wants, actual: Option<&Model>, &Env) -> Plan    what to change, and how far each Service is
-//! apply(Option<Model>, &[Edit], &Env) -> Option<Model>  what the edits do to the model
-//! apply_raw(Option<Value>, &[Edit], &Env) -> Option<Value>   and to the body that goes back to Azure
+//! Model::read(&id, &body)                                     what Azure answered, as far as it matters
+//! plan(&wants, actual: Option<&Model>, &Env) -> Plan<Edit>    one write, and how far each Service is
+//! apply(Option<Model>, &[Edit], &Env) -> Option<Model>        what the edits do to the model
+//! apply_raw(Option<body>, &[Edit], &Env) -> Option<body>      and to the body that goes back to Azure
+//! replaces(&[Edit], actual) -> bool                           whether something that exists is removed or replaced
 //! ```
 //!
-//! `None` is an object that does not exist. A property test holds `apply` and `apply_raw` equal.
+//! `None` is an object that does not exist. A property test holds `apply` and `apply_raw` equal. NICs and subnets have no
+//! wants of Services: what they need follows from nodes and from private link services, and they are never made or deleted.
+//!
+//! A load balancer is one write, whatever changes; a change of pool members alone is a write of one pool
+//! ([`load_balancer::write_target`]). A new pool of addresses goes out with its members, so that its first Service does not
+//! wait for a second write.
+//!
+//! How far a Service is ([`Served`]) is judged by what was observed, so a Service is done though others still change the
+//! object.
 //!
 //! # Absence deletes nothing
 //!
