@@ -138,7 +138,7 @@ impl Object for LoadBalancers {
     }
 
     fn removes(want: &Self::Want) -> bool {
-        want.gone.base.is_some() || !want.gone.pools.is_empty()
+        want.gone != load_balancer::Gone::Nothing
     }
 }
 

@@ -1,9 +1,6 @@
 //! What an object shows of one Service.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{
     model::ArmId,
@@ -83,6 +80,3 @@ fn admitted_port(rule: &Rule) -> (SecurityProtocol, u16) {
 pub fn ports<'r>(reports: impl IntoIterator<Item = &'r Report>) -> BTreeSet<(SecurityProtocol, u16)> {
     reports.into_iter().flat_map(|report| report.ports.iter().copied()).collect()
 }
-
-/// The ports at addresses, for a security group that Services share.
-pub type PortsAt = BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>;

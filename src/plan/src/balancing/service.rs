@@ -13,7 +13,11 @@ use crate::{
     engine::service::{Level, Order, Role, Seen, Service},
     model::ArmId,
     network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group},
-    service::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceKey, Side, names::BaseName, wants},
+    service::{
+        AddressAsk, Ask, PublicIpAsk, ServiceKey, Side,
+        names::BaseName,
+        wants::{self, Former, Stage},
+    },
 };
 
 /// A Service that Azure balances.
@@ -117,8 +121,8 @@ impl Service for Balanced {
     ) -> Want {
         let spec = spec.filter(|spec| Self::keys(id, spec, inputs).contains(key));
         match key {
-            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, key, level, seen)),
-            Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, level, inputs)),
+            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level)),
+            Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
         }
@@ -148,9 +152,7 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
 fn of_public_ip(
     spec: Option<&Spec>,
     id: &ArmId,
-    key: &Key,
     level: Level,
-    seen: &Seen<'_, Balanced>,
 ) -> network::Want<public_ip::Part, public_ip::Gone> {
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
@@ -166,10 +168,18 @@ fn of_public_ip(
     match asked {
         Some(want) => want,
         None if level < Level::Clean => nothing,
-        None if seen.reports.get(key).is_some_and(|report| report.is_shared) => {
-            network::Want { gone: public_ip::Gone::LeftToOthers, ..nothing }
-        }
         None => wants::public_ip_released(),
+    }
+}
+
+/// How far the Service's stages go with an object.
+fn stage(level: Level) -> Stage {
+    match level {
+        Level::Look => Stage::Looking,
+        Level::Frontend => Stage::Frontends,
+        Level::Make => Stage::Adding,
+        Level::Quiet => Stage::Quieting,
+        Level::Clean => Stage::Trimming,
     }
 }
 
@@ -177,36 +187,32 @@ fn of_load_balancer(
     id: &ServiceKey,
     spec: Option<&Spec>,
     level: Level,
+    seen: &Seen<'_, Balanced>,
     inputs: &Inputs,
 ) -> network::Want<load_balancer::Part, load_balancer::Gone> {
     let settings = &inputs.settings;
-    let asked = spec.filter(|_| level >= Level::Frontend).and_then(|spec| {
-        wants::load_balancer(&spec.ask, settings, &spec.public_ips, wants::Stage::Adding).ok()
-    });
-    let mut want = asked.unwrap_or_else(|| network::Want {
-        present: load_balancer::Part::default(),
-        gone: load_balancer::Gone::default(),
-    });
-    if level < Level::Make {
-        want.present.rules.clear();
-        want.present.probes.clear();
-    }
-    let may_share = spec.is_none_or(Spec::may_share_its_address);
-    let extent = match level {
-        Level::Clean => Some(load_balancer::Extent::Everything),
-        Level::Quiet => Some(load_balancer::Extent::PrivateFrontends),
-        // On a shared address the rules are the record of which security rules are the Service's own.
-        Level::Make if !may_share => Some(load_balancer::Extent::KeptFrontends),
-        _ => None,
+    // On an address that Services share the rules are the record of which security rules are the Service's own: they
+    // outlive those.
+    let is_shared = spec.is_some_and(Spec::may_share_its_address)
+        || seen.reports.values().any(|report| report.is_tagged && report.is_shared);
+    let stage = match stage(level) {
+        Stage::Quieting if is_shared => Stage::Adding,
+        stage => stage,
     };
-    if let Some(extent) = extent {
-        let whole = wants::load_balancer_left(id, settings).gone;
-        want.gone = match extent {
-            load_balancer::Extent::Everything => whole,
-            _ => load_balancer::Gone { pools: vec![], extent, ..whole },
-        };
-    }
-    want
+    let former = Former {
+        addresses: BTreeSet::new(),
+        public_ips: seen.reports.iter().filter_map(|(key, report)| given_up_public_ip(key, report, spec)).collect(),
+    };
+    let asked =
+        spec.and_then(|spec| wants::load_balancer(&spec.ask, settings, &spec.public_ips, &former, stage).ok());
+    asked.unwrap_or_else(|| wants::load_balancer_left(id, settings, &former, stage))
+}
+
+/// The public IP that lists the Service and that it does not ask for.
+fn given_up_public_ip(key: &Key, report: &Report, spec: Option<&Spec>) -> Option<ArmId> {
+    let Key::PublicIp(id) = key else { return None };
+    let is_asked = spec.is_some_and(|spec| spec.public_ips.values().any(|public_ip| public_ip == id));
+    (report.is_tagged && !is_asked).then(|| id.clone())
 }
 
 fn of_security_group(
@@ -220,19 +226,18 @@ fn of_security_group(
     if level == Level::Look {
         return want;
     }
-    let served = ports(seen.reports.values());
     if let Some(spec) = spec {
         let frontends: BTreeSet<IpAddr> = addresses(spec, seen).into_values().collect();
         let mut ask = spec.ask.clone();
         if level == Level::Frontend {
+            let served = ports(seen.reports.values());
             ask.access.ports.retain(|port| served.contains(port));
         }
-        let none = BTreeSet::new();
-        want.present =
-            wants::security_group(&ask, &frontends, &inputs.nodes, &none, wants::Stage::Adding).present;
+        let former = Former::default();
+        want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
     }
     if level == Level::Clean {
-        want.gone = given_up(id, spec, seen, inputs, &served);
+        want.gone = given_up(id, spec, seen, inputs);
     }
     want
 }
@@ -243,47 +248,26 @@ fn given_up(
     spec: Option<&Spec>,
     seen: &Seen<'_, Balanced>,
     inputs: &Inputs,
-    served: &BTreeSet<(SecurityProtocol, u16)>,
 ) -> security_group::Gone {
-    let mut gone = security_group::Gone { base: Some(BaseName::of(id)), ..security_group::Gone::default() };
-    let mut give_up = |address: IpAddr, is_shared: bool| {
-        gone.destinations.insert(address);
-        if is_shared {
-            gone.shared.entry(address).or_default().extend(served);
-        }
-    };
-    let public = |id: &ArmId| {
-        let report = seen.reports.get(&Key::PublicIp(id.clone()))?;
-        Some((report.address?, report.is_shared))
-    };
+    let mut destinations: BTreeSet<IpAddr> = BTreeSet::new();
     for (key, report) in seen.reports {
-        if matches!(key, Key::PublicIp(_))
-            && report.is_tagged
-            && let Some(address) = report.address
-        {
-            give_up(address, report.is_shared);
+        if matches!(key, Key::PublicIp(_)) && report.is_tagged {
+            destinations.extend(report.address);
         }
         for frontend in &report.frontends {
             match frontend {
-                Frontend::Private(address) => give_up(*address, false),
+                Frontend::Private(address) => destinations.extend([*address]),
                 Frontend::Public(id) => {
-                    if let Some((address, is_shared)) = public(id) {
-                        give_up(address, is_shared);
-                    }
+                    let report = seen.reports.get(&Key::PublicIp(id.clone()));
+                    destinations.extend(report.and_then(|report| report.address));
                 }
             }
         }
     }
-    // Where floating IP is or was off, the Service's rules name the nodes, as those of other Services do.
-    for node in &inputs.nodes {
-        give_up(*node, true);
-    }
-    if let Some(spec) = spec {
-        for address in &spec.ask.additional_addresses {
-            give_up(*address, false);
-        }
-    }
-    gone
+    // Where floating IP is or was off, the Service's rules name the nodes.
+    destinations.extend(&inputs.nodes);
+    destinations.extend(spec.iter().flat_map(|spec| &spec.ask.additional_addresses));
+    security_group::Gone { destinations, base: Some(BaseName::of(id)) }
 }
 
 fn of_private_link(

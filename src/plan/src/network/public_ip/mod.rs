@@ -12,7 +12,7 @@ pub mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{Edit, NewPublicIp, apply, apply_raw};
+pub use edit::{Edit, NewPublicIp, apply, apply_raw, replaces};
 pub use model::PublicIp;
 pub use plan::plan;
 
@@ -55,9 +55,7 @@ pub enum Gone {
     /// It has not.
     #[default]
     Nothing,
-    /// It has, and another Service uses it: its name leaves the tag unless it is the last one.
-    LeftToOthers,
-    /// It has: its name leaves the tag, and the public IP goes with the last name.
+    /// It has: its name leaves the tag.
     Released,
 }
 

@@ -9,7 +9,7 @@ use super::{
     tags,
 };
 use crate::{
-    network::{Found, Plan, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
+    network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Unasked, Waiting, tags as network_tags},
     service::{DnsLabel, ServiceKey},
 };
 
@@ -111,15 +111,10 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     let mut change = network_tags::TagChange::default();
     let mut releases_dns = false;
     if !is_users && foreign_cluster.is_none() {
-        for (service, want) in wants.iter().filter(|(_, want)| want.present.usage.is_none()) {
-            let is_its = |name: &String| name.eq_ignore_ascii_case(&service.tag_name());
-            let leaves = match want.gone {
-                Gone::Nothing => false,
-                Gone::LeftToOthers => names.iter().any(|name| !is_its(name)),
-                Gone::Released => true,
-            };
+        for (service, _) in wants.iter().filter(|(_, want)| want.gone == Gone::Released && want.present.usage.is_none())
+        {
             // A Service of the same name that lives now keeps the tag.
-            if leaves && !users(wants).any(|(other, _)| other.tag_name() == service.tag_name()) {
+            if !users(wants).any(|(other, _)| other.tag_name() == service.tag_name()) {
                 names.retain(|name| !name.eq_ignore_ascii_case(&service.tag_name()));
                 let owns = tags::dns_owner(&actual.tags).is_some_and(|o| o.eq_ignore_ascii_case(&service.tag_name()));
                 releases_dns |= owns;
@@ -167,7 +162,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         let state = match &want.present.usage {
             Some(usage) => judge(service, usage, actual, is_users, &edits, env),
             None if want.gone == Gone::Nothing || is_users || foreign_cluster.is_some() => {
-                Served::Done(Found::default())
+                Served::Done(if foreign_cluster.is_some() { Found::default() } else { shown(service, actual) })
             }
             None if is_last_gone => match (refused_user, &actual.used_by) {
                 (Some(other), _) => Served::Waiting(Waiting::Refused(other.clone())),
@@ -309,6 +304,16 @@ fn label_edit(
     }
 }
 
+/// What the public IP shows of a Service that asks nothing of it.
+fn shown(service: &ServiceKey, actual: &PublicIp) -> Found {
+    let mut unasked = Unasked::default();
+    if actual.lists(&service.tag_name()) {
+        unasked.addresses.extend(actual.address);
+        unasked.public_ips.insert(actual.id.clone());
+    }
+    Found { unasked, ..Found::default() }
+}
+
 /// How far the public IP serves a Service, as it was observed.
 fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, edits: &[Edit], env: &Env) -> Served {
     let is_listed = is_users || actual.lists(&service.tag_name());
@@ -323,7 +328,7 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
         return Served::Pending;
     }
     let Some(address) = actual.address else { return Served::Waiting(Waiting::Address) };
-    if !actual.is_provisioned {
+    if actual.provisioning != Provisioning::Succeeded {
         return Served::Waiting(Waiting::For(actual.id.clone()));
     }
     let mut found = Found { host_name: actual.host_name.clone(), ..Found::default() };

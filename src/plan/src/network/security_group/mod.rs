@@ -22,7 +22,7 @@ use std::{
     net::IpAddr,
 };
 
-pub use edit::{Edit, apply, apply_raw};
+pub use edit::{Edit, apply, apply_raw, replaces};
 pub use model::{SecurityGroup, SecurityRule};
 pub use plan::plan;
 
@@ -63,9 +63,6 @@ pub struct Gone {
     pub destinations: BTreeSet<IpAddr>,
     /// The base name of the Service, for rules of its own from before 1.30.
     pub base: Option<BaseName>,
-    /// Of the destinations those that other Services use too, with the ports that the Service served there. Of these only
-    /// rules that admit to no other port go: an other Service that is not known yet may rest on the rest.
-    pub shared: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
 }
 
 /// The wants of all Services for the security group.

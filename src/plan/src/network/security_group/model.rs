@@ -1,9 +1,6 @@
 //! A security group as Azure describes it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::{Value, json};
 
@@ -11,10 +8,10 @@ use super::{FIRST_PRIORITY, LAST_PRIORITY};
 use crate::{
     model::ArmId,
     network::{
-        BodyError,
+        BodyError, Provisioning,
         json::{self, Child, at, list, one_or_many, text},
     },
-    service::{SecurityProtocol, names},
+    service::names,
 };
 
 /// A security group.
@@ -26,6 +23,8 @@ pub struct SecurityGroup {
     pub tags: BTreeMap<String, String>,
     /// Its rules without Azure's own.
     pub rules: Vec<SecurityRule>,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 /// A security rule.
@@ -75,7 +74,7 @@ impl SecurityGroup {
             return Err(BodyError { object: "a security group", field: "object" });
         }
         let rules = list(body, &["properties", "securityRules"]).iter().filter_map(SecurityRule::read).collect();
-        Ok(Self { id: id.clone(), tags: json::tags(body), rules })
+        Ok(Self { id: id.clone(), tags: json::tags(body), rules, provisioning: Provisioning::read(body) })
     }
 
     /// The rule of this name.
@@ -103,16 +102,6 @@ impl SecurityRule {
             destinations: one_or_many(properties, "destinationAddressPrefix", "destinationAddressPrefixes"),
             ports: one_or_many(properties, "destinationPortRange", "destinationPortRanges"),
             has_groups: has("sourceApplicationSecurityGroups") || has("destinationApplicationSecurityGroups"),
-        })
-    }
-
-    /// Whether it admits to no port beside these.
-    pub(super) fn admits_only(&self, ports: &BTreeSet<(SecurityProtocol, u16)>) -> bool {
-        self.ports.iter().all(|text| {
-            let of_protocol = |(protocol, _): &&(SecurityProtocol, u16)| {
-                protocol.as_str().eq_ignore_ascii_case(&self.protocol)
-            };
-            ports.iter().filter(of_protocol).any(|(_, port)| *text == port.to_string())
         })
     }
 
