@@ -36,7 +36,13 @@ impl<K, W> InFlight<K, W> {
 
     /// Records that Azure accepted the write as a long-running operation. A repeated answer changes nothing.
     pub fn accepted(&mut self, expected: Expectation, now: Duration) {
-        self.accepted.get_or_insert(Accepted { at: now, expected, last_poll: None, polling: false, not_before: Duration::ZERO });
+        self.accepted.get_or_insert(Accepted {
+            at: now,
+            expected,
+            last_poll: None,
+            polling: false,
+            not_before: Duration::ZERO,
+        });
     }
 
     /// Records that a poll was sent.

@@ -31,11 +31,7 @@ use super::{
     reaction::{self, Reaction},
     wants::Wants,
 };
-use crate::{
-    fault::Fault,
-    permit::Priority,
-    poll::Expectation,
-};
+use crate::{fault::Fault, permit::Priority, poll::Expectation};
 
 pub use decide::LONGEST_UPDATING;
 

@@ -329,12 +329,7 @@ impl<O: Object> State<O> {
         })
     }
 
-    pub(super) fn tell(
-        &mut self,
-        to: &O::Requester,
-        outcome: &Outcome<O::Report>,
-        actions: &mut Vec<Action<O>>,
-    ) {
+    pub(super) fn tell(&mut self, to: &O::Requester, outcome: &Outcome<O::Report>, actions: &mut Vec<Action<O>>) {
         if let Some(generation) = self.wants.tell(to, outcome) {
             actions.push(Action::Tell { to: to.clone(), generation, outcome: outcome.clone() });
         }

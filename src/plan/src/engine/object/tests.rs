@@ -88,13 +88,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let lease = Lease { until: Some(Duration::from_secs(10_000)), least: Duration::from_secs(5) };
-        let shared = Shared {
-            synced: true,
-            lease,
-            trusted_from: Duration::ZERO,
-            acceptance: Acceptance::Given,
-            resync: None,
-        };
+        let shared =
+            Shared { synced: true, lease, trusted_from: Duration::ZERO, acceptance: Acceptance::Given, resync: None };
         Self { state: State::default(), shared, now: Duration::ZERO }
     }
 
@@ -200,7 +195,8 @@ fn the_newest_want_wins_and_makes_the_next_write() {
     assert!(bench.request("s1", 2, "b", "a").is_empty(), "one write at a time");
     let read = bench.succeeded(id);
     let actions = bench.observed(&read[1..], Ok(model("a")));
-    let actions = if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
+    let actions =
+        if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
     let (_, op) = bench.permitted(&actions);
     assert_eq!(op, letters("b"));
 }
@@ -213,7 +209,11 @@ fn an_answer_of_an_unknown_id_changes_nothing() {
     assert!(bench.step(Event::Observed { id: unknown, sent_at: now, result: Ok(model("a")) }).is_empty());
     assert!(bench.step(Event::Permitted(unknown)).is_empty());
     assert!(bench.succeeded(unknown).is_empty());
-    assert!(bench.step(Event::Accepted { id: unknown, expected: Expectation::of(Kind::Other, &Durations::default(), None) }).is_empty());
+    assert!(
+        bench
+            .step(Event::Accepted { id: unknown, expected: Expectation::of(Kind::Other, &Durations::default(), None) })
+            .is_empty()
+    );
 }
 
 #[test]
@@ -375,7 +375,8 @@ fn one_refused_member_is_found_in_log2_n_plus_1_writes_once_and_the_others_are_s
     let actions = bench.request("s6", 2, "f", "");
     assert_eq!(told(&actions), [("s6", 2, refused)], "the same want is not tried again");
     let actions = bench.request("s6", 3, "i", "");
-    let actions = if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
+    let actions =
+        if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
     assert_eq!(bench.permitted(&actions).1, letters("abcdeghi"));
 }
 
