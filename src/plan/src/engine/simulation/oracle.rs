@@ -168,6 +168,13 @@ impl Oracle {
                 return Err(format!("deleted service {owner} leaves {left:?}"));
             }
         }
+        for name in azure.names() {
+            if let Name::PublicIp(number) = name
+                && azure.public_ip(number).is_some_and(|(tags, _)| tags.is_empty())
+            {
+                return Err(format!("public IP {number} is nobody's"));
+            }
+        }
         let addresses = azure.addresses();
         let stale = azure
             .security_group()

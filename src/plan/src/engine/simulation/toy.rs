@@ -315,8 +315,8 @@ fn after_differs(present: &LoadBalancer, body: Option<&Body>) -> bool {
 
 /// Members that are no nodes leave one at a time, and the last never.
 fn plan_members(present: &mut LoadBalancer, inputs: &Inputs) {
-    if inputs.mutant == Mutant::EmptiesPool {
-        present.members.clone_from(&inputs.nodes);
+    if inputs.mutant == Mutant::EmptiesPool && present.members.iter().any(|member| !inputs.nodes.contains(member)) {
+        present.members.clear();
         return;
     }
     present.members.extend(&inputs.nodes);
