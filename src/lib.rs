@@ -28,8 +28,8 @@
 //! | csi-proto | telemetry | disk             | host            | client of  | azure.json | HTTP server   |
 //! |           |           | disks as volumes |                 | Kubernetes |            +---------------+
 //! | generated | logs,     +------------------+ Linux: devices, |            |            | apiserver     |
-//! | code      | metrics,  | azure            | file systems,   |            |            | Kubernetes'   |
-//! |           | probes    | client of Azure  | mounts          |            |            | API, in       |
+//! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
+//! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
 //! |           |           +------------------+-----------------+------------+------------+ memory, for   |
 //! |           |           | plan      every decision, as pure functions over values      | tests         |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
@@ -49,6 +49,7 @@
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
+//! | 1 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | plan, telemetry | |
 //! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | plan, telemetry | apiserver |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |

@@ -19,7 +19,7 @@ mod tests;
 
 use std::fmt;
 
-pub use objects::{LoadBalancers, Observed, PrivateLinks, PublicIps, SecurityGroups};
+pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups};
 pub use report::Report;
 pub use service::{Balanced, Inputs, Spec, Want};
 

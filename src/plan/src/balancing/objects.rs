@@ -4,27 +4,14 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{Key, Report};
 use crate::{
-    engine::object::{Object, Plan, Served, Write},
-    model::ProvisioningState,
-    network::{self, load_balancer, private_link, public_ip, security_group},
+    engine::{
+        Explanation,
+        object::{Object, Plan, Served, Write},
+    },
+    network::{self, Provisioning, load_balancer, private_link, public_ip, security_group},
     permit::Priority,
     service::ServiceKey,
 };
-
-/// A model as it was read, with the state of its last operation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observed<M> {
-    /// The model.
-    pub model: M,
-    /// `provisioningState`.
-    pub state: ProvisioningState,
-}
-
-impl<M> Observed<M> {
-    fn has_failed(&self) -> bool {
-        matches!(self.state, ProvisioningState::Failed | ProvisioningState::Canceled)
-    }
-}
 
 /// What the kinds differ in.
 struct Kind<R> {
@@ -36,16 +23,16 @@ struct Kind<R> {
 }
 
 /// The engine's plan from the network's. An object whose last operation failed is written again, also without a change.
-fn planned<O, E, M>(
+fn planned<O, E>(
     plan: network::Plan<E>,
-    actual: Option<&Observed<M>>,
+    provisioning: Option<Provisioning>,
     kind: Kind<impl Fn(&ServiceKey) -> Report>,
 ) -> Plan<O>
 where
     O: Object<Requester = ServiceKey, Op = Vec<E>, Report = Report, Related = Key>,
     E: fmt::Debug + Clone + PartialEq,
 {
-    let has_failed = actual.is_some_and(Observed::has_failed);
+    let has_failed = provisioning == Some(Provisioning::Failed);
     let is_asked = !plan.served.is_empty();
     let write = (!plan.edits.is_empty() || (has_failed && is_asked)).then(|| Write {
         priority: kind.priority,
@@ -59,7 +46,9 @@ where
             network::Served::Done(found) => Served::Met(Report { found, ..(kind.report)(&service) }),
             network::Served::Pending => Served::Pending,
             network::Served::Waiting(what) => Served::Waiting(what.to_string()),
-            network::Served::Refused(refusal) => Served::Refused(refusal.message),
+            network::Served::Refused(refusal) => {
+                Served::Refused(Explanation { reason: refusal.reason.as_str(), message: refusal.message })
+            }
         };
         (service, served)
     });
@@ -76,7 +65,7 @@ pub struct LoadBalancers;
 impl Object for LoadBalancers {
     type Requester = ServiceKey;
     type Want = network::Want<load_balancer::Part, load_balancer::Gone>;
-    type Model = Observed<load_balancer::LoadBalancer>;
+    type Model = load_balancer::LoadBalancer;
     type Inputs = load_balancer::Env;
     type Op = Vec<load_balancer::Edit>;
     type Report = Report;
@@ -90,8 +79,7 @@ impl Object for LoadBalancers {
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
         use load_balancer::Edit;
-        let model = actual.map(|actual| &actual.model);
-        let plan = load_balancer::plan(wants, model, inputs);
+        let plan = load_balancer::plan(wants, actual, inputs);
         // A write of frontends changes the public IPs that they have, had or get: their ETags at least.
         let mut taints: Vec<Key> = Vec::new();
         let mut touch = |frontend: &load_balancer::Frontend| {
@@ -101,12 +89,12 @@ impl Object for LoadBalancers {
             match edit {
                 Edit::PutFrontend(frontend) => {
                     touch(frontend);
-                    model.and_then(|model| model.frontend(&frontend.name)).map(&mut touch);
+                    actual.and_then(|model| model.frontend(&frontend.name)).map(&mut touch);
                 }
                 Edit::RemoveFrontend(name) => {
-                    model.and_then(|model| model.frontend(name)).map(&mut touch);
+                    actual.and_then(|model| model.frontend(name)).map(&mut touch);
                 }
-                Edit::Delete => model.iter().flat_map(|model| &model.frontends).for_each(&mut touch),
+                Edit::Delete => actual.iter().flat_map(|model| &model.frontends).for_each(&mut touch),
                 _ => {}
             }
         }
@@ -119,8 +107,8 @@ impl Object for LoadBalancers {
             | Edit::RemovePool(_)
             | Edit::Delete => true,
             Edit::Members { remove, .. } => !remove.is_empty(),
-            Edit::PutFrontend(frontend) => model.is_some_and(|model| model.frontend(&frontend.name).is_some()),
-            Edit::PutRule(rule) => model.is_some_and(|model| model.rule(&rule.name).is_some()),
+            Edit::PutFrontend(frontend) => actual.is_some_and(|model| model.frontend(&frontend.name).is_some()),
+            Edit::PutRule(rule) => actual.is_some_and(|model| model.rule(&rule.name).is_some()),
             Edit::PutProbe(_) | Edit::AddPool(_) | Edit::Tags { .. } | Edit::Create => false,
         };
         let kind = Kind {
@@ -128,13 +116,13 @@ impl Object for LoadBalancers {
             priority: Priority::Attach,
             replaces: plan.edits.iter().any(replaces),
             taints,
-            report: |service: &ServiceKey| Report::of_load_balancer(service, model),
+            report: |service: &ServiceKey| Report::of_load_balancer(service, actual),
         };
-        planned(plan, actual, kind)
+        planned(plan, actual.map(|actual| actual.provisioning), kind)
     }
 
     fn is_updating(model: &Self::Model) -> bool {
-        model.state == ProvisioningState::InProgress
+        model.provisioning == Provisioning::Updating
     }
 
     fn removes(want: &Self::Want) -> bool {
@@ -149,7 +137,7 @@ pub struct SecurityGroups;
 impl Object for SecurityGroups {
     type Requester = ServiceKey;
     type Want = network::Want<security_group::Part, security_group::Gone>;
-    type Model = Observed<security_group::SecurityGroup>;
+    type Model = security_group::SecurityGroup;
     type Inputs = security_group::Env;
     type Op = Vec<security_group::Edit>;
     type Report = Report;
@@ -163,9 +151,8 @@ impl Object for SecurityGroups {
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
         use security_group::Edit;
-        let model = actual.map(|actual| &actual.model);
-        let plan = security_group::plan(wants, model, inputs);
-        let there = |name: &str| model?.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
+        let plan = security_group::plan(wants, actual, inputs);
+        let there = |name: &str| actual?.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
         let replaces = |edit: &Edit| match edit {
             Edit::RemoveRule(_) => true,
             Edit::PutRule(rule) => there(&rule.name).is_some(),
@@ -180,11 +167,11 @@ impl Object for SecurityGroups {
             taints: vec![],
             report: |_: &ServiceKey| Report::default(),
         };
-        planned(plan, actual, kind)
+        planned(plan, actual.map(|actual| actual.provisioning), kind)
     }
 
     fn is_updating(model: &Self::Model) -> bool {
-        model.state == ProvisioningState::InProgress
+        model.provisioning == Provisioning::Updating
     }
 
     fn removes(want: &Self::Want) -> bool {
@@ -199,7 +186,7 @@ pub struct PublicIps;
 impl Object for PublicIps {
     type Requester = ServiceKey;
     type Want = network::Want<public_ip::Part, public_ip::Gone>;
-    type Model = Observed<public_ip::PublicIp>;
+    type Model = public_ip::PublicIp;
     type Inputs = public_ip::Env;
     type Op = Vec<public_ip::Edit>;
     type Report = Report;
@@ -213,20 +200,19 @@ impl Object for PublicIps {
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
         use public_ip::Edit;
-        let model = actual.map(|actual| &actual.model);
-        let plan = public_ip::plan(wants, model, inputs);
-        let user = model.and_then(|model| model.used_by.as_ref()).and_then(load_balancer_of);
+        let plan = public_ip::plan(wants, actual, inputs);
+        let user = actual.and_then(|model| model.used_by.as_ref()).and_then(load_balancer_of);
         let kind = Kind {
             priority: Priority::Create,
             replaces: plan.edits.iter().any(|edit| matches!(edit, Edit::Delete | Edit::DnsLabel(None))),
             taints: user.map(Key::LoadBalancer).into_iter().collect(),
-            report: |service: &ServiceKey| Report::of_public_ip(service, model),
+            report: |service: &ServiceKey| Report::of_public_ip(service, actual),
         };
-        planned(plan, actual, kind)
+        planned(plan, actual.map(|actual| actual.provisioning), kind)
     }
 
     fn is_updating(model: &Self::Model) -> bool {
-        model.state == ProvisioningState::InProgress
+        model.provisioning == Provisioning::Updating
     }
 
     fn removes(want: &Self::Want) -> bool {
@@ -241,7 +227,7 @@ pub struct PrivateLinks;
 impl Object for PrivateLinks {
     type Requester = ServiceKey;
     type Want = network::Want<private_link::Part, private_link::Gone>;
-    type Model = Observed<private_link::PrivateLink>;
+    type Model = private_link::PrivateLink;
     type Inputs = private_link::Env;
     type Op = Vec<private_link::Edit>;
     type Report = Report;
@@ -256,12 +242,10 @@ impl Object for PrivateLinks {
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
         use private_link::Edit;
-        let model = actual.map(|actual| &actual.model);
-        let plan = private_link::plan(wants, model, inputs);
+        let plan = private_link::plan(wants, actual, inputs);
         let frontends = wants.values().filter_map(|want| want.present.link.as_ref()).map(|link| &link.frontend);
-        let had = model.iter().flat_map(|model| &model.frontends);
-        let mut taints: Vec<Key> =
-            frontends.chain(had).filter_map(load_balancer_of).map(Key::LoadBalancer).collect();
+        let had = actual.iter().flat_map(|model| &model.frontends);
+        let mut taints: Vec<Key> = frontends.chain(had).filter_map(load_balancer_of).map(Key::LoadBalancer).collect();
         taints.sort();
         taints.dedup();
         let kind = Kind {
@@ -270,11 +254,11 @@ impl Object for PrivateLinks {
             taints,
             report: |_: &ServiceKey| Report::default(),
         };
-        planned(plan, actual, kind)
+        planned(plan, actual.map(|actual| actual.provisioning), kind)
     }
 
     fn is_updating(model: &Self::Model) -> bool {
-        model.state == ProvisioningState::InProgress
+        model.provisioning == Provisioning::Updating
     }
 
     fn removes(want: &Self::Want) -> bool {

@@ -122,7 +122,7 @@ impl Service for Balanced {
         let spec = spec.filter(|spec| Self::keys(id, spec, inputs).contains(key));
         match key {
             Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level)),
-            Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, level, seen, inputs)),
+            Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
         }
@@ -149,11 +149,7 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
 }
 
-fn of_public_ip(
-    spec: Option<&Spec>,
-    id: &ArmId,
-    level: Level,
-) -> network::Want<public_ip::Part, public_ip::Gone> {
+fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level) -> network::Want<public_ip::Part, public_ip::Gone> {
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
         return nothing;
@@ -186,25 +182,27 @@ fn stage(level: Level) -> Stage {
 fn of_load_balancer(
     id: &ServiceKey,
     spec: Option<&Spec>,
+    key: &Key,
     level: Level,
     seen: &Seen<'_, Balanced>,
     inputs: &Inputs,
 ) -> network::Want<load_balancer::Part, load_balancer::Gone> {
     let settings = &inputs.settings;
-    // On an address that Services share the rules are the record of which security rules are the Service's own: they
-    // outlive those.
+    // Only a private address is open to more sources without a security rule. On an address that Services share the rules
+    // are the record of which security rules are the Service's own: they outlive those.
     let is_shared = spec.is_some_and(Spec::may_share_its_address)
         || seen.reports.values().any(|report| report.is_tagged && report.is_shared);
+    let mut frontends = seen.reports.get(key).into_iter().flat_map(|report| &report.frontends);
+    let is_private = frontends.any(|frontend| matches!(frontend, Frontend::Private(_)));
     let stage = match stage(level) {
-        Stage::Quieting if is_shared => Stage::Adding,
+        Stage::Quieting if is_shared || !is_private => Stage::Adding,
         stage => stage,
     };
     let former = Former {
         addresses: BTreeSet::new(),
         public_ips: seen.reports.iter().filter_map(|(key, report)| given_up_public_ip(key, report, spec)).collect(),
     };
-    let asked =
-        spec.and_then(|spec| wants::load_balancer(&spec.ask, settings, &spec.public_ips, &former, stage).ok());
+    let asked = spec.and_then(|spec| wants::load_balancer(&spec.ask, settings, &spec.public_ips, &former, stage).ok());
     asked.unwrap_or_else(|| wants::load_balancer_left(id, settings, &former, stage))
 }
 
@@ -243,12 +241,7 @@ fn of_security_group(
 }
 
 /// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there.
-fn given_up(
-    id: &ServiceKey,
-    spec: Option<&Spec>,
-    seen: &Seen<'_, Balanced>,
-    inputs: &Inputs,
-) -> security_group::Gone {
+fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> security_group::Gone {
     let mut destinations: BTreeSet<IpAddr> = BTreeSet::new();
     for (key, report) in seen.reports {
         if matches!(key, Key::PublicIp(_)) && report.is_tagged {

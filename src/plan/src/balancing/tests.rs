@@ -8,9 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
-    Balanced, Inputs, Key, LoadBalancers, Observed, PublicIps, Report, SecurityGroups, Spec, Want,
-};
+use super::{Balanced, Inputs, Key, LoadBalancers, PublicIps, Report, SecurityGroups, Spec, Want};
 use crate::{
     engine::{
         Acceptance, Lease, Outcome, Shared,
@@ -18,7 +16,7 @@ use crate::{
         service::{self, Desired, Patch, Snapshot},
     },
     fault::Fault,
-    model::{ArmId, ProvisioningState},
+    model::ArmId,
     network::{load_balancer, public_ip, security_group, settings::PoolKind},
     poll::Expectation,
     service::{
@@ -155,7 +153,7 @@ impl World {
             inputs: env,
             body: Some(empty_group()),
             version: 1,
-            read: |id, body| observed(security_group::SecurityGroup::read(id, body).unwrap()),
+            read: |id, body| security_group::SecurityGroup::read(id, body).unwrap(),
             apply: |body: Option<Value>, op: &Vec<security_group::Edit>, env: &security_group::Env| {
                 security_group::apply_raw(body, op, env)
             },
@@ -175,7 +173,7 @@ impl World {
                 inputs: env,
                 body: None,
                 version: 0,
-                read: |id: &ArmId, body: &Value| observed(load_balancer::LoadBalancer::read(id, body).unwrap()),
+                read: |id: &ArmId, body: &Value| load_balancer::LoadBalancer::read(id, body).unwrap(),
                 apply: |body: Option<Value>, op: &Vec<load_balancer::Edit>, env: &load_balancer::Env| {
                     load_balancer::apply_raw(body, op, env)
                 },
@@ -249,7 +247,7 @@ impl World {
                     inputs: public_ip_env(&settings, id),
                     body: None,
                     version: 0,
-                    read: |id: &ArmId, body: &Value| observed(public_ip::PublicIp::read(id, body).unwrap()),
+                    read: |id: &ArmId, body: &Value| public_ip::PublicIp::read(id, body).unwrap(),
                     apply: |body: Option<Value>, op: &Vec<public_ip::Edit>, env: &public_ip::Env| {
                         public_ip::apply_raw(body, op, env)
                     },
@@ -419,10 +417,6 @@ impl World {
         let found = self.clock.writes.iter().position(|write| write.contains(words));
         found.unwrap_or_else(|| panic!("no {words:?} among {:#?}", self.clock.writes))
     }
-}
-
-fn observed<M>(model: M) -> Observed<M> {
-    Observed { model, state: ProvisioningState::Succeeded }
 }
 
 fn fresh(name: &str, mut object: ServiceObject) -> ServiceObject {

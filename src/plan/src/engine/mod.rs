@@ -154,8 +154,17 @@ pub enum Waiting {
 pub enum Refusal {
     /// Azure refused the write that contained it, and only this member.
     Azure(Fault),
-    /// The planner refused it, with a sentence for the user.
-    Plan(String),
+    /// The planner refused it.
+    Plan(Explanation),
+}
+
+/// A planner's refusal, for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The reason of the event, of a bounded set.
+    pub reason: &'static str,
+    /// One sentence for the user: what was found, what is allowed, what to do.
+    pub message: String,
 }
 
 /// The earlier of two times, where `None` is never.

@@ -21,7 +21,7 @@ mod tests;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::{
-    Id, Ids, Outcome, Refusal, Shared, Waiting,
+    Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
     backoff::Backoff,
     bisection::Bisection,
     freshness::Freshness,
@@ -57,7 +57,7 @@ pub trait Object: fmt::Debug + Clone + PartialEq + Sized {
     const CONDITIONAL: bool;
 
     /// The one write that brings the object nearer to the wants, and how far each want is met without it. It removes only
-    /// what a want names as gone.
+    /// what a want names as gone. Without wants it may only repair the object.
     fn plan(
         wants: &BTreeMap<Self::Requester, Self::Want>,
         actual: Option<&Self::Model>,
@@ -102,8 +102,8 @@ pub enum Served<R> {
     Pending,
     /// Something else must come first.
     Waiting(String),
-    /// It cannot be served. The sentence is for the user.
-    Refused(String),
+    /// It cannot be served.
+    Refused(Explanation),
 }
 
 /// What a step needs beside its own state.
@@ -210,7 +210,7 @@ pub enum Cause<K> {
 pub enum Taint {
     /// A write of a related object has changed it, its ETag at least. It is read again when it is next needed.
     Changed,
-    /// Azure says that it is not provisioned. It is read now.
+    /// Azure says that it is not provisioned. It is read now, and planned even if nothing is wanted of it.
     Suspect,
 }
 
@@ -318,6 +318,8 @@ pub struct State<O: Object> {
     refusal: Option<Fault>,
     /// Whether no write has succeeded since a member was refused: the object itself may be the cause.
     fruitless: bool,
+    /// Whether Azure has said that the object is not provisioned: it is repaired even if nothing is wanted of it.
+    suspected: bool,
     observed: Option<Observation<O::Model>>,
     freshness: Freshness,
     reading: Option<Reading>,
@@ -347,6 +349,7 @@ impl<O: Object> Default for State<O> {
             bisection: Bisection::default(),
             refusal: None,
             fruitless: false,
+            suspected: false,
             observed: None,
             freshness: Freshness::default(),
             reading: None,
@@ -383,7 +386,11 @@ impl<O: Object> State<O> {
 
     /// Whether the state may be dropped: nothing is wanted and nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        self.wants.is_empty() && self.write.is_none() && self.reading.is_none() && self.permit == PermitState::None
+        self.wants.is_empty()
+            && !self.suspected
+            && self.write.is_none()
+            && self.reading.is_none()
+            && self.permit == PermitState::None
     }
 
     /// Whether a write is in flight.
@@ -444,6 +451,7 @@ impl<O: Object> State<O> {
                 if taint == Taint::Changed {
                     return;
                 }
+                self.suspected = true;
             }
             Event::EnvChanged(change) => {
                 // The write was planned from other inputs, so a difference is no lag.

@@ -44,7 +44,7 @@ impl<O: Object> State<O> {
             }
             return;
         }
-        if self.wants.is_empty() || !env.shared.synced {
+        if (self.wants.is_empty() && !self.suspected) || !env.shared.synced {
             self.release_permit(actions);
             return;
         }
@@ -283,7 +283,7 @@ impl<O: Object> State<O> {
     ) {
         self.release_permit(actions);
         self.quiet.served();
-        self.settled = true;
+        (self.settled, self.suspected) = (true, false);
         for (requester, served) in plan.served {
             if let Some(outcome) = self.outcome(env, now, active, &requester, served) {
                 self.tell(&requester, &outcome, actions);

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    engine::{Acceptance, Lease, freshness::LATE, quiet_window::GAP},
+    engine::{Acceptance, Explanation, Lease, freshness::LATE, quiet_window::GAP},
     poll::{Durations, Kind},
 };
 
@@ -41,7 +41,10 @@ impl Object for Letters {
         }
         wants.values().for_each(|want| after.extend(&want.present));
         let served = |want: &LettersWant| match want.present.is_subset(&before) && want.gone.is_disjoint(&before) {
-            _ if want.present.contains(&'?') => Served::Refused("no question marks".to_owned()),
+            _ if want.present.contains(&'?') => Served::Refused(Explanation {
+                reason: "QuestionMark",
+                message: "a question mark is not allowed".to_owned(),
+            }),
             true => Served::Met(want.present.len()),
             false => Served::Pending,
         };
@@ -433,6 +436,16 @@ fn a_resync_reads_an_unchanged_object_once_and_writes_nothing() {
     assert_eq!(bench.now, Duration::from_secs(600));
     assert!(bench.observed(&read, Ok(model("a"))).is_empty());
     assert_eq!(bench.state.wake_at(), Some(Duration::from_secs(1200)));
+}
+
+#[test]
+fn a_suspected_object_is_read_even_if_nothing_is_wanted_of_it() {
+    let mut bench = Bench::new();
+    assert!(bench.step(Event::Tainted(Taint::Changed)).is_empty(), "nothing needs it now");
+    let read = bench.step(Event::Tainted(Taint::Suspect));
+    assert!(!bench.state.is_idle());
+    assert!(bench.observed(&read, Ok(model("b"))).is_empty());
+    assert!(bench.state.is_idle());
 }
 
 #[test]

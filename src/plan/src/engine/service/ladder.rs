@@ -55,9 +55,10 @@ impl<S: Service> Ladder<'_, S> {
 
     /// Whether the object's report is not older than the last want of an earlier spec.
     fn is_known(&self, key: &S::Key) -> bool {
-        self.state.asked.get(key).is_some_and(|asked| {
-            asked.is_done() || (asked.spec == self.state.spec && asked.level > Level::Look)
-        })
+        self.state
+            .asked
+            .get(key)
+            .is_some_and(|asked| asked.is_done() || (asked.spec == self.state.spec && asked.level > Level::Look))
     }
 
     fn want(&self, key: &S::Key, level: Level) -> S::Want {
@@ -133,7 +134,8 @@ impl<S: Service> State<S> {
         loop {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
             let seen = Seen { reports: &self.reports, status };
-            let mut ladder = Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
+            let mut ladder =
+                Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
             let end = stages(&mut ladder);
             let mut wants = Vec::new();
             for (key, level) in &ladder.levels {
@@ -206,9 +208,7 @@ impl<S: Service> Ladder<'_, S> {
                 let load_balancer = self.stage(&keys, LoadBalancer, Make);
                 self.stage(&keys, SecurityGroup, security) && load_balancer
             }
-            Order::SecurityFirst => {
-                self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make)
-            }
+            Order::SecurityFirst => self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make),
             Order::SecurityAround => {
                 self.stage(&keys, SecurityGroup, Frontend)
                     && self.stage(&keys, LoadBalancer, Make)
@@ -256,7 +256,10 @@ impl<S: Service> Ladder<'_, S> {
 
     /// The stages that remove, from the admission to the address.
     fn remove(&mut self, all: &[S::Key]) -> End<S::Status> {
-        use {Level::{Clean, Quiet}, Role::*};
+        use {
+            Level::{Clean, Quiet},
+            Role::*,
+        };
         if !self.stage(all, LoadBalancer, Quiet) {
             return End::Stage;
         }

@@ -1,1 +1,270 @@
+use super::*;
+use crate::engine::{Acceptance, Lease};
 
+/// A Service of a public IP, a load balancer and a security group, whose wants are their level and the spec.
+#[derive(Debug, Clone, PartialEq)]
+struct Web;
+
+const IP: &str = "ip";
+const LB: &str = "lb";
+const OLD_LB: &str = "old-lb";
+const GROUP: &str = "group";
+
+impl Service for Web {
+    type Identity = ();
+    type Spec = u8;
+    type Key = &'static str;
+    type Want = (Level, Option<u8>);
+    type Report = u8;
+    type Status = u8;
+    type Inputs = Order;
+
+    fn role(key: &&'static str) -> Role {
+        match *key {
+            IP => Role::PublicIp,
+            GROUP => Role::SecurityGroup,
+            _ => Role::LoadBalancer,
+        }
+    }
+
+    fn keys((): &(), _: &u8, _: &Order) -> BTreeSet<&'static str> {
+        BTreeSet::from([IP, LB, GROUP])
+    }
+
+    fn order((): &(), _: &u8, _: &Seen<'_, Self>, order: &Order) -> Order {
+        *order
+    }
+
+    fn want((): &(), spec: Option<&u8>, key: &&'static str, level: Level, _: &Seen<'_, Self>, _: &Order) -> Self::Want {
+        let spec = spec.copied().filter(|_| *key != OLD_LB && level != Level::Look);
+        // A public IP is not given up, and a new load balancer has nothing to give up.
+        let level = if matches!(*key, IP | LB) && spec.is_some() { level.min(Level::Make) } else { level };
+        (level, spec)
+    }
+
+    fn status((): &(), _: &u8, seen: &Seen<'_, Self>, _: &Order) -> Option<u8> {
+        seen.reports.get(IP).copied()
+    }
+}
+
+struct Bench {
+    state: State<Web>,
+    shared: Shared,
+    order: Order,
+    now: Duration,
+    version: u64,
+}
+
+impl Bench {
+    fn new(order: Order) -> Self {
+        let lease = Lease { until: Some(Duration::from_secs(10_000)), least: Duration::from_secs(5) };
+        let shared =
+            Shared { synced: true, lease, trusted_from: Duration::ZERO, acceptance: Acceptance::Given, resync: None };
+        Self { state: State::default(), shared, order, now: Duration::ZERO, version: 0 }
+    }
+
+    fn step(&mut self, event: Event<Web>) -> Vec<Action<Web>> {
+        let env = Env { shared: self.shared, id: &(), inputs: &self.order };
+        step(&mut self.state, &env, self.now, event)
+    }
+
+    fn snapshot(&mut self, desired: Desired<u8>, finalizer: bool, status: Option<u8>) -> Event<Web> {
+        self.version += 1;
+        let found = BTreeSet::from([OLD_LB, GROUP]);
+        Event::Changed(Snapshot { version: self.version, desired, finalizer, status, found })
+    }
+
+    /// Answers every tell of the actions, and of what follows, as done, until nothing is told any more. Returns what was
+    /// told, in order, and what else was done.
+    fn answer_all(&mut self, actions: Vec<Action<Web>>) -> (Vec<(&'static str, Level)>, Vec<Action<Web>>) {
+        let (mut told, mut other) = (Vec::new(), Vec::new());
+        let mut due = std::collections::VecDeque::from(actions);
+        while let Some(action) = due.pop_front() {
+            match action {
+                Action::Tell { key, generation, want } => {
+                    told.push((key, want.0));
+                    due.extend(self.step(Event::Told { key, generation, outcome: Outcome::Done(7) }));
+                }
+                Action::Patch { id, .. } => {
+                    other.push(action);
+                    self.version += 1;
+                    let result = Ok(self.version);
+                    due.extend(self.step(Event::Patched { id, result }));
+                }
+                action => other.push(action),
+            }
+        }
+        (told, other)
+    }
+}
+
+fn patches(actions: &[Action<Web>]) -> Vec<Patch<u8>> {
+    let patch = |action: &Action<Web>| match action {
+        Action::Patch { patch, .. } => Some(patch.clone()),
+        _ => None,
+    };
+    actions.iter().filter_map(patch).collect()
+}
+
+#[test]
+fn a_service_is_made_in_order_and_its_status_comes_last() {
+    use Level::*;
+    let mut bench = Bench::new(Order::SecurityFirst);
+    let created = bench.snapshot(Desired::Present(1), false, None);
+    let actions = bench.step(created);
+    assert!(matches!(&actions[..], [Action::Patch { patch: Patch::AddFinalizer, .. }]));
+    let (told, other) = bench.answer_all(actions);
+    assert_eq!(
+        told,
+        [
+            (IP, Make),
+            (LB, Look),
+            (OLD_LB, Look),
+            (GROUP, Make),
+            (LB, Make),
+            (OLD_LB, Quiet),
+            (GROUP, Clean),
+            (OLD_LB, Clean)
+        ]
+    );
+    assert_eq!(patches(&other), [Patch::AddFinalizer, Patch::SetStatus(7)]);
+    assert_eq!(other.last(), Some(&Action::Report(Reason::Ensured)));
+}
+
+#[test]
+fn load_balancer_and_security_group_are_made_in_the_order_that_the_spec_needs() {
+    let of = |order| {
+        let mut bench = Bench::new(order);
+        let snapshot = bench.snapshot(Desired::Present(1), true, Some(7));
+        let actions = bench.step(snapshot);
+        let (told, _) = bench.answer_all(actions);
+        told.into_iter().filter(|(key, level)| *level > Look && matches!(*key, LB | GROUP)).collect::<Vec<_>>()
+    };
+    use Level::*;
+    assert_eq!(of(Order::LoadBalancerFirst), [(LB, Make), (GROUP, Make), (GROUP, Clean)]);
+    assert_eq!(of(Order::SecurityFirst), [(GROUP, Make), (LB, Make), (GROUP, Clean)]);
+    assert_eq!(of(Order::FrontendFirst), [(LB, Frontend), (GROUP, Make), (LB, Make), (GROUP, Clean)]);
+    assert_eq!(of(Order::SecurityAround), [(GROUP, Frontend), (LB, Make), (GROUP, Make), (GROUP, Clean)]);
+}
+
+#[test]
+fn a_service_that_is_there_already_costs_no_patch_and_one_report() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(1), true, Some(7));
+    let actions = bench.step(snapshot);
+    let (_, other) = bench.answer_all(actions);
+    assert_eq!(other, [Action::Report(Reason::Ensured)]);
+    let again = bench.snapshot(Desired::Present(1), true, Some(7));
+    assert!(bench.step(again).is_empty());
+}
+
+#[test]
+fn a_service_is_deleted_from_the_admission_to_the_address_and_then_its_finalizer() {
+    use Level::*;
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Gone, true, Some(7));
+    let actions = bench.step(snapshot);
+    let (told, other) = bench.answer_all(actions);
+    assert_eq!(told, [(GROUP, Look), (OLD_LB, Look), (OLD_LB, Quiet), (GROUP, Clean), (OLD_LB, Clean)]);
+    assert_eq!(patches(&other), [Patch::ClearStatus, Patch::RemoveFinalizer]);
+    assert!(other.contains(&Action::Withdraw(GROUP)) && other.contains(&Action::Report(Reason::Deleted)));
+}
+
+#[test]
+fn without_a_finalizer_nothing_is_removed() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Gone, false, Some(7));
+    assert!(bench.step(snapshot).is_empty());
+}
+
+#[test]
+fn while_an_object_refuses_the_finalizer_stays_and_one_event_says_why() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Gone, true, None);
+    let actions = bench.step(snapshot);
+    let Action::Tell { key, generation, .. } = actions[0] else { panic!("{actions:?}") };
+    let refused = Outcome::Waiting(Waiting::Retry(Fault::Forbidden));
+    let told = || Event::Told { key, generation, outcome: refused.clone() };
+    assert_eq!(bench.step(told()), [Action::Report(Reason::Retry(key, Fault::Forbidden))]);
+    assert!(bench.step(told()).is_empty(), "the same reason at the same spec");
+}
+
+#[test]
+fn a_mistake_is_reported_and_what_was_asked_before_stays() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(1), true, Some(7));
+    let actions = bench.step(snapshot);
+    bench.answer_all(actions);
+    let mistakes = vec!["service.beta.kubernetes.io/azure-x: 7 is no boolean".to_owned()];
+    let wrong = bench.snapshot(Desired::Invalid(mistakes.clone()), true, Some(7));
+    assert_eq!(bench.step(wrong), [Action::Report(Reason::Invalid(mistakes))]);
+    let right = bench.snapshot(Desired::Present(1), true, Some(7));
+    assert_eq!(bench.step(right), [Action::Report(Reason::Ensured)]);
+}
+
+#[test]
+fn an_outcome_of_an_older_want_is_ignored() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(1), true, None);
+    let first = bench.step(snapshot);
+    let changed = bench.snapshot(Desired::Present(2), true, None);
+    bench.step(changed);
+    let Some(Action::Tell { generation, .. }) =
+        first.iter().find(|action| matches!(action, Action::Tell { key: IP, .. }))
+    else {
+        panic!("{first:?}")
+    };
+    let stale = Event::Told { key: IP, generation: *generation, outcome: Outcome::Done(7) };
+    assert!(bench.step(stale).is_empty());
+    assert_eq!(bench.state.level_of(&IP), Some((Level::Make, false)));
+}
+
+#[test]
+fn an_informer_that_is_behind_an_own_patch_changes_nothing() {
+    let mut bench = Bench::new(Order::Parallel);
+    let created = bench.snapshot(Desired::Present(1), false, None);
+    let Event::Changed(before) = created.clone() else { unreachable!("it is a change") };
+    let actions = bench.step(created);
+    let Action::Patch { id, .. } = actions[0] else { panic!("{actions:?}") };
+    bench.step(Event::Patched { id, result: Ok(9) });
+    let actions = bench.step(Event::Changed(before));
+    assert_eq!(patches(&actions), []);
+}
+
+#[test]
+fn a_patch_that_conflicts_is_repeated_after_a_pause_and_none_is_sent_without_lease() {
+    let mut bench = Bench::new(Order::Parallel);
+    let created = bench.snapshot(Desired::Present(1), false, None);
+    let actions = bench.step(created);
+    let Action::Patch { id, .. } = actions[0] else { panic!("{actions:?}") };
+    assert!(bench.step(Event::Patched { id, result: Err(PatchFault::Again) }).is_empty());
+    bench.now = bench.state.wake_at().expect("a pause");
+    bench.shared.lease.until = None;
+    assert!(bench.step(Event::Woke).is_empty());
+    bench.shared.lease.until = Some(Duration::from_secs(100));
+    assert_eq!(patches(&bench.step(Event::Woke)), [Patch::AddFinalizer]);
+}
+
+#[test]
+fn nothing_is_told_before_the_informers_are_synced_and_a_drain_waits_for_the_patch() {
+    let mut bench = Bench::new(Order::Parallel);
+    bench.shared.synced = false;
+    let created = bench.snapshot(Desired::Present(1), false, None);
+    assert!(bench.step(created).is_empty());
+    bench.shared.synced = true;
+    let actions = bench.step(Event::Woke);
+    let Action::Patch { id, .. } = actions[0] else { panic!("{actions:?}") };
+    assert!(bench.step(Event::Drain).is_empty());
+    assert_eq!(bench.step(Event::Patched { id, result: Ok(2) }), [Action::Drained]);
+}
+
+#[test]
+fn a_service_that_is_gone_from_the_api_server_is_forgotten() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(1), true, None);
+    let told = bench.step(snapshot).len();
+    let actions = bench.step(Event::Removed);
+    assert_eq!(actions.len(), told);
+    assert!(actions.iter().all(|action| matches!(action, Action::Withdraw(_))));
+    assert!(bench.state.is_idle());
+}

@@ -170,9 +170,10 @@ impl Run {
             None => false,
         };
         let clean = !self.api.services.values().any(refusable);
-        let failed = self.azure.names().any(|name| {
-            self.azure.current(name).is_some_and(|version| version.provisioning == Provisioning::Failed)
-        });
+        let failed = self
+            .azure
+            .names()
+            .any(|name| self.azure.current(name).is_some_and(|version| version.provisioning == Provisioning::Failed));
         let (writes, version) = (self.writes, self.api.services.clone());
         self.fates.clear();
         self.read_faults.clear();
@@ -213,7 +214,11 @@ impl Run {
         let index = self.pending.len();
         self.pending.push(Some((replica, process, happens)));
         // What happens at one time happens in any order; what a user does keeps its order.
-        let order = if matches!(self.pending[index], Some((_, _, Happens::Incident(_)))) { index as u64 } else { self.numbers.next() };
+        let order = if matches!(self.pending[index], Some((_, _, Happens::Incident(_)))) {
+            index as u64
+        } else {
+            self.numbers.next()
+        };
         self.heap.push(Reverse((at, order, index)));
     }
 
@@ -539,7 +544,8 @@ impl Run {
                 };
                 if early {
                     let report = self.replicas[replica].services[&owner].report_of(&key).cloned().unwrap_or_default();
-                    let report = if matches!(want, Want::LoadBalancer { .. }) { self.shown(owner, key) } else { report };
+                    let report =
+                        if matches!(want, Want::LoadBalancer { .. }) { self.shown(owner, key) } else { report };
                     let told = service::Event::Told { key, generation, outcome: Outcome::Done(report) };
                     self.inbox.push_back((replica, Message::Service(owner, told)));
                 }
@@ -790,7 +796,9 @@ impl Run {
             self.count("write: late");
         }
         let poisoned = |body: &Option<Body>| match body {
-            Some(Body::LoadBalancer(body)) => body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect(),
+            Some(Body::LoadBalancer(body)) => {
+                body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect()
+            }
             _ => Vec::new(),
         };
         let poisoned = poisoned(&body);

@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::world::{
-    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, Name, Owner, POISON, own_public_ip,
+    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, Name, Owner, POISON,
+    own_public_ip,
 };
 
 /// After so long without a change of its spec, no write that was planned from an older one is under way.
@@ -38,8 +39,7 @@ pub(super) struct Picture {
 impl Oracle {
     /// Records a change of a Service by its user.
     pub(super) fn changed(&mut self, owner: Owner, service: Option<&ApiService>, now: Duration) {
-        let window =
-            self.windows.entry(owner).or_insert(Window { asks: Vec::new(), stayed: true, changed_at: now });
+        let window = self.windows.entry(owner).or_insert(Window { asks: Vec::new(), stayed: true, changed_at: now });
         window.changed_at = now;
         let Some(service) = service else { return };
         window.asks.extend(service.ask.clone().filter(|ask| window.asks.last() != Some(ask)));
@@ -73,7 +73,9 @@ impl Oracle {
         for (owner, port, source, address) in &after.reached {
             let window = &self.windows[owner];
             if !window.asks.iter().any(|ask| ask.admits(*port, *source)) {
-                return Err(format!("source {source} reaches service {owner} at {address}:{port}, which no spec admits"));
+                return Err(format!(
+                    "source {source} reaches service {owner} at {address}:{port}, which no spec admits"
+                ));
             }
         }
         for (owner, port, source, address) in before.reached.difference(&after.reached) {
@@ -82,9 +84,10 @@ impl Oracle {
             if !unchanged {
                 continue;
             }
-            let elsewhere = after.reached.iter().any(|(other, other_port, other_source, _)| {
-                (other, other_port, other_source) == (owner, port, source)
-            });
+            let elsewhere = after
+                .reached
+                .iter()
+                .any(|(other, other_port, other_source, _)| (other, other_port, other_source) == (owner, port, source));
             // In place: one frontend, or one rule, gets another address. Azure allows no overlap.
             let public: BTreeSet<AskAddress> =
                 window.asks.iter().filter(|ask| !ask.is_internal()).map(|ask| ask.address).collect();
@@ -126,7 +129,9 @@ impl Oracle {
             for source in SOURCES {
                 let asked = window.asks.iter().all(|ask| ask.admits(*port, source));
                 if asked && window.stayed && !azure.reaches(owner, *port, source, status) {
-                    return Err(format!("service {owner} got status {status}, and source {source} does not reach port {port}"));
+                    return Err(format!(
+                        "service {owner} got status {status}, and source {source} does not reach port {port}"
+                    ));
                 }
             }
         }
@@ -163,10 +168,19 @@ impl Oracle {
                 return Err(format!("deleted service {owner} leaves {left:?}"));
             }
         }
+        for name in azure.names() {
+            if let Name::PublicIp(number) = name
+                && azure.public_ip(number).is_some_and(|(tags, _)| tags.is_empty())
+            {
+                return Err(format!("public IP {number} is nobody's"));
+            }
+        }
         let addresses = azure.addresses();
-        let stale = azure.security_group().allow.iter().find(|(address, ..)| {
-            *address < FOREIGN_ADDRESS && !addresses.contains(address)
-        });
+        let stale = azure
+            .security_group()
+            .allow
+            .iter()
+            .find(|(address, ..)| *address < FOREIGN_ADDRESS && !addresses.contains(address));
         match stale {
             Some(stale) => Err(format!("the security group admits {stale:?}, which nothing has")),
             None => Ok(()),
@@ -186,8 +200,13 @@ fn remains(azure: &Azure, owner: Owner) -> Vec<String> {
     }
     for number in 0..2 {
         let Some(body) = azure.load_balancer(number) else { continue };
-        // A frontend that another Service shares outlives the one that made it.
-        let shared = |frontend: &(Owner, u8)| body.rules.iter().any(|(rule, at)| rule.0 != owner && at == frontend);
+        // A frontend whose public IP is another Service's too outlives the one that made it.
+        let shared = |frontend: &(Owner, u8)| match body.frontends.get(frontend) {
+            Some(FrontendAddress::Public(number)) => {
+                azure.public_ip(*number).is_some_and(|(tags, _)| tags.iter().any(|tag| *tag != owner))
+            }
+            _ => false,
+        };
         left.extend(body.rules.keys().filter(|rule| rule.0 == owner).map(|rule| format!("rule {rule:?}")));
         let frontends = body.frontends.keys().filter(|frontend| frontend.0 == owner && !shared(frontend));
         left.extend(frontends.map(|frontend| format!("frontend {frontend:?}")));
@@ -218,7 +237,10 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
     }
     for port in &ask.ports {
         if azure.addresses_of(owner, *port) != BTreeSet::from([status]) {
-            return Err(format!("port {port} is at {:?}, and the status is {status}", azure.addresses_of(owner, *port)));
+            return Err(format!(
+                "port {port} is at {:?}, and the status is {status}",
+                azure.addresses_of(owner, *port)
+            ));
         }
         for source in SOURCES {
             if azure.admits(status, *port, source) != ask.admits(*port, source) {

@@ -180,7 +180,11 @@ impl Schedule {
                         incidents.push((at, Incident::Apply(owner, ask(owner, &mut numbers))));
                         at += Duration::from_secs(4) + numbers.ms(3_000);
                     }
-                    if numbers.one_in(2) { Incident::Delete(owner) } else { Incident::Apply(owner, ask(owner, &mut numbers)) }
+                    if numbers.one_in(2) {
+                        Incident::Delete(owner)
+                    } else {
+                        Incident::Apply(owner, ask(owner, &mut numbers))
+                    }
                 }
                 25 => Incident::ThrottledRead,
                 26 => Incident::FailedRead,

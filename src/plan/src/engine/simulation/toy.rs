@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{
-    Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, LoadBalancer, Name, Owner, Provisioning,
-    RuleName, VIRTUAL_NETWORK, Version, own_public_ip,
+    Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, LoadBalancer, Name, Owner, Provisioning, RuleName,
+    VIRTUAL_NETWORK, Version, own_public_ip,
 };
 use crate::{
     engine::{
@@ -223,12 +223,7 @@ impl Object for Arm {
 }
 
 /// The body as all wants ask for it, or as one does.
-fn plan_body(
-    all: &BTreeMap<Owner, Want>,
-    body: Option<&Body>,
-    inputs: &Inputs,
-    only: Option<Owner>,
-) -> Option<Body> {
+fn plan_body(all: &BTreeMap<Owner, Want>, body: Option<&Body>, inputs: &Inputs, only: Option<Owner>) -> Option<Body> {
     let only_one = only.is_some();
     let wants = all.iter().filter(|(owner, _)| only.is_none_or(|only| only == **owner));
     // What any want asks for stays, whatever another says is gone.
@@ -320,8 +315,8 @@ fn after_differs(present: &LoadBalancer, body: Option<&Body>) -> bool {
 
 /// Members that are no nodes leave one at a time, and the last never.
 fn plan_members(present: &mut LoadBalancer, inputs: &Inputs) {
-    if inputs.mutant == Mutant::EmptiesPool {
-        present.members.clone_from(&inputs.nodes);
+    if inputs.mutant == Mutant::EmptiesPool && present.members.iter().any(|member| !inputs.nodes.contains(member)) {
+        present.members.clear();
         return;
     }
     present.members.extend(&inputs.nodes);
@@ -336,14 +331,18 @@ fn plan_load_balancer(owner: Owner, want: &Want, present: &mut LoadBalancer) {
     let mut at: BTreeMap<FrontendName, FrontendName> = BTreeMap::new();
     for (name, address) in frontends {
         // A public IP has one frontend, whichever Service made it.
-        let same = present.frontends.iter().find(|(_, other)| {
-            matches!(address, FrontendAddress::Public(_)) && *other == address
-        });
+        let same = present
+            .frontends
+            .iter()
+            .find(|(_, other)| matches!(address, FrontendAddress::Public(_)) && *other == address);
         // A frontend that serves another's rules keeps its address; the Service gets another frontend.
         let serves_others = present.rules.iter().any(|(rule, at)| rule.0 != owner && at == name);
         let free = if serves_others && present.frontends.get(name) != Some(address) { (name.0, 2) } else { *name };
         let name_there = same.map_or(free, |(name, _)| *name);
-        let keeps = matches!((present.frontends.get(&name_there), address), (Some(FrontendAddress::Private(_)), FrontendAddress::Private(0)));
+        let keeps = matches!(
+            (present.frontends.get(&name_there), address),
+            (Some(FrontendAddress::Private(_)), FrontendAddress::Private(0))
+        );
         if !keeps {
             present.frontends.insert(name_there, *address);
         }
@@ -389,9 +388,8 @@ pub(super) fn report(owner: Owner, body: Option<&Body>) -> Report {
             report.shared = tags.iter().any(|tag| *tag != owner);
         }
         Some(Body::LoadBalancer(body)) => {
-            let has_rule = |frontend: &FrontendName| {
-                body.rules.iter().any(|(rule, at)| rule.0 == owner && at == frontend)
-            };
+            let has_rule =
+                |frontend: &FrontendName| body.rules.iter().any(|(rule, at)| rule.0 == owner && at == frontend);
             for (name, address) in body.frontends.iter().filter(|(name, _)| name.0 == owner || has_rule(name)) {
                 report.frontends.insert(*name, *address);
             }
@@ -443,7 +441,14 @@ impl Service for Arm {
         }
     }
 
-    fn want(owner: &Owner, ask: Option<&Ask>, key: &Name, level: Level, seen: &Seen<'_, Self>, inputs: &Inputs) -> Want {
+    fn want(
+        owner: &Owner,
+        ask: Option<&Ask>,
+        key: &Name,
+        level: Level,
+        seen: &Seen<'_, Self>,
+        inputs: &Inputs,
+    ) -> Want {
         let level = match (inputs.mutant, level, key) {
             (Mutant::BreaksBeforeMake, Level::Look, Name::LoadBalancer(_)) => Level::Clean,
             (Mutant::ReleasesEarly, Level::Make, Name::LoadBalancer(_)) => Level::Clean,
@@ -455,7 +460,9 @@ impl Service for Arm {
             Name::PublicIp(_) => match level {
                 Level::Look => Want::Nothing,
                 _ if ask.is_some() => Want::PublicIp(Tag::Present),
-                Level::Clean if seen.reports.get(key).is_some_and(|report| report.shared) => Want::PublicIp(Tag::Leaves),
+                Level::Clean if seen.reports.get(key).is_some_and(|report| report.shared) => {
+                    Want::PublicIp(Tag::Leaves)
+                }
                 Level::Clean => Want::PublicIp(Tag::Gone),
                 _ => Want::Nothing,
             },
@@ -533,11 +540,15 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
     }
     let (mut allow, mut deny, mut gone) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     if let Some((ask, address)) = ask.and_then(|ask| Some((ask, address_of(owner, ask, seen)?))) {
-        let served = |port: &&u16| {
-            level > Level::Frontend || seen.reports.values().any(|report| report.ports.contains(port))
-        };
+        let served =
+            |port: &&u16| level > Level::Frontend || seen.reports.values().any(|report| report.ports.contains(port));
         for port in ask.ports.iter().filter(served) {
-            allow.extend(ask.sources.iter().filter(|source| **source != VIRTUAL_NETWORK || !ask.deny).map(|source| (address, *port, *source)));
+            allow.extend(
+                ask.sources
+                    .iter()
+                    .filter(|source| **source != VIRTUAL_NETWORK || !ask.deny)
+                    .map(|source| (address, *port, *source)),
+            );
         }
         if ask.deny {
             deny.insert(address);

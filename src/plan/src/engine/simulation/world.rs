@@ -123,12 +123,14 @@ impl Azure {
         let mut load_balancer = LoadBalancer::default();
         load_balancer.frontends.insert((FOREIGN, 0), FrontendAddress::Private(FOREIGN_ADDRESS));
         load_balancer.rules.insert((FOREIGN, 0, 443), (FOREIGN, 0));
-        let group = SecurityGroup {
-            allow: [(FOREIGN_ADDRESS, 443, 1)].into(),
-            deny: [FOREIGN_ADDRESS].into(),
-            note: 0,
-        };
-        azure.set(Duration::ZERO, Name::LoadBalancer(0), Some(Body::LoadBalancer(load_balancer)), Provisioning::Succeeded);
+        let group =
+            SecurityGroup { allow: [(FOREIGN_ADDRESS, 443, 1)].into(), deny: [FOREIGN_ADDRESS].into(), note: 0 };
+        azure.set(
+            Duration::ZERO,
+            Name::LoadBalancer(0),
+            Some(Body::LoadBalancer(load_balancer)),
+            Provisioning::Succeeded,
+        );
         azure.set(Duration::ZERO, Name::SecurityGroup, Some(Body::SecurityGroup(group)), Provisioning::Succeeded);
         for interface in 0..2 {
             let body = Body::Interface { pools: BTreeSet::new(), note: 0 };
@@ -249,7 +251,8 @@ impl Azure {
                 }
                 let mut ports = BTreeSet::new();
                 for (rule, frontend) in &body.rules {
-                    if rule.2 == POISON || !body.frontends.contains_key(frontend) || !ports.insert((*frontend, rule.2)) {
+                    if rule.2 == POISON || !body.frontends.contains_key(frontend) || !ports.insert((*frontend, rule.2))
+                    {
                         return Err(Refused::Invalid);
                     }
                 }
@@ -305,8 +308,9 @@ impl Azure {
     fn is_referred_to(&self, name: Name) -> bool {
         let Name::PublicIp(number) = name else { return false };
         let refers = |number_of: u8| {
-            self.load_balancer(number_of)
-                .is_some_and(|body| body.frontends.values().any(|frontend| *frontend == FrontendAddress::Public(number)))
+            self.load_balancer(number_of).is_some_and(|body| {
+                body.frontends.values().any(|frontend| *frontend == FrontendAddress::Public(number))
+            })
         };
         refers(0) || refers(1)
     }
@@ -484,14 +488,7 @@ pub(super) struct Api {
 impl Api {
     pub(super) fn put(&mut self, owner: Owner, change: impl FnOnce(&mut ApiService)) {
         self.version += 1;
-        let new = ApiService {
-            version: 0,
-            ask: None,
-            claimed: true,
-            deleting: false,
-            finalizer: false,
-            status: None,
-        };
+        let new = ApiService { version: 0, ask: None, claimed: true, deleting: false, finalizer: false, status: None };
         let service = self.services.entry(owner).or_insert(new);
         change(service);
         service.version = self.version;
@@ -501,7 +498,12 @@ impl Api {
     }
 
     /// A patch on a version.
-    pub(super) fn patch(&mut self, owner: Owner, version: u64, change: impl FnOnce(&mut ApiService)) -> Result<u64, bool> {
+    pub(super) fn patch(
+        &mut self,
+        owner: Owner,
+        version: u64,
+        change: impl FnOnce(&mut ApiService),
+    ) -> Result<u64, bool> {
         let Some(service) = self.services.get(&owner) else { return Err(true) };
         if service.version != version {
             return Err(false);
