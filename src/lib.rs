@@ -26,12 +26,12 @@
 //! | csi        gRPC services, registration with kubelet        | cluster    | config     | Azure itself, |
 //! +-----------+-----------+------------------+-----------------+            |            | as a local    |
 //! | csi-proto | telemetry | disk             | host            | client of  | azure.json | HTTP server   |
-//! |           |           | disks as volumes |                 | Kubernetes |            |               |
-//! | generated | logs,     +------------------+ Linux: devices, |            |            |               |
-//! | code      | metrics,  | azure     client | file systems,   |            |            |               |
-//! |           | probes    | reconcile tasks  | mounts          |            |            |               |
-//! |           |           +------------------+-----------------+------------+------------+               |
-//! |           |           | plan      every decision, as pure functions over values      |               |
+//! |           |           | disks as volumes |                 | Kubernetes |            +---------------+
+//! | generated | logs,     +------------------+ Linux: devices, |            |            | apiserver     |
+//! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
+//! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
+//! |           |           +------------------+-----------------+------------+------------+ memory, for   |
+//! |           |           | plan      every decision, as pure functions over values      | tests         |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
 //!
@@ -45,6 +45,7 @@
 //! | 0 | `lazuli-plan` | every decision, as pure functions over values | nothing of ours | |
 //! | 0 | `csi-proto` | generated code of the gRPC services | nothing of ours | |
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
+//! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
 //! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
 //! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
@@ -55,7 +56,7 @@
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
 //! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
-//! | 6 | `lazuli` | the command line | assembly, azure, cluster, config, csi, csi-proto, emulator, host, plan, rig, telemetry | disk |
+//! | 6 | `lazuli` | the command line | assembly, azure, cluster, config, csi, csi-proto, emulator, host, plan, rig, telemetry | apiserver, disk |
 //!
 //! # How a request goes
 //!

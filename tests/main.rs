@@ -3,6 +3,7 @@
 //! | module | what | needs |
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the project's own rules | nothing |
+//! | `api_server` | what a client of Kubernetes may rest on, against the small API server | nothing |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `privileged::cluster` | the same in a real Kubernetes | root, and the programs that `scripts/test cluster` builds |
@@ -48,6 +49,7 @@ mod it {
     mod tiers;
 }
 
+mod api_server;
 mod model;
 
 mod privileged {

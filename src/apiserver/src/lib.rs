@@ -1,0 +1,166 @@
+//! A small Kubernetes API server: the objects of a cluster in the memory of one process.
+//!
+//! It stands in for kube-apiserver and etcd where those cannot run: in simulations on paused time, in benches with 5,000
+//! nodes, on a laptop. It imports nothing of ours, so that it shares no error with the clients that it serves. The same
+//! conformance tests run against it and against the real API server.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! use lazuli_apiserver::{ApiServer, Options};
+//! use serde_json::json;
+//!
+//! let server = ApiServer::start(Options::default());
+//! let node = server.put("nodes", json!({"metadata": {"name": "node-1"}})).unwrap();
+//! assert_eq!(node["metadata"]["name"], "node-1");
+//! // `server.router()` answers HTTP: give it to a client in this process, or to `axum::serve`.
+//! # let _ = server.router();
+//! # }
+//! ```
+//!
+//! # What it does as kube-apiserver does
+//!
+//! - get, list (limit, continue, label and field selectors), watch (from a version, with bookmarks and initial events, 410
+//!   for what is compacted), create, update, patch (merge, JSON, strategic merge), delete with preconditions;
+//! - one growing version over all objects; a write with an older `resourceVersion` is 409; a write that changes nothing
+//!   makes no version and no event;
+//! - `status` as a subresource of its own; finalizers and `deletionTimestamp`;
+//! - of Services: defaults, cluster IPs, node ports, health-check node ports, the validation that controllers meet.
+//!
+//! # What it does not do
+//!
+//! It knows the kinds of [`resource`] and no others, authorizes every request, runs no admission webhooks and no
+//! controllers, tracks no field managers (server-side apply is refused), and keeps everything in memory.
+
+mod clock;
+mod patch;
+mod request;
+pub mod resource;
+mod select;
+mod service;
+mod status;
+mod store;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::{request::Request, store::Store};
+
+/// How a server begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The wall-clock moment of the start. From there the stamps follow the runtime's clock.
+    pub start: OffsetDateTime,
+    /// UIDs are made of this and a counter.
+    pub seed: u64,
+    /// How many changes a watch can begin behind. Older versions are answered 410.
+    pub history: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { start: OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_454), seed: 1, history: 20_000 }
+    }
+}
+
+/// The server. Clones share one state.
+#[derive(Debug, Clone)]
+pub struct ApiServer {
+    store: Arc<Store>,
+}
+
+/// A request that the server refused, as the `Status` object that a client sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The HTTP code.
+    pub code: u16,
+    /// The machine's word, such as `Conflict`.
+    pub reason: &'static str,
+    /// The sentence for a person.
+    pub message: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl ApiServer {
+    /// An empty cluster with the namespaces `default` and `kube-system`. Its clock is that of the current runtime.
+    #[must_use]
+    pub fn start(options: Options) -> Self {
+        let server = Self { store: Arc::new(Store::new(options)) };
+        for name in ["default", "kube-system"] {
+            let namespace = serde_json::json!({"metadata": {"name": name}});
+            server.put("namespaces", namespace).expect("an empty server takes a namespace");
+        }
+        server
+    }
+
+    /// The server as an HTTP service.
+    pub fn router(&self) -> Router {
+        let store = Arc::clone(&self.store);
+        Router::new().fallback(move |request: axum::extract::Request| {
+            let store = Arc::clone(&store);
+            async move { Request::answer(&store, request).await }
+        })
+    }
+
+    /// Creates an object, or replaces it whatever its version, status included. `plural` is the collection's name, such
+    /// as `services`; the namespace is `metadata.namespace`, else `default`.
+    ///
+    /// # Errors
+    /// [`Refused`]: the object is not valid.
+    pub fn put(&self, plural: &str, object: Value) -> Result<Value, Refused> {
+        let resource = resource::by_plural(plural).ok_or_else(|| status::unknown_kind(plural))?;
+        self.store.put(resource, object).map(|object| (*object).clone())
+    }
+
+    /// Deletes an object as a client would; finalizers hold it.
+    ///
+    /// # Errors
+    /// [`Refused`]: there is none of that name.
+    pub fn delete(&self, plural: &str, namespace: &str, name: &str) -> Result<(), Refused> {
+        let resource = resource::by_plural(plural).ok_or_else(|| status::unknown_kind(plural))?;
+        self.store.delete(resource, namespace, name, &Value::Null).map(drop)
+    }
+
+    /// An object as it is now. `namespace` is ignored for kinds without namespaces.
+    #[must_use]
+    pub fn get(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = resource::by_plural(plural)?;
+        self.store.get(resource, namespace, name).ok().map(|object| (*object).clone())
+    }
+
+    /// All objects of a kind, by namespace and name.
+    #[must_use]
+    pub fn list(&self, plural: &str) -> Vec<Value> {
+        let Some(resource) = resource::by_plural(plural) else { return Vec::new() };
+        self.store.all(resource).iter().map(|object| (**object).clone()).collect()
+    }
+
+    /// How many changes were made so far: the version of the newest one.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.store.head()
+    }
+
+    /// Forgets all changes so far, as etcd's compaction does: watches and pages from before are answered 410.
+    pub fn compact(&self) {
+        self.store.compact();
+    }
+
+    /// Ends all watches; their clients begin new ones.
+    pub fn drop_watches(&self) {
+        self.store.drop_watches();
+    }
+}

@@ -1,0 +1,120 @@
+//! The three kinds of patch that change an object in place.
+
+use serde_json::{Map, Value};
+
+use crate::{Refused, resource::Resource, status};
+
+/// Applies a patch of a media type to a copy of an object.
+pub(crate) fn apply(resource: &Resource, media: &str, object: &Value, patch: &Value) -> Result<Value, Refused> {
+    let mut changed = object.clone();
+    match media {
+        "application/merge-patch+json" => json_patch::merge(&mut changed, patch),
+        "application/json-patch+json" => {
+            let steps: json_patch::Patch =
+                serde_json::from_value(patch.clone()).map_err(|error| status::bad_request(error.to_string()))?;
+            // kube-apiserver answers 422 for a patch that does not fit the object.
+            json_patch::patch(&mut changed, &steps).map_err(|error| Refused {
+                code: 422,
+                reason: "Invalid",
+                message: format!("the server rejected our request due to an error in our request: {error}"),
+            })?;
+        }
+        "application/strategic-merge-patch+json" => strategic(resource, "", &mut changed, patch)?,
+        other => return Err(status::unsupported_media(other)),
+    }
+    if !changed.is_object() {
+        return Err(status::bad_request("the patched object is not an object"));
+    }
+    Ok(changed)
+}
+
+/// Members are merged; a list is replaced unless the kind merges it.
+fn strategic(resource: &Resource, at: &str, target: &mut Value, patch: &Value) -> Result<(), Refused> {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return Ok(());
+    };
+    if patch.get("$patch") == Some(&Value::from("replace")) {
+        let kept = patch.iter().filter(|(key, _)| *key != "$patch");
+        *target = Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect());
+        return Ok(());
+    }
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    for (key, value) in patch {
+        let below = format!("{at}/{key}");
+        if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
+            if let Some(items) = target.get_mut(list).and_then(Value::as_array_mut) {
+                items.retain(|item| !gone.contains(item));
+            }
+            continue;
+        }
+        if key.starts_with("$setElementOrder/") || key == "$retainKeys" {
+            continue;
+        }
+        let map = target.as_object_mut().expect("was made an object");
+        match value {
+            Value::Null => {
+                map.remove(key);
+            }
+            Value::Array(patched) => match merge_key(resource, &below) {
+                Some(by) => merge_list(
+                    resource,
+                    &below,
+                    by,
+                    map.entry(key).or_insert_with(|| Value::from(vec![0; 0])),
+                    patched,
+                )?,
+                None => {
+                    map.insert(key.clone(), value.clone());
+                }
+            },
+            Value::Object(_) => strategic(resource, &below, map.entry(key).or_insert(Value::Null), value)?,
+            plain => {
+                map.insert(key.clone(), plain.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_key(resource: &Resource, at: &str) -> Option<&'static str> {
+    match at {
+        "/metadata/finalizers" => Some(""),
+        "/metadata/ownerReferences" => Some("uid"),
+        _ => resource.merged_lists.iter().find(|(pointer, _)| *pointer == at).map(|(_, key)| *key),
+    }
+}
+
+fn merge_list(resource: &Resource, at: &str, by: &str, list: &mut Value, patch: &[Value]) -> Result<(), Refused> {
+    let Some(items) = list.as_array_mut() else {
+        *list = Value::from(patch.to_vec());
+        return Ok(());
+    };
+    for wanted in patch {
+        if by.is_empty() {
+            if !items.contains(wanted) {
+                items.push(wanted.clone());
+            }
+            continue;
+        }
+        let id = wanted.get(by).ok_or_else(|| {
+            status::bad_request(format!("an item of {at} in the strategic merge patch has no merge key {by:?}"))
+        })?;
+        let place = items.iter().position(|item| item.get(by) == Some(id));
+        if wanted.get("$patch") == Some(&Value::from("delete")) {
+            if let Some(place) = place {
+                items.remove(place);
+            }
+            continue;
+        }
+        let place = place.unwrap_or_else(|| {
+            items.push(Value::Object(Map::new()));
+            items.len() - 1
+        });
+        strategic(resource, &format!("{at}/-"), &mut items[place], wanted)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The kinds that the server knows.
+
+/// A kind of object.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The group's version.
+    pub version: &'static str,
+    /// The collection's name in paths.
+    pub plural: &'static str,
+    /// The kind's name in objects.
+    pub kind: &'static str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether `status` is a subresource.
+    pub has_status: bool,
+    /// The lists below `spec` and `status` that a strategic merge patch merges, by pointer and key. An empty key: the
+    /// list is a set of plain values.
+    pub merged_lists: &'static [(&'static str, &'static str)],
+}
+
+impl Resource {
+    /// As `apiVersion` spells it.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// As messages name it: `services`, `leases.coordination.k8s.io`.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+}
+
+const fn core(plural: &'static str, kind: &'static str, namespaced: bool, has_status: bool) -> Resource {
+    Resource { group: "", version: "v1", plural, kind, namespaced, has_status, merged_lists: &[] }
+}
+
+const fn grouped(group: &'static str, plural: &'static str, kind: &'static str, namespaced: bool) -> Resource {
+    Resource { group, version: "v1", plural, kind, namespaced, has_status: false, merged_lists: &[] }
+}
+
+/// Source of the merged lists: the `x-kubernetes-patch-merge-key` members of the published OpenAPI of Kubernetes 1.36.
+pub static ALL: &[Resource] = &[
+    core("namespaces", "Namespace", false, true),
+    Resource {
+        merged_lists: &[("/status/conditions", "type"), ("/status/addresses", "type"), ("/spec/podCIDRs", "")],
+        ..core("nodes", "Node", false, true)
+    },
+    Resource {
+        merged_lists: &[("/spec/ports", "port"), ("/status/conditions", "type")],
+        ..core("services", "Service", true, true)
+    },
+    Resource { merged_lists: &[("/status/conditions", "type")], ..core("pods", "Pod", true, true) },
+    core("configmaps", "ConfigMap", true, false),
+    core("secrets", "Secret", true, false),
+    core("serviceaccounts", "ServiceAccount", true, false),
+    core("persistentvolumes", "PersistentVolume", false, true),
+    core("persistentvolumeclaims", "PersistentVolumeClaim", true, true),
+    core("endpoints", "Endpoints", true, false),
+    grouped("events.k8s.io", "events", "Event", true),
+    grouped("discovery.k8s.io", "endpointslices", "EndpointSlice", true),
+    grouped("coordination.k8s.io", "leases", "Lease", true),
+    Resource { has_status: true, ..grouped("storage.k8s.io", "volumeattachments", "VolumeAttachment", false) },
+    grouped("storage.k8s.io", "csinodes", "CSINode", false),
+    grouped("storage.k8s.io", "csidrivers", "CSIDriver", false),
+    grouped("storage.k8s.io", "storageclasses", "StorageClass", false),
+];
+
+/// The kind of a collection's name.
+#[must_use]
+pub fn by_plural(plural: &str) -> Option<&'static Resource> {
+    ALL.iter().find(|resource| resource.plural == plural)
+}
+
+/// The kind of a path's group, version and collection.
+#[must_use]
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    ALL.iter().find(|known| known.group == group && known.version == version && known.plural == plural)
+}
