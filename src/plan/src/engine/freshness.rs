@@ -9,11 +9,14 @@
 
 use std::time::Duration;
 
-/// How long after a client has given up on a write the write may still arrive at Azure, and how long reads may lag
-/// behind a write.
+/// How long after a client has given up on a write the write may still arrive at Azure.
 ///
-/// No document gives either bound; reports of reads that lag speak of seconds.
-pub const LATE: Duration = Duration::from_secs(4);
+/// No document gives this bound or the next; reports speak of seconds.
+const ARRIVES: Duration = Duration::from_secs(4);
+/// How long reads may lag behind a write.
+pub const LAG: Duration = Duration::from_secs(4);
+/// How long after a client has given up on a write, or after the lease has moved, a read proves that something is gone.
+pub const LATE: Duration = ARRIVES.saturating_add(LAG);
 /// How old an observation may be when a new want is answered from it without a write. A write needs no such limit: it
 /// carries the ETag.
 pub const OLDEST: Duration = Duration::from_secs(60);
@@ -42,7 +45,7 @@ impl Freshness {
         self.not_before = self.not_before.max(now);
     }
 
-    /// Records that the answer to a write was lost.
+    /// Records that the answer to a write was lost, or that its operation failed: what it has changed is unknown.
     pub fn lost(&mut self, now: Duration) {
         self.changed(now);
         self.doubted_until = self.doubted_until.max(now + LATE);

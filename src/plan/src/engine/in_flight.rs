@@ -45,6 +45,11 @@ impl<K, W> InFlight<K, W> {
         });
     }
 
+    /// Whether Azure has accepted the write, so that a failed operation may have changed something.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+
     /// Records that a poll was sent.
     pub fn polling(&mut self) {
         if let Some(accepted) = &mut self.accepted {

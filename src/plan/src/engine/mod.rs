@@ -101,7 +101,8 @@ pub struct Shared {
     /// The lease of this replica.
     pub lease: Lease,
     /// From when on a read shows everything that the leader before has written. Until then an object that lacks
-    /// something does not prove that the thing is gone: a write of the leader before may still arrive.
+    /// something does not prove that the thing is gone: a write of the leader before may still arrive. This is
+    /// [`freshness::LATE`] after the lease was acquired.
     pub trusted_from: Duration,
     /// Whether writes that remove or replace something wait until the operator accepts the plan (first leadership after
     /// a take-over).

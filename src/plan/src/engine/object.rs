@@ -285,7 +285,7 @@ struct Observation<M> {
     model: Option<M>,
 }
 
-/// The last write that succeeded. For [`freshness::LATE`](super::freshness::LATE) after it, a read that does not show what
+/// The last write that succeeded. For [`freshness::LAG`](super::freshness::LAG) after it, a read that does not show what
 /// it wrote lags.
 #[derive(Debug, Clone)]
 struct LastWrite<K, W> {
@@ -528,6 +528,10 @@ impl<O: Object> State<O> {
         actions: &mut Vec<Action<O>>,
     ) {
         let waiting = Outcome::Waiting(Waiting::Retry(failure.fault.clone()));
+        if write.is_accepted() {
+            // It may have changed a part, which reads may not show yet.
+            self.freshness.lost(now);
+        }
         match reaction::to_write(&failure.fault) {
             Reaction::Pause(pause) => {
                 self.pause_until = now + pause.unwrap_or_else(|| self.conflicts.failed());

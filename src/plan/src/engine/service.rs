@@ -34,6 +34,20 @@
 //!
 //! The stage is derived from what the objects have reported. A process that starts anew tells the objects the first stages
 //! again, which changes nothing, and comes to the same stage.
+//!
+//! # What the wants and planners must hold
+//!
+//! Each of these was broken once and found by the random schedules of this module's parent:
+//!
+//! - What one Service wants present stays, whatever another says is gone, also where the planner sees both.
+//! - A frontend that other Services' rules use keeps its address. A Service that leaves a shared address gets another
+//!   frontend, and the last Service that leaves removes the one that was shared, whoever made it.
+//! - On a shared address a Service's gone names its own ports, never "all but those of others": another's ports may not be
+//!   known yet. Its load-balancing rules are the record of them, so they outlive the security rules
+//!   ([`Order::SecurityAround`], [`Level::Clean`]).
+//! - The last Service that leaves an address trims the security group for the whole address before the address goes. So a
+//!   Service that is not the last takes off its tag only while another has one.
+//! - An object that others refer to is repaired even if nothing is wanted of it.
 
 mod ladder;
 #[cfg(test)]
@@ -470,6 +484,8 @@ impl<S: Service> State<S> {
     fn report_failure(&mut self, actions: &mut Vec<Action<S>>) {
         let reason = self.asked.iter().find_map(|(key, asked)| match asked.outcome.as_ref()? {
             Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
+            // A pause that Azure asks for is no failure.
+            Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) => None,
             Outcome::Waiting(Waiting::Retry(fault)) => Some(Reason::Retry(key.clone(), fault.clone())),
             Outcome::Waiting(Waiting::Acceptance) => Some(Reason::Held(key.clone())),
             Outcome::Waiting(_) | Outcome::Done(_) => None,

@@ -9,7 +9,7 @@ use crate::{
         backoff::Backoff,
         bisection::BisectionStep,
         earlier,
-        freshness::{LATE, OLDEST},
+        freshness::{LAG, OLDEST},
         in_flight::InFlight,
         permit::PermitState,
         reaction,
@@ -22,7 +22,7 @@ use crate::{
 /// the same: Azure's answer to the write decides.
 pub const LONGEST_UPDATING: Duration = Duration::from_secs(300);
 /// The pauses before an object is read again that does not show what the last write wrote. Together they are shorter than
-/// [`LATE`].
+/// [`LAG`].
 const LAG_PAUSES: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 
@@ -149,7 +149,7 @@ impl<O: Object> State<O> {
 
     /// Whether the observation does not show what the last write wrote, and may only lag behind it.
     fn lags(&mut self, env: &Env<'_, O>, observation: Id, now: Duration) -> bool {
-        let Some(last) = self.last_write.as_mut().filter(|last| now < last.ended_at + LATE) else {
+        let Some(last) = self.last_write.as_mut().filter(|last| now < last.ended_at + LAG) else {
             self.last_write = None;
             return false;
         };

@@ -9,30 +9,30 @@ use std::{
 use super::{
     oracle::Oracle,
     schedule::{Fate, Incident, Numbers, Schedule},
-    toy::{Arm, Gone, Inputs, Mutant, Op, Report, Tag, Want},
-    world::{Api, Azure, Body, Course, Name, Owner, POISON, Provisioning, Refused, Version},
+    toy::{Arm, Gone, Inputs, Mutant, Report, Tag, Want},
+    world::{Api, Azure, Body, Name, Owner, POISON, Provisioning, Version},
 };
 use crate::{
     engine::{
         Acceptance, Id, Lease, Outcome, Shared,
         freshness::LATE,
-        object::{self, After, Cause, EnvChange, Failure, Taint},
+        object::{self, EnvChange, Taint},
         service::{self, Desired, Patch, PatchFault, Reason, Snapshot},
     },
     fault::Fault,
     poll::{Durations, Expectation, Kind},
 };
 
-const LEASE: Duration = Duration::from_secs(15);
+pub(super) const LEASE: Duration = Duration::from_secs(15);
 /// After so long a client gives up on a request.
-const TIME_OUT: Duration = Duration::from_secs(5);
+pub(super) const TIME_OUT: Duration = Duration::from_secs(5);
 /// The least lease at the start of a write.
 const LEAST: Duration = Duration::from_secs(6);
 /// How long after the last incident the world must have come to rest.
 const REST: Duration = Duration::from_secs(3_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+pub(super) enum Key {
     Object(Name),
     Service(Owner),
 }
@@ -42,13 +42,13 @@ type ServiceEvent = service::Event<Arm>;
 
 /// What one key of a process tells another.
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     Object(Name, ObjectEvent),
     Service(Owner, ServiceEvent),
 }
 
 #[derive(Debug)]
-enum Happens {
+pub(super) enum Happens {
     Incident(Incident),
     Wake(Key, Duration),
     ReadArrives { name: Name, id: Id, sent_at: Duration },
@@ -71,49 +71,49 @@ enum Happens {
 
 /// One process.
 #[derive(Debug, Default)]
-struct Replica {
+pub(super) struct Replica {
     /// Counts the processes; what is meant for an earlier one is dropped.
-    process: u32,
-    leads: bool,
+    pub(super) process: u32,
+    pub(super) leads: bool,
     /// When the lease ends. `None` while it is renewed.
-    lease_end: Option<Duration>,
-    trusted_from: Duration,
-    inputs: Inputs,
-    objects: BTreeMap<Name, object::State<Arm>>,
-    services: BTreeMap<Owner, service::State<Arm>>,
+    pub(super) lease_end: Option<Duration>,
+    pub(super) trusted_from: Duration,
+    pub(super) inputs: Inputs,
+    pub(super) objects: BTreeMap<Name, object::State<Arm>>,
+    pub(super) services: BTreeMap<Owner, service::State<Arm>>,
     /// The last observation of each object, with its ETag and body.
-    raw: BTreeMap<Name, (Id, Option<Version>)>,
-    operations: BTreeMap<(Name, Id), u64>,
-    writing: BTreeSet<Name>,
-    not_before: BTreeMap<Name, Duration>,
-    wakes: BTreeMap<Key, Duration>,
-    permits: BTreeSet<(Name, Id)>,
+    pub(super) raw: BTreeMap<Name, (Id, Option<Version>)>,
+    pub(super) operations: BTreeMap<(Name, Id), u64>,
+    pub(super) writing: BTreeSet<Name>,
+    pub(super) not_before: BTreeMap<Name, Duration>,
+    pub(super) wakes: BTreeMap<Key, Duration>,
+    pub(super) permits: BTreeSet<(Name, Id)>,
 }
 
 /// A run of one schedule.
 #[derive(Debug)]
 pub(super) struct Run {
-    now: Duration,
-    numbers: Numbers,
-    heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
-    pending: Vec<Option<(usize, u32, Happens)>>,
-    azure: Azure,
-    api: Api,
-    oracle: Oracle,
-    replicas: [Replica; 2],
-    nodes: BTreeSet<u8>,
-    mutant: Mutant,
-    inbox: VecDeque<(usize, Message)>,
-    fates: VecDeque<Fate>,
-    read_faults: VecDeque<Fault>,
-    lag_until: Duration,
-    operations_of: BTreeMap<u64, Name>,
-    refused: BTreeMap<Owner, u32>,
-    writes: u64,
-    last_write: Duration,
+    pub(super) now: Duration,
+    pub(super) numbers: Numbers,
+    pub(super) heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    pub(super) pending: Vec<Option<(usize, u32, Happens)>>,
+    pub(super) azure: Azure,
+    pub(super) api: Api,
+    pub(super) oracle: Oracle,
+    pub(super) replicas: [Replica; 2],
+    pub(super) nodes: BTreeSet<u8>,
+    pub(super) mutant: Mutant,
+    pub(super) inbox: VecDeque<(usize, Message)>,
+    pub(super) fates: VecDeque<Fate>,
+    pub(super) read_faults: VecDeque<Fault>,
+    pub(super) lag_until: Duration,
+    pub(super) operations_of: BTreeMap<u64, Name>,
+    pub(super) refused: BTreeMap<Owner, u32>,
+    pub(super) writes: u64,
+    pub(super) last_write: Duration,
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) log: Option<Vec<String>>,
-    violation: Option<String>,
+    pub(super) violation: Option<String>,
 }
 
 /// Runs a schedule to its end. Returns what law it broke.
@@ -136,7 +136,7 @@ impl Run {
             numbers: Numbers::new(schedule.seed ^ 0xA5A5),
             heap: BinaryHeap::new(),
             pending: Vec::new(),
-            azure: Azure::new(schedule.seed % 2 == 0),
+            azure: Azure::new(schedule.seed.is_multiple_of(2)),
             api: Api::default(),
             oracle: Oracle::default(),
             replicas: [replica(), replica()],
@@ -209,7 +209,7 @@ impl Run {
         Ok(())
     }
 
-    fn at(&mut self, at: Duration, replica: usize, happens: Happens) {
+    pub(super) fn at(&mut self, at: Duration, replica: usize, happens: Happens) {
         let process = self.replicas[replica].process;
         let index = self.pending.len();
         self.pending.push(Some((replica, process, happens)));
@@ -222,29 +222,29 @@ impl Run {
         self.heap.push(Reverse((at, order, index)));
     }
 
-    fn later(&mut self, most_ms: u64, replica: usize, happens: Happens) {
+    pub(super) fn later(&mut self, most_ms: u64, replica: usize, happens: Happens) {
         let at = self.now + self.numbers.ms(most_ms);
         self.at(at, replica, happens);
     }
 
-    fn count(&mut self, what: &'static str) {
+    pub(super) fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(log) = &mut self.log {
             log.push(format!("{:>10.3} {}", self.now.as_secs_f64(), line()));
         }
     }
 
-    fn judge(&mut self, result: Result<(), String>) {
+    pub(super) fn judge(&mut self, result: Result<(), String>) {
         if let Err(violation) = result {
             self.violation.get_or_insert(violation);
         }
     }
 
     /// Changes Azure by a write of ours, and judges it.
-    fn change(&mut self, change: impl FnOnce(&mut Azure, Duration)) {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Azure, Duration)) {
         let before = self.oracle.picture(&self.azure);
         change(&mut self.azure, self.now);
         let judged = self.oracle.judge(&before, &self.azure, &self.api, self.now);
@@ -445,7 +445,7 @@ impl Run {
     }
 
     fn user_changed(&mut self, owner: Owner) {
-        self.refused.remove(&owner);
+        self.refused.clear();
         self.oracle.changed(owner, self.api.services.get(&owner), self.now);
         self.inform_all(owner);
     }
@@ -466,6 +466,7 @@ impl Run {
             return;
         }
         self.count("lease acquired");
+        self.refused.clear();
         self.note(|| format!("replica {replica} leads"));
         self.end_process(replica);
         let (now, nodes) = (self.now, self.nodes.clone());
@@ -618,7 +619,7 @@ impl Run {
         self.later(50, replica, Happens::Patched { owner, id, result });
     }
 
-    fn step_object(&mut self, replica: usize, name: Name, event: ObjectEvent) {
+    pub(super) fn step_object(&mut self, replica: usize, name: Name, event: ObjectEvent) {
         let shared = self.shared(replica);
         let (now, this) = (self.now, &mut self.replicas[replica]);
         let state = this.objects.entry(name).or_default();
@@ -689,210 +690,6 @@ impl Run {
                 }
             }
             object::Action::Drained => {}
-        }
-    }
-
-    fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration) {
-        let fault = self.read_faults.pop_front();
-        let result = match fault {
-            Some(fault) => {
-                self.count(if fault == Fault::Unavailable { "read failed" } else { "read throttled" });
-                Err(fault)
-            }
-            None => {
-                let lag = if self.now < self.lag_until { self.numbers.ms(3_000) } else { Duration::ZERO };
-                let as_of = self.now.saturating_sub(lag);
-                let version = self.azure.read(name, as_of).cloned();
-                if version.as_ref() != self.azure.current(name) {
-                    self.count("read lagged");
-                }
-                version.ok_or(Fault::NotFound)
-            }
-        };
-        self.later(60, replica, Happens::Read { name, id, sent_at, result });
-    }
-
-    fn write(&mut self, replica: usize, name: Name, id: Id, observation: Id, op: Op) {
-        self.note(|| format!("{replica}: write {name:?} {op:?}"));
-        self.count("write");
-        self.writes += 1;
-        self.last_write = self.now;
-        let this = &mut self.replicas[replica];
-        let lease_end = this.lease_end.unwrap_or(self.now + LEASE);
-        let judged = if lease_end < self.now + TIME_OUT {
-            Err(format!("a write of {name:?} starts with too little lease"))
-        } else if !this.writing.insert(name) {
-            Err(format!("two writes of {name:?} are in flight"))
-        } else if this.not_before.get(&name).is_some_and(|not_before| self.now < *not_before) {
-            Err(format!("a write of {name:?} starts before Retry-After is over"))
-        } else {
-            Ok(())
-        };
-        let raw = this.raw.get(&name).filter(|(read, _)| *read == observation).map(|(_, version)| version.clone());
-        self.judge(judged);
-        let Some(version) = raw else {
-            self.judge(Err(format!("a write of {name:?} names an observation that is not the last")));
-            return;
-        };
-        let etag = version.map(|version| version.etag);
-        let body = match op {
-            Op::Put(body) => Some(body),
-            Op::Delete => None,
-        };
-        let fate = self.fates.pop_front();
-        let at = match fate {
-            Some(Fate::Late) => self.now + TIME_OUT + self.numbers.ms(3_000),
-            _ => self.now + self.numbers.ms(60),
-        };
-        if matches!(fate, Some(Fate::LostRequest | Fate::LostAnswer | Fate::Late)) {
-            let fault = if self.mutant == Mutant::TrustsAfterLoss { Fault::Conflict } else { Fault::OutcomeUnknown };
-            self.at(self.now + TIME_OUT, replica, Happens::Ended { name, id, result: Err((fault, false)) });
-        }
-        self.at(at, replica, Happens::WriteArrives { name, id, etag, body, fate });
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "they are the parts of one request")]
-    fn write_arrives(
-        &mut self,
-        replica: usize,
-        process: u32,
-        name: Name,
-        id: Id,
-        etag: Option<u64>,
-        body: Option<Body>,
-        fate: Option<Fate>,
-    ) {
-        let refusal = match fate {
-            Some(Fate::LostRequest) => {
-                self.count("write: request lost");
-                return;
-            }
-            Some(Fate::Conflict) => Some(("write: 409", Fault::Conflict)),
-            Some(Fate::Precondition) => Some(("write: 412", Fault::PreconditionFailed)),
-            Some(Fate::Throttled(seconds)) => {
-                let retry_after = Some(Duration::from_secs(seconds));
-                Some(("write: 429", Fault::Throttled { retry_after }))
-            }
-            Some(Fate::Forbidden) => Some(("write: 403", Fault::Forbidden)),
-            Some(Fate::Unavailable) => Some(("write: 503", Fault::Unavailable)),
-            _ => None,
-        };
-        let answered = !matches!(fate, Some(Fate::LostAnswer | Fate::Late));
-        if let Some((what, fault)) = refusal {
-            self.count(what);
-            self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, false)) });
-            return;
-        }
-        let course = match fate {
-            Some(Fate::Fails) => Course::Fails,
-            Some(Fate::FailsPartly) => Course::FailsPartly,
-            _ => Course::Succeeds,
-        };
-        let etag = match self.mutant {
-            Mutant::NoEtag => self.azure.current(name).map(|version| version.etag),
-            _ => etag,
-        };
-        if fate == Some(Fate::Late) {
-            self.count("write: late");
-        }
-        let poisoned = |body: &Option<Body>| match body {
-            Some(Body::LoadBalancer(body)) => {
-                body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect()
-            }
-            _ => Vec::new(),
-        };
-        let poisoned = poisoned(&body);
-        let mut result = Err(Refused::Busy);
-        self.change(|azure, now| result = azure.write(now, name, etag, body, course));
-        match result {
-            Ok(operation) => {
-                self.note(|| format!("operation {operation} on {name:?} begins ({course:?})"));
-                self.count(match (course, answered) {
-                    (Course::Fails, _) => "write: fails late",
-                    (Course::FailsPartly, _) => "write: fails half way",
-                    (Course::Succeeds, true) => "write: accepted",
-                    (Course::Succeeds, false) => "write: answer lost",
-                });
-                self.operations_of.insert(operation, name);
-                let at = self.now + Duration::from_millis(500) + self.numbers.ms(5_000);
-                self.at(at, replica, Happens::OperationEnds(operation));
-                if answered {
-                    self.answer(replica, process, Happens::Accepted { name, id, operation });
-                }
-            }
-            Err(refused) => {
-                self.note(|| format!("write of {name:?}: {refused:?}"));
-                let (what, fault) = match refused {
-                    Refused::NotFound => ("azure: not found", Fault::NotFound),
-                    Refused::Precondition => ("azure: 412", Fault::PreconditionFailed),
-                    Refused::Busy => ("azure: 409", Fault::Conflict),
-                    Refused::Invalid => ("azure: invalid", Fault::Invalid),
-                    Refused::InUse => ("azure: in use", Fault::InUse),
-                    Refused::ReferenceNotProvisioned => {
-                        ("azure: 429, reference not provisioned", Fault::Throttled { retry_after: None })
-                    }
-                };
-                self.count(what);
-                if refused == Refused::Invalid {
-                    self.refused_by_azure(replica, &poisoned);
-                }
-                if answered {
-                    let reference = refused == Refused::ReferenceNotProvisioned;
-                    self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, reference)) });
-                }
-            }
-        }
-    }
-
-    /// At most log2(n) + 1 writes are refused because of one Service, in one process.
-    fn refused_by_azure(&mut self, replica: usize, poisoned: &[Owner]) {
-        if let [owner] = poisoned {
-            let refused = self.refused.entry(*owner).or_default();
-            *refused += 1;
-            let refused = *refused;
-            // Three for five Services, and again for each of the processes that may follow.
-            if refused > 40 {
-                self.judge(Err(format!("replica {replica}: service {owner} had {refused} writes refused")));
-            }
-        }
-    }
-
-    fn answer(&mut self, replica: usize, process: u32, happens: Happens) {
-        if self.replicas[replica].process == process {
-            self.later(60, replica, happens);
-        }
-    }
-
-    fn ended(&mut self, replica: usize, name: Name, id: Id, result: Result<(), (Fault, bool)>) {
-        self.note(|| format!("{replica}: write of {name:?} ended {result:?}"));
-        let this = &mut self.replicas[replica];
-        this.writing.remove(&name);
-        let result = match result {
-            Ok(()) => Ok(After::Unread),
-            Err((mut fault, reference)) => {
-                if let Fault::Throttled { retry_after } = &mut fault {
-                    let until = self.now + retry_after.unwrap_or_default();
-                    this.not_before.insert(name, until);
-                    if self.mutant == Mutant::ForgetsRetryAfter {
-                        *retry_after = None;
-                    }
-                }
-                let cause = if reference { Cause::Reference } else { Cause::Unnamed };
-                Err(Failure { fault, cause })
-            }
-        };
-        self.step_object(replica, name, object::Event::Ended { id, result });
-    }
-
-    fn poll_arrives(&mut self, replica: usize, name: Name, id: Id) {
-        let Some(operation) = self.replicas[replica].operations.get(&(name, id)).copied() else { return };
-        match self.azure.outcome(operation) {
-            None => self.later(60, replica, Happens::Polled { name, id }),
-            Some(succeeded) => {
-                self.replicas[replica].operations.remove(&(name, id));
-                let result = if succeeded { Ok(()) } else { Err((Fault::OperationFailed, false)) };
-                self.later(60, replica, Happens::Ended { name, id, result });
-            }
         }
     }
 }

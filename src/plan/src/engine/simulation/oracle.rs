@@ -151,8 +151,9 @@ impl Oracle {
             match &service.ask {
                 _ if service.deleting => return Err(format!("service {owner} was never deleted")),
                 _ if !service.claimed => {
-                    if service.finalizer || service.status.is_some() || !remains(azure, *owner).is_empty() {
-                        return Err(format!("service {owner} is not claimed and leaves {:?}", remains(azure, *owner)));
+                    let left = remains(azure, *owner);
+                    if !left.is_empty() || service.finalizer || service.status.is_some() {
+                        return Err(format!("service {owner} is not claimed and leaves {left:?}"));
                     }
                 }
                 Some(ask) if !ask.ports.contains(&POISON) => {

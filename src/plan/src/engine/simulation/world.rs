@@ -283,7 +283,8 @@ impl Azure {
         if etag != current.map(|version| version.etag) {
             return Err(if current.is_none() { Refused::NotFound } else { Refused::Precondition });
         }
-        if current.is_some_and(|version| version.provisioning == Provisioning::Updating) {
+        // A creation that will fail shows nothing while it runs.
+        if self.is_busy(name) || self.running.values().any(|(running, ..)| *running == name) {
             return Err(Refused::Busy);
         }
         let before = current.map(|version| version.body.clone());

@@ -1,0 +1,223 @@
+//! The requests of a run: how they travel, what Azure answers, and what becomes of the answers.
+
+use std::time::Duration;
+
+use super::{
+    driver::{Happens, LEASE, Run, TIME_OUT},
+    schedule::Fate,
+    toy::{Mutant, Op},
+    world::{Body, Course, Name, Owner, POISON, Refused},
+};
+use crate::{
+    engine::{
+        Id,
+        object::{self, After, Cause, Failure},
+    },
+    fault::Fault,
+};
+
+impl Run {
+    pub(super) fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration) {
+        let fault = self.read_faults.pop_front();
+        let result = match fault {
+            Some(fault) => {
+                self.count(if fault == Fault::Unavailable { "read failed" } else { "read throttled" });
+                Err(fault)
+            }
+            None => {
+                let lag = if self.now < self.lag_until { self.numbers.ms(3_000) } else { Duration::ZERO };
+                let as_of = self.now.saturating_sub(lag);
+                let version = self.azure.read(name, as_of).cloned();
+                if version.as_ref() != self.azure.current(name) {
+                    self.count("read lagged");
+                }
+                version.ok_or(Fault::NotFound)
+            }
+        };
+        self.later(60, replica, Happens::Read { name, id, sent_at, result });
+    }
+
+    pub(super) fn write(&mut self, replica: usize, name: Name, id: Id, observation: Id, op: Op) {
+        self.note(|| format!("{replica}: write {name:?} {op:?}"));
+        self.count("write");
+        self.writes += 1;
+        self.last_write = self.now;
+        let this = &mut self.replicas[replica];
+        let lease_end = this.lease_end.unwrap_or(self.now + LEASE);
+        let judged = if lease_end < self.now + TIME_OUT {
+            Err(format!("a write of {name:?} starts with too little lease"))
+        } else if !this.writing.insert(name) {
+            Err(format!("two writes of {name:?} are in flight"))
+        } else if this.not_before.get(&name).is_some_and(|not_before| self.now < *not_before) {
+            Err(format!("a write of {name:?} starts before Retry-After is over"))
+        } else {
+            Ok(())
+        };
+        let raw = this.raw.get(&name).filter(|(read, _)| *read == observation).map(|(_, version)| version.clone());
+        self.judge(judged);
+        let Some(version) = raw else {
+            self.judge(Err(format!("a write of {name:?} names an observation that is not the last")));
+            return;
+        };
+        let etag = version.map(|version| version.etag);
+        let body = match op {
+            Op::Put(body) => Some(body),
+            Op::Delete => None,
+        };
+        let fate = self.fates.pop_front();
+        let at = match fate {
+            Some(Fate::Late) => self.now + TIME_OUT + self.numbers.ms(3_000),
+            _ => self.now + self.numbers.ms(60),
+        };
+        if matches!(fate, Some(Fate::LostRequest | Fate::LostAnswer | Fate::Late)) {
+            let fault = if self.mutant == Mutant::TrustsAfterLoss { Fault::Conflict } else { Fault::OutcomeUnknown };
+            self.at(self.now + TIME_OUT, replica, Happens::Ended { name, id, result: Err((fault, false)) });
+        }
+        self.at(at, replica, Happens::WriteArrives { name, id, etag, body, fate });
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the parts of one request")]
+    pub(super) fn write_arrives(
+        &mut self,
+        replica: usize,
+        process: u32,
+        name: Name,
+        id: Id,
+        etag: Option<u64>,
+        body: Option<Body>,
+        fate: Option<Fate>,
+    ) {
+        let refusal = match fate {
+            Some(Fate::LostRequest) => {
+                self.count("write: request lost");
+                return;
+            }
+            Some(Fate::Conflict) => Some(("write: 409", Fault::Conflict)),
+            Some(Fate::Precondition) => Some(("write: 412", Fault::PreconditionFailed)),
+            Some(Fate::Throttled(seconds)) => {
+                let retry_after = Some(Duration::from_secs(seconds));
+                Some(("write: 429", Fault::Throttled { retry_after }))
+            }
+            Some(Fate::Forbidden) => Some(("write: 403", Fault::Forbidden)),
+            Some(Fate::Unavailable) => Some(("write: 503", Fault::Unavailable)),
+            _ => None,
+        };
+        let answered = !matches!(fate, Some(Fate::LostAnswer | Fate::Late));
+        if let Some((what, fault)) = refusal {
+            self.count(what);
+            self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, false)) });
+            return;
+        }
+        let course = match fate {
+            Some(Fate::Fails) => Course::Fails,
+            Some(Fate::FailsPartly) => Course::FailsPartly,
+            _ => Course::Succeeds,
+        };
+        let etag = match self.mutant {
+            Mutant::NoEtag => self.azure.current(name).map(|version| version.etag),
+            _ => etag,
+        };
+        if fate == Some(Fate::Late) {
+            self.count("write: late");
+        }
+        let poisoned = |body: &Option<Body>| match body {
+            Some(Body::LoadBalancer(body)) => {
+                body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect()
+            }
+            _ => Vec::new(),
+        };
+        let poisoned = poisoned(&body);
+        let mut result = Err(Refused::Busy);
+        self.change(|azure, now| result = azure.write(now, name, etag, body, course));
+        match result {
+            Ok(operation) => {
+                self.note(|| format!("operation {operation} on {name:?} begins ({course:?})"));
+                self.count(match (course, answered) {
+                    (Course::Fails, _) => "write: fails late",
+                    (Course::FailsPartly, _) => "write: fails half way",
+                    (Course::Succeeds, true) => "write: accepted",
+                    (Course::Succeeds, false) => "write: answer lost",
+                });
+                self.operations_of.insert(operation, name);
+                let at = self.now + Duration::from_millis(500) + self.numbers.ms(5_000);
+                self.at(at, replica, Happens::OperationEnds(operation));
+                if answered {
+                    self.answer(replica, process, Happens::Accepted { name, id, operation });
+                }
+            }
+            Err(refused) => {
+                self.note(|| format!("write of {name:?}: {refused:?}"));
+                let (what, fault) = match refused {
+                    Refused::NotFound => ("azure: not found", Fault::NotFound),
+                    Refused::Precondition => ("azure: 412", Fault::PreconditionFailed),
+                    Refused::Busy => ("azure: 409", Fault::Conflict),
+                    Refused::Invalid => ("azure: invalid", Fault::Invalid),
+                    Refused::InUse => ("azure: in use", Fault::InUse),
+                    Refused::ReferenceNotProvisioned => {
+                        ("azure: 429, reference not provisioned", Fault::Throttled { retry_after: None })
+                    }
+                };
+                self.count(what);
+                if refused == Refused::Invalid && answered {
+                    self.refused_by_azure(&poisoned);
+                }
+                if answered {
+                    let reference = refused == Refused::ReferenceNotProvisioned;
+                    self.answer(replica, process, Happens::Ended { name, id, result: Err((fault, reference)) });
+                }
+            }
+        }
+    }
+
+    /// While nobody changes a Service, one process has at most log2(n) + 1 writes refused because of one, after the first.
+    fn refused_by_azure(&mut self, poisoned: &[Owner]) {
+        if let [owner] = poisoned {
+            let refused = self.refused.entry(*owner).or_default();
+            *refused += 1;
+            let refused = *refused;
+            // Five Services at most.
+            if refused > 1 + 3 + 1 {
+                self.judge(Err(format!("service {owner} had {refused} writes refused")));
+            }
+        }
+    }
+
+    fn answer(&mut self, replica: usize, process: u32, happens: Happens) {
+        if self.replicas[replica].process == process {
+            self.later(60, replica, happens);
+        }
+    }
+
+    pub(super) fn ended(&mut self, replica: usize, name: Name, id: Id, result: Result<(), (Fault, bool)>) {
+        self.note(|| format!("{replica}: write of {name:?} ended {result:?}"));
+        let this = &mut self.replicas[replica];
+        this.writing.remove(&name);
+        let result = match result {
+            Ok(()) => Ok(After::Unread),
+            Err((mut fault, reference)) => {
+                if let Fault::Throttled { retry_after } = &mut fault {
+                    let until = self.now + retry_after.unwrap_or_default();
+                    this.not_before.insert(name, until);
+                    if self.mutant == Mutant::ForgetsRetryAfter {
+                        *retry_after = None;
+                    }
+                }
+                let cause = if reference { Cause::Reference } else { Cause::Unnamed };
+                Err(Failure { fault, cause })
+            }
+        };
+        self.step_object(replica, name, object::Event::Ended { id, result });
+    }
+
+    pub(super) fn poll_arrives(&mut self, replica: usize, name: Name, id: Id) {
+        let Some(operation) = self.replicas[replica].operations.get(&(name, id)).copied() else { return };
+        match self.azure.outcome(operation) {
+            None => self.later(60, replica, Happens::Polled { name, id }),
+            Some(succeeded) => {
+                self.replicas[replica].operations.remove(&(name, id));
+                let result = if succeeded { Ok(()) } else { Err((Fault::OperationFailed, false)) };
+                self.later(60, replica, Happens::Ended { name, id, result });
+            }
+        }
+    }
+}
