@@ -1,6 +1,6 @@
 //! What every write goes through, whatever it writes: names, other writers, and the note for the lower bound.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Context, Reply, Started};
 use crate::arm::descriptor::Schema;
@@ -67,6 +67,12 @@ pub(crate) fn record(context: &mut Context<'_>, kind: OperationKind, resource: &
         attached: moved.attached,
         detached: moved.detached,
     });
+}
+
+/// What a document of the compute provider begins with: what identifies it, and these members as asked.
+pub(crate) fn base(kind: &str, id: &str, location: &str, members: &[&str], asked: &Value) -> Value {
+    let own = json!({"name": path::name_of(id), "id": id, "type": kind, "location": location});
+    with(own, members, asked)
 }
 
 /// An object without nothing in it.
