@@ -245,7 +245,7 @@ pub(crate) struct Put {
     pub(crate) created: Answered,
     pub(crate) updated: fn(&Switches) -> Answered,
     /// `provisioningState` while the operation runs.
-    pub(crate) running: &'static str,
+    pub(crate) running: fn(&Switches) -> &'static str,
     pub(crate) commit: Commit,
 }
 
@@ -284,6 +284,8 @@ pub(crate) enum Writers {
 /// Which requests children answer themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// None.
+    Hidden,
     /// GET and list.
     Read,
     /// PUT and DELETE as well.
@@ -304,6 +306,10 @@ pub(crate) struct Children {
     /// Whom a refusal of a reference names.
     pub(crate) named_by: NamedBy,
     pub(crate) in_use: &'static [InUse],
+    /// Members that show who refers to one of them, also in the same document.
+    pub(crate) shows: &'static [BackReference],
+    /// Whether they are `Succeeded` while a write of the resource runs. Recorded for the parts of private links.
+    pub(crate) settled: bool,
     /// Makes `properties` of what was asked, but for the state.
     pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
 }
@@ -324,6 +330,8 @@ pub(crate) struct Reference {
     pub(crate) to: &'static str,
     /// Whether only one may name it.
     pub(crate) exclusive: Option<Exclusive>,
+    /// The operation that a refusal names where what is named must be in the state `Succeeded`.
+    pub(crate) provisioned_by: Option<&'static str>,
 }
 
 /// The refusals of a second reference to what only one may name.
@@ -337,12 +345,17 @@ pub(crate) struct Exclusive {
 
 impl Reference {
     pub(crate) const fn new(at: &'static str, to: &'static str) -> Self {
-        Self { at, to, exclusive: None }
+        Self { at, to, exclusive: None, provisioned_by: None }
     }
 
     /// To what only one may name.
-    pub(crate) const fn exclusive(at: &'static str, to: &'static str, refusals: Exclusive) -> Self {
-        Self { at, to, exclusive: Some(refusals) }
+    pub(crate) const fn exclusive(self, refusals: Exclusive) -> Self {
+        Self { exclusive: Some(refusals), ..self }
+    }
+
+    /// To what must be in the state `Succeeded`, to which this operation brings it.
+    pub(crate) const fn provisioned(self, operation: &'static str) -> Self {
+        Self { provisioned_by: Some(operation), ..self }
     }
 }
 
@@ -358,6 +371,8 @@ pub(crate) struct InUse {
 pub(crate) enum By {
     /// Who refers to it, by any descriptor.
     References,
+    /// The same, unless a switch says that they let go of it.
+    ReferencesUnless(fn(&Switches) -> bool),
     /// Those that its own document names.
     Named(fn(&Value) -> Vec<String>),
 }
@@ -366,7 +381,7 @@ pub(crate) enum By {
 pub(crate) struct BackReference {
     /// The member of `properties`.
     pub(crate) member: &'static str,
-    /// The type that refers.
+    /// The type that refers, or the type of children.
     pub(crate) from: &'static str,
     pub(crate) form: Form,
 }
@@ -380,6 +395,8 @@ pub(crate) enum Form {
     Many,
     /// An array, or no member.
     Some,
+    /// An array of addresses of a backend pool, each with its network interface's configuration, or no member.
+    Addresses,
 }
 
 /// How many there may be in a subscription and region.

@@ -110,6 +110,19 @@ pub(crate) fn with(mut value: Value, members: &[&str], others: &Value) -> Value 
     value
 }
 
+/// An object with these members of another, each a reference or a list of them, of which the id alone stays. Recorded.
+pub(crate) fn with_ids(mut value: Value, members: &[&str], others: &Value) -> Value {
+    let id = |reference: &Value| json!({"id": reference["id"]});
+    for member in members {
+        match &others[*member] {
+            Value::Array(references) => value[*member] = references.iter().map(id).collect(),
+            reference if reference["id"].is_string() => value[*member] = id(reference),
+            _ => {}
+        }
+    }
+    value
+}
+
 /// An object with what it does not have yet of another.
 pub(crate) fn with_others(mut value: Value, others: &Value) -> Value {
     for (member, other) in object(others) {
