@@ -9,21 +9,17 @@
 //! 2. Write the descriptor, on top of a constant of its family that holds what its provider does everywhere:
 //!
 //!    ```ignore
-//!    pub(crate) static ROUTE_TABLE: Descriptor = Descriptor {
-//!        kind: kinds::ROUTE_TABLE,
-//!        path: "routeTables",
-//!        schema: Schema { name: "NRouteTable", root: "routeTable" },
-//!        children: &[Children {
-//!            kind: "Microsoft.Network/routeTables/routes",
-//!            member: "routes",
-//!            schema: Schema { name: "NRoute", root: "route" },
-//!            ..network::CHILDREN
-//!        }],
-//!        in_use: &[InUse { by: By::References, fault: |table, by| fault::route_table_in_use(path::of(table), by) }],
+//!    pub(crate) static NAT_GATEWAY: Descriptor = Descriptor {
+//!        kind: kinds::NAT_GATEWAY,
+//!        path: "natGateways",
+//!        schema: Schema { name: "NNatGateway", root: "natGateway" },
+//!        references: &[Reference::new("properties/publicIpAddresses/*", kinds::ADDRESS)],
+//!        in_use: &[InUse { by: By::References, fault: |gateway, by| fault::nat_gateway_in_use(path::of(gateway), by) }],
+//!        shows: &[BackReference { member: "subnets", from: kinds::NETWORK, form: Form::Some }],
 //!        hooks: Hooks {
 //!            complete: |draft| Ok(json!({"properties": {
-//!                "disableBgpRoutePropagation": draft.flag("disableBgpRoutePropagation"),
-//!                "routes": [],
+//!                "idleTimeoutInMinutes": draft.number("idleTimeoutInMinutes", 4),
+//!                "publicIpAddresses": draft.asked()["publicIpAddresses"],
 //!            }})),
 //!            ..network::RESOURCE.hooks
 //!        },
@@ -31,16 +27,16 @@
 //!    };
 //!    ```
 //!
-//!    The subnet's descriptor already names `routeTable` among its references, so the engine now finds the table
-//!    there, refuses a subnet whose table does not exist, and refuses to delete a table that a subnet names.
-//! 3. Add `&ROUTE_TABLE` to the list of its provider, in `network::PROVIDER`.
+//!    The subnet's descriptor already names `natGateway` among its references, so the engine now finds the gateway
+//!    there, refuses a subnet whose gateway does not exist, and refuses to delete a gateway that a subnet names.
+//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`.
 //! 4. Add its refusals to the catalogue of errors, each with its evidence, and a test that drives its whole life.
 //!
 //! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
 //! unknown paths follow from the descriptor.
 //!
-//! Worked examples are [`super::network::public_ip_addresses`], which names and is named, and
-//! [`super::compute::snapshots`], whose documents are shown when an operation ends.
+//! Worked examples are [`super::network::route_tables`], which is short, [`super::network::load_balancers`], whose
+//! parts name each other, and [`super::compute::snapshots`], whose documents are shown when an operation ends.
 //!
 //! | a type that | has |
 //! |---|---|
@@ -48,7 +44,7 @@
 //! | has resources below it that are documents of their own, such as shares and instances | a descriptor with [`Descriptor::parent`] |
 //! | names other resources | [`Descriptor::references`] |
 //! | cannot be deleted while another names it | [`Descriptor::in_use`] |
-//! | shows who names it | [`Descriptor::shows`] |
+//! | shows who names it, or who names a part of it | [`Descriptor::shows`], [`Children::shows`] |
 //! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
 //! | changes other resources | [`Hooks::changed`] |
 //! | keeps its old document until a write has ended | [`Commit::AtEnd`] |

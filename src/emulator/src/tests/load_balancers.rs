@@ -530,3 +530,48 @@ async fn interfaces_leave_a_deleted_pool_where_the_switch_says_so() {
     assert_eq!(at(&left, "ipConfigurations")["properties"]["loadBalancerBackendAddressPools"], json!([]));
     assert_ne!(left["etag"], joined["etag"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_written_back_keeps_what_its_writer_does_not_know() {
+    let rig = Rig::new(Options { future_fields: true, ..options() }).await;
+    let shown = rig.written(&lb(), balancer(json!([internal("f")]), json!([rule("r", "f", 80)]))).await;
+    rig.written(&lb(), shown.clone()).await;
+    let mut fresh = shown.clone();
+    fresh["properties"]["loadBalancingRules"] = json!([rule("r", "f", 81)]);
+    rig.written(&lb(), fresh).await;
+    assert!(rig.control().violations().is_empty());
+    let mut dropped = shown;
+    let own = &mut dropped["properties"]["loadBalancingRules"][0]["properties"];
+    own.as_object_mut().unwrap().remove(crate::unknown_fields::MEMBER);
+    rig.refuses(&lb(), &dropped, "BadRequest").await;
+    assert_eq!(rig.control().violations().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_late_leaves_a_failed_resource_that_another_write_mends() {
+    let rig = Rig::new(slow()).await;
+    rig.public_ip("ip").await;
+    let fail = |path: &str| {
+        let incident = json!({
+            "match": {"method": "PUT", "path": path}, "times": 1,
+            "then": {"lateFailure": {"code": "InternalServerError", "message": "An error occurred."}},
+        });
+        rig.control().add_incident(serde_json::from_value(incident).unwrap()).unwrap();
+    };
+    let state = async |uri: &str| rig.get(uri).await.expect(200).body["properties"]["provisioningState"].clone();
+    let ip = uri("publicIPAddresses", "ip");
+    let address = rig.get(&ip).await.expect(200).body;
+    fail("*/publicIPAddresses/ip");
+    let got = rig.call("PUT", &ip, Some(address.clone())).await.expect(200);
+    assert_eq!(rig.finish(&got).await["status"], "Failed");
+    assert_eq!(state(&ip).await, "Failed");
+    let body = balancer(json!([public("f", "ip")]), json!([]));
+    rig.call("PUT", &lb(), Some(body.clone())).await.refused(429, "RetryableError");
+    rig.written(&ip, address).await;
+    fail("*/loadBalancers/lb");
+    let got = rig.call("PUT", &lb(), Some(body.clone())).await.expect(201);
+    assert_eq!(rig.finish(&got).await["status"], "Failed");
+    assert_eq!(state(&lb()).await, "Failed");
+    rig.written(&lb(), body).await;
+    assert_eq!((state(&ip).await, state(&lb()).await), (json!("Succeeded"), json!("Succeeded")));
+}

@@ -110,6 +110,9 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         }
     }
     refuse_if_busy(descriptor, context, id)?;
+    if let Some(old) = old.filter(|_| descriptor.family.etags == Etags::Weak) {
+        writes::refuse_if_dropped(context, old)?;
+    }
     if descriptor.layout.contains(&"zones") {
         let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;

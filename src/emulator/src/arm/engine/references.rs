@@ -236,20 +236,29 @@ pub(crate) fn named<'a>(descriptor: &'static Descriptor, doc: &'a Value, kind: &
 pub(crate) fn check_exclusive(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
     let own = path::of(doc);
     let mut named = Vec::new();
-    each_in(descriptor, doc, own, Wanted::default(), &mut |found| named.push(found));
-    for (at, found) in named.iter().enumerate() {
-        let Some(exclusive) = found.reference.exclusive else {
-            continue;
-        };
-        if named.iter().take(at).any(|before| path::same(before.id, found.id)) {
+    each_in(descriptor, doc, own, Wanted::default(), &mut |found| {
+        named.extend(found.reference.exclusive.map(|exclusive| (exclusive, found)));
+    });
+    let mut here = BTreeSet::new();
+    for (exclusive, found) in &named {
+        if !here.insert(path::key(found.id)) {
             return Err((exclusive.twice)(found.id, own));
         }
-        let others = referrers(state, found.reference.to, found.id, None);
-        if let Some(other) = others.iter().find(|other| !path::same(other.resource, own)) {
-            return Err((exclusive.taken)(&found.element, found.id, other.resource));
-        }
     }
-    Ok(())
+    let mut elsewhere: BTreeMap<String, &str> = BTreeMap::new();
+    let kinds: BTreeSet<&str> = named.iter().map(|(_, found)| found.reference.to).collect();
+    for kind in kinds {
+        each_reference(state, kind, None, &mut |id, referrer| {
+            if !path::same(referrer.resource, own) && here.contains(&path::key(id)) {
+                elsewhere.insert(path::key(id), referrer.resource);
+            }
+        });
+    }
+    let taken = named.iter().find_map(|(exclusive, found)| {
+        let other = elsewhere.get(&path::key(found.id))?;
+        Some((exclusive.taken)(&found.element, found.id, other))
+    });
+    taken.map_or(Ok(()), Err)
 }
 
 /// What refers to a resource.

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::backends;
+use crate::arm::{kinds, regions};
 use crate::cidr;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -93,6 +94,9 @@ fn check_frontend(state: &State, balancer: &Value, frontend: &Value, had: Option
         let zones = frontend["zones"].as_array().into_iter().flatten().filter_map(Value::as_str);
         zones.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
     };
+    let given = frontend["zones"].as_array().map_or(&[][..], Vec::as_slice);
+    let location = balancer["location"].as_str().unwrap_or("");
+    regions::check_zones(location, given, kinds::FRONTEND, path::name_of(id))?;
     let own = zones(frontend);
     if !own.is_empty() && (!internal || balancer["sku"]["name"] == "Basic") {
         return Err(fault::frontend_with_zones(id));
