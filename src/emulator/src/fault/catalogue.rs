@@ -327,6 +327,8 @@ refusals! {
         "A load balancer cannot have more than {most} FrontendIPConfigurations.";
     too_many_rules(most): 400 "LoadBalancerRuleCountLimitReached" Network, U "the limit is documented",
         "A load balancer cannot have more than {most} load balancing and inbound NAT rules.";
+    too_many_rules_of_interface(configuration, most): 400 "IpConfigurationRuleCountLimitReached" Network, D "MicrosoftDocs/azure-docs#47423, whose number is that of a load balancer with an outbound rule; the code is unverified",
+        "IpConfiguration {configuration} cannot have more than {most} NAT or load balancing rules combined.";
     too_many_backends(pool, most): 400 "LoadBalancerBackendCountLimitReached" Network, U "the limit is documented",
         "Backend address pool {pool} cannot have more than {most} addresses.";
     frontend_without_address(id): 400 "FrontendIPConfigurationMustHaveOneAddress" Network, U "the rule is documented",

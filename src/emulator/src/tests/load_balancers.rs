@@ -446,6 +446,13 @@ async fn a_load_balancer_has_as_many_parts_as_azure_allows() {
     rig.refuses(&lb(), &balancer(json!([internal("f")]), rules(1501).into()), "LoadBalancerRuleCountLimitReached")
         .await;
     rig.written(&lb(), balancer(json!([internal("f")]), rules(1500).into())).await;
+    // A network interface has fewer.
+    let code = "IpConfigurationRuleCountLimitReached";
+    rig.refuses(&interface("plain-0"), &nic(&[&pool()]), code).await;
+    rig.written(&lb(), balancer(json!([internal("f")]), rules(300).into())).await;
+    rig.written(&interface("plain-0"), nic(&[&pool()])).await;
+    rig.refuses(&lb(), &balancer(json!([internal("f")]), rules(301).into()), code).await;
+    rig.written(&interface("plain-0"), nic(&[])).await;
     let mut basic = balancer(json!([internal("f")]), rules(251).into());
     basic["sku"]["name"] = json!("Basic");
     rig.refuses(&lb(), &basic, "SkuCannotBeChangedOnUpdate").await;

@@ -14,6 +14,9 @@ use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
 
+/// Rules of a network interface at most.
+pub(crate) const RULES_MOST: usize = 300;
+
 /// Whether a frontend of a load balancer is internal or public; one of both has all of one kind.
 pub(crate) fn is_internal(balancer: &Value) -> Option<bool> {
     let frontends = balancer["properties"]["frontendIPConfigurations"].as_array()?;
@@ -30,12 +33,24 @@ fn balancers(state: &State, nic: &Value) -> Vec<Document> {
     named.iter().filter_map(|id| state.store.document(id)).collect()
 }
 
+/// How many rules a load balancer has for a pool.
+pub(crate) fn rules_of(balancer: &Value, pool: &str) -> usize {
+    let rules = ["loadBalancingRules", "inboundNatRules"].into_iter();
+    let rules = rules.flat_map(|member| balancer["properties"][member].as_array().into_iter().flatten());
+    let names = |rule: &&Value| {
+        let many = rule["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+        let mut all = many.chain(std::iter::once(&rule["properties"]["backendAddressPool"]));
+        all.any(|named| named["id"].as_str().is_some_and(|id| path::same(id, pool)))
+    };
+    rules.filter(names).count()
+}
+
 /// Whether an interface may be where it is. Documented.
 ///
 /// # Errors
 ///
-/// Two load balancers of the same type, a public address of another SKU than theirs, or a Basic load balancer whose
-/// other backends are of another availability set.
+/// Two load balancers of the same type, too many rules, a public address of another SKU than theirs, or a Basic load
+/// balancer whose other backends are of another availability set.
 pub(crate) fn check_interface(state: &State, nic: &Value) -> Result<(), Fault> {
     let own = path::of(nic);
     let balancers = balancers(state, nic);
@@ -44,6 +59,11 @@ pub(crate) fn check_interface(state: &State, nic: &Value) -> Result<(), Fault> {
         if let (Some(first), Some(second)) = (of_type.next(), of_type.next()) {
             return Err(fault::interface_of_two_balancers(own, path::of(first), path::of(second)));
         }
+    }
+    let pools = references::named(&NETWORK_INTERFACE, nic, kinds::BACKEND_POOL);
+    let rules = balancers.iter().flat_map(|balancer| pools.iter().map(move |pool| rules_of(balancer, pool)));
+    if rules.sum::<usize>() + references::named(&NETWORK_INTERFACE, nic, kinds::NAT_RULE).len() > RULES_MOST {
+        return Err(fault::too_many_rules_of_interface(own, RULES_MOST));
     }
     for balancer in &balancers {
         let sku = &balancer["sku"]["name"];

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::backends;
+use crate::arm::engine::references;
 use crate::arm::{kinds, regions};
 use crate::cidr;
 use crate::fault::{self, Fault};
@@ -77,7 +78,11 @@ pub(crate) fn check(state: &State, balancer: &Value, old: Option<&Value>) -> Res
     check_backend_ports(rules)?;
     parts(balancer, "probes").iter().try_for_each(check_probe)?;
     check_outbound(balancer, limits)?;
-    parts(balancer, "backendAddressPools").iter().try_for_each(|pool| check_pool(state, pool, limits, sku))
+    for pool in parts(balancer, "backendAddressPools") {
+        check_pool(state, pool, limits, sku)?;
+        check_members(state, balancer, pool)?;
+    }
+    Ok(())
 }
 
 fn check_frontend(state: &State, balancer: &Value, frontend: &Value, had: Option<&Value>) -> Result<(), Fault> {
@@ -232,6 +237,17 @@ fn check_outbound(balancer: &Value, limits: &Limits) -> Result<(), Fault> {
         rule["properties"]["disableOutboundSnat"] != true && taken.iter().any(|(id, _, _)| path::same(id, &frontend))
     });
     snat.map_or(Ok(()), |rule| Err(fault::rule_must_disable_snat(path::of(rule))))
+}
+
+/// Network interfaces of a pool have a limit of rules of their own.
+fn check_members(state: &State, balancer: &Value, pool: &Value) -> Result<(), Fault> {
+    if backends::rules_of(balancer, path::of(pool)) <= backends::RULES_MOST {
+        return Ok(());
+    }
+    match references::referrers(state, kinds::BACKEND_POOL, path::of(pool), Some(kinds::NIC)).first() {
+        Some(member) => Err(fault::too_many_rules_of_interface(&member.element, backends::RULES_MOST)),
+        None => Ok(()),
+    }
 }
 
 /// Addresses of a pool of addresses are of its network. That they must be is documented, the codes are not.
