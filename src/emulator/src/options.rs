@@ -212,7 +212,8 @@ pub struct Switches {
     /// backends. Default false.
     pub load_balancer_shows_updating: bool,
     /// A backend pool shows its network interfaces in `loadBalancerBackendAddresses` too, as real bodies do
-    /// (azure-rest-api-specs#10104); since when and with which names is not documented. Default true.
+    /// (azure-rest-api-specs#10104, bicep#8074, which has other names than the first); since when is not documented.
+    /// Default true.
     pub interface_pool_shows_addresses: bool,
     /// A backend pool that has network interfaces goes, and they leave it; else its deletion is refused: 400. Default
     /// false.

@@ -393,6 +393,8 @@ pub(crate) enum Form {
     Some,
     /// An array of addresses of a backend pool, each with its network interface's configuration, or no member.
     Addresses,
+    /// Not at all: only the etag changes.
+    Hidden,
 }
 
 /// How many there may be in a subscription and region.

@@ -401,6 +401,8 @@ refusals! {
         "Private link service {id} cannot be created in a subnet {subnet} since it has private link service network policies enabled.";
     private_link_service_needs_standard(id, balancer): 400 "PrivateLinkServiceNeedsStandardLoadBalancer" Network, U "the rule is documented",
         "Private link service {id} cannot use load balancer {balancer}, which is not of the Standard sku.";
+    private_link_service_needs_interfaces(id, balancer): 400 "PrivateLinkServiceNotSupportedForIpBasedLoadBalancer" Network, U "the rule is documented (backend-pool-management)",
+        "Private link service {id} cannot use load balancer {balancer}, whose backend address pools have addresses rather than network interfaces.";
     policies_of_private_link_subnet(subnet): 400 "PrivateLinkServiceNetworkPoliciesCannotBeEnabledOnPrivateLinkServiceSubnet" Network, D "code, unverified text",
         "Private link service network policies cannot be enabled on subnet {subnet}, which has private link services.";
 }

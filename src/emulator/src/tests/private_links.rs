@@ -47,16 +47,26 @@ async fn a_private_link_service_needs_a_subnet_without_policies_and_a_standard_l
     rig.set_policies("Disabled").await.expect(200);
     rig.refuses(&service(), &body(&frontend("Basic")), "PrivateLinkServiceNeedsStandardLoadBalancer").await;
     rig.refuses(&service(), &body(&frontend("none")), "InvalidResourceReference").await;
+    let standard = uri("loadBalancers", "Standard");
+    let mut balancer = rig.get(&standard).await.expect(200).body;
+    let before = balancer["etag"].clone();
     rig.written(&service(), body(&frontend("Standard"))).await;
+    assert_ne!(rig.get(&standard).await.expect(200).body["etag"], before);
     rig.set_policies("Enabled")
         .await
         .refused(400, "PrivateLinkServiceNetworkPoliciesCannotBeEnabledOnPrivateLinkServiceSubnet");
     let second = uri("privateLinkServices", "second");
     rig.refuses(&second, &body(&frontend("Standard")), "FrontendIPConfigurationInUseByPrivateLinkService").await;
-    let standard = uri("loadBalancers", "Standard");
     rig.call("DELETE", &standard, None).await.refused(400, "InUseFrontendIPConfigurationCannotBeDeleted");
     let got = rig.call("DELETE", &service(), None).await.expect(202);
     rig.finish(&got).await;
+    balancer["properties"]["backendAddressPools"] = json!([{"name": "p", "properties": {
+        "virtualNetwork": reference(&id("virtualNetworks", "lazuli-vnet")),
+        "loadBalancerBackendAddresses": [{"name": "a", "properties": {"ipAddress": "10.240.0.99"}}],
+    }}]);
+    rig.written(&standard, balancer).await;
+    let code = "PrivateLinkServiceNotSupportedForIpBasedLoadBalancer";
+    rig.refuses(&service(), &body(&frontend("Standard")), code).await;
     rig.call("DELETE", &standard, None).await.expect(202);
     rig.set_policies("Enabled").await.expect(200);
 }

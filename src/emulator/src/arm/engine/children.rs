@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::references::BackReferences;
 use super::{changed, document, next_etag, preconditions, put, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Origin, Shape};
+use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Etags, Origin, Shape};
 use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -63,6 +63,9 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     preconditions(descriptor.family, context, old.as_ref())?;
     refuse_if_deleting(descriptor, context, &parent)?;
     put::refuse_if_busy(descriptor, context, path::of(&parent))?;
+    if let Some(old) = old.as_ref().filter(|_| descriptor.family.etags == Etags::Weak) {
+        writes::refuse_if_dropped(context, old)?;
+    }
     let mut asked = context.read(children.schema.name, children.schema.root, false)?;
     writes::check_name(children.kind, name(descriptor, context))?;
     let spelt =

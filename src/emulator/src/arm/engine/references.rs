@@ -396,6 +396,7 @@ impl BackReferences {
             .flat_map(|children| children.shows.iter().map(move |shown| (Some(children), children.kind, shown)));
         let members = own.chain(parts).filter(|(_, _, shown)| match shown.form {
             Form::Addresses => state.switches.interface_pool_shows_addresses,
+            Form::Hidden => false,
             _ => true,
         });
         let members = members.map(|(children, kind, shown)| {
@@ -446,7 +447,7 @@ fn show(doc: &mut Value, shown: &BackReference, by: &Referring) {
             let known = member[shown.member].as_array().cloned().unwrap_or_default();
             member[shown.member] = known.into_iter().chain(listed).collect();
         }
-        (Form::One | Form::Some | Form::Addresses, None) => {}
+        (Form::One | Form::Some | Form::Addresses, None) | (Form::Hidden, _) => {}
     }
 }
 

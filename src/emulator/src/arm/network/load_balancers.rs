@@ -70,6 +70,8 @@ const FRONTENDS: Children = Children {
         shown("inboundNatRules", kinds::NAT_RULE),
         shown("outboundRules", kinds::OUTBOUND_RULE),
         shown("inboundNatPools", kinds::NAT_POOL),
+        // Documented: a private link service changes the etag of its load balancer (cloud-provider-azure).
+        BackReference { member: "", from: kinds::PRIVATE_LINK_SERVICE, form: Form::Hidden },
     ],
     complete: frontend,
     ..PARTS
@@ -189,7 +191,8 @@ fn pool(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
     let own = ["location", "tunnelInterfaces", "drainPeriodInSeconds", "syncMode"];
     let mut properties = writes::with_ids(writes::with(json!({}), &own, asked), &["virtualNetwork"], asked);
     let addresses = asked["loadBalancerBackendAddresses"].as_array().into_iter().flatten();
-    let addresses: Vec<Value> = addresses
+    // Shown also where there are none (ansible-collections/azure#683).
+    properties["loadBalancerBackendAddresses"] = addresses
         .filter(|address| address["properties"]["ipAddress"].is_string())
         .map(|address| {
             let asked = &address["properties"];
@@ -197,9 +200,6 @@ fn pool(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
             json!({"name": address["name"], "properties": writes::with_ids(own, &["virtualNetwork", "subnet"], asked)})
         })
         .collect();
-    if !addresses.is_empty() {
-        properties["loadBalancerBackendAddresses"] = addresses.into();
-    }
     Ok(properties)
 }
 

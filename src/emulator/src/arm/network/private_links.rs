@@ -1,6 +1,6 @@
 //! Private link services and private endpoints. Recorded: the members of both, and that parts of them are `Succeeded`
 //! while they are written. Documented: a service needs a Standard load balancer and a subnet without network policies
-//! for such services, and goes after its connections.
+//! for such services, its load balancer has no backends by address, and it goes after its connections.
 
 use std::time::Duration;
 
@@ -129,8 +129,15 @@ fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<()
     let frontends = service["properties"]["loadBalancerFrontendIpConfigurations"].as_array().into_iter().flatten();
     for frontend in frontends.filter_map(|frontend| frontend["id"].as_str()) {
         let balancer = frontend.split("/frontendIPConfigurations/").next().unwrap_or("");
-        if state.store.document(balancer).is_some_and(|balancer| balancer["sku"]["name"] != "Standard") {
+        let found = state.store.document(balancer).unwrap_or_default();
+        if found["sku"]["name"] != "Standard" {
             return Err(fault::private_link_service_needs_standard(id, balancer));
+        }
+        let mut pools = found["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+        if pools
+            .any(|pool| pool["properties"]["loadBalancerBackendAddresses"].as_array().is_some_and(|a| !a.is_empty()))
+        {
+            return Err(fault::private_link_service_needs_interfaces(id, balancer));
         }
     }
     Ok(())
