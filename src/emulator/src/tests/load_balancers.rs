@@ -492,7 +492,11 @@ async fn a_second_write_while_one_runs_does_what_the_switch_says() {
     assert_eq!(first.body["properties"]["provisioningState"], "Updating");
     let body_of_pool = json!({"name": "pool"});
     let second = rig.call("PUT", &format!("{}?api-version={VERSION}", pool()), Some(body_of_pool)).await.expect(200);
-    assert_eq!(rig.finish(&first).await["status"], "Canceled");
+    let canceled = rig.finish(&first).await;
+    assert_eq!(canceled["status"], "Canceled");
+    let why = canceled["error"]["details"][0]["message"].as_str().unwrap();
+    let newer = path_of(second.header("azure-asyncoperation")).rsplit('/').next().unwrap().split('?').next().unwrap();
+    assert!(why.ends_with(&format!("superseded by operation PutLoadBalancerOperation ({newer}).")), "{why}");
     assert_eq!(rig.finish(&second).await["status"], "Succeeded");
     for (position, status, code) in [
         (ConcurrentNetwork::Conflict, 409, "AnotherOperationInProgress"),

@@ -153,7 +153,6 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     references::check_exclusive(descriptor, context.state, &doc)?;
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
-    supersede(descriptor, context, id);
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
             (descriptor.hooks.settle)(context.state, &mut doc)?;
@@ -215,7 +214,7 @@ fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str
         ConcurrentNetwork::Conflict => Err(another_operation(descriptor, context, &resource.doc)),
         ConcurrentNetwork::Retry => {
             let seconds = running.due.saturating_sub(context.now).as_secs() + 1;
-            Err(fault::retry_after_operation(descriptor.schema.root, &running.id, resource.id(), seconds))
+            Err(fault::retry_after_operation(operation_name(descriptor), &running.id, resource.id(), seconds))
         }
     }
 }
@@ -236,12 +235,19 @@ fn refuse_if_named_is_busy(
     })
 }
 
-/// Ends the write that runs, where a newer one supersedes it. Called when the newer one can no longer be refused.
-pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) {
+/// The provider's name of a write: `PutLoadBalancerOperation`, `PutPublicIpAddressOperation`.
+fn operation_name(descriptor: &Descriptor) -> String {
+    let (first, rest) = descriptor.schema.root.split_at(descriptor.schema.root.len().min(1));
+    format!("Put{}{}Operation", first.to_ascii_uppercase(), rest.replace("IP", "Ip"))
+}
+
+/// Ends the write that runs, where a newer one supersedes it, which has been accepted.
+pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, newer: &str) {
     let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
     let running = busy.filter(|busy| context.state.operations.is_running(busy));
-    if let Some(busy) = running.filter(|_| descriptor.writers == Writers::Supersede) {
-        context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
+    if let Some(older) = running.filter(|_| descriptor.writers == Writers::Supersede) {
+        let name = operation_name(descriptor);
+        context.state.preempt(&older, context.now, fault::superseded(&name, &older, newer));
     }
 }
 
@@ -322,6 +328,7 @@ pub(super) fn settle_later(
             together_with: None,
         },
     );
+    supersede(descriptor, context, id, &started.id);
     if descriptor.writers != Writers::Together {
         context.state.store.change(id, context.now, |resource| resource.busy = Some(started.id.clone()));
     }
