@@ -28,7 +28,7 @@ fn balancers(state: &State, nic: &Value) -> Vec<Document> {
     let named = [kinds::BACKEND_POOL, kinds::NAT_RULE]
         .iter()
         .flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind))
-        .filter_map(|id| id.rsplit_once('/')?.0.rsplit_once('/').map(|(balancer, _)| path::key(balancer)));
+        .map(|id| path::key(path::parent_of(id)));
     let named: BTreeSet<String> = named.collect();
     named.iter().filter_map(|id| state.store.document(id)).collect()
 }

@@ -91,9 +91,7 @@ fn service(draft: &Draft<'_>) -> Result<Value, Fault> {
 /// The interface that the service makes for itself. Recorded; the interface is none of the emulator's resources.
 fn interface(draft: &Draft<'_>) -> Value {
     let guid = derived::guid_of(&format!("{}/nic", draft.guid));
-    let group = draft.id.split("/privateLinkServices/").next().unwrap_or("");
-    let group = group.split("/privateEndpoints/").next().unwrap_or(group);
-    json!({"id": format!("{group}/networkInterfaces/{}.nic.{guid}", draft.name)})
+    json!({"id": format!("{}/networkInterfaces/{}.nic.{guid}", path::parent_of(draft.id), draft.name)})
 }
 
 /// A dynamic address stays with the interface. Recorded.
@@ -128,7 +126,7 @@ fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<()
     }
     let frontends = service["properties"]["loadBalancerFrontendIpConfigurations"].as_array().into_iter().flatten();
     for frontend in frontends.filter_map(|frontend| frontend["id"].as_str()) {
-        let balancer = frontend.split("/frontendIPConfigurations/").next().unwrap_or("");
+        let balancer = path::parent_of(frontend);
         let found = state.store.document(balancer).unwrap_or_default();
         if found["sku"]["name"] != "Standard" {
             return Err(fault::private_link_service_needs_standard(id, balancer));
