@@ -201,8 +201,8 @@ pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id:
     }
 }
 
-/// What becomes of a second write of a resource of the network provider, and of one that names it. Documented: all
-/// three answers; which of them when is unverified.
+/// Answers a second write of a resource while one runs, and a write of what names the resource, as the switch says.
+/// All three answers are documented; when Azure gives which is unverified.
 fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
     let found = context.state.store.get(id);
     let running = found.and_then(|resource| context.state.operations.get(resource.busy.as_deref()?));
@@ -219,7 +219,7 @@ fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str
     }
 }
 
-/// Refuses a write that names what another one writes, where such writes are refused.
+/// Refuses a write of a document that names a resource on which another write runs, where the switch says so.
 fn refuse_if_named_is_busy(
     descriptor: &'static Descriptor,
     context: &Context<'_>,

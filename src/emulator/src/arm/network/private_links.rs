@@ -94,7 +94,7 @@ fn interface(draft: &Draft<'_>) -> Value {
     json!({"id": format!("{}/networkInterfaces/{}.nic.{guid}", path::parent_of(draft.id), draft.name)})
 }
 
-/// A dynamic address stays with the interface. Recorded.
+/// A configuration shows a static address only; the service's own interface has the dynamic one. Recorded.
 fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
     let asked = &part.asked["properties"];
     let mut properties = json!({});
@@ -141,7 +141,7 @@ fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Whether a network keeps its subnets of private link services without policies. The code is documented.
+/// Refuses network policies on a subnet that has private link services. The code is documented.
 pub(crate) fn check_policies(state: &State, network: &Value) -> Result<(), Fault> {
     let subnets = network["properties"]["subnets"].as_array().into_iter().flatten();
     for subnet in subnets.filter(|subnet| subnet["properties"]["privateLinkServiceNetworkPolicies"] != "Disabled") {
@@ -226,7 +226,7 @@ fn check_endpoint(state: &State, endpoint: &Value, _: Option<&Value>) -> Result<
     }
 }
 
-/// A service has a connection for each endpoint that names it.
+/// Adds and removes the connections that services have with an endpoint.
 fn connect(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     let endpoint = path::of(new.or(old).unwrap_or(&Value::Null)).to_owned();
     let had: Vec<String> = old.into_iter().flat_map(connections).map(|(service, _)| service.to_owned()).collect();
