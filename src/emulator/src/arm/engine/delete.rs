@@ -1,6 +1,6 @@
 //! DELETE of resources.
 
-use super::{preconditions, put, references};
+use super::{changed, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Shape};
 use crate::operations::Outcome;
@@ -17,7 +17,6 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     references::unused(descriptor, context.state, &doc)?;
     let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
-    put::supersede(descriptor, context, &id);
     let (now, answered) = (context.now, descriptor.delete);
     if answered.shape == Shape::Synchronous {
         remove(descriptor, context.state, &id, now);
@@ -52,6 +51,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
             together_with: None,
         },
     );
+    put::supersede(descriptor, context, &id, &started.id);
     context.state.store.change(&id, now, |resource| resource.busy = Some(started.id.clone()));
     Ok(Answer::empty(answered.status).started(started, answered.headers(descriptor.family)))
 }
@@ -61,7 +61,7 @@ pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &st
     for below in state.store.below(id).into_iter().rev() {
         let removed = state.store.remove(&below, at);
         if let Some(removed) = removed.filter(|_| path::same(&below, id)) {
-            (descriptor.hooks.changed)(state, Some(&removed.doc), None, at);
+            changed(descriptor, state, Some(&removed.doc), None, at);
         }
     }
 }
