@@ -200,7 +200,7 @@ impl Cluster {
         self.kubernetes.until("the claim's growth", &path, grown).await;
     }
 
-    /// Waits until the attacher, which looks every ten seconds, has compared so often what is attached.
+    /// Waits until the attacher, which looks every five seconds, has compared so often what is attached.
     async fn lists_of_disks(&self, count: usize) {
         let (began, seen) = (Instant::now(), self.azure.lists_of_disks().await);
         while self.azure.lists_of_disks().await < seen + count {
