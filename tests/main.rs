@@ -6,7 +6,7 @@
 //! | `api_server` | what a client of Kubernetes may rest on, against the small API server | nothing |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
-//! | `privileged::cluster` | the same in a real Kubernetes | root, and the programs that `scripts/test cluster` builds |
+//! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes | root, and the programs that `scripts/test cluster` builds |
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 

@@ -214,6 +214,8 @@ mod tests {
         let following = tokio::spawn(published.follow(stop.clone()));
         let of = |name: &str| sizes.borrow().max_data_disks(name);
         assert_eq!(of("Standard_D2s_v99"), None);
+        // From here on the folder changes in the middle between two looks.
+        sleep(LOOK / 2).await;
 
         publish(&folder, "1", &[("Standard_D2s_v99", "6\n"), ("Standard_E4s_v99", "many")]);
         sleep(LOOK * 2).await;

@@ -200,7 +200,7 @@ impl Cluster {
         self.kubernetes.until("the claim's growth", &path, grown).await;
     }
 
-    /// Waits until the attacher, which looks every ten seconds, has compared so often what is attached.
+    /// Waits until the attacher, which looks every five seconds, has compared so often what is attached.
     async fn lists_of_disks(&self, count: usize) {
         let (began, seen) = (Instant::now(), self.azure.lists_of_disks().await);
         while self.azure.lists_of_disks().await < seen + count {
@@ -466,6 +466,12 @@ async fn what_is_attached_is_left_alone_and_what_was_taken_away_returns_to_its_o
 #[tokio::test]
 async fn a_claim_shows_by_the_drivers_events_why_its_disk_is_not_made_and_why_it_is_not_formatted() {
     let Some(mut cluster) = Cluster::start(&[]).await else { return };
+    show_events(&mut cluster).await;
+    cluster.finish().await;
+}
+
+/// Has controller and node plugin each write an event about a claim, and another process of each count on in it.
+async fn show_events(cluster: &mut Cluster) {
     // A final code for which the provisioner does not ask for another node.
     let then = json!({"status": 403, "code": "AuthorizationFailed"});
     let incident = json!({"match": {"method": "PUT", "path": "*/disks/*"}, "then": then, "times": 0});
@@ -509,7 +515,9 @@ async fn a_claim_shows_by_the_drivers_events_why_its_disk_is_not_made_and_why_it
     let events = cluster.kubernetes.until("the node's event", EVENTS, told).await;
     let event = find(Some(&events), "FormatRefused").unwrap();
     assert_eq!((&event["regarding"]["uid"], &event["reportingInstance"]), (&uid, &json!(NODES[0])), "{event:#}");
+    cluster.kill_node_plugin(NODES[0]).await;
+    let counted = |events: Option<&Value>| find(events, "FormatRefused").unwrap()["series"]["count"] == 2;
+    cluster.kubernetes.until("the series of the node's event", EVENTS, counted).await;
     cluster.delete_pod("pod").await;
     cluster.delete_claim("data").await;
-    cluster.finish().await;
 }

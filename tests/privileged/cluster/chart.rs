@@ -40,7 +40,7 @@ pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value>
                 push(&mut lazuli["env"], json!({"name": "SSL_CERT_FILE", "value": "/etc/lazuli/ca/ca.pem"}));
                 push(&mut lazuli["volumeMounts"], json!({"name": "authorities", "mountPath": "/etc/lazuli/ca"}));
                 // The default is a minute.
-                push(&mut container(pod, "csi-attacher")["args"], json!("--reconcile-sync=10s"));
+                push(&mut container(pod, "csi-attacher")["args"], json!("--reconcile-sync=5s"));
             }
             "DaemonSet" => {
                 let machines = json!({"path": folder.join("azure/vms"), "type": "Directory"});

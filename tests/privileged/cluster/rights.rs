@@ -239,6 +239,7 @@ async fn the_rights_that_are_used_are_the_rights_that_the_chart_gives() {
     cluster.kubernetes.delete(&format!("{CLAIMS}/refused")).await;
 
     cluster.scrape().await;
+    super::show_events(&mut cluster).await;
 
     for name in ["lost", "used"] {
         cluster.delete_pod(name).await;

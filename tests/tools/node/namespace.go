@@ -132,18 +132,51 @@ func mountKubeletFolder(node *settings) error {
 		// One that another mount hides cannot be named.
 		_ = unix.Mount("", point, "", unix.MS_SLAVE, "")
 	}
-	// A folder of the machine is neither made nor used.
-	parent := filepath.Dir(kubeletFolder)
-	if err := unix.Mount("node", parent, "tmpfs", 0, "mode=755"); err != nil {
-		return fmt.Errorf("%s: %w", parent, err)
-	}
-	if err := os.Mkdir(kubeletFolder, 0o755); err != nil {
-		return err
+	if _, err := os.Stat(kubeletFolder); err != nil {
+		if err := makeFolderInMemory(kubeletFolder); err != nil {
+			return err
+		}
 	}
 	if err := unix.Mount(node.KubeletFolder, kubeletFolder, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("%s: %w", kubeletFolder, err)
 	}
 	return nil
+}
+
+// makeFolderInMemory makes a folder that shows in this mount namespace alone: its parent becomes one in memory, with all
+// that was in it.
+func makeFolderInMemory(folder string) error {
+	parent := filepath.Dir(folder)
+	before, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	defer before.Close()
+	entries, err := before.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("node", parent, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("%s: %w", parent, err)
+	}
+	for _, entry := range entries {
+		to, from := filepath.Join(parent, entry.Name()), fmt.Sprintf("/proc/self/fd/%d/%s", before.Fd(), entry.Name())
+		if entry.Type()&os.ModeSymlink != 0 {
+			target, err := os.Readlink(from)
+			if err != nil {
+				return err
+			}
+			err = os.Symlink(target, to)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := bind(mount{From: from, To: to, Propagation: unix.MS_SLAVE}); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(folder, 0o755)
 }
 
 // mountPoints are those of this mount namespace (source: proc_pid_mountinfo(5)).
