@@ -22,12 +22,12 @@
 //! |                                                                         | rig   both, in one process |
 //! +-------------------------------------------------------------------------+------------+---------------+
 //! | assembly   from a configuration to clients and gRPC services                         | emulator      |
-//! +------------------------------------------------------------+------------+------------+               |
-//! | csi        gRPC services, registration with kubelet        | cluster    | config     | Azure itself, |
-//! +-----------+-----------+------------------+-----------------+            |            | as a local    |
-//! | csi-proto | telemetry | disk             | host            | client of  | azure.json | HTTP server   |
-//! |           |           | disks as volumes |                 | Kubernetes |            +---------------+
-//! | generated | logs,     +------------------+ Linux: devices, |            |            | apiserver     |
+//! +------------------------------------------------------------+-------------------------+               |
+//! | csi        gRPC services, registration with kubelet        | controllers  Services   | Azure itself, |
+//! +-----------+-----------+------------------+-----------------+------------+------------+ as a local    |
+//! | csi-proto | telemetry | disk             | host            | cluster    | config     | HTTP server   |
+//! |           |           | disks as volumes |                 | client of  | azure.json +---------------+
+//! | generated | logs,     +------------------+ Linux: devices, | Kubernetes |            | apiserver     |
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
 //! |           |           +------------------+-----------------+------------+------------+ memory, for   |
@@ -52,6 +52,7 @@
 //! | 1 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | plan, telemetry | |
 //! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | plan, telemetry | apiserver |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
+//! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile | apiserver, emulator |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |

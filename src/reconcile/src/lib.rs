@@ -99,6 +99,11 @@ impl Clock {
         self.start.elapsed()
     }
 
+    /// The duration from the start to a moment; none for a moment before it.
+    pub fn since(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.start)
+    }
+
     /// The moment of a duration since the start.
     pub fn at(&self, at: Duration) -> Instant {
         self.start + at

@@ -168,6 +168,11 @@ impl Operation {
         }
     }
 
+    /// When its end is expected.
+    pub fn expectation(&self) -> Expectation {
+        self.expectation
+    }
+
     /// When Azure accepted the write, by its own clock, in seconds since 1970.
     pub(crate) fn accepted_by_azures_clock(&self) -> Option<i64> {
         self.accepted

@@ -35,6 +35,11 @@ enum Message {
     Told(ServiceKey, Key, u64, Outcome<Report>),
 }
 
+/// What the edits of an operation do to a body.
+type Apply<O> = fn(Option<Value>, &<O as Object>::Op, &<O as Object>::Inputs) -> Option<Value>;
+/// What a requester is told of one of its wants.
+type Answer = (ServiceKey, u64, Outcome<Report>);
+
 /// An object of the engine with its body in Azure.
 struct Track<O: Object> {
     id: ArmId,
@@ -44,7 +49,7 @@ struct Track<O: Object> {
     /// The version of the body.
     version: u64,
     read: fn(&ArmId, &Value) -> O::Model,
-    apply: fn(Option<Value>, &O::Op, &O::Inputs) -> Option<Value>,
+    apply: Apply<O>,
 }
 
 impl<O> Track<O>
@@ -52,7 +57,7 @@ where
     O: Object<Requester = ServiceKey, Report = Report>,
 {
     /// Feeds an event and carries out what follows. Returns what requesters are told.
-    fn feed(&mut self, world: &mut Clock, event: object::Event<O>) -> Vec<(ServiceKey, u64, Outcome<Report>)> {
+    fn feed(&mut self, world: &mut Clock, event: object::Event<O>) -> Vec<Answer> {
         let mut told = Vec::new();
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -373,7 +378,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, told: Vec<(Key, (ServiceKey, u64, Outcome<Report>))>) {
+    fn tell(&mut self, told: Vec<(Key, Answer)>) {
         for (key, (to, generation, outcome)) in told {
             self.messages.push_back(Message::Told(to, key, generation, outcome));
         }

@@ -83,6 +83,11 @@ impl PublicIp {
         tags::services(&self.tags).is_empty()
     }
 
+    /// The Services in its tag, as `namespace/name`.
+    pub fn services(&self) -> Vec<&str> {
+        tags::services(&self.tags)
+    }
+
     /// Whether its tag lists another Service than this one, given as `namespace/name`.
     pub fn lists_another(&self, service: &str) -> bool {
         tags::services(&self.tags).iter().any(|name| !name.eq_ignore_ascii_case(service))

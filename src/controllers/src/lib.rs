@@ -1,0 +1,32 @@
+//! The cloud controllers, of which there is the first: the service controller. It leads Services of type LoadBalancer to
+//! their load balancers, security group and public IPs.
+//!
+//! ```text
+//!   Services, Nodes ──▶ informed ──Changed──▶ services ──Requested──▶ objects ──▶ Azure
+//!                                                 ▲  └─ finalizer, status ──▶ API server
+//!                                                 └────────── Told ─────────────┘
+//! ```
+//!
+//! Every decision lies in `lazuli-plan` ([`balancing`](lazuli_plan::balancing), [`engine`](lazuli_plan::engine)), and
+//! `lazuli-reconcile` runs it. This crate says which calls an action is.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`settings`] | from the cloud configuration to what planners know |
+//! | `informed` | what the informers, the lease and the lists of the start have told |
+//! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
+//! | `services` | a Service as a key of the engine |
+//! | [`controller`] | starts all of it and feeds it |
+//!
+//! Pools that list NICs keep their members as they are: this version fills pools of node addresses.
+
+pub mod controller;
+mod informed;
+mod objects;
+mod services;
+pub mod settings;
+
+#[cfg(test)]
+mod tests;
+
+pub use controller::{Controller, Options};

@@ -1,0 +1,342 @@
+//! Public IPs, load balancers, security groups and private link services: which calls their actions are.
+
+use std::{marker::PhantomData, net::IpAddr, ops::Deref, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use lazuli_azure::{
+    Until,
+    arm::Operation,
+    compute::Freshness,
+    error::{ArmError, Verb},
+    network::{NetworkType, NetworkWrite},
+    permits::Permit,
+};
+use lazuli_plan::{
+    balancing::{Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups},
+    engine::{
+        Outcome, Shared,
+        object::{Cause, Failure, Object, Taint},
+        service,
+    },
+    fault::Fault,
+    model::ArmId,
+    network::{
+        BodyError, Family,
+        load_balancer::{self, PoolMembers, WriteTarget},
+        private_link, public_ip, security_group,
+        settings::PoolKind,
+    },
+    permit::Priority,
+    service::{ServiceKey, wants},
+};
+use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::informed::Informed;
+
+/// How long a read may take, with its waits for permits.
+const READ: Duration = Duration::from_secs(120);
+/// How long one write may take until Azure has accepted it.
+const WRITE: Duration = Duration::from_secs(60);
+/// How long the end of an operation is waited for by one poll. Afterwards the step decides.
+const OPERATION: Duration = Duration::from_secs(300);
+
+/// What Azure calls a reference to an object that is not provisioned. Source: the Go manager, which repairs the public IP.
+const NOT_PROVISIONED: &str = "ReferencedResourceNotProvisioned";
+
+/// Where a write goes.
+pub(crate) enum Target {
+    Whole(Value),
+    /// One part by a request of its own: its type, its id and its body.
+    Part(NetworkType, ArmId, Value),
+    Delete,
+}
+
+/// An object of the network provider.
+pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Related = Key> {
+    const TYPE: NetworkType;
+    const NAME: &'static str;
+    fn key(id: &ArmId) -> Key;
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
+    fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
+    fn inputs(informed: &Informed, id: &ArmId) -> Self::Inputs;
+}
+
+fn whole(body: Option<Value>) -> Target {
+    body.map_or(Target::Delete, Target::Whole)
+}
+
+impl Planned for PublicIps {
+    const TYPE: NetworkType = NetworkType::PublicIp;
+    const NAME: &'static str = "public_ip";
+
+    fn key(id: &ArmId) -> Key {
+        Key::PublicIp(id.clone())
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        public_ip::PublicIp::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target {
+        whole(public_ip::apply_raw(body, op, inputs))
+    }
+
+    fn inputs(informed: &Informed, id: &ArmId) -> public_ip::Env {
+        let settings = &informed.settings;
+        public_ip::Env {
+            id: id.clone(),
+            cluster_name: settings.cluster_name.clone(),
+            location: settings.location.clone(),
+            sku: settings.sku,
+            edge_zone: settings.edge_zone.clone(),
+            zones: informed.zones.clone(),
+            tags: settings.tags.clone(),
+            may_change_ip_tags: settings.may_change_ip_tags,
+        }
+    }
+}
+
+impl Planned for LoadBalancers {
+    const TYPE: NetworkType = NetworkType::LoadBalancer;
+    const NAME: &'static str = "load_balancer";
+
+    fn key(id: &ArmId) -> Key {
+        Key::LoadBalancer(id.clone())
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        load_balancer::LoadBalancer::read(id, body)
+    }
+
+    fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target {
+        let after = load_balancer::apply_raw(body, op, inputs);
+        let part = match load_balancer::write_target(op) {
+            WriteTarget::Pool(pool) => {
+                after.as_ref().and_then(|after| load_balancer::pool_body(after, &pool)).map(|body| {
+                    Target::Part(NetworkType::BackendPool, load_balancer::LoadBalancer::pool_id(id, &pool), body)
+                })
+            }
+            WriteTarget::Whole | WriteTarget::Delete => None,
+        };
+        part.unwrap_or_else(|| whole(after))
+    }
+
+    fn inputs(informed: &Informed, id: &ArmId) -> load_balancer::Env {
+        let settings = &informed.settings;
+        let mut pools = std::collections::BTreeMap::new();
+        if let (Ok(vnet), Some(nodes)) = (settings.vnet_id(), &informed.told().nodes) {
+            for family in [Family::V4, Family::V6] {
+                let addresses = match settings.pool_kind {
+                    PoolKind::NodeIp => informed.selection().addresses(nodes, family),
+                    PoolKind::Nic | PoolKind::PodIp => Default::default(),
+                };
+                let kind = settings.pool_kind;
+                let members = PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
+                pools.insert(settings.pool_name(family), members);
+            }
+        }
+        load_balancer::Env {
+            id: id.clone(),
+            location: settings.location.clone(),
+            sku: settings.sku,
+            edge_zone: settings.edge_zone.clone(),
+            zones: informed.zones.clone(),
+            tags: settings.tags.clone(),
+            pools,
+            maximum_rules: settings.maximum_rules,
+        }
+    }
+}
+
+impl Planned for SecurityGroups {
+    const TYPE: NetworkType = NetworkType::SecurityGroup;
+    const NAME: &'static str = "security_group";
+
+    fn key(id: &ArmId) -> Key {
+        Key::SecurityGroup(id.clone())
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        security_group::SecurityGroup::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target {
+        whole(security_group::apply_raw(body, op, inputs))
+    }
+
+    fn inputs(informed: &Informed, id: &ArmId) -> security_group::Env {
+        let told = informed.told();
+        // A Service that has not told the group what it wants, because this process is new or its specification is
+        // wrong, keeps what it was given.
+        let silent = told.services.iter().flatten().map(|(_, service)| &service.object);
+        let silent = silent.filter(|object| !told.at_security_group.contains(&object.key) && !object.is_deleting);
+        let mut keep: std::collections::BTreeMap<IpAddr, _> = Default::default();
+        for (address, ports) in silent.flat_map(wants::kept_ports) {
+            keep.entry(address).or_insert_with(std::collections::BTreeSet::new).extend(ports);
+        }
+        security_group::Env { id: id.clone(), tags: informed.settings.tags.clone(), keep }
+    }
+}
+
+impl Planned for PrivateLinks {
+    const TYPE: NetworkType = NetworkType::PrivateLinkService;
+    const NAME: &'static str = "private_link_service";
+
+    fn key(id: &ArmId) -> Key {
+        Key::PrivateLink(id.clone())
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        private_link::PrivateLink::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target {
+        whole(private_link::apply_raw(body, op, inputs))
+    }
+
+    fn inputs(informed: &Informed, id: &ArmId) -> private_link::Env {
+        let settings = &informed.settings;
+        private_link::Env {
+            id: id.clone(),
+            cluster_name: settings.cluster_name.clone(),
+            location: settings.location.clone(),
+            edge_zone: settings.edge_zone.clone(),
+            tags: settings.tags.clone(),
+        }
+    }
+}
+
+/// The adapter of one kind.
+pub(crate) struct Of<O> {
+    informed: Arc<Informed>,
+    object: PhantomData<fn() -> O>,
+}
+
+impl<O> Of<O> {
+    pub(crate) fn new(informed: Arc<Informed>) -> Self {
+        Self { informed, object: PhantomData }
+    }
+}
+
+/// A body with the ETag that it was read with.
+#[derive(Debug, Clone)]
+pub(crate) struct Raw {
+    body: Arc<Value>,
+    etag: Option<String>,
+}
+
+fn failure(error: &ArmError) -> Failure<ServiceKey> {
+    let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
+    tracing::warn!(%error, "Azure refused a write");
+    Failure { fault: error.fault.clone(), cause }
+}
+
+impl<O> Adapter<O> for Of<O>
+where
+    O: Planned + Send + Sync + 'static,
+    O::Inputs: Send,
+    O::Op: Send,
+    O::Model: Send,
+{
+    type Key = ArmId;
+    type Raw = Raw;
+    type Permit = Option<Permit>;
+    type Operation = Arc<Mutex<Operation>>;
+
+    const NAME: &'static str = O::NAME;
+
+    fn shared(&self) -> Shared {
+        self.informed.shared()
+    }
+
+    fn inputs(&self, key: &ArmId) -> impl Deref<Target = O::Inputs> {
+        Box::new(O::inputs(&self.informed, key))
+    }
+
+    fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
+        let (informed, key) = (self.informed.clone(), key.clone());
+        Box::pin(async move {
+            let freshness = Freshness::single().not_before(informed.clock.at(not_before));
+            let read = informed.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await;
+            let result = match read {
+                Ok(read) => {
+                    let sent_at = informed.clock.since(read.sent_at);
+                    let model = O::read(&key, &read.body).map_err(|error| {
+                        tracing::error!(%key, %error, "Azure answered what cannot be read");
+                        Fault::Malformed
+                    });
+                    let raw = Raw { body: read.body, etag: read.etag };
+                    return Observed { sent_at, result: model.map(|model| (model, raw)) };
+                }
+                Err(error) => Err(error.fault.clone()),
+            };
+            Observed { sent_at: not_before, result }
+        })
+    }
+
+    fn permit(&self, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
+        let (informed, key) = (self.informed.clone(), key.clone());
+        Box::pin(async move {
+            // Without a permit in time the write asks for one itself, and gives itself back where there is none.
+            informed.network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok()
+        })
+    }
+
+    fn write(
+        &self,
+        key: &ArmId,
+        raw: Option<Raw>,
+        op: O::Op,
+        permit: Option<Permit>,
+    ) -> BoxFuture<'static, Written<O, Arc<Mutex<Operation>>>> {
+        let (informed, key) = (self.informed.clone(), key.clone());
+        Box::pin(async move {
+            let inputs = O::inputs(&informed, &key);
+            let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            let until = Until::within(WRITE);
+            let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
+            let network = &informed.network;
+            let written = match O::target(&key, body, &op, &inputs) {
+                Target::Whole(body) => network.write(O::TYPE, &key, put(body), permit, &until).await,
+                // The observation's ETag is that of the whole; the part has one of its own in its body.
+                Target::Part(part, id, body) => {
+                    let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+                    network.write(part, &id, NetworkWrite::Put { body, etag }, permit, &until).await
+                }
+                Target::Delete => network.write(O::TYPE, &key, NetworkWrite::Delete { etag }, None, &until).await,
+            };
+            match written {
+                Ok(operation) => {
+                    let expectation = operation.expectation();
+                    Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
+                }
+                Err(error) => Written::Failed(failure(&error)),
+            }
+        })
+    }
+
+    fn poll(&self, _: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O>> {
+        Box::pin(async move {
+            match operation.lock().await.settle(&Until::within(OPERATION)).await {
+                Ok(()) => Polled::Done,
+                Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
+                Err(error) => Polled::Failed(failure(&error)),
+            }
+        })
+    }
+
+    fn tell(&self, key: &ArmId, to: ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        self.informed.to_service(&to, service::Event::Told { key: O::key(key), generation, outcome });
+    }
+
+    fn taint(&self, keys: Vec<Key>, taint: Taint) {
+        self.informed.taint(keys, taint);
+    }
+
+    fn broken_off(&self, _: &ArmId) {
+        // Each Service tells its wants again when it is next changed or woken.
+        self.informed.wake_all();
+    }
+}
