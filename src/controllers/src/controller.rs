@@ -323,8 +323,7 @@ impl Controller {
                 for warning in &ask.warnings {
                     warn!(service = %object.key, reason = ?warning.reason, "{}", warning.message);
                 }
-                self.spec(object, ask)
-                    .map_or_else(|error| Desired::Invalid(vec![error.to_string()]), |spec| Desired::Present(spec))
+                self.spec(object, ask).map_or_else(|error| Desired::Invalid(vec![error.to_string()]), Desired::Present)
             }
         }
     }
