@@ -88,8 +88,14 @@ pub enum OperationKind {
     VmDelete,
     /// A virtual machine is started, stopped, deallocated or restarted.
     VmPower,
-    /// A write or delete of a network resource.
+    /// A write or delete of a network resource that has no kind of its own.
     Network,
+    /// A write or delete of a load balancer, or of a part of one.
+    LoadBalancer,
+    /// A write or delete of a public IP address.
+    PublicIpAddress,
+    /// A write or delete of a network security group, or of a rule of one.
+    SecurityGroup,
     /// A resource group is deleted with all that is in it.
     ResourceGroupDelete,
     /// A snapshot is created or changed.
@@ -104,7 +110,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// Every kind, in order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::DiskCreate,
         Self::DiskUpdate,
         Self::DiskDelete,
@@ -116,6 +122,9 @@ impl OperationKind {
         Self::VmDelete,
         Self::VmPower,
         Self::Network,
+        Self::LoadBalancer,
+        Self::PublicIpAddress,
+        Self::SecurityGroup,
         Self::ResourceGroupDelete,
         Self::Snapshot,
         Self::SnapshotDelete,
@@ -137,7 +146,8 @@ impl OperationKind {
             Self::VmUpdate => 5_000,
             Self::VmDelete | Self::VmPower | Self::ResourceGroupDelete => 30_000,
             // Between the 2 s and the 10 s that users report; recordings show no wait at all.
-            Self::Network => 4_000,
+            Self::LoadBalancer => 4_000,
+            Self::Network | Self::PublicIpAddress | Self::SecurityGroup => 3_000,
             // The only figure found is a Retry-After of 17.
             Self::StorageAccount => 20_000,
             Self::SnapshotCopy => 360_000,

@@ -77,12 +77,25 @@
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
 //! | public IP PUT | 201, then 200, and `Azure-AsyncOperation`; a static address comes with the end | R |
-//! | a newer PUT of a public IP or prefix while one runs | the older ends as `Canceled` | D for load balancers, here U |
+//! | a newer PUT of a public IP, load balancer, security group, route table or private link while one runs | the older ends as `Canceled`, or the newer is refused: 409 `AnotherOperationInProgress`, 429 `RetryableError` | D that there are all three, U which: [`Switches::concurrent_network_write`] |
+//! | load balancer PUT | 201, then 200, and `Azure-AsyncOperation`; `Succeeded` at once | R for one without backends, else U: [`Switches::load_balancer_shows_updating`] |
+//! | backend pool, NAT rule, security rule, route: PUT, GET, DELETE alone | as of a subnet; the resource and all its parts have a new etag | D |
+//! | frontends, rules, probes, pools, public IPs, security groups, route tables | show who refers to them | D, the form R for public IPs |
+//! | a pool of network interfaces | shows them in `loadBalancerBackendAddresses` too | D, the names U: [`Switches::interface_pool_shows_addresses`] |
+//! | a write of what names another resource, such as a load balancer and its public IP | the other has a new etag | D, for which writes U: [`Switches::related_etags`] |
+//! | a reference to what does not exist, or no longer in this body | 400 `InvalidResourceReference` | D |
+//! | a reference of a frontend to a public IP or subnet that is not `Succeeded` | 429 `RetryableError`, `ReferencedResourceNotProvisioned` | D |
+//! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U: [`Switches::interfaces_leave_deleted_pool`] |
+//! | a network interface in two load balancers of one type, of another SKU, of another availability set than the other backends of a Basic one | 400 | D |
+//! | two rules of one frontend port / of one backend port without floating IP | 400 | the code U / D |
+//! | SKUs, zones, ports, timeouts, probes, outbound rules, limits of a load balancer | 400 | D, most codes U |
+//! | security rules: priorities, ports, prefixes, what is missing, limits | 400 | D, the codes of limits U |
+//! | private link service in a subnet with network policies, of a Basic load balancer, deleted with connections | 400 | D, the codes U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
 //! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |
 //! | a DNS label that another public IP of the region has | 400 `DnsRecordInUse` | D |
 //! | the address of a public IP | of 198.18.0.0/15 or 2001:db8::/32, from the seed and the id | deviation: Azure's own ranges |
-//! | a network resource whose write fails late | its state is `Failed` | D |
+//! | a network resource whose write fails late | its state is `Failed`, and it shows what was asked | D, the latter U |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |
 //! | a list | the present; with [`Switches::list_lag`] each item as it was within the last [`options::LIST_LAG`] | U: [`Switches::list_lag`] |
 //! | `nextLink` | goes on after the last item that was shown: what comes or goes in between hides nothing else | U |

@@ -260,7 +260,10 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         | OperationKind::VmAttach
         | OperationKind::VmDetach
         | OperationKind::VmPower
-        | OperationKind::Network => WriteKind::Update,
+        | OperationKind::Network
+        | OperationKind::LoadBalancer
+        | OperationKind::PublicIpAddress
+        | OperationKind::SecurityGroup => WriteKind::Update,
     }
 }
 

@@ -4,7 +4,8 @@
 //! 2026-03-02, compute 2025-04-01, network 2025-05-01); to add a type, add it there. After its sources, marked with
 //! `#`, it has a type name on its own line, then one line per property: its name, `!` when required, `?` when read-only, and its type (`string`, `int`, `bool`, `any`,
 //! `[T]`, `map<T>`, `enum(a|b)`, or another type's name). A leading `N` marks a network type. `vmSize` is a
-//! string here: the published words are old ones, and the service takes every size it sells.
+//! string here: the published words are old ones, and the service takes every size it sells. Members that answers show
+//! and no published type has are read-only ones of the table.
 //!
 //! Reading normalises: property names and enum words get Azure's own spelling (recorded: `fromImage`
 //! comes back as `FromImage`), `null` counts as absent, read-only members are dropped. This module

@@ -17,7 +17,7 @@ use crate::latency::OperationKind;
 use crate::login::Tokens;
 use crate::lun_history::LunHistory;
 use crate::operations::{Operations, Outcome};
-use crate::options::Options;
+use crate::options::{Options, Switches};
 use crate::path;
 use crate::phases::Phases;
 use crate::served_names::ServedNames;
@@ -135,6 +135,8 @@ pub(crate) struct State {
     pub(crate) violations: Vec<String>,
     /// Accepted operations whose task has not been spawned yet.
     pub(crate) pending: Vec<Pending>,
+    /// What is unverified, as this emulator does it.
+    pub(crate) switches: Switches,
     seed: u64,
     guids: StdRng,
 }
@@ -157,6 +159,7 @@ impl State {
             phases: Phases::default(),
             violations: Vec::new(),
             pending: Vec::new(),
+            switches: options.unverified,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
         }

@@ -1,9 +1,9 @@
 //! `--future-fields`: members newer than every published type, and the check that clients keep them.
 //!
-//! A client that reads a machine or a disk, changes something and writes it back must not lose what
-//! it does not know. With the switch on, each answer carries [`MEMBER`] in places that such clients
+//! A client that reads a machine, a disk or a network resource, changes something and writes it back must not lose
+//! what it does not know. With the switch on, each answer carries [`MEMBER`] in places that such clients
 //! rewrite; a PUT that sends one of these objects back without it is refused and recorded. Objects
-//! that a partial PUT leaves out altogether are not a loss.
+//! that a partial PUT leaves out altogether are not a loss, nor are parts that are made anew.
 
 use serde_json::{Value, json};
 
@@ -25,6 +25,11 @@ pub(crate) fn dress(doc: &mut Value) {
         return;
     }
     mark(doc.get_mut("properties"), "properties");
+    for part in doc["properties"].as_object_mut().into_iter().flat_map(|members| members.values_mut()) {
+        for part in part.as_array_mut().into_iter().flatten().filter(|part| part.get("etag").is_some()) {
+            mark(part.get_mut("properties"), "part");
+        }
+    }
     if let Some(profile) = doc.get_mut("properties").and_then(|p| p.get_mut("storageProfile")) {
         if let Some(elements) = profile.get_mut("dataDisks").and_then(Value::as_array_mut) {
             for element in elements {
@@ -47,13 +52,18 @@ const ONLY_IN_ANSWERS: [&str; 4] = ["provisioningState", "vmId", "uniqueId", "ti
 
 /// What a body drops of what the resource's last answer had, in words.
 ///
-/// Three objects count: an element of `dataDisks` at a LUN that the machine has, an OS disk sent with
-/// its id, and `properties` sent with members that only an answer has.
+/// Four objects count: an element of `dataDisks` at a LUN that the machine has, an OS disk sent with
+/// its id, `properties` sent with members that only an answer has, and a part, such as a rule, sent with its etag.
 pub(crate) fn dropped(old: &Value, body: &Value) -> Option<String> {
     let lacks = |object: &Value| object.get(MEMBER).is_none();
     let properties = &body["properties"];
     if ONLY_IN_ANSWERS.iter().any(|member| properties.get(member).is_some()) && lacks(properties) {
         return Some(format!("The properties were sent back without their member '{MEMBER}'."));
+    }
+    let parts = properties.as_object().into_iter().flat_map(|members| members.values());
+    let mut parts = parts.filter_map(Value::as_array).flatten().filter(|part| part["etag"].is_string());
+    if let Some(part) = parts.find(|part| part["id"].is_string() && lacks(&part["properties"])) {
+        return Some(format!("{} was sent back without its member '{MEMBER}'.", part["name"]));
     }
     let os_disk = &properties["storageProfile"]["osDisk"];
     if os_disk["managedDisk"]["id"].is_string() && lacks(os_disk) {

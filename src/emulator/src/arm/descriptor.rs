@@ -9,21 +9,17 @@
 //! 2. Write the descriptor, on top of a constant of its family that holds what its provider does everywhere:
 //!
 //!    ```ignore
-//!    pub(crate) static ROUTE_TABLE: Descriptor = Descriptor {
-//!        kind: kinds::ROUTE_TABLE,
-//!        path: "routeTables",
-//!        schema: Schema { name: "NRouteTable", root: "routeTable" },
-//!        children: &[Children {
-//!            kind: "Microsoft.Network/routeTables/routes",
-//!            member: "routes",
-//!            schema: Schema { name: "NRoute", root: "route" },
-//!            ..network::CHILDREN
-//!        }],
-//!        in_use: &[InUse { by: By::References, fault: |table, by| fault::route_table_in_use(path::of(table), by) }],
+//!    pub(crate) static NAT_GATEWAY: Descriptor = Descriptor {
+//!        kind: kinds::NAT_GATEWAY,
+//!        path: "natGateways",
+//!        schema: Schema { name: "NNatGateway", root: "natGateway" },
+//!        references: &[Reference::new("properties/publicIpAddresses/*", kinds::ADDRESS)],
+//!        in_use: &[InUse { by: By::References, fault: |gateway, by| fault::nat_gateway_in_use(path::of(gateway), by) }],
+//!        shows: &[BackReference { member: "subnets", from: kinds::NETWORK, form: Form::Some }],
 //!        hooks: Hooks {
 //!            complete: |draft| Ok(json!({"properties": {
-//!                "disableBgpRoutePropagation": draft.flag("disableBgpRoutePropagation"),
-//!                "routes": [],
+//!                "idleTimeoutInMinutes": draft.number("idleTimeoutInMinutes", 4),
+//!                "publicIpAddresses": draft.asked()["publicIpAddresses"],
 //!            }})),
 //!            ..network::RESOURCE.hooks
 //!        },
@@ -31,16 +27,16 @@
 //!    };
 //!    ```
 //!
-//!    The subnet's descriptor already names `routeTable` among its references, so the engine now finds the table
-//!    there, refuses a subnet whose table does not exist, and refuses to delete a table that a subnet names.
-//! 3. Add `&ROUTE_TABLE` to the list of its provider, in `network::PROVIDER`.
+//!    The subnet's descriptor already names `natGateway` among its references, so the engine now finds the gateway
+//!    there, refuses a subnet whose gateway does not exist, and refuses to delete a gateway that a subnet names.
+//! 3. Add `&NAT_GATEWAY` to the list of its provider, in `network::PROVIDER`.
 //! 4. Add its refusals to the catalogue of errors, each with its evidence, and a test that drives its whole life.
 //!
 //! Routes, the list of providers, deletion of resource groups, quotas, throttling, restarts from a state file and
 //! unknown paths follow from the descriptor.
 //!
-//! Worked examples are [`super::network::public_ip_addresses`], which names and is named, and
-//! [`super::compute::snapshots`], whose documents are shown when an operation ends.
+//! Worked examples are [`super::network::route_tables`], which is short, [`super::network::load_balancers`], whose
+//! parts name each other, and [`super::compute::snapshots`], whose documents are shown when an operation ends.
 //!
 //! | a type that | has |
 //! |---|---|
@@ -48,7 +44,7 @@
 //! | has resources below it that are documents of their own, such as shares and instances | a descriptor with [`Descriptor::parent`] |
 //! | names other resources | [`Descriptor::references`] |
 //! | cannot be deleted while another names it | [`Descriptor::in_use`] |
-//! | shows who names it | [`Descriptor::shows`] |
+//! | shows who names it, or who names a part of it | [`Descriptor::shows`], [`Children::shows`] |
 //! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
 //! | changes other resources | [`Hooks::changed`] |
 //! | keeps its old document until a write has ended | [`Commit::AtEnd`] |
@@ -245,7 +241,7 @@ pub(crate) struct Put {
     pub(crate) created: Answered,
     pub(crate) updated: fn(&Switches) -> Answered,
     /// `provisioningState` while the operation runs.
-    pub(crate) running: &'static str,
+    pub(crate) running: fn(&Switches) -> &'static str,
     pub(crate) commit: Commit,
 }
 
@@ -284,6 +280,8 @@ pub(crate) enum Writers {
 /// Which requests children answer themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
+    /// None.
+    Hidden,
     /// GET and list.
     Read,
     /// PUT and DELETE as well.
@@ -304,6 +302,10 @@ pub(crate) struct Children {
     /// Whom a refusal of a reference names.
     pub(crate) named_by: NamedBy,
     pub(crate) in_use: &'static [InUse],
+    /// Members that show who refers to one of them, also in the same document.
+    pub(crate) shows: &'static [BackReference],
+    /// Whether they are `Succeeded` while a write of the resource runs. Recorded for the parts of private links.
+    pub(crate) settled: bool,
     /// Makes `properties` of what was asked, but for the state.
     pub(crate) complete: fn(&Draft<'_>, &Part<'_>) -> Result<Value, Fault>,
 }
@@ -324,6 +326,8 @@ pub(crate) struct Reference {
     pub(crate) to: &'static str,
     /// Whether only one may name it.
     pub(crate) exclusive: Option<Exclusive>,
+    /// The operation that a refusal names where what is named must be in the state `Succeeded`.
+    pub(crate) provisioned_by: Option<&'static str>,
 }
 
 /// The refusals of a second reference to what only one may name.
@@ -337,12 +341,17 @@ pub(crate) struct Exclusive {
 
 impl Reference {
     pub(crate) const fn new(at: &'static str, to: &'static str) -> Self {
-        Self { at, to, exclusive: None }
+        Self { at, to, exclusive: None, provisioned_by: None }
     }
 
     /// To what only one may name.
-    pub(crate) const fn exclusive(at: &'static str, to: &'static str, refusals: Exclusive) -> Self {
-        Self { at, to, exclusive: Some(refusals) }
+    pub(crate) const fn exclusive(self, refusals: Exclusive) -> Self {
+        Self { exclusive: Some(refusals), ..self }
+    }
+
+    /// To what must be in the state `Succeeded`, to which this operation brings it.
+    pub(crate) const fn provisioned(self, operation: &'static str) -> Self {
+        Self { provisioned_by: Some(operation), ..self }
     }
 }
 
@@ -358,6 +367,8 @@ pub(crate) struct InUse {
 pub(crate) enum By {
     /// Who refers to it, by any descriptor.
     References,
+    /// The same, unless a switch says that they let go of it.
+    ReferencesUnless(fn(&Switches) -> bool),
     /// Those that its own document names.
     Named(fn(&Value) -> Vec<String>),
 }
@@ -366,7 +377,7 @@ pub(crate) enum By {
 pub(crate) struct BackReference {
     /// The member of `properties`.
     pub(crate) member: &'static str,
-    /// The type that refers.
+    /// The type that refers, or the type of children.
     pub(crate) from: &'static str,
     pub(crate) form: Form,
 }
@@ -380,6 +391,10 @@ pub(crate) enum Form {
     Many,
     /// An array, or no member.
     Some,
+    /// An array of addresses of a backend pool, each with its network interface's configuration, or no member.
+    Addresses,
+    /// Not at all: only the etag changes.
+    Hidden,
 }
 
 /// How many there may be in a subscription and region.

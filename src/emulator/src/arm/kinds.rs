@@ -22,6 +22,20 @@ pub(crate) const ROUTE_TABLE: &str = "Microsoft.Network/routeTables";
 pub(crate) const NAT_GATEWAY: &str = "Microsoft.Network/natGateways";
 /// Application security groups.
 pub(crate) const APPLICATION_GROUP: &str = "Microsoft.Network/applicationSecurityGroups";
+/// Load balancers.
+pub(crate) const LOAD_BALANCER: &str = "Microsoft.Network/loadBalancers";
+/// Their frontends.
+pub(crate) const FRONTEND: &str = "Microsoft.Network/loadBalancers/frontendIPConfigurations";
+/// Their load-balancing rules.
+pub(crate) const RULE: &str = "Microsoft.Network/loadBalancers/loadBalancingRules";
+/// Their probes.
+pub(crate) const PROBE: &str = "Microsoft.Network/loadBalancers/probes";
+/// Their outbound rules.
+pub(crate) const OUTBOUND_RULE: &str = "Microsoft.Network/loadBalancers/outboundRules";
+/// Their inbound NAT pools.
+pub(crate) const NAT_POOL: &str = "Microsoft.Network/loadBalancers/inboundNatPools";
+/// Private link services.
+pub(crate) const PRIVATE_LINK_SERVICE: &str = "Microsoft.Network/privateLinkServices";
 /// Backend pools of load balancers.
 pub(crate) const BACKEND_POOL: &str = "Microsoft.Network/loadBalancers/backendAddressPools";
 /// Inbound NAT rules of load balancers.

@@ -184,7 +184,7 @@ fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
             ("DELETE", &one, "delete", delete_limit, children::delete),
         ];
         for (method, path, name, limit, answer) in verbs {
-            if method == "GET" || children.access == Access::Write {
+            if children.access == Access::Write || method == "GET" && children.access == Access::Read {
                 let action = Action::Child(descriptor, children, answer);
                 rows.push(row(descriptor, (method, Scope::Group), path, format!("{stem}.{name}"), limit, action));
             }

@@ -1,6 +1,6 @@
 //! What every write goes through, whatever it writes: names, other writers, and the note for the lower bound.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Context, Reply, Started};
 use crate::arm::descriptor::Schema;
@@ -69,6 +69,12 @@ pub(crate) fn record(context: &mut Context<'_>, kind: OperationKind, resource: &
     });
 }
 
+/// What a document of the compute provider begins with: what identifies it, and these members as asked.
+pub(crate) fn base(kind: &str, id: &str, location: &str, members: &[&str], asked: &Value) -> Value {
+    let own = json!({"name": path::name_of(id), "id": id, "type": kind, "location": location});
+    with(own, members, asked)
+}
+
 /// An object without nothing in it.
 pub(crate) fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
@@ -99,6 +105,19 @@ pub(crate) fn with(mut value: Value, members: &[&str], others: &Value) -> Value 
     for member in members {
         if let Some(other) = others.get(member) {
             value[*member] = other.clone();
+        }
+    }
+    value
+}
+
+/// An object with these members of another, each a reference or a list of them, of which the id alone stays. Recorded.
+pub(crate) fn with_ids(mut value: Value, members: &[&str], others: &Value) -> Value {
+    let id = |reference: &Value| json!({"id": reference["id"]});
+    for member in members {
+        match &others[*member] {
+            Value::Array(references) => value[*member] = references.iter().map(id).collect(),
+            reference if reference["id"].is_string() => value[*member] = id(reference),
+            _ => {}
         }
     }
     value

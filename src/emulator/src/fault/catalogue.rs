@@ -300,6 +300,111 @@ refusals! {
         "Public IP prefix {id} has no free public IP address.";
     prefix_in_use(id, by): 400 "InUsePublicIpPrefixCannotBeDeleted" Network, D "kube-egress-gateway#1223; the text is unverified",
         "Public IP prefix {id} is in use by {by} and cannot be deleted.";
+    retry_after_operation(resource, operation, id, seconds): 429 "RetryableError" Provider, D "cloud-provider-azure's retry rules; the names are unverified",
+        "A retryable error occurred."
+        detail "RetryableErrorDueToAnotherOperation" "Operation put {resource} ({operation}) is updating resource {id}. The call can be retried in {seconds} seconds.";
+    duplicate_name(name, member): 400 "InvalidRequestFormat" Network, U "the code is the provider's for a body that contradicts itself",
+        "Cannot parse the request. {member} has more than one item of the name {name}.";
+    subnet_without_ipv6(subnet, configuration): 400 "SubnetHasNoIPv6Prefix" Network, U "that dual stack needs a prefix of each family is documented",
+        "Subnet {subnet} has no IPv6 address prefix for {configuration}.";
+    too_many_network_resources(what, limit): 400 "ResourceCountLimitReached" Network, U "the limits are documented (azure-virtual-network-limits)",
+        "Cannot create more than {limit} {what} for this subscription in this region.";
+    frontend_in_use(id, by): 400 "InUseFrontendIPConfigurationCannotBeDeleted" Network, U "",
+        "Frontend IP configuration {id} is in use by {by} and cannot be deleted.";
+    pool_in_use(id, by): 400 "InUseBackendAddressPoolCannotBeDeleted" Network, U "that rules keep a pool is documented (InvalidResourceReference in a whole write)",
+        "Backend address pool {id} is in use by {by} and cannot be deleted.";
+    nat_rule_in_use(id, by): 400 "InUseInboundNatRuleCannotBeDeleted" Network, U "",
+        "Inbound NAT rule {id} is in use by {by} and cannot be deleted.";
+    interface_of_two_balancers(nic, one, other): 400 "NetworkInterfaceUsesMultipleLoadBalancersOfSameType" Network, D "seanknox/aztack#3",
+        "Network interface {nic} references more than one load balancer of the same type (internal or public): {one}, {other}.";
+    backend_of_another_sku(balancer, address): 400 "DifferentSkuLoadBalancersAndPublicIPAddressNotAllowed" Network, D "pivotal-cf/terraforming-azure#41",
+        "Different basic sku and standard sku load balancer or public Ip resources in availability set is not allowed {balancer} and {address}.";
+    backend_of_another_set(nic, balancer): 400 "NetworkInterfaceAndLoadBalancerAreInDifferentAvailabilitySets" Network, D "kubernetes#58600, its beginning",
+        "Network interface {nic} uses load balancer {balancer} associated with different availability set.";
+    balancer_and_address_differ(sku, balancer, other, address): 400 "PublicIPAndLBSkuDoNotMatch" Network, D "terraform-azurerm-loadbalancer#32",
+        "{sku} sku load balancer {balancer} cannot reference {other} sku publicIP {address}.";
+    too_many_frontends(most): 400 "LoadBalancerFrontendIPConfigurationCountLimitReached" Network, D "acs-engine#447",
+        "A load balancer cannot have more than {most} FrontendIPConfigurations.";
+    too_many_rules(most): 400 "LoadBalancerRuleCountLimitReached" Network, U "the limit is documented",
+        "A load balancer cannot have more than {most} load balancing and inbound NAT rules.";
+    too_many_rules_of_interface(configuration, most): 400 "IpConfigurationRuleCountLimitReached" Network, D "MicrosoftDocs/azure-docs#47423, whose number is that of a load balancer with an outbound rule; the code is unverified",
+        "IpConfiguration {configuration} cannot have more than {most} NAT or load balancing rules combined.";
+    too_many_backends(pool, most): 400 "LoadBalancerBackendCountLimitReached" Network, U "the limit is documented",
+        "Backend address pool {pool} cannot have more than {most} addresses.";
+    frontend_without_address(id): 400 "FrontendIPConfigurationMustHaveOneAddress" Network, U "the rule is documented",
+        "Frontend IP configuration {id} must name either a subnet, a public IP address or a public IP prefix.";
+    frontends_of_both_types(id): 400 "LoadBalancerFrontendsOfDifferentTypes" Network, U "the rule is documented",
+        "Load balancer {id} cannot have both internal and public frontend IP configurations.";
+    frontend_with_zones(id): 400 "FrontendIPConfigurationZonesNotSupported" Network, U "that zones are those of the public address, and none of a Basic load balancer, is documented",
+        "Frontend IP configuration {id} cannot have availability zones.";
+    invalid_rule_idle_timeout(id, least, most): 400 "InvalidIdleTimeout" Network, D "limits (terraform-provider-azurerm#24729); code and text are unverified",
+        "Rule {id} has invalid Idle Timeout. The value must be between {least} and {most}.";
+    invalid_port(id): 400 "LoadBalancingRuleInvalidPort" Network, U "the limits are documented",
+        "Load balancing rule {id} has an invalid port. Frontend ports are between 0 and 65534, backend ports between 0 and 65535.";
+    all_ports_need_all_protocols(id): 400 "LoadBalancingRuleInvalidProtocolAndPort" Network, U "the rule is documented",
+        "Load balancing rule {id} must have frontend and backend port 0 if its protocol is All, and no port 0 otherwise.";
+    all_ports_need_internal_standard(id): 400 "LoadBalancingRuleHaPortsNotSupported" Network, U "the rule is documented",
+        "Load balancing rule {id} of all ports is supported by internal load balancers of the Standard sku only.";
+    rules_share_port(one, other, protocol, port, frontend): 400 "RulesUseSameFrontendPortProtocolAndIPConfig" Network, U "that ports of a frontend are unique is documented",
+        "Rules {one} and {other} use the same protocol {protocol} and frontend port {port} of the same frontend IP configuration {frontend}.";
+    rules_share_backend(one, other, protocol, port, pool): 400 "RulesUseSameBackendPortProtocolAndPool" Network, D "MicrosoftDocs/azure-docs#117762",
+        "Load balancing rules {one} and {other} with floating IP disabled use the same protocol {protocol} and backend port {port}, and must not be used with the same backend address pool {pool}.";
+    invalid_probe(id): 400 "InvalidProbe" Network, U "the limits are documented",
+        "Probe {id} is invalid. Its port must be between 1 and 65535, its interval at least 5 seconds, its threshold between 1 and 100.";
+    invalid_probe_path(id): 400 "InvalidProbeRequestPath" Network, U "the rule is documented",
+        "Probe {id} must have a request path if its protocol is Http or Https, and none if it is Tcp.";
+    outbound_rules_unsupported(id, most): 400 "OutboundRulesNotSupported" Network, U "the rule and the limit are documented",
+        "Load balancer {id} cannot have these outbound rules. Public load balancers of the Standard sku can; this one can have {most}.";
+    invalid_outbound_ports(id): 400 "InvalidAllocatedOutboundPorts" Network, U "the rule is documented",
+        "Outbound rule {id} has invalid allocated outbound ports. The value must be a multiple of 8 up to 64000.";
+    outbound_rules_share_frontend(frontend, one, other): 400 "MoreThanOneOutboundRuleUsingSameFrontendIPConfigurationAndProtocolIsNotSupported" Network, D "AzLoadBalancerMigration#10",
+        "Is is not supported to have more than a single outbound rule using frontendIPConfiguration {frontend} with same or overlapping protocol. This frontendIPConfiguration is used by the following outbound rules: {one},{other}";
+    rule_must_disable_snat(id): 400 "LoadBalancingRuleMustDisableSNATSinceSameFrontendIPConfigurationIsReferencedByOutboundRule" Network, D "code, unverified text",
+        "Load balancing rule {id} must disable outbound SNAT, since an outbound rule references the same frontend IP configuration.";
+    addresses_need_standard(pool): 400 "BackendAddressesNotSupportedForBasicLoadBalancer" Network, U "the rule is documented",
+        "Backend address pool {pool} of a load balancer of the Basic sku cannot have addresses.";
+    backend_outside_network(address, pool, network): 400 "BackendAddressNotInVirtualNetwork" Network, U "the rule is documented",
+        "Address {address} of backend address pool {pool} does not belong to virtual network {network}.";
+    backend_named_twice(address, pool): 400 "DuplicateBackendAddress" Network, U "",
+        "Backend address pool {pool} has address {address}, or its name, more than once.";
+    security_group_in_use(id, by): 400 "InUseNetworkSecurityGroupCannotBeDeleted" Network, D "a public tracker, but for the list's form",
+        "Network security group {id} cannot be deleted because it is in use by the following resources: {by}. In order to delete the Network security group, remove the association with the resource(s). To learn how to do this, see aka.ms/deletensg.";
+    too_many_security_rules(id, most): 400 "SecurityRuleCountLimitReached" Network, U "the limit is documented",
+        "Network security group {id} cannot have more than {most} security rules.";
+    too_many_rule_prefixes(id, most): 400 "SecurityRulePrefixCountLimitReached" Network, U "the limit is documented",
+        "Network security group {id} cannot have more than {most} source or destination address prefixes.";
+    invalid_rule_priority(given): 400 "SecurityRuleInvalidPriority" Network, D "code and text (public trackers)",
+        "Security rule has invalid Priority. Value provided: {given} Allowed range 100-4096.";
+    security_rules_conflict(one, other): 400 "SecurityRuleConflict" Network, D "terraform-provider-azurerm#11137",
+        "Security rule {one} conflicts with rule {other}. Rules cannot have the same Priority and Direction. To learn more, see aka.ms/nsgrules.";
+    rule_lacks(id, members): 400 "SecurityRuleParametersMissing" Network, D "Azure/sap-hana#135",
+        "Required security rule parameters are missing for security rule with Id: {id}. Security rule must specify {members}.";
+    invalid_rule_ports(given): 400 "SecurityRuleInvalidPortRange" Network, D "azure-cli#23499",
+        "Security rule has invalid Port range. Value provided: {given}. Value should be an integer OR integer range with '-' delimiter. Valid range 0-65535.";
+    invalid_rule_prefix(id, given): 400 "SecurityRuleInvalidAddressPrefix" Network, D "azure-powershell#4557, terraform-provider-azurerm#16761",
+        "Security rule {id} has invalid Address prefix. Value provided: {given}";
+    route_table_in_use(id, by): 400 "InUseRouteTableCannotBeDeleted" Network, D "code, unverified text",
+        "Route table {id} is in use and cannot be deleted. It is used by {by}.";
+    too_many_routes(id, most): 400 "RouteCountLimitReached" Network, U "the limit is documented",
+        "Route table {id} cannot have more than {most} routes.";
+    invalid_route_prefix(id, given): 400 "InvalidAddressPrefixFormat" Network, U "",
+        "Route {id} has invalid address prefix {given}.";
+    invalid_next_hop(id, hop): 400 "InvalidNextHopIpAddress" Network, U "that a virtual appliance alone has an address is documented",
+        "Route {id} of next hop type {hop} must have a next hop IP address if the type is VirtualAppliance, and none otherwise.";
+    routes_conflict(id, prefix): 400 "RouteConflict" Network, U "",
+        "Route {id} has the address prefix {prefix} of another route of the table.";
+    frontend_has_private_link(frontend, service): 400 "FrontendIPConfigurationInUseByPrivateLinkService" Network, U "that a frontend has one is documented",
+        "Frontend IP configuration {frontend} is already used by private link service {service}.";
+    private_link_service_in_use(id, by): 400 "PrivateLinkServiceHasPrivateEndpointConnections" Network, U "that connections go first is documented",
+        "Private link service {id} cannot be deleted. It has private endpoint connection {by}.";
+    private_link_service_needs_no_policies(id, subnet): 400 "PrivateLinkServiceCannotBeCreatedInSubnetThatHasNetworkPoliciesEnabled" Network, U "the rule is documented",
+        "Private link service {id} cannot be created in a subnet {subnet} since it has private link service network policies enabled.";
+    private_link_service_needs_standard(id, balancer): 400 "PrivateLinkServiceNeedsStandardLoadBalancer" Network, U "the rule is documented",
+        "Private link service {id} cannot use load balancer {balancer}, which is not of the Standard sku.";
+    private_link_service_needs_interfaces(id, balancer): 400 "PrivateLinkServiceNotSupportedForIpBasedLoadBalancer" Network, U "the rule is documented (backend-pool-management)",
+        "Private link service {id} cannot use load balancer {balancer}, whose backend address pools have addresses rather than network interfaces.";
+    policies_of_private_link_subnet(subnet): 400 "PrivateLinkServiceNetworkPoliciesCannotBeEnabledOnPrivateLinkServiceSubnet" Network, D "code, unverified text",
+        "Private link service network policies cannot be enabled on subnet {subnet}, which has private link services.";
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Scenario {
             for (at, subnet) in network.subnets.iter().enumerate() {
                 let own = format!("{key}.subnets[{at}].prefix");
                 prefix_of(&own, &subnet.prefix)?;
-                let inside = |(first, last): (u32, u32)| {
+                let inside = |(first, last): (std::net::IpAddr, std::net::IpAddr)| {
                     let space = network.prefixes.iter().filter_map(|prefix| cidr::range(prefix));
                     space.into_iter().any(|(low, high)| low <= first && last <= high)
                 };

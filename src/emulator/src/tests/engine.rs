@@ -26,7 +26,7 @@ static ACCOUNT: Descriptor = Descriptor {
     path: "accounts",
     schema: BODY,
     lists: &[Scope::Either, Scope::Location],
-    put: Put { created: LATER, updated: |_| DONE, running: "Creating", commit: Commit::AtOnce },
+    put: Put { created: LATER, updated: |_| DONE, running: |_| "Creating", commit: Commit::AtOnce },
     patch: Patch::Merge { operation: "update", schema: BODY, answered: DONE },
     delete: DONE,
     in_use: &[InUse { by: By::References, fault: |account, by| fault::prefix_in_use(&account["name"], by) }],
@@ -45,7 +45,7 @@ static SHARE: Descriptor = Descriptor {
     ..RESOURCE
 };
 
-const ACCOUNT_PUT: Put = Put { created: LATER, updated: |_| DONE, running: "", commit: Commit::AtOnce };
+const ACCOUNT_PUT: Put = Put { created: LATER, updated: |_| DONE, running: |_| "", commit: Commit::AtOnce };
 
 /// As a snapshot: written with 202 and both headers, visible at the end, one writer at a time.
 static SOURCE: Descriptor = Descriptor {
@@ -113,7 +113,7 @@ static SET: Descriptor = Descriptor {
     put: Put {
         created: Answered::new(201, Shape::AsyncOperation),
         updated: |_| Answered::new(200, Shape::AsyncOperation),
-        running: "Creating",
+        running: |_| "Creating",
         commit: Commit::AtOnce,
     },
     ..RESOURCE

@@ -38,7 +38,7 @@ fn nic(names: &[&str]) -> Value {
 
 impl Rig {
     /// Writes something and waits for its operation; returns what a GET shows then.
-    async fn written(&self, uri: &str, body: Value) -> Value {
+    pub(super) async fn written(&self, uri: &str, body: Value) -> Value {
         let got = self.call("PUT", uri, Some(body)).await;
         assert!(got.status < 300, "{}", got.body);
         if !got.header("azure-asyncoperation").is_empty() {
@@ -216,8 +216,9 @@ async fn addresses_count_by_subscription_and_region() {
     assert_eq!(got.message(), "Cannot create more than 1 public IP addresses for this subscription in this region.");
     let usages = format!("{SUB}/providers/Microsoft.Network/locations/westeurope/usages?api-version={NETWORK_VERSION}");
     let usages = rig.get(&usages).await.expect(200).body["value"].clone();
+    let usage = usages.as_array().unwrap().iter().find(|usage| usage["name"]["value"] == "PublicIPAddresses").unwrap();
     assert_eq!(
-        usages[0],
+        *usage,
         json!({
             "currentValue": 1, "limit": 1, "unit": "Count",
             "name": {"value": "PublicIPAddresses", "localizedValue": "Public IP Addresses"},

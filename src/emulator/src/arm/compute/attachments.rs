@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::arm::kinds::MACHINE;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
@@ -43,6 +44,15 @@ pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Faul
         Some(other) if holders.len() as u64 >= most => Err(fault::owned_by(disk, other)),
         _ => Ok(()),
     }
+}
+
+/// At the end of a write: the machine exists, and the disks that it attaches are still free. It may have been deleted
+/// with its group since the write was accepted.
+pub(crate) fn all_free(state: &State, vm: &str, attach: &[(u8, String)]) -> Result<(), Fault> {
+    if !state.store.contains(vm) {
+        return Err(fault::resource_not_found(MACHINE, path::name_of(vm), path::group_of(vm)));
+    }
+    attach.iter().try_for_each(|(_, disk)| still_free(state, vm, disk))
 }
 
 /// The machine's hypervisor now holds the disk.

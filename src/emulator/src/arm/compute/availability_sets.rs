@@ -22,7 +22,7 @@ pub(crate) static AVAILABILITY_SET: Descriptor = Descriptor {
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "properties", "sku"],
     stamps: Stamps::Nothing,
-    put: Put { created: DONE, updated: |_| DONE, running: "", commit: Commit::AtOnce },
+    put: Put { created: DONE, updated: |_| DONE, running: |_| "", commit: Commit::AtOnce },
     patch: Patch::Tags { operation: "update", schema: SCHEMA },
     delete: DONE,
     writers: Writers::Together,

@@ -54,7 +54,6 @@ fn sku_of(doc: &Value) -> Result<&'static Sku, Fault> {
 pub(crate) fn complete(
     context: &Context<'_>,
     id: &str,
-    name: &str,
     location: &str,
     body: &Value,
     created: &str,
@@ -72,7 +71,7 @@ pub(crate) fn complete(
     let gib = creation(context, &mut properties, asked, location, sku)?;
     sku.check_size(gib).map_err(|e| refused(&e))?;
     let zones = body["zones"].as_array().cloned().unwrap_or_default();
-    regions::check_zones(location, &zones, kinds::DISK, name)?;
+    regions::check_zones(location, &zones, kinds::DISK, path::name_of(id))?;
     if !zones.is_empty() || regions::has_zones(location) {
         sku.check_zones(&zones).map_err(|e| refused(&e))?;
     }
@@ -89,17 +88,7 @@ pub(crate) fn complete(
     });
     properties["diskSizeBytes"] = json!(gib * GIB);
     properties["uniqueId"] = json!(unique);
-    let mut doc = json!({
-        "name": name,
-        "id": id,
-        "type": kinds::DISK,
-        "location": location,
-    });
-    for member in ["tags", "zones", "extendedLocation"] {
-        if let Some(value) = body.get(member) {
-            doc[member] = value.clone();
-        }
-    }
+    let mut doc = writes::base(kinds::DISK, id, location, &["tags", "zones", "extendedLocation"], body);
     doc["sku"] = json!({"name": sku.name, "tier": sku.tier});
     doc["properties"] = properties;
     Ok(doc)

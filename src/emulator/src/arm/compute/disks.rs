@@ -85,14 +85,14 @@ fn create(context: &mut Context<'_>, id: &str, name: &str, location: &str, body:
     let now = context.now;
     let created = context.shared.clock.stamp(now);
     let unique = crate::derived::guid_of(&format!("{}/{}", path::key(id), context.state.guid()));
-    let full = disk_rules::complete(context, &own_id, name, location, body, &created, &unique)?;
+    let full = disk_rules::complete(context, &own_id, location, body, &created, &unique)?;
     quotas::check_disk(context, &full, None)?;
     let mut waiting = full.clone();
     waiting["properties"]["provisioningState"] = json!("Updating");
     let mut resource = Resource::new(waiting);
     resource.busy = Some(String::new());
     context.state.store.insert(&own_id, resource, now);
-    let shown = accepted(&own_id, name, location, body, None);
+    let shown = accepted(&own_id, location, body, None);
     let disk = Named::of(&full);
     let (effect_id, undo_id) = (own_id.clone(), own_id);
     let work = Work {
@@ -150,7 +150,7 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
     let new = disk_rules::changed(context, old, body, replace)?;
     quotas::check_disk(context, &new, Some(old))?;
     let grown = new["properties"]["diskSizeBytes"] != old["properties"]["diskSizeBytes"];
-    let mut shown = accepted(&disk.id, &disk.name, &disk.location, &merged(&new, body), Some(old));
+    let mut shown = accepted(&disk.id, &disk.location, &merged(&new, body), Some(old));
     if grown {
         shown["properties"]["diskSizeBytes"] = new["properties"]["diskSizeBytes"].clone();
     }
@@ -177,18 +177,8 @@ fn change(context: &mut Context<'_>, old: &Value, body: &Value, replace: bool) -
 }
 
 /// The body of the 202: what was asked, in the service's order. Recorded.
-fn accepted(id: &str, name: &str, location: &str, asked: &Value, old: Option<&Value>) -> Value {
-    let mut doc = json!({
-        "name": name,
-        "id": id,
-        "type": kinds::DISK,
-        "location": location,
-    });
-    for member in ["tags", "zones", "extendedLocation"] {
-        if let Some(value) = asked.get(member) {
-            doc[member] = value.clone();
-        }
-    }
+fn accepted(id: &str, location: &str, asked: &Value, old: Option<&Value>) -> Value {
+    let mut doc = writes::base(kinds::DISK, id, location, &["tags", "zones", "extendedLocation"], asked);
     if let Some(sku) = old.map(|o| &o["sku"]).filter(|sku| !sku.is_null()) {
         doc["sku"] = sku.clone();
     }

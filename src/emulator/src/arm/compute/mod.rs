@@ -94,7 +94,7 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
     put: Put {
         created: Answered::new(202, Shape::Both),
         updated: |_| Answered::new(202, Shape::Both),
-        running: "Updating",
+        running: |_| "Updating",
         commit: Commit::AtEnd,
     },
     patch: Patch::None,

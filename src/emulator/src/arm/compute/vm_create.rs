@@ -75,13 +75,8 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
         retry_after: vm_work::RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            if !state.store.contains(&effect_id) {
-                return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
-            }
             // What was free when the creation was accepted may be gone or in use by now.
-            for (_, disk) in &attach {
-                attachments::still_free(state, &effect_id, disk)?;
-            }
+            attachments::all_free(state, &effect_id, &attach)?;
             system_disk_free(state, &effect_id)?;
             for (lun, disk) in attach {
                 attachments::take(state, &effect_id, lun, &disk, at);
@@ -253,17 +248,7 @@ fn document(
         }
     }
     properties.insert("timeCreated".to_owned(), json!(context.shared.clock.stamp(context.now)));
-    let mut doc = json!({
-        "name": name,
-        "id": id,
-        "type": MACHINE,
-        "location": location,
-    });
-    for member in ["tags", "zones", "plan", "extendedLocation"] {
-        if let Some(value) = body.get(member) {
-            doc[member] = value.clone();
-        }
-    }
+    let mut doc = writes::base(MACHINE, id, location, &["tags", "zones", "plan", "extendedLocation"], body);
     if let Some(identity) = identity(context, &body["identity"], vm_guid) {
         doc["identity"] = identity;
     }
@@ -434,7 +419,7 @@ fn os_disk(
                 body["zones"] = zones.clone();
             }
             let created = context.shared.clock.stamp(context.now);
-            let made = disk_rules::complete(context, &disk_id, &disk_name, location, &body, &created, &unique)?;
+            let made = disk_rules::complete(context, &disk_id, location, &body, &created, &unique)?;
             let shown = &mut doc["properties"]["storageProfile"]["osDisk"];
             shown["name"] = json!(disk_name);
             shown["diskSizeGB"] = json!(gib);

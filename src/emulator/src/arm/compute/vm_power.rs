@@ -7,7 +7,6 @@ use super::disk_plan::{self, Plan};
 use super::vm_work::{self, BOTH, Doing};
 use super::{attachments, instance_view};
 use crate::answer::{Answer, Context, Reply, Start};
-use crate::arm::kinds::MACHINE;
 use crate::arm::writes;
 use crate::fault;
 use crate::latency::OperationKind;
@@ -59,13 +58,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         retry_after: vm_work::RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            // Deleted with its group since the operation was accepted.
-            if !state.store.contains(&effect_id) {
-                return Err(fault::resource_not_found(MACHINE, path::name_of(&effect_id), path::group_of(&effect_id)));
-            }
-            for (_, disk) in &wanted {
-                attachments::still_free(state, &effect_id, disk)?;
-            }
+            attachments::all_free(state, &effect_id, &wanted)?;
             for (lun, disk) in wanted {
                 attachments::take(state, &effect_id, lun, &disk, at);
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::attachments::{release, still_free, take};
+use super::attachments::{release, take};
 use super::data_disks::{self, Target};
 use super::disk_plan::{self, Plan};
 use super::vm_create;
@@ -162,17 +162,18 @@ pub(crate) fn put(context: &mut Context<'_>) -> Reply {
 
 /// PATCH.
 pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let id = id_of(context);
-    let Some(resource) = context.state.store.get(&id) else {
-        return Err(not_found(context));
-    };
-    let old = resource.doc.clone();
-    let tag = etag(resource);
-    preconditions(context, Some(&tag))?;
+    let old = existing(context)?;
     let body = context.read("VirtualMachine", "vm", true)?;
     let left_out = context.shared.options.unverified.left_out_of_patch;
     update(context, &old, &body, left_out)
+}
+
+/// The machine that a request changes, if its preconditions hold.
+fn existing(context: &Context<'_>) -> Result<Document, Fault> {
+    context.require_group()?;
+    let resource = context.state.store.get(&id_of(context)).ok_or_else(|| not_found(context))?;
+    preconditions(context, Some(&etag(resource)))?;
+    Ok(resource.doc.clone())
 }
 
 /// A change of a machine that exists.
@@ -213,14 +214,7 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
 /// `attachDetachDataDisks`. Documented: 202 and both headers, the final result is the storage
 /// profile at `Location`.
 pub(crate) fn attach_detach(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let id = id_of(context);
-    let Some(resource) = context.state.store.get(&id) else {
-        return Err(not_found(context));
-    };
-    let doc = resource.doc.clone();
-    let tag = etag(resource);
-    preconditions(context, Some(&tag))?;
+    let doc = existing(context)?;
     let body = context.read("AttachDetachDataDisksRequest", "parameters", false)?;
     let id = doc["id"].as_str().unwrap_or("").to_owned();
     let name = doc["name"].as_str().unwrap_or("").to_owned();
@@ -341,13 +335,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
     let attach = plan.attach.clone();
     let detach = plan.detach.clone();
     let effect: Effect = Box::new(move |state, at| {
-        // Deleted with its group since: no machine has its disks.
-        if !state.store.contains(&vm) {
-            return Err(fault::resource_not_found(MACHINE, path::name_of(&vm), path::group_of(&vm)));
-        }
-        for (_, disk) in &attach {
-            still_free(state, &vm, disk)?;
-        }
+        attachments::all_free(state, &vm, &attach)?;
         for leaving in &detach {
             release(state, &vm, leaving.lun, &leaving.disk, at);
         }

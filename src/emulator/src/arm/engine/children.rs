@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{document, next_etag, preconditions, put, references, refuse_if_deleting};
+use super::references::BackReferences;
+use super::{changed, document, next_etag, preconditions, put, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Origin, Shape};
+use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Etags, Origin, Shape};
 use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -22,13 +23,17 @@ fn name<'a>(descriptor: &Descriptor, context: &'a Context<'_>) -> &'a str {
 
 /// The parent's document, and the child in it: as readers with lag see it for a GET, as it is for a write.
 fn found(
-    descriptor: &Descriptor,
+    descriptor: &'static Descriptor,
     children: &Children,
     context: &Context<'_>,
 ) -> Result<(Document, Option<Value>), Fault> {
     context.require_group()?;
     let (store, id) = (&context.state.store, descriptor.id(context));
-    let parent = if context.request.method == "GET" { store.shown(&id, context.now) } else { store.document(&id) };
+    let parent = if context.request.method == "GET" {
+        store.shown(&id, context.now).map(|parent| BackReferences::of(descriptor, context.state).shown_in(parent))
+    } else {
+        store.document(&id)
+    };
     let parent = parent.ok_or_else(|| descriptor.not_found(context))?;
     let child = document::find(&parent, children, name(descriptor, context)).cloned();
     Ok((parent, child))
@@ -58,6 +63,9 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     preconditions(descriptor.family, context, old.as_ref())?;
     refuse_if_deleting(descriptor, context, &parent)?;
     put::refuse_if_busy(descriptor, context, path::of(&parent))?;
+    if let Some(old) = old.as_ref().filter(|_| descriptor.family.etags == Etags::Weak) {
+        writes::refuse_if_dropped(context, old)?;
+    }
     let mut asked = context.read(children.schema.name, children.schema.root, false)?;
     writes::check_name(children.kind, name(descriptor, context))?;
     let spelt =
@@ -85,17 +93,17 @@ pub(crate) fn put(descriptor: &'static Descriptor, children: &'static Children, 
     // As asked, for what it names; and then complete.
     replace(&mut whole, children, others.clone(), Some(&asked));
     references::check(descriptor, context.state, &whole, &id)?;
-    let doc = document::part(children, &draft, (&spelt, &asked), &others, (etag.as_deref(), descriptor.put.running))?;
+    let running = (descriptor.put.running)(&context.state.switches);
+    let doc = document::part(children, &draft, (&spelt, &asked), &others, (etag.as_deref(), running))?;
     replace(&mut whole, children, others, Some(&doc));
     references::check_exclusive(descriptor, context.state, &whole)?;
     (descriptor.hooks.check)(context.state, &whole, Some(&parent))?;
-    if let Some(etag) = etag {
-        whole["etag"] = json!(etag);
-    }
-    whole["properties"]["provisioningState"] = json!(descriptor.put.running);
     let answered = if old.is_none() { CREATED } else { UPDATED };
-    Ok(Answer::json(answered.status, doc)
-        .started(change(descriptor, context, &parent, whole), answered.headers(descriptor.family)))
+    let started = change(descriptor, context, &parent, whole, etag);
+    let shown = context.state.store.document(&id).unwrap_or_default();
+    let shown = BackReferences::of(descriptor, context.state).shown_in(shown);
+    let doc = document::find(&shown, children, &spelt).cloned().unwrap_or(doc);
+    Ok(Answer::json(answered.status, doc).started(started, answered.headers(descriptor.family)))
 }
 
 /// DELETE. Documented.
@@ -110,8 +118,9 @@ pub(crate) fn delete(descriptor: &'static Descriptor, children: &'static Childre
     let others =
         document::list(&parent, children).iter().filter(|child| child["name"] != old["name"]).cloned().collect();
     replace(&mut whole, children, others, None);
-    Ok(Answer::empty(DELETED.status)
-        .started(change(descriptor, context, &parent, whole), DELETED.headers(descriptor.family)))
+    let etag = next_etag(descriptor.family, context.state, Some(&parent));
+    let started = change(descriptor, context, &parent, whole, etag);
+    Ok(Answer::empty(DELETED.status).started(started, DELETED.headers(descriptor.family)))
 }
 
 fn replace(whole: &mut Value, children: &Children, mut others: Vec<Value>, new: Option<&Value>) {
@@ -119,19 +128,24 @@ fn replace(whole: &mut Value, children: &Children, mut others: Vec<Value>, new: 
     whole["properties"][children.member] = Value::Array(others);
 }
 
-/// Puts a changed parent in place, and accepts the operation at whose end it settles.
+/// Puts a changed parent in place with its new etag, and accepts the operation at whose end it settles.
 fn change(
     descriptor: &'static Descriptor,
     context: &mut Context<'_>,
     old: &Value,
-    whole: Value,
+    mut whole: Value,
+    etag: Option<String>,
 ) -> crate::answer::Started {
     let text = |member: &str| whole[member].as_str().unwrap_or("").to_owned();
     let (id, location) = (text("id"), text("location"));
     let now = context.now;
+    if let Some(etag) = etag {
+        document::retag(descriptor, &mut whole, &etag);
+    }
+    whole["properties"]["provisioningState"] = json!((descriptor.put.running)(&context.state.switches));
     put::supersede(descriptor, context, &id);
     context.state.store.change(&id, now, |resource| resource.doc = whole.clone().into());
-    (descriptor.hooks.changed)(context.state, Some(old), Some(&whole), now);
+    changed(descriptor, context.state, Some(old), Some(&whole), now);
     put::settle_later(
         descriptor,
         context,

@@ -1,6 +1,6 @@
 //! DELETE of resources.
 
-use super::{preconditions, put, references};
+use super::{changed, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Shape};
 use crate::operations::Outcome;
@@ -61,7 +61,7 @@ pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &st
     for below in state.store.below(id).into_iter().rev() {
         let removed = state.store.remove(&below, at);
         if let Some(removed) = removed.filter(|_| path::same(&below, id)) {
-            (descriptor.hooks.changed)(state, Some(&removed.doc), None, at);
+            changed(descriptor, state, Some(&removed.doc), None, at);
         }
     }
 }

@@ -71,6 +71,10 @@ fn parts(
     let mut made = Vec::new();
     for asked in given {
         let name = asked["name"].as_str().ok_or_else(|| fault::missing_value(format!("{member}.name")))?;
+        let same = |other: &Value| other["name"].as_str().is_some_and(|other| other.eq_ignore_ascii_case(name));
+        if made.iter().any(same) {
+            return Err(fault::duplicate_name(name, member));
+        }
         made.push(part(children, draft, (name, asked), &made, (etag, state))?);
     }
     Ok(made)
@@ -90,7 +94,7 @@ pub(crate) fn part(
     let mut properties = Map::new();
     properties.insert("provisioningState".to_owned(), json!(state));
     properties.extend(own.as_object().cloned().unwrap_or_default());
-    properties.insert("provisioningState".to_owned(), json!(state));
+    properties.insert("provisioningState".to_owned(), json!(if children.settled { "Succeeded" } else { state }));
     let mut doc = Map::new();
     for member in children.layout {
         let value = match *member {
@@ -118,10 +122,10 @@ pub(crate) fn find<'a>(doc: &'a Value, children: &Children, name: &str) -> Optio
     list(doc, children).iter().find(|child| child["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name)))
 }
 
-fn each_child(descriptor: &Descriptor, doc: &mut Value, mut change: impl FnMut(&mut Value)) {
+fn each_child(descriptor: &Descriptor, doc: &mut Value, mut change: impl FnMut(&Children, &mut Value)) {
     for children in descriptor.children {
         if let Some(list) = doc["properties"].get_mut(children.member).and_then(Value::as_array_mut) {
-            list.iter_mut().for_each(&mut change);
+            list.iter_mut().for_each(|child| change(children, child));
         }
     }
 }
@@ -129,7 +133,7 @@ fn each_child(descriptor: &Descriptor, doc: &mut Value, mut change: impl FnMut(&
 /// Gives a document and its children a new etag.
 pub(crate) fn retag(descriptor: &Descriptor, doc: &mut Value, etag: &str) {
     doc["etag"] = json!(etag);
-    each_child(descriptor, doc, |child| child["etag"] = json!(etag));
+    each_child(descriptor, doc, |_, child| child["etag"] = json!(etag));
 }
 
 /// Sets the provisioning state of a document and its children.
@@ -138,7 +142,11 @@ pub(crate) fn set_state(descriptor: &Descriptor, doc: &mut Value, state: &str) {
         return;
     }
     doc["properties"]["provisioningState"] = json!(state);
-    each_child(descriptor, doc, |child| child["properties"]["provisioningState"] = json!(state));
+    each_child(descriptor, doc, |children, child| {
+        if !children.settled {
+            child["properties"]["provisioningState"] = json!(state);
+        }
+    });
 }
 
 /// Whether two documents say the same, but for etags and states.

@@ -12,6 +12,8 @@ pub(crate) mod quotas;
 pub(crate) mod read;
 pub(crate) mod references;
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::compute::vm_work;
@@ -48,19 +50,36 @@ fn next_etag(family: &Family, state: &mut State, old: Option<&Value>) -> Option<
     }
 }
 
+/// A document has been put in place or removed: what it names may have a new etag, and what its type does besides.
+pub(crate) fn changed(
+    descriptor: &'static Descriptor,
+    state: &mut State,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    at: Duration,
+) {
+    references::retag_named(descriptor, state, old, new, at);
+    (descriptor.hooks.changed)(state, old, new, at);
+}
+
 /// Refuses a write of what is being deleted. Documented.
 fn refuse_if_deleting(descriptor: &Descriptor, context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
     if doc["properties"]["provisioningState"] != "Deleting" {
         return Ok(());
     }
+    Err(another_operation(descriptor, context, doc))
+}
+
+/// The refusal that names the operation which runs on a resource.
+fn another_operation(descriptor: &Descriptor, context: &Context<'_>, doc: &Value) -> Fault {
     let busy = context.state.store.get(path::of(doc)).and_then(|resource| resource.busy.clone());
     let request = context.request;
-    Err(fault::another_operation(format!(
+    fault::another_operation(format!(
         "{}{}/{}/{}?api-version={}",
         request.base,
         request.subscription_id(),
         descriptor.family.operations(doc["location"].as_str().unwrap_or("")),
         busy.unwrap_or_default(),
         request.api_version
-    )))
+    ))
 }

@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{document, next_etag, preconditions, quotas, references, refuse_if_deleting};
+use super::{another_operation, changed, document, next_etag, preconditions, quotas, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply, Start, Started};
 use crate::arm::descriptor::{
     Answered, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
 };
-use crate::arm::{regions, writes};
+use crate::arm::{regions, routes, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::operations::{Outcome, Style};
+use crate::options::ConcurrentNetwork;
 use crate::path;
 use crate::state::{State, Undo};
 use crate::store::Resource;
@@ -109,11 +110,15 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         }
     }
     refuse_if_busy(descriptor, context, id)?;
+    if let Some(old) = old.filter(|_| descriptor.family.etags == Etags::Weak) {
+        writes::refuse_if_dropped(context, old)?;
+    }
     if descriptor.layout.contains(&"zones") {
         let zones = body["zones"].as_array().map_or(&[][..], Vec::as_slice);
         regions::check_zones(location, zones, descriptor.kind, path::name_of(id))?;
     }
     references::check(descriptor, context.state, body, id)?;
+    refuse_if_named_is_busy(descriptor, context, body, id)?;
     let etag = next_etag(descriptor.family, context.state, old);
     let guid = match old.map(|old| old["properties"]["resourceGuid"].as_str()) {
         Some(guid) => guid.unwrap_or("").to_owned(),
@@ -134,7 +139,10 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         switches: &context.shared.options.unverified,
         origin: Origin::Request,
     };
-    let running = if answered.shape == Shape::Synchronous { "Succeeded" } else { descriptor.put.running };
+    let running = match answered.shape {
+        Shape::Synchronous => "Succeeded",
+        _ => (descriptor.put.running)(&context.state.switches),
+    };
     let mut doc = document::complete(descriptor, &draft, etag.as_deref(), running)?;
     if let Some(old) = old {
         references::left_out_unused(descriptor, context.state, old, &doc)?;
@@ -150,13 +158,15 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         (Shape::Synchronous, _) => {
             (descriptor.hooks.settle)(context.state, &mut doc)?;
             store(descriptor, context, id, &doc, old);
-            Ok(with_etag(descriptor, Answer::json(answered.status, doc.clone()), &doc))
+            let shown = references::shown(descriptor, context.state, doc.clone());
+            Ok(with_etag(descriptor, Answer::json(answered.status, shown), &doc))
         }
         (_, Commit::AtOnce) => {
             store(descriptor, context, id, &doc, old);
             let started =
                 settle_later(descriptor, context, (id, location), (old, Some(&doc)), Some(fail(descriptor, id)));
-            Ok(accepted(descriptor, answered, &doc, body, started))
+            let shown = references::shown(descriptor, context.state, doc);
+            Ok(accepted(descriptor, answered, &shown, body, started))
         }
         (_, Commit::AtEnd) => {
             let undo: Undo = hold_back(descriptor, context, id, &doc, old);
@@ -187,8 +197,43 @@ fn accepted(descriptor: &Descriptor, answered: Answered, doc: &Value, body: &Val
 pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
     match descriptor.writers {
         Writers::Refuse => writes::refuse_if_busy(context, id),
-        Writers::Together | Writers::Supersede => Ok(()),
+        Writers::Together => Ok(()),
+        Writers::Supersede => refuse_while_written(descriptor, context, id),
     }
+}
+
+/// What becomes of a second write of a resource of the network provider, and of one that names it. Documented: all
+/// three answers; which of them when is unverified.
+fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
+    let found = context.state.store.get(id);
+    let running = found.and_then(|resource| context.state.operations.get(resource.busy.as_deref()?));
+    let (Some(resource), Some(running)) = (found, running.filter(|running| running.ended.is_none())) else {
+        return Ok(());
+    };
+    match context.state.switches.concurrent_network_write {
+        ConcurrentNetwork::Cancel => Ok(()),
+        ConcurrentNetwork::Conflict => Err(another_operation(descriptor, context, &resource.doc)),
+        ConcurrentNetwork::Retry => {
+            let seconds = running.due.saturating_sub(context.now).as_secs() + 1;
+            Err(fault::retry_after_operation(descriptor.schema.root, &running.id, resource.id(), seconds))
+        }
+    }
+}
+
+/// Refuses a write that names what another one writes, where such writes are refused.
+fn refuse_if_named_is_busy(
+    descriptor: &'static Descriptor,
+    context: &Context<'_>,
+    body: &Value,
+    own: &str,
+) -> Result<(), Fault> {
+    if context.state.switches.concurrent_network_write == ConcurrentNetwork::Cancel {
+        return Ok(());
+    }
+    references::resources_named(descriptor, context.state, body, own).iter().try_for_each(|id| {
+        let kind = context.state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?));
+        kind.map_or(Ok(()), |named| refuse_if_busy(named, context, id))
+    })
 }
 
 /// Ends the write that runs, where a newer one supersedes it. Called when the newer one can no longer be refused.
@@ -201,7 +246,7 @@ pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: 
 }
 
 /// Puts the document in place at once.
-fn store(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, doc: &Value, old: Option<&Value>) {
+fn store(descriptor: &'static Descriptor, context: &mut Context<'_>, id: &str, doc: &Value, old: Option<&Value>) {
     let now = context.now;
     match old {
         None => context.state.store.insert(id, Resource::new(doc.clone()), now),
@@ -209,7 +254,7 @@ fn store(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, doc: &Val
             context.state.store.change(id, now, |resource| resource.doc = doc.clone().into());
         }
     }
-    (descriptor.hooks.changed)(context.state, old, Some(doc), now);
+    changed(descriptor, context.state, old, Some(doc), now);
 }
 
 /// Keeps the document until the operation has ended; a creation shows it from the start. Returns what a failure
@@ -221,7 +266,7 @@ fn hold_back(
     doc: &Value,
     old: Option<&Value>,
 ) -> Undo {
-    let now = context.now;
+    let (now, running) = (context.now, (descriptor.put.running)(&context.state.switches));
     let undo_id = id.to_owned();
     if old.is_none() {
         context.state.store.insert(id, Resource::new(doc.clone()), now);
@@ -230,7 +275,7 @@ fn hold_back(
         });
     }
     context.state.store.change(id, now, |resource| {
-        document::set_state(descriptor, &mut resource.doc, descriptor.put.running);
+        document::set_state(descriptor, &mut resource.doc, running);
         resource.next = Some(doc.clone());
     });
     Box::new(move |state, at, _| {
@@ -325,7 +370,7 @@ pub(crate) fn finish(
         return Ok(Outcome::default());
     };
     if descriptor.put.commit == Commit::AtEnd {
-        (descriptor.hooks.changed)(state, before.as_deref(), Some(&shown), at);
+        changed(descriptor, state, before.as_deref(), Some(&shown), at);
     }
     Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
 }

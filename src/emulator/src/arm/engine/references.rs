@@ -1,14 +1,16 @@
 //! Who names whom: what a document names must exist, and what is named cannot be deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::document;
-use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Form, InUse, NamedBy, Reference};
+use crate::arm::descriptor::{BackReference, By, Children, Descriptor, Etags, Form, InUse, NamedBy, Reference};
 use crate::arm::routes;
 use crate::document::Document;
 use crate::fault::{self, Fault};
+use crate::options::RelatedEtags;
 use crate::path;
 use crate::state::State;
 
@@ -43,19 +45,30 @@ struct Found<'a> {
     element: String,
 }
 
-/// Visits each reference to a type, or to all, in the document or body of the resource `own`.
+/// Which references are visited.
+#[derive(Clone, Copy, Default)]
+struct Wanted<'a> {
+    /// Those to this type, or to all.
+    to: Option<&'a str>,
+    /// Those that stand in this type, or in these children; or in all.
+    from: Option<&'a str>,
+}
+
+/// Visits each wanted reference in the document or body of the resource `own`.
 fn each_in<'a>(
     descriptor: &'static Descriptor,
     doc: &'a Value,
     own: &str,
-    to: Option<&str>,
+    wanted: Wanted<'_>,
     visit: &mut dyn FnMut(Found<'a>),
 ) {
-    let wanted = |reference: &&Reference| to.is_none_or(|to| reference.to == to);
-    for reference in descriptor.references.iter().filter(wanted) {
+    let whole = wanted.from.is_none_or(|from| from == descriptor.kind);
+    let in_part = |children: &&Children| whole || wanted.from == Some(children.kind);
+    let wanted = |reference: &&Reference| wanted.to.is_none_or(|to| reference.to == to);
+    for reference in descriptor.references.iter().filter(|_| whole).filter(wanted) {
         walk(doc, reference.at, &mut |id| visit(Found { reference, children: None, id, element: own.to_owned() }));
     }
-    for children in descriptor.children {
+    for children in descriptor.children.iter().filter(in_part) {
         for reference in children.references.iter().filter(wanted) {
             for child in document::list(doc, children) {
                 walk(child, reference.at, &mut |id| {
@@ -89,28 +102,133 @@ pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value
 ///
 /// # Errors
 ///
-/// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists.
+/// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists. 429 where what is
+/// named must be provisioned, and is not.
 pub(crate) fn check(descriptor: &'static Descriptor, state: &State, body: &Value, own: &str) -> Result<(), Fault> {
-    let here = |named: &str, kind: &str| {
-        descriptor.children.iter().filter(|children| children.kind == kind).any(|children| {
-            document::list(body, children).iter().any(|child| path::same(&id_of_child(own, children, child), named))
-        })
+    // Its own children by their ids in lower case; those that it no longer has do not exist.
+    let here: BTreeSet<String> = descriptor
+        .children
+        .iter()
+        .flat_map(|children| document::list(body, children).iter().map(move |child| (children, child)))
+        .map(|(children, child)| path::key(&id_of_child(own, children, child)))
+        .collect();
+    let is_own = |found: &Found<'_>| {
+        is_below(found.id, own) && descriptor.children.iter().any(|children| children.kind == found.reference.to)
     };
     let mut refused = Ok(());
-    each_in(descriptor, body, own, None, &mut |found| {
-        if refused.is_ok() && !here(found.id, found.reference.to) && !exists(state, found.id, found.reference.to) {
-            let of_child = found.children.is_some_and(|children| children.named_by == NamedBy::Child);
-            let by = if of_child { found.element.as_str() } else { own };
-            refused = Err(fault::invalid_reference(found.id, by));
+    each_in(descriptor, body, own, Wanted::default(), &mut |found| {
+        let of_child = found.children.is_some_and(|children| children.named_by == NamedBy::Child);
+        let by = if of_child { found.element.as_str() } else { own };
+        let known = match is_own(&found) {
+            true => here.contains(&path::key(found.id)),
+            false => exists(state, found.id, found.reference.to),
+        };
+        if refused.is_ok() {
+            refused = match found.reference.provisioned_by {
+                _ if !known => Err(fault::invalid_reference(found.id, by)),
+                Some(operation) => provisioned(state, found.id, by, operation),
+                None => Ok(()),
+            };
         }
     });
     refused
 }
 
+/// Whether an id is below another.
+fn is_below(id: &str, above: &str) -> bool {
+    let (id, above) = (id.as_bytes(), above.as_bytes());
+    id.len() > above.len() && id[above.len()] == b'/' && id[..above.len()].eq_ignore_ascii_case(above)
+}
+
+/// What must be in the state `Succeeded` for another to name it. Documented.
+fn provisioned(state: &State, id: &str, by: &str, operation: &str) -> Result<(), Fault> {
+    let own = state.store.document(id).or_else(|| child(state, id).map(|(_, child)| child.into()));
+    match own.as_ref().and_then(|doc| doc["properties"]["provisioningState"].as_str()) {
+        Some("Succeeded") | None => Ok(()),
+        Some(other) => Err(fault::not_provisioned(id, by, other, operation)),
+    }
+}
+
+/// Ids of the other resources that a document names, or whose children it names; those that exist.
+pub(crate) fn resources_named(
+    descriptor: &'static Descriptor,
+    state: &State,
+    doc: &Value,
+    own: &str,
+) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    each_in(descriptor, doc, own, Wanted::default(), &mut |found| {
+        if !is_below(found.id, own) {
+            ids.extend(resource_of(state, found.id));
+        }
+    });
+    ids
+}
+
+/// The key of a resource, or of the one that has a child.
+fn resource_of(state: &State, id: &str) -> Option<String> {
+    let parent = || id.rsplit_once('/')?.0.rsplit_once('/').map(|(parent, _)| parent);
+    let found =
+        if state.store.contains(id) { Some(id) } else { parent().filter(|parent| state.store.contains(parent)) };
+    found.map(path::key)
+}
+
+/// Gives what a document names, or no longer names, a new etag, where it shows who names it: other resources are
+/// changed by that. Documented for a load balancer's public addresses (cloud-provider-azure's notes on stale etags);
+/// whether each write does it, or only one that changes who names whom, is unverified.
+pub(crate) fn retag_named(
+    descriptor: &'static Descriptor,
+    state: &mut State,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    at: Duration,
+) {
+    if descriptor.family.etags != Etags::Weak {
+        return;
+    }
+    let shown_by = |children: Option<&Children>, to: &str| {
+        let shows = |shows: &[BackReference]| {
+            shows.iter().any(|shown| {
+                shown.from == descriptor.kind || children.is_some_and(|children| children.kind == shown.from)
+            })
+        };
+        routes::descriptors().any(|named| {
+            named.kind == to && shows(named.shows)
+                || named.children.iter().any(|part| part.kind == to && shows(part.shows))
+        })
+    };
+    let named = |doc: Option<&Value>| {
+        let mut named = BTreeSet::new();
+        if let Some(doc) = doc {
+            let own = path::of(doc);
+            each_in(descriptor, doc, own, Wanted::default(), &mut |found| {
+                if !is_below(found.id, own) && shown_by(found.children, found.reference.to) {
+                    named.insert((found.element, found.id.to_owned()));
+                }
+            });
+        }
+        named
+    };
+    let (had, has) = (named(old), named(new));
+    let concerned: Vec<&(String, String)> = match state.switches.related_etags {
+        RelatedEtags::EveryWrite => had.union(&has).collect(),
+        RelatedEtags::References => had.symmetric_difference(&has).collect(),
+    };
+    let resources: BTreeSet<String> = concerned.into_iter().filter_map(|(_, id)| resource_of(state, id)).collect();
+    for id in resources {
+        let etag = document::weak(&state.guid());
+        state.store.change(&id, at, |resource| {
+            if let Some(descriptor) = resource.doc["type"].as_str().and_then(routes::descriptor) {
+                document::retag(descriptor, &mut resource.doc, &etag);
+            }
+        });
+    }
+}
+
 /// Ids of one type that a document names.
 pub(crate) fn named<'a>(descriptor: &'static Descriptor, doc: &'a Value, kind: &str) -> Vec<&'a str> {
     let mut ids = Vec::new();
-    each_in(descriptor, doc, "", Some(kind), &mut |found| ids.push(found.id));
+    each_in(descriptor, doc, "", Wanted { to: Some(kind), from: None }, &mut |found| ids.push(found.id));
     ids
 }
 
@@ -118,20 +236,29 @@ pub(crate) fn named<'a>(descriptor: &'static Descriptor, doc: &'a Value, kind: &
 pub(crate) fn check_exclusive(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
     let own = path::of(doc);
     let mut named = Vec::new();
-    each_in(descriptor, doc, own, None, &mut |found| named.push(found));
-    for (at, found) in named.iter().enumerate() {
-        let Some(exclusive) = found.reference.exclusive else {
-            continue;
-        };
-        if named.iter().take(at).any(|before| path::same(before.id, found.id)) {
+    each_in(descriptor, doc, own, Wanted::default(), &mut |found| {
+        named.extend(found.reference.exclusive.map(|exclusive| (exclusive, found)));
+    });
+    let mut here = BTreeSet::new();
+    for (exclusive, found) in &named {
+        if !here.insert(path::key(found.id)) {
             return Err((exclusive.twice)(found.id, own));
         }
-        let others = referrers(state, found.reference.to, found.id, None);
-        if let Some(other) = others.iter().find(|other| !path::same(other.resource, own)) {
-            return Err((exclusive.taken)(&found.element, found.id, other.resource));
-        }
     }
-    Ok(())
+    let mut elsewhere: BTreeMap<String, &str> = BTreeMap::new();
+    let kinds: BTreeSet<&str> = named.iter().map(|(_, found)| found.reference.to).collect();
+    for kind in kinds {
+        each_reference(state, kind, None, &mut |id, referrer| {
+            if !path::same(referrer.resource, own) && here.contains(&path::key(id)) {
+                elsewhere.insert(path::key(id), referrer.resource);
+            }
+        });
+    }
+    let taken = named.iter().find_map(|(exclusive, found)| {
+        let other = elsewhere.get(&path::key(found.id))?;
+        Some((exclusive.taken)(&found.element, found.id, other))
+    });
+    taken.map_or(Ok(()), Err)
 }
 
 /// What refers to a resource.
@@ -142,16 +269,21 @@ pub(crate) struct Referrer<'a> {
     pub(crate) element: String,
 }
 
-/// Visits every reference to a type, of the type `from` only, where it is given: the id, and who refers to it.
+/// Visits every reference to a type, of the type or children `from` only, where they are given: the id, and who refers
+/// to it.
 fn each_reference<'a>(state: &'a State, kind: &str, from: Option<&str>, visit: &mut dyn FnMut(&'a str, Referrer<'a>)) {
-    for descriptor in routes::descriptors().filter(|descriptor| from.is_none_or(|from| descriptor.kind == from)) {
+    let is_from = |descriptor: &&'static Descriptor| {
+        let parts = || descriptor.children.iter().map(|children| children.kind);
+        from.is_none_or(|from| descriptor.kind == from || parts().any(|kind| kind == from))
+    };
+    for descriptor in routes::descriptors().filter(is_from) {
         let children = descriptor.children.iter().flat_map(|children| children.references);
         if !descriptor.references.iter().chain(children).any(|reference| reference.to == kind) {
             continue;
         }
         for doc in state.store.of_kind(descriptor.kind) {
             let resource = path::of(doc);
-            each_in(descriptor, doc, resource, Some(kind), &mut |found| {
+            each_in(descriptor, doc, resource, Wanted { to: Some(kind), from }, &mut |found| {
                 visit(found.id, Referrer { resource, element: found.element });
             });
         }
@@ -173,7 +305,8 @@ pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option
 fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Vec<(String, String)> {
     match rule.by {
         By::Named(named) => named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
-        By::References => referrers(state, kind, path::of(doc), None)
+        By::ReferencesUnless(let_go) if let_go(&state.switches) => Vec::new(),
+        By::References | By::ReferencesUnless(_) => referrers(state, kind, path::of(doc), None)
             .into_iter()
             .map(|referrer| (referrer.element, referrer.resource.to_owned()))
             .collect(),
@@ -244,35 +377,84 @@ pub(crate) fn users(state: &State, doc: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What shows in the documents of a type of those who refer to them.
+/// Ids of those who refer, by the id (in lower case) that they name.
+type Referring = BTreeMap<String, Vec<String>>;
+
+/// What shows in the documents of a type, and in their children, of those who refer to them.
 pub(crate) struct BackReferences {
-    /// Each member with its form, and with who refers to which id (in lower case).
-    members: Vec<(&'static BackReference, BTreeMap<String, Vec<Value>>)>,
+    /// In the resource, or in these children: each member with its form, and who refers.
+    members: Vec<(Option<&'static Children>, &'static BackReference, Referring)>,
 }
 
 impl BackReferences {
     /// Those of a type, all at once: one look at who refers serves a whole list.
     pub(crate) fn of(descriptor: &'static Descriptor, state: &State) -> Self {
-        let members = descriptor.shows.iter().map(|shown| {
-            let mut by: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-            each_reference(state, descriptor.kind, Some(shown.from), &mut |named, referrer| {
-                by.entry(path::key(named)).or_default().push(json!({ "id": referrer.element }));
+        let own = descriptor.shows.iter().map(|shown| (None, descriptor.kind, shown));
+        let parts = descriptor
+            .children
+            .iter()
+            .flat_map(|children| children.shows.iter().map(move |shown| (Some(children), children.kind, shown)));
+        let members = own.chain(parts).filter(|(_, _, shown)| match shown.form {
+            Form::Addresses => state.switches.interface_pool_shows_addresses,
+            Form::Hidden => false,
+            _ => true,
+        });
+        let members = members.map(|(children, kind, shown)| {
+            let mut by = Referring::new();
+            each_reference(state, kind, Some(shown.from), &mut |named, referrer| {
+                let known = by.entry(path::key(named)).or_default();
+                if known.last() != Some(&referrer.element) {
+                    known.push(referrer.element);
+                }
             });
-            (shown, by)
+            (children, shown, by)
         });
         Self { members: members.collect() }
     }
 
     /// A document with what shows in it.
     pub(crate) fn shown_in(&self, mut doc: Document) -> Document {
-        for (shown, by) in &self.members {
-            let by = doc["id"].as_str().and_then(|id| by.get(&path::key(id))).cloned().unwrap_or_default();
-            match (shown.form, by.first()) {
-                (Form::Many, _) | (Form::Some, Some(_)) => doc["properties"][shown.member] = by.into(),
-                (Form::One, Some(first)) => doc["properties"][shown.member] = first.clone(),
-                (Form::One | Form::Some, None) => {}
+        for (children, shown, by) in
+            self.members.iter().filter(|(_, shown, by)| shown.form == Form::Many || !by.is_empty())
+        {
+            match children {
+                None => show(&mut doc, shown, by),
+                Some(children) => {
+                    let list = doc["properties"].get_mut(children.member).and_then(Value::as_array_mut);
+                    list.into_iter().flatten().for_each(|child| show(child, shown, by));
+                }
             }
         }
         doc
+    }
+}
+
+/// Shows in a resource or child who refers to it.
+fn show(doc: &mut Value, shown: &BackReference, by: &Referring) {
+    let by = doc["id"].as_str().and_then(|id| by.get(&path::key(id))).map_or(&[][..], Vec::as_slice);
+    let member = &mut doc["properties"];
+    match (shown.form, by.first()) {
+        (Form::Many, _) | (Form::Some, Some(_)) => {
+            member[shown.member] = by.iter().map(|id| json!({"id": id})).collect()
+        }
+        (Form::One, Some(first)) => member[shown.member] = json!({"id": first}),
+        (Form::Addresses, Some(_)) => {
+            let listed = by.iter().map(|id| {
+                let interface = id.split("/ipConfigurations/").next().unwrap_or(id);
+                let name = format!("{}_{}{}", path::group_of(id), path::name_of(interface), path::name_of(id));
+                json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}})
+            });
+            let known = member[shown.member].as_array().cloned().unwrap_or_default();
+            member[shown.member] = known.into_iter().chain(listed).collect();
+        }
+        (Form::One | Form::Some | Form::Addresses, None) | (Form::Hidden, _) => {}
+    }
+}
+
+/// A document of the network provider as the answer to its write shows it.
+pub(crate) fn shown(descriptor: &'static Descriptor, state: &State, doc: Value) -> Document {
+    match descriptor.family.etags {
+        Etags::Weak => BackReferences::of(descriptor, state).shown_in(doc.into()),
+        Etags::None | Etags::Counted => doc.into(),
     }
 }

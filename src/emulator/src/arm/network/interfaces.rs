@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, SYNCHRONOUS, private_addresses, public_ip_addresses};
-use crate::arm::descriptor::{Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Part, Reference, Schema};
+use super::{CHILDREN, RESOURCE, SYNCHRONOUS, backends, private_addresses, public_ip_addresses};
+use crate::arm::descriptor::{
+    Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Part, Quota, Reference, Schema,
+};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::path;
@@ -22,7 +24,7 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
         least: 1,
         references: &[
             Reference::new("properties/subnet", kinds::SUBNET),
-            Reference::exclusive("properties/publicIPAddress", kinds::ADDRESS, public_ip_addresses::EXCLUSIVE),
+            Reference::new("properties/publicIPAddress", kinds::ADDRESS).exclusive(public_ip_addresses::EXCLUSIVE),
             Reference::new("properties/loadBalancerBackendAddressPools/*", kinds::BACKEND_POOL),
             Reference::new("properties/loadBalancerInboundNatRules/*", kinds::NAT_RULE),
             Reference::new("properties/applicationSecurityGroups/*", kinds::APPLICATION_GROUP),
@@ -34,7 +36,19 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
     references: &[Reference::new("properties/networkSecurityGroup", kinds::SECURITY_GROUP)],
     in_use: &[InUse { by: By::Named(machine), fault: |nic, by| fault::nic_in_use(path::of(nic), by) }],
     expands: &["ipConfigurations", "networkSecurityGroup", "virtualMachine", "privateEndpoint", "tapConfigurations"],
-    hooks: Hooks { complete, changed: public_ip_addresses::follow, ..RESOURCE.hooks },
+    quotas: &[Quota {
+        name: "NetworkInterfaces",
+        local_name: "Network Interfaces",
+        limit: 65_536,
+        counts: |_| true,
+        fault: |exceeded| fault::too_many_network_resources("network interfaces", exceeded.limit),
+    }],
+    hooks: Hooks {
+        complete,
+        check: |state, nic, _| backends::check_interface(state, nic),
+        changed: public_ip_addresses::follow,
+        ..RESOURCE.hooks
+    },
     ..RESOURCE
 };
 
@@ -58,13 +72,13 @@ fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
         &["virtualMachine", "macAddress"],
         draft.old.map_or(&Value::Null, |old| &old["properties"]),
     );
-    let properties = writes::with(properties, &["networkSecurityGroup"], draft.asked());
+    let properties = writes::with_ids(properties, &["networkSecurityGroup"], draft.asked());
     Ok(json!({ "properties": properties, "kind": "Regular" }))
 }
 
 /// The first configuration of an interface is its primary one.
 fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
-    const AS_ASKED: [&str; 4] = [
+    const REFERENCES: [&str; 4] = [
         "publicIPAddress",
         "loadBalancerBackendAddressPools",
         "loadBalancerInboundNatRules",
@@ -76,7 +90,7 @@ fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
         "privateIPAllocationMethod": asked["privateIPAllocationMethod"].as_str().unwrap_or("Dynamic"),
         "subnet": {"id": asked["subnet"]["id"]},
         "primary": asked["primary"].as_bool().unwrap_or(part.before.is_empty()),
-        "privateIPAddressVersion": "IPv4",
+        "privateIPAddressVersion": asked["privateIPAddressVersion"].as_str().unwrap_or("IPv4"),
     });
-    Ok(writes::with(properties, &AS_ASKED, asked))
+    Ok(writes::with_ids(properties, &REFERENCES, asked))
 }

@@ -4,10 +4,16 @@
 //! synchronous; deletes answer 202 with both headers; etags are weak GUIDs on the resource and on every child, and
 //! change with each write; the `ETag` header comes on GET only. Documented: PATCH changes tags, at once.
 
+pub(crate) mod backends;
+pub(crate) mod balancing;
 pub(crate) mod interfaces;
+pub(crate) mod load_balancers;
 pub(crate) mod private_addresses;
+pub(crate) mod private_links;
 pub(crate) mod public_ip_addresses;
 pub(crate) mod public_ip_prefixes;
+pub(crate) mod route_tables;
+pub(crate) mod security_groups;
 pub(crate) mod virtual_networks;
 
 use super::descriptor::{
@@ -27,6 +33,11 @@ pub(crate) static PROVIDER: Provider = Provider {
         &virtual_networks::VIRTUAL_NETWORK,
         &public_ip_addresses::PUBLIC_IP_ADDRESS,
         &public_ip_prefixes::PUBLIC_IP_PREFIX,
+        &load_balancers::LOAD_BALANCER,
+        &security_groups::SECURITY_GROUP,
+        &route_tables::ROUTE_TABLE,
+        &private_links::PRIVATE_LINK_SERVICE,
+        &private_links::PRIVATE_ENDPOINT,
     ],
     other_types: &[],
     routes: &[
@@ -56,7 +67,7 @@ static FAMILY: Family = Family {
 const SYNCHRONOUS: Put = Put {
     created: Answered::new(201, Shape::Synchronous),
     updated: |_| Answered::new(200, Shape::Synchronous),
-    running: "Succeeded",
+    running: |_| "Succeeded",
     commit: Commit::AtOnce,
 };
 
@@ -81,7 +92,7 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
     schema: Schema { name: "", root: "" },
     layout: &["name", "id", "etag", "type", "location", "tags", "properties"],
     stamps: Stamps::StateAndGuid,
-    put: Put { created: CREATED, updated: |_| UPDATED, running: "Updating", commit: Commit::AtOnce },
+    put: Put { created: CREATED, updated: |_| UPDATED, running: |_| "Updating", commit: Commit::AtOnce },
     patch: Patch::Tags { operation: "updateTags", schema: Schema { name: "TagsObject", root: "parameters" } },
     delete: Answered::new(202, Shape::Both),
     writers: Writers::Together,
@@ -107,5 +118,7 @@ pub(crate) const CHILDREN: Children = Children {
     references: &[],
     named_by: NamedBy::Child,
     in_use: &[],
+    shows: &[],
+    settled: false,
     complete: |_, part| Ok(part.asked["properties"].clone()),
 };

@@ -3,7 +3,7 @@
 //! Recorded: the first address that a subnet gives out ends in 4.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
@@ -15,26 +15,33 @@ use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
 
-fn prefixes(subnet: &Value) -> impl Iterator<Item = (u32, u32)> {
+/// Types that have private addresses, and the children in which these stand.
+const HOLDERS: [(&str, &str); 3] = [
+    (kinds::NIC, "ipConfigurations"),
+    (kinds::LOAD_BALANCER, "frontendIPConfigurations"),
+    (kinds::PRIVATE_LINK_SERVICE, "ipConfigurations"),
+];
+
+fn prefixes(subnet: &Value) -> impl Iterator<Item = &str> {
     let properties = &subnet["properties"];
     let many = properties["addressPrefixes"].as_array().into_iter().flatten();
-    many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str).filter_map(cidr::range)
+    many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str)
 }
 
 /// Whether the subnets of a network lie in it, and apart. Documented.
 pub(crate) fn check_subnets(network: &Value) -> Result<(), Fault> {
     let name = network["name"].as_str().unwrap_or("");
-    let space: Vec<(u32, u32)> = network["properties"]["addressSpace"]["addressPrefixes"]
+    let space: Vec<(IpAddr, IpAddr)> = network["properties"]["addressSpace"]["addressPrefixes"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .filter_map(cidr::range)
         .collect();
-    let mut seen: Vec<(u32, u32)> = Vec::new();
+    let mut seen: Vec<(IpAddr, IpAddr)> = Vec::new();
     for subnet in network["properties"]["subnets"].as_array().into_iter().flatten() {
         let own = subnet["name"].as_str().unwrap_or("");
-        let ranges: Vec<(u32, u32)> = prefixes(subnet).collect();
+        let ranges: Vec<(IpAddr, IpAddr)> = prefixes(subnet).filter_map(cidr::range).collect();
         for (first, last) in &ranges {
             if !space.iter().any(|(low, high)| low <= first && last <= high) {
                 return Err(fault::subnet_outside(own, name));
@@ -48,15 +55,15 @@ pub(crate) fn check_subnets(network: &Value) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The prefix of a subnet.
-fn subnet_prefix(state: &State, id: &str) -> Option<String> {
+/// A prefix of a subnet, of IPv6 or of IPv4.
+fn subnet_prefix(state: &State, id: &str, ipv6: bool) -> Option<String> {
     let (_, subnet) = references::child(state, id)?;
-    let properties = &subnet["properties"];
-    let prefix = properties["addressPrefix"].as_str().or(properties["addressPrefixes"][0].as_str());
-    Some(prefix.unwrap_or("10.0.0.0/24").to_owned())
+    let own = prefixes(&subnet).find(|prefix| prefix.contains(':') == ipv6);
+    // A subnet of a scenario may have none.
+    own.or((!ipv6).then_some("10.0.0.0/24")).map(str::to_owned)
 }
 
-/// The address of an IP configuration: the one asked for, the one that it had, or the lowest free one.
+/// The address of an IP configuration: the one asked for, the one that it had in this subnet, or the lowest free one.
 ///
 /// # Errors
 ///
@@ -64,12 +71,17 @@ fn subnet_prefix(state: &State, id: &str) -> Option<String> {
 pub(crate) fn allocate(draft: &Draft<'_>, part: &Part<'_>) -> Result<String, Fault> {
     let asked = &part.asked["properties"];
     let subnet = asked["subnet"]["id"].as_str().ok_or_else(|| fault::missing_value("ipConfigurations.subnet.id"))?;
-    let prefix = subnet_prefix(draft.state, subnet).ok_or_else(|| fault::invalid_reference(subnet, draft.id))?;
-    let had = part.old.map_or(&Value::Null, |old| &old["properties"]["privateIPAddress"]);
-    match asked["privateIPAddress"].as_str().or(had.as_str()) {
+    let ipv6 = asked["privateIPAddressVersion"] == "IPv6";
+    if references::child(draft.state, subnet).is_none() {
+        return Err(fault::invalid_reference(subnet, draft.id));
+    }
+    let prefix = subnet_prefix(draft.state, subnet, ipv6).ok_or_else(|| fault::subnet_without_ipv6(subnet, part.id))?;
+    let had = part.old.map_or(&Value::Null, |old| &old["properties"]["privateIPAddress"]).as_str();
+    let had = had.filter(|address| address.parse().is_ok_and(|address| is_usable(&prefix, address)));
+    match asked["privateIPAddress"].as_str().or(had) {
         Some(address) if draft.origin == Origin::Scenario => Ok(address.to_owned()),
         Some(address) => {
-            check_address(draft.state, part.id, subnet, &prefix, address)?;
+            check_address(draft, part, subnet, &prefix, address)?;
             Ok(address.to_owned())
         }
         None => free_address(draft.state, subnet, &prefix, part.before),
@@ -77,63 +89,72 @@ pub(crate) fn allocate(draft: &Draft<'_>, part: &Part<'_>) -> Result<String, Fau
 }
 
 /// First and last address that a subnet gives out. Documented: Azure keeps the first four and the last.
-/// A prefix that cannot be read, such as one of IPv6, gives out what a /24 would.
-fn usable(prefix: &str) -> (u32, u32) {
-    let (base, length) = prefix.split_once('/').unwrap_or((prefix, "24"));
-    let base = base.parse().unwrap_or(Ipv4Addr::new(10, 0, 0, 0));
-    let host_bits = 32 - length.parse::<u32>().unwrap_or(24).min(32);
-    let hosts = if host_bits >= 32 { u32::MAX } else { (1_u32 << host_bits) - 1 };
-    let first = u32::from(base) & !hosts;
-    (first.saturating_add(4), first.saturating_add(hosts.saturating_sub(1)))
+/// A prefix that cannot be read gives out what a /24 of IPv4 would.
+fn usable(prefix: &str) -> (IpAddr, IpAddr) {
+    let (first, last) =
+        cidr::range(prefix).unwrap_or((Ipv4Addr::new(10, 0, 0, 0).into(), Ipv4Addr::new(10, 0, 0, 255).into()));
+    (
+        cidr::with_bits(first, cidr::bits(first).saturating_add(4)),
+        cidr::with_bits(last, cidr::bits(last).saturating_sub(1)),
+    )
+}
+
+fn is_usable(prefix: &str, address: IpAddr) -> bool {
+    let (first, last) = usable(prefix);
+    (first..=last).contains(&address)
 }
 
 /// Addresses given out in a subnet, each with the configuration that has it.
-fn taken<'a>(state: &'a State, subnet: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let configurations = |nic: &'a Value| nic["properties"]["ipConfigurations"].as_array().into_iter().flatten();
-    state.store.of_kind(kinds::NIC).flat_map(configurations).filter_map(move |c| {
-        let properties = &c["properties"];
-        let here = properties["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet));
-        here.then(|| Some((properties["privateIPAddress"].as_str()?, c["id"].as_str()?))).flatten()
-    })
+fn taken<'a>(state: &'a State, subnet: &'a str) -> impl Iterator<Item = (IpAddr, &'a str)> {
+    let configurations = HOLDERS.iter().flat_map(|(kind, member)| {
+        state.store.of_kind(kind).flat_map(|holder| holder["properties"][*member].as_array().into_iter().flatten())
+    });
+    configurations.filter_map(move |configuration| address_in(configuration, subnet))
 }
 
-/// Whether a configuration may have an address. Documented.
-fn check_address(state: &State, own: &str, subnet: &str, prefix: &str, address: &str) -> Result<(), Fault> {
-    let (first, last) = usable(prefix);
-    let inside = address.parse::<Ipv4Addr>().is_ok_and(|own| (first..=last).contains(&u32::from(own)));
-    if !inside {
-        return Err(fault::address_not_in_subnet(address, prefix));
-    }
-    match taken(state, subnet).find(|(used, by)| *used == address && !path::same(by, own)) {
-        Some((_, by)) => {
-            let by = by.split("/ipConfigurations/").next().unwrap_or(by);
-            Err(fault::address_allocated(own, address, by))
-        }
+/// The address that a configuration has in a subnet, and the configuration's id.
+fn address_in<'a>(configuration: &'a Value, subnet: &str) -> Option<(IpAddr, &'a str)> {
+    let properties = &configuration["properties"];
+    let here = properties["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet));
+    let address = properties["privateIPAddress"].as_str().filter(|_| here)?;
+    Some((address.parse().ok()?, configuration["id"].as_str()?))
+}
+
+/// The resource that has a configuration.
+fn holder(configuration: &str) -> &str {
+    let above = configuration.rsplit_once('/').and_then(|(above, _)| above.rsplit_once('/'));
+    above.map_or(configuration, |(holder, _)| holder)
+}
+
+/// Whether a configuration may have an address. Documented. An address may move within its resource.
+fn check_address(draft: &Draft<'_>, part: &Part<'_>, subnet: &str, prefix: &str, address: &str) -> Result<(), Fault> {
+    let parsed = address.parse().ok().filter(|address| is_usable(prefix, *address));
+    let wanted = parsed.ok_or_else(|| fault::address_not_in_subnet(address, prefix))?;
+    let others = taken(draft.state, subnet).filter(|(_, by)| !path::same(holder(by), draft.id));
+    let mut all = others.chain(part.before.iter().filter_map(|part| address_in(part, subnet)));
+    match all.find(|(used, by)| *used == wanted && !path::same(by, part.id)) {
+        Some((_, by)) => Err(fault::address_allocated(part.id, address, holder(by))),
         None => Ok(()),
     }
 }
 
 /// The address that a subnet gives out after `before` others, when none of them was given back.
 pub(crate) fn next_address(state: &State, subnet: &str, before: u32) -> Option<String> {
-    let (first, last) = usable(&subnet_prefix(state, subnet)?);
-    let address = first.checked_add(before).filter(|address| *address <= last)?;
-    Some(Ipv4Addr::from(address).to_string())
+    let (first, last) = usable(&subnet_prefix(state, subnet, false)?);
+    let address = cidr::with_bits(first, cidr::bits(first).checked_add(before.into())?);
+    (first..=last).contains(&address).then(|| address.to_string())
 }
 
 /// The lowest free address from `.4` on.
-fn free_address(state: &State, subnet: &str, prefix: &str, also: &[Value]) -> Result<String, Fault> {
+fn free_address(state: &State, subnet: &str, prefix: &str, before: &[Value]) -> Result<String, Fault> {
     let (first, last) = usable(prefix);
-    let new = also
-        .iter()
-        .filter(|c| c["properties"]["subnet"]["id"].as_str().is_some_and(|id| path::same(id, subnet)))
-        .filter_map(|c| c["properties"]["privateIPAddress"].as_str());
-    let used: BTreeSet<u32> = taken(state, subnet)
+    let used: BTreeSet<IpAddr> = taken(state, subnet)
+        .chain(before.iter().filter_map(|part| address_in(part, subnet)))
         .map(|(address, _)| address)
-        .chain(new)
-        .filter_map(|address| Some(u32::from(address.parse::<Ipv4Addr>().ok()?)))
         .collect();
-    (first..=last)
+    (cidr::bits(first)..=cidr::bits(last))
+        .map(|bits| cidr::with_bits(first, bits))
         .find(|address| !used.contains(address))
-        .map(|address| Ipv4Addr::from(address).to_string())
+        .map(|address| address.to_string())
         .ok_or_else(|| fault::subnet_full(path::name_of(subnet), prefix))
 }

@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use super::{RESOURCE, public_ip_prefixes};
 use crate::arm::descriptor::{
-    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Quota, Reference, Schema, Writers,
+    BackReference, By, Descriptor, Draft, Exclusive, Form, Hooks, InUse, Latency, Quota, Reference, Schema, Writers,
 };
 use crate::arm::engine::{document, references};
 use crate::arm::{kinds, routes, writes};
 use crate::derived;
 use crate::fault::{self, Fault};
+use crate::latency::OperationKind;
 use crate::path;
 use crate::state::State;
 
@@ -36,7 +37,11 @@ pub(crate) static PUBLIC_IP_ADDRESS: Descriptor = Descriptor {
     writers: Writers::Supersede,
     references: &[Reference::new("properties/publicIPPrefix", kinds::PREFIX)],
     in_use: &[InUse { by: By::References, fault: |ip, by| fault::address_in_use(path::of(ip), by) }],
-    shows: &[BackReference { member: "ipConfiguration", from: kinds::NIC, form: Form::One }],
+    latency: Latency { write: OperationKind::PublicIpAddress, delete: OperationKind::PublicIpAddress },
+    shows: &[
+        BackReference { member: "ipConfiguration", from: kinds::NIC, form: Form::One },
+        BackReference { member: "ipConfiguration", from: kinds::LOAD_BALANCER, form: Form::One },
+    ],
     expands: &["ipConfiguration", "natGateway", "publicIPPrefix"],
     quotas: &[
         Quota {
@@ -217,8 +222,7 @@ fn draw(state: &State, ip: &Value) -> Result<IpAddr, Fault> {
     free.ok_or_else(|| fault::too_many_addresses(0x1_0000))
 }
 
-/// The hook of a type that names public addresses: one that it names or no longer names has a new etag, and a dynamic
-/// one has an address while it is named. That the etag changes is unverified.
+/// The hook of a type that names public addresses: a dynamic one has an address while it is named.
 pub(crate) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     let named = |doc: Option<&Value>| -> BTreeSet<String> {
         let ids = doc.and_then(|doc| {
@@ -233,16 +237,16 @@ pub(crate) fn follow(state: &mut State, old: Option<&Value>, new: Option<&Value>
             continue;
         };
         let mut ip = ip.into_value();
-        if !is_static(&ip) {
-            let drawn = has.contains(id).then(|| draw(state, &ip).ok()).flatten();
-            match drawn {
-                Some(address) => put_address(&mut ip, address),
-                None => {
-                    ip["properties"].as_object_mut().and_then(|properties| properties.shift_remove("ipAddress"));
-                }
+        if is_static(&ip) {
+            continue;
+        }
+        let drawn = has.contains(id).then(|| draw(state, &ip).ok()).flatten();
+        match drawn {
+            Some(address) => put_address(&mut ip, address),
+            None => {
+                ip["properties"].as_object_mut().and_then(|properties| properties.shift_remove("ipAddress"));
             }
         }
-        document::retag(&PUBLIC_IP_ADDRESS, &mut ip, &document::weak(&state.guid()));
         state.store.change(id, at, |resource| resource.doc = ip.into());
     }
 }

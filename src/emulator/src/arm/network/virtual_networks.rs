@@ -3,11 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses};
+use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links};
 use crate::arm::descriptor::{Answered, By, Children, Descriptor, Draft, Hooks, InUse, Part, Put, Reference, Schema};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::options::Switches;
+use crate::state::State;
 
 pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
     kind: kinds::NETWORK,
@@ -31,9 +32,14 @@ pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
         ..CHILDREN
     }],
     expands: &["subnets", "virtualNetworkPeerings", "ipAllocations", "flowLogs"],
-    hooks: Hooks { complete, check: |_, network, _| private_addresses::check_subnets(network), ..RESOURCE.hooks },
+    hooks: Hooks { complete, check, ..RESOURCE.hooks },
     ..RESOURCE
 };
+
+fn check(state: &State, network: &Value, _: Option<&Value>) -> Result<(), Fault> {
+    private_addresses::check_subnets(network)?;
+    private_links::check_policies(state, network)
+}
 
 fn answered(switches: &Switches) -> Answered {
     if switches.network_update_answers_created { CREATED } else { UPDATED }
@@ -62,5 +68,7 @@ fn subnet(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
         "privateEndpointNetworkPolicies": "Disabled",
         "privateLinkServiceNetworkPolicies": "Enabled",
     });
-    Ok(writes::with_others(Value::Object(writes::object(&part.asked["properties"])), &defaults))
+    const REFERENCES: [&str; 3] = ["networkSecurityGroup", "routeTable", "natGateway"];
+    let asked = &part.asked["properties"];
+    Ok(writes::with_others(writes::with_ids(writes::object(asked).into(), &REFERENCES, asked), &defaults))
 }

@@ -1,0 +1,139 @@
+//! Network interfaces as backends of load balancers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::interfaces::NETWORK_INTERFACE;
+use super::load_balancers::LOAD_BALANCER;
+use crate::arm::engine::{document, references};
+use crate::arm::kinds;
+use crate::document::Document;
+use crate::fault::{self, Fault};
+use crate::path;
+use crate::state::State;
+
+/// Rules of a network interface at most.
+pub(crate) const RULES_MOST: usize = 300;
+
+/// Whether a frontend of a load balancer is internal or public; one of both has all of one kind.
+pub(crate) fn is_internal(balancer: &Value) -> Option<bool> {
+    let frontends = balancer["properties"]["frontendIPConfigurations"].as_array()?;
+    frontends.first().map(|frontend| frontend["properties"]["subnet"].is_object())
+}
+
+/// The load balancers in whose pools or rules an interface is.
+fn balancers(state: &State, nic: &Value) -> Vec<Document> {
+    let named = [kinds::BACKEND_POOL, kinds::NAT_RULE]
+        .iter()
+        .flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind))
+        .filter_map(|id| id.rsplit_once('/')?.0.rsplit_once('/').map(|(balancer, _)| path::key(balancer)));
+    let named: BTreeSet<String> = named.collect();
+    named.iter().filter_map(|id| state.store.document(id)).collect()
+}
+
+/// How many rules a load balancer has for a pool.
+pub(crate) fn rules_of(balancer: &Value, pool: &str) -> usize {
+    let rules = ["loadBalancingRules", "inboundNatRules"].into_iter();
+    let rules = rules.flat_map(|member| balancer["properties"][member].as_array().into_iter().flatten());
+    let names = |rule: &&Value| {
+        let many = rule["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+        let mut all = many.chain(std::iter::once(&rule["properties"]["backendAddressPool"]));
+        all.any(|named| named["id"].as_str().is_some_and(|id| path::same(id, pool)))
+    };
+    rules.filter(names).count()
+}
+
+/// Whether an interface may be where it is. Documented.
+///
+/// # Errors
+///
+/// Two load balancers of the same type, too many rules, a public address of another SKU than theirs, or a Basic load
+/// balancer whose other backends are of another availability set.
+pub(crate) fn check_interface(state: &State, nic: &Value) -> Result<(), Fault> {
+    let own = path::of(nic);
+    let balancers = balancers(state, nic);
+    for internal in [true, false] {
+        let mut of_type = balancers.iter().filter(|balancer| is_internal(balancer) == Some(internal));
+        if let (Some(first), Some(second)) = (of_type.next(), of_type.next()) {
+            return Err(fault::interface_of_two_balancers(own, path::of(first), path::of(second)));
+        }
+    }
+    let pools = references::named(&NETWORK_INTERFACE, nic, kinds::BACKEND_POOL);
+    let rules = balancers.iter().flat_map(|balancer| pools.iter().map(move |pool| rules_of(balancer, pool)));
+    if rules.sum::<usize>() + references::named(&NETWORK_INTERFACE, nic, kinds::NAT_RULE).len() > RULES_MOST {
+        return Err(fault::too_many_rules_of_interface(own, RULES_MOST));
+    }
+    for balancer in &balancers {
+        let sku = &balancer["sku"]["name"];
+        for address in references::named(&NETWORK_INTERFACE, nic, kinds::ADDRESS) {
+            if state.store.document(address).is_some_and(|address| address["sku"]["name"] != *sku) {
+                return Err(fault::backend_of_another_sku(path::of(balancer), address));
+            }
+        }
+        if *sku == "Basic" {
+            check_set(state, nic, balancer)?;
+        }
+    }
+    Ok(())
+}
+
+/// The machine of an interface, with its availability set.
+fn set_of(state: &State, nic: &Value) -> Option<Option<String>> {
+    let machine = state.store.document(nic["properties"]["virtualMachine"]["id"].as_str()?)?;
+    Some(machine["properties"]["availabilitySet"]["id"].as_str().map(path::key))
+}
+
+fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> {
+    let Some(own) = set_of(state, nic) else {
+        return Ok(());
+    };
+    let pools = balancer["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+    for referrer in pools.flat_map(|pool| references::referrers(state, kinds::BACKEND_POOL, path::of(pool), None)) {
+        let other = state.store.document(referrer.resource).filter(|other| !path::same(path::of(other), path::of(nic)));
+        if other.and_then(|other| set_of(state, &other)).is_some_and(|other| other != own) {
+            return Err(fault::backend_of_another_set(path::of(nic), path::of(balancer)));
+        }
+    }
+    Ok(())
+}
+
+/// Interfaces leave the pools and NAT rules that a load balancer no longer has. They are refused to go before, unless
+/// a switch says otherwise.
+pub(crate) fn leave(state: &mut State, old: &Value, new: Option<&Value>, at: Duration) {
+    if !state.switches.interfaces_leave_deleted_pool {
+        return;
+    }
+    let ids = |balancer: &Value| -> BTreeSet<String> {
+        let parts = LOAD_BALANCER.children.iter();
+        let parts = parts.filter(|part| [kinds::BACKEND_POOL, kinds::NAT_RULE].contains(&part.kind));
+        parts.flat_map(|part| document::list(balancer, part)).map(|part| path::key(path::of(part))).collect()
+    };
+    let gone: BTreeSet<String> = ids(old).difference(&new.map(ids).unwrap_or_default()).cloned().collect();
+    let is_gone = |reference: &Value| reference["id"].as_str().is_some_and(|id| gone.contains(&path::key(id)));
+    let concerned: Vec<String> = state
+        .store
+        .of_kind(kinds::NIC)
+        .filter(|nic| {
+            let named = |kind| references::named(&NETWORK_INTERFACE, nic, kind);
+            let all = [named(kinds::BACKEND_POOL), named(kinds::NAT_RULE)].concat();
+            all.into_iter().any(|id| gone.contains(&path::key(id)))
+        })
+        .map(|nic| path::of(nic).to_owned())
+        .collect();
+    for nic in concerned {
+        let etag = document::weak(&state.guid());
+        state.store.change(&nic, at, |resource| {
+            let configurations = resource.doc["properties"]["ipConfigurations"].as_array_mut();
+            for configuration in configurations.into_iter().flatten() {
+                for member in ["loadBalancerBackendAddressPools", "loadBalancerInboundNatRules"] {
+                    if let Some(list) = configuration["properties"].get_mut(member).and_then(Value::as_array_mut) {
+                        list.retain(|reference| !is_gone(reference));
+                    }
+                }
+            }
+            document::retag(&NETWORK_INTERFACE, &mut resource.doc, &etag);
+        });
+    }
+}

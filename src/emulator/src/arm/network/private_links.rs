@@ -1,0 +1,269 @@
+//! Private link services and private endpoints. Recorded: the members of both, and that parts of them are `Succeeded`
+//! while they are written. Documented: a service needs a Standard load balancer and a subnet without network policies
+//! for such services, its load balancer has no backends by address, and it goes after its connections.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{CHILDREN, RESOURCE, private_addresses};
+use crate::arm::descriptor::{
+    Access, By, Children, Descriptor, Draft, Exclusive, Hooks, InUse, Part, Reference, Schema, Writers,
+};
+use crate::arm::engine::{document, references};
+use crate::arm::{kinds, routes, writes};
+use crate::derived;
+use crate::fault::{self, Fault};
+use crate::path;
+use crate::state::State;
+
+/// Parts of a private link.
+const PARTS: Children = Children {
+    access: Access::Hidden,
+    layout: &["name", "id", "etag", "type", "properties"],
+    settled: true,
+    ..CHILDREN
+};
+
+pub(crate) static PRIVATE_LINK_SERVICE: Descriptor = Descriptor {
+    kind: kinds::PRIVATE_LINK_SERVICE,
+    path: "privateLinkServices",
+    schema: Schema { name: "NPrivateLinkService", root: "privateLinkService" },
+    writers: Writers::Supersede,
+    children: &[
+        Children {
+            kind: "Microsoft.Network/privateLinkServices/ipConfigurations",
+            member: "ipConfigurations",
+            least: 1,
+            references: &[Reference::new("properties/subnet", kinds::SUBNET).provisioned("PutSubnetOperation")],
+            complete: configuration,
+            ..PARTS
+        },
+        Children {
+            kind: "Microsoft.Network/privateLinkServices/privateEndpointConnections",
+            member: "privateEndpointConnections",
+            access: Access::Write,
+            schema: Schema { name: "NPrivateEndpointConnection", root: "privateEndpointConnection" },
+            complete: connection,
+            ..PARTS
+        },
+    ],
+    references: &[Reference::new("properties/loadBalancerFrontendIpConfigurations/*", kinds::FRONTEND).exclusive(
+        Exclusive {
+            taken: |_, frontend, other| fault::frontend_has_private_link(frontend, other),
+            twice: |frontend, own| fault::frontend_has_private_link(frontend, own),
+        },
+    )],
+    in_use: &[InUse {
+        by: By::Named(|service| {
+            let connections = service["properties"]["privateEndpointConnections"].as_array().into_iter().flatten();
+            connections.filter_map(|connection| connection["id"].as_str().map(str::to_owned)).collect()
+        }),
+        fault: |service, by| fault::private_link_service_in_use(path::of(service), by),
+    }],
+    expands: &["loadBalancerFrontendIpConfigurations", "privateEndpointConnections", "networkInterfaces"],
+    hooks: Hooks { complete: service, check: check_service, ..RESOURCE.hooks },
+    ..RESOURCE
+};
+
+fn service(draft: &Draft<'_>) -> Result<Value, Fault> {
+    let asked = draft.asked();
+    let old = draft.old.map_or(&Value::Null, |old| &old["properties"]);
+    let guid = derived::guid_of(draft.guid);
+    let fresh = json!({
+        "alias": format!("{}.{guid}.{}.azure.privatelinkservice", draft.name, draft.location),
+        "networkInterfaces": [interface(draft)],
+    });
+    let made = if old.is_null() { &fresh } else { old };
+    let properties = json!({
+        "fqdns": asked.get("fqdns").cloned().unwrap_or(json!([])),
+        "alias": made["alias"],
+        "enableProxyProtocol": draft.flag("enableProxyProtocol"),
+    });
+    let properties = writes::with_ids(properties, &["loadBalancerFrontendIpConfigurations"], asked);
+    let properties = writes::with(properties, &["visibility", "autoApproval", "destinationIPAddress"], asked);
+    // Connections are made by endpoints, and not by the owner of the service.
+    let own = json!({"privateEndpointConnections": old["privateEndpointConnections"]});
+    let properties = writes::with(properties, &["privateEndpointConnections"], &own);
+    Ok(json!({ "properties": writes::with(properties, &["networkInterfaces"], made) }))
+}
+
+/// The interface that the service makes for itself. Recorded; the interface is none of the emulator's resources.
+fn interface(draft: &Draft<'_>) -> Value {
+    let guid = derived::guid_of(&format!("{}/nic", draft.guid));
+    let group = draft.id.split("/privateLinkServices/").next().unwrap_or("");
+    let group = group.split("/privateEndpoints/").next().unwrap_or(group);
+    json!({"id": format!("{group}/networkInterfaces/{}.nic.{guid}", draft.name)})
+}
+
+/// A dynamic address stays with the interface. Recorded.
+fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
+    let asked = &part.asked["properties"];
+    let mut properties = json!({});
+    if asked["privateIPAddress"].is_string() {
+        properties["privateIPAddress"] = json!(private_addresses::allocate(draft, part)?);
+    }
+    properties["privateIPAllocationMethod"] = json!(asked["privateIPAllocationMethod"].as_str().unwrap_or("Dynamic"));
+    let mut properties = writes::with_ids(properties, &["subnet"], asked);
+    properties["primary"] = json!(asked["primary"].as_bool().unwrap_or(part.before.is_empty()));
+    properties["privateIPAddressVersion"] = json!(asked["privateIPAddressVersion"].as_str().unwrap_or("IPv4"));
+    Ok(properties)
+}
+
+/// Its owner approves or rejects a connection; the rest of it stays.
+fn connection(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
+    let asked = &part.asked["properties"];
+    let old = part.old.map_or(asked, |old| &old["properties"]);
+    Ok(writes::with(writes::object(old).into(), &["privateLinkServiceConnectionState"], asked))
+}
+
+fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<(), Fault> {
+    let id = path::of(service);
+    for configuration in service["properties"]["ipConfigurations"].as_array().into_iter().flatten() {
+        let subnet = configuration["properties"]["subnet"]["id"].as_str().unwrap_or("");
+        let found = references::child(state, subnet);
+        if found.is_some_and(|(_, subnet)| subnet["properties"]["privateLinkServiceNetworkPolicies"] != "Disabled") {
+            return Err(fault::private_link_service_needs_no_policies(id, subnet));
+        }
+    }
+    let frontends = service["properties"]["loadBalancerFrontendIpConfigurations"].as_array().into_iter().flatten();
+    for frontend in frontends.filter_map(|frontend| frontend["id"].as_str()) {
+        let balancer = frontend.split("/frontendIPConfigurations/").next().unwrap_or("");
+        let found = state.store.document(balancer).unwrap_or_default();
+        if found["sku"]["name"] != "Standard" {
+            return Err(fault::private_link_service_needs_standard(id, balancer));
+        }
+        let mut pools = found["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+        if pools
+            .any(|pool| pool["properties"]["loadBalancerBackendAddresses"].as_array().is_some_and(|a| !a.is_empty()))
+        {
+            return Err(fault::private_link_service_needs_interfaces(id, balancer));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a network keeps its subnets of private link services without policies. The code is documented.
+pub(crate) fn check_policies(state: &State, network: &Value) -> Result<(), Fault> {
+    let subnets = network["properties"]["subnets"].as_array().into_iter().flatten();
+    for subnet in subnets.filter(|subnet| subnet["properties"]["privateLinkServiceNetworkPolicies"] != "Disabled") {
+        let id = path::of(subnet);
+        if !references::referrers(state, kinds::SUBNET, id, Some(kinds::PRIVATE_LINK_SERVICE)).is_empty() {
+            return Err(fault::policies_of_private_link_subnet(id));
+        }
+    }
+    Ok(())
+}
+
+const CONNECTIONS: [&str; 2] = ["privateLinkServiceConnections", "manualPrivateLinkServiceConnections"];
+
+const TO_SERVICE: Children = Children {
+    layout: &["name", "id", "etag", "properties", "type"],
+    complete: |_, part| {
+        let asked = &part.asked["properties"];
+        let approved = json!({
+            "status": if part.id.contains("/manual") { "Pending" } else { "Approved" },
+            "description": if part.id.contains("/manual") { "Awaiting Approval" } else { "Auto Approved" },
+            "actionsRequired": "None",
+        });
+        let known = part.old.map(|old| &old["properties"]["privateLinkServiceConnectionState"]);
+        let own = json!({"privateLinkServiceConnectionState": known.unwrap_or(&approved)});
+        let members = ["privateLinkServiceId", "groupIds", "requestMessage"];
+        Ok(writes::with_others(writes::with(json!({}), &members, asked), &own))
+    },
+    ..PARTS
+};
+
+pub(crate) static PRIVATE_ENDPOINT: Descriptor = Descriptor {
+    kind: "Microsoft.Network/privateEndpoints",
+    path: "privateEndpoints",
+    schema: Schema { name: "NPrivateEndpoint", root: "privateEndpoint" },
+    writers: Writers::Supersede,
+    children: &[
+        Children {
+            kind: "Microsoft.Network/privateEndpoints/privateLinkServiceConnections",
+            member: CONNECTIONS[0],
+            ..TO_SERVICE
+        },
+        Children {
+            kind: "Microsoft.Network/privateEndpoints/manualPrivateLinkServiceConnections",
+            member: CONNECTIONS[1],
+            ..TO_SERVICE
+        },
+    ],
+    references: &[Reference::new("properties/subnet", kinds::SUBNET).provisioned("PutSubnetOperation")],
+    expands: &["networkInterfaces"],
+    hooks: Hooks { complete: endpoint, check: check_endpoint, changed: connect, ..RESOURCE.hooks },
+    ..RESOURCE
+};
+
+fn endpoint(draft: &Draft<'_>) -> Result<Value, Fault> {
+    let interfaces = draft.old.map(|old| old["properties"]["networkInterfaces"].clone());
+    let properties = json!({
+        "privateLinkServiceConnections": [], "manualPrivateLinkServiceConnections": [],
+        "customNetworkInterfaceName": draft.text("customNetworkInterfaceName", ""),
+    });
+    let properties = writes::with_ids(properties, &["subnet"], draft.asked());
+    let rest = json!({
+        "ipConfigurations": [], "networkInterfaces": interfaces.unwrap_or_else(|| json!([interface(draft)])),
+        "customDnsConfigs": [], "isIPv6EnabledPrivateEndpoint": false,
+    });
+    Ok(json!({ "properties": writes::with_others(properties, &rest) }))
+}
+
+/// What an endpoint's connections name, with the status that the endpoint was given.
+fn connections(endpoint: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let all =
+        CONNECTIONS.into_iter().flat_map(|member| endpoint["properties"][member].as_array().into_iter().flatten());
+    all.filter_map(|connection| {
+        let properties = &connection["properties"];
+        Some((properties["privateLinkServiceId"].as_str()?, &properties["privateLinkServiceConnectionState"]))
+    })
+}
+
+fn check_endpoint(state: &State, endpoint: &Value, _: Option<&Value>) -> Result<(), Fault> {
+    match connections(endpoint).find(|(service, _)| !state.store.contains(service)) {
+        Some((service, _)) => Err(fault::invalid_reference(service, path::of(endpoint))),
+        None => Ok(()),
+    }
+}
+
+/// A service has a connection for each endpoint that names it.
+fn connect(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
+    let endpoint = path::of(new.or(old).unwrap_or(&Value::Null)).to_owned();
+    let had: Vec<String> = old.into_iter().flat_map(connections).map(|(service, _)| service.to_owned()).collect();
+    let has: Vec<(&str, &Value)> = new.into_iter().flat_map(connections).collect();
+    let gone = had.iter().filter(|had| !has.iter().any(|(service, _)| path::same(service, had)));
+    let come = has.iter().filter(|(service, _)| !had.iter().any(|had| path::same(had, service)));
+    let changes =
+        gone.map(|service| (service.as_str(), None)).chain(come.map(|(service, state)| (*service, Some(*state))));
+    for (service, approval) in changes {
+        let etag = document::weak(&state.guid());
+        let guid = derived::guid_of(&format!("{endpoint}/{service}"));
+        state.store.change(service, at, |resource| {
+            let Some(descriptor) = resource.doc["type"].as_str().and_then(routes::descriptor) else {
+                return;
+            };
+            let id = path::of(&resource.doc).to_owned();
+            let Some(list) = resource.doc["properties"]["privateEndpointConnections"].as_array_mut() else {
+                return;
+            };
+            list.retain(|connection| {
+                let other = connection["properties"]["privateEndpoint"]["id"].as_str();
+                !other.is_some_and(|other| path::same(other, &endpoint))
+            });
+            if let Some(approval) = approval {
+                let name = format!("{}.{guid}", path::name_of(&endpoint));
+                list.push(json!({
+                    "name": name, "id": format!("{id}/privateEndpointConnections/{name}"),
+                    "type": "Microsoft.Network/privateLinkServices/privateEndpointConnections",
+                    "properties": {
+                        "provisioningState": "Succeeded", "privateEndpoint": {"id": endpoint},
+                        "privateLinkServiceConnectionState": approval, "linkIdentifier": "536870912",
+                    },
+                }));
+            }
+            document::retag(descriptor, &mut resource.doc, &etag);
+        });
+    }
+}
