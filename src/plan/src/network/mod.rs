@@ -166,6 +166,8 @@ pub enum Waiting {
     Address,
     /// This object still refers to the one that is to go.
     ReferencedBy(ArmId),
+    /// This Service asks for the object too and is refused: the object is not deleted under it.
+    Refused(ServiceKey),
     /// NICs must leave these pools before their load balancer is deleted.
     MembersLeave(Vec<ArmId>),
 }
@@ -176,6 +178,9 @@ impl fmt::Display for Waiting {
             Self::For(id) => write!(f, "waits for {id}"),
             Self::Address => f.write_str("waits for Azure to assign an address"),
             Self::ReferencedBy(id) => write!(f, "waits until {id} no longer refers to it"),
+            Self::Refused(service) => {
+                write!(f, "waits until Service {service}, which is refused, is served or gives it up")
+            }
             Self::MembersLeave(pools) => {
                 f.write_str("waits until the NICs have left ")?;
                 for (index, pool) in pools.iter().enumerate() {

@@ -56,8 +56,6 @@ pub enum WarningReason {
     NoEffect,
     /// Two settings that contradict each other in practice; the name is the Go manager's.
     ConflictConfiguration,
-    /// An annotation or field that has a successor.
-    Deprecated,
 }
 
 impl WarningReason {
@@ -68,7 +66,6 @@ impl WarningReason {
             Self::IgnoredValue => "IgnoredValue",
             Self::NoEffect => "NoEffect",
             Self::ConflictConfiguration => "ConflictConfiguration",
-            Self::Deprecated => "Deprecated",
         }
     }
 }

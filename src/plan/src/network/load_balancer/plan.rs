@@ -379,7 +379,6 @@ struct Kept {
 /// Adds and changes what the Services ask for.
 fn add(placed: &[Placed], actual: Option<&LoadBalancer>, env: &Env, edits: &mut Vec<Edit>) -> Kept {
     let change = env.tags.change(&actual.map(|actual| actual.tags.clone()).unwrap_or_default());
-    // Tags alone are no reason to write: they go with the next write that is.
     let mut kept = Kept::default();
     let mut puts = Vec::new();
     let mut frontends = BTreeSet::new();

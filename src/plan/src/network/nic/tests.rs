@@ -1,1 +1,96 @@
+use super::*;
 
+use serde_json::json;
+
+const NETWORK: &str = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Network";
+
+fn pool(balancer: &str, name: &str) -> ArmId {
+    format!("{NETWORK}/loadBalancers/{balancer}/backendAddressPools/{name}").parse().unwrap()
+}
+
+fn nic_id() -> ArmId {
+    format!("{NETWORK}/networkInterfaces/n1-nic").parse().unwrap()
+}
+
+/// A NIC with an IPv4 and an IPv6 address, in these pools.
+fn body(pools: &[&ArmId]) -> Value {
+    let pools: Vec<Value> = pools.iter().map(super::super::json::reference).collect();
+    json!({ "name": "n1-nic", "properties": { "enableIPForwarding": true, "ipConfigurations": [
+        { "name": "second", "properties": { "privateIPAddress": "10.0.0.12", "primary": false } },
+        { "name": "first", "etag": "x", "properties": {
+            "privateIPAddress": "10.0.0.11", "primary": true, "loadBalancerBackendAddressPools": pools, "futureField": 1
+        }},
+        { "name": "six", "properties": { "privateIPAddressVersion": "IPv6", "primary": false } },
+    ]}})
+}
+
+fn env(v4: &[&ArmId], v6: &[&ArmId], managed: &[&ArmId]) -> Env {
+    let all = |pools: &[&ArmId]| pools.iter().map(|pool| (*pool).clone()).collect::<BTreeSet<_>>();
+    Env { wanted: [(Family::V4, all(v4)), (Family::V6, all(v6))].into(), managed: all(managed) }
+}
+
+fn step(body: Value, env: &Env) -> (NicPlan, Value) {
+    let nic = Nic::read(&nic_id(), &body).unwrap();
+    let plan = plan(&nic, env);
+    let after = apply_raw(body, &plan.edits);
+    assert_eq!(Nic::read(&nic_id(), &after).unwrap(), apply(nic, &plan.edits));
+    (plan, after)
+}
+
+#[test]
+fn the_primary_configuration_joins_the_pools_of_its_family_and_all_else_stays() {
+    let (ours, inner, six) = (
+        pool("kubernetes", "kubernetes"),
+        pool("kubernetes-internal", "kubernetes"),
+        pool("kubernetes", "kubernetes-IPv6"),
+    );
+    let theirs = pool("gateway-internal", "x");
+    let wanted = env(&[&ours], &[&six], &[&ours, &inner, &six]);
+    let (plan, after) = step(body(&[&theirs]), &wanted);
+    assert_eq!(
+        plan.edits,
+        [
+            Edit::Join { configuration: "first".to_owned(), pool: ours.clone() },
+            Edit::Join { configuration: "six".to_owned(), pool: six.clone() }
+        ]
+    );
+    let mut expected = body(&[&theirs, &ours]);
+    expected["properties"]["ipConfigurations"][2]["properties"]["loadBalancerBackendAddressPools"] =
+        json!([super::super::json::reference(&six)]);
+    assert_eq!(after, expected);
+    assert_eq!(step(after, &wanted).0, NicPlan::default());
+}
+
+#[test]
+fn a_pool_that_is_ours_and_not_wanted_is_left_in_any_spelling() {
+    let ours = pool("kubernetes", "kubernetes");
+    let theirs = pool("other", "x");
+    let shouted: ArmId = ours.as_str().to_uppercase().replace("/SUBSCRIPTIONS", "/subscriptions").parse().unwrap();
+    let (plan, after) = step(body(&[&theirs, &shouted]), &env(&[], &[], &[&ours]));
+    assert_eq!(plan.edits.len(), 1);
+    assert_eq!(after, body(&[&theirs]));
+}
+
+#[test]
+fn a_nic_in_another_load_balancer_of_the_side_is_not_added() {
+    let (ours, theirs) = (pool("kubernetes", "kubernetes"), pool("control-plane", "masters"));
+    let (plan, _) = step(body(&[&theirs]), &env(&[&ours], &[], &[&ours]));
+    assert_eq!(
+        plan,
+        NicPlan { edits: vec![], conflicts: vec![Conflict::OtherLoadBalancer { wanted: ours.clone(), there: theirs }] }
+    );
+    // When it moves between load balancers of this provider it leaves and joins in one write.
+    let other = pool("lb2", "kubernetes");
+    let (plan, after) = step(body(&[&other]), &env(&[&ours], &[], &[&ours, &other]));
+    assert_eq!(plan.edits.len(), 2);
+    assert_eq!(after, body(&[&ours]));
+}
+
+#[test]
+fn a_nic_without_an_address_of_the_family_is_a_conflict() {
+    let six = pool("kubernetes", "kubernetes-IPv6");
+    let mut body = body(&[]);
+    body["properties"]["ipConfigurations"].as_array_mut().unwrap().pop();
+    let (plan, _) = step(body, &env(&[], &[&six], &[&six]));
+    assert_eq!(plan.conflicts, [Conflict::NoAddress(Family::V6)]);
+}

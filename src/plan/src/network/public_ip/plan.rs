@@ -98,7 +98,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     // Who may use it.
     let mut using: Vec<(&ServiceKey, &Use)> = Vec::new();
     for (service, usage) in users(wants) {
-        match refuse(service, usage, &using, actual, foreign_cluster, env) {
+        match refuse(service, usage, &using, wants, actual, foreign_cluster, env) {
             None => using.push((service, usage)),
             Some(refusal) => {
                 served.insert(service.clone(), Served::Refused(refusal));
@@ -136,8 +136,9 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     }
 
     let is_last_gone = !is_users && names.is_empty() && foreign_cluster.is_none();
+    let refused_user = users(wants).map(|(service, _)| service).next();
     let mut edits = Vec::new();
-    if is_last_gone && actual.used_by.is_none() {
+    if is_last_gone && actual.used_by.is_none() && refused_user.is_none() {
         edits.push(Edit::Delete);
     } else if !is_last_gone && foreign_cluster.is_none() {
         if !is_users {
@@ -163,9 +164,10 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
             None if want.gone == Gone::Nothing || is_users || foreign_cluster.is_some() => {
                 Served::Done(Found::default())
             }
-            None if is_last_gone => match &actual.used_by {
-                Some(user) => Served::Waiting(Waiting::ReferencedBy(user.clone())),
-                None => Served::Pending,
+            None if is_last_gone => match (refused_user, &actual.used_by) {
+                (Some(other), _) => Served::Waiting(Waiting::Refused(other.clone())),
+                (None, Some(user)) => Served::Waiting(Waiting::ReferencedBy(user.clone())),
+                (None, None) => Served::Pending,
             },
             None if actual.lists(&service.tag_name()) && !names.iter().any(|name| *name == service.tag_name()) => {
                 Served::Pending
@@ -182,6 +184,7 @@ fn refuse(
     service: &ServiceKey,
     usage: &Use,
     using: &[(&ServiceKey, &Use)],
+    wants: &Wants,
     actual: &PublicIp,
     foreign_cluster: Option<&str>,
     env: &Env,
@@ -207,7 +210,12 @@ fn refuse(
     if usage.settings.dns_label == DnsLabel::Untouched {
         return None;
     }
-    let tagged = tags::dns_owner(&actual.tags).filter(|owner| !owner.eq_ignore_ascii_case(&service.tag_name()));
+    let is_leaving = |name: &str| {
+        let mut named = wants.iter().filter(|(other, _)| other.tag_name().eq_ignore_ascii_case(name)).peekable();
+        named.peek().is_some() && named.all(|(_, want)| want.gone == Gone::Released)
+    };
+    let tagged = tags::dns_owner(&actual.tags)
+        .filter(|owner| !owner.eq_ignore_ascii_case(&service.tag_name()) && !is_leaving(owner));
     let earlier = using.iter().find(|(_, other)| {
         other.settings.dns_label != DnsLabel::Untouched && other.settings.dns_label != usage.settings.dns_label
     });

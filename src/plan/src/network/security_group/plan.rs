@@ -151,8 +151,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
 
     let mut edits = next.edits(actual);
     let change = env.tags.change(&actual.tags);
-    // Tags alone are no reason to write.
-    if !edits.is_empty() && !change.is_empty() {
+    if !change.is_empty() && parts.values().any(|rules| !rules.is_empty()) {
         edits.push(Edit::Tags { set: change.set, remove: change.remove });
     }
     let served = wants
@@ -303,19 +302,24 @@ impl Rules {
         if self.is_exhausted && !before.is_exhausted {
             return Some(format!("has no free priority from {FIRST_PRIORITY} to {}", LAST_PRIORITY - 1));
         }
-        let counts: [(&str, usize, fn(&Self) -> usize); 3] = [
-            ("rules", limits::RULES, |all| all.rules.len()),
-            ("source prefixes", limits::SOURCES, |all| all.rules.iter().map(|rule| rule.sources.len()).sum()),
-            ("destination prefixes", limits::DESTINATIONS, |all| {
-                all.rules.iter().map(|rule| rule.destinations.len()).sum()
-            }),
+        let (now, was) = (self.counts(), before.counts());
+        let most = [
+            ("rules", limits::RULES),
+            ("source prefixes", limits::SOURCES),
+            ("destination prefixes", limits::DESTINATIONS),
         ];
-        counts.into_iter().find_map(|(what, most, count)| {
-            let (now, was) = (count(self), count(before));
-            (now > most && now > was).then(|| {
+        most.into_iter().zip(now.into_iter().zip(was)).find(|((_, most), (now, was))| now > most && now > was).map(
+            |((what, most), (now, _))| {
                 format!("would have {now} {what} with this Service; Azure allows {most}. Remove Services or use wider ranges")
-            })
-        })
+            },
+        )
+    }
+
+    /// How many rules, source prefixes and destination prefixes there are.
+    fn counts(&self) -> [usize; 3] {
+        let sources = self.rules.iter().map(|rule| rule.sources.len()).sum();
+        let destinations = self.rules.iter().map(|rule| rule.destinations.len()).sum();
+        [self.rules.len(), sources, destinations]
     }
 
     /// What leads from the actual rules to these. Deny rules come before allow rules, removals last.

@@ -74,8 +74,8 @@ pub fn find(key: &str) -> Option<(&'static Annotation, Option<u16>)> {
         None => (row.key == key).then_some((row, None)),
         Some((start, end)) => {
             let port = key.strip_prefix(start)?.strip_suffix(end)?;
-            let is_plain = !port.starts_with('+') && !(port.len() > 1 && port.starts_with('0'));
-            port.parse().ok().filter(|_| is_plain).map(|port| (row, Some(port)))
+            let is_odd = port.starts_with('+') || (port.len() > 1 && port.starts_with('0'));
+            port.parse().ok().filter(|_| !is_odd).map(|port| (row, Some(port)))
         }
     })
 }

@@ -103,5 +103,8 @@ fn closed(subject: &str, error: &CidrError) -> Warning {
 }
 
 fn allowed(error: &CidrError) -> String {
-    format!("{error}; allowed are address ranges such as 10.0.0.0/8")
+    match error {
+        CidrError::Syntax(_) => "allowed are address ranges such as 10.0.0.0/8".to_owned(),
+        CidrError::HostBits { masked, .. } => format!("it sets bits behind its length; {masked} is the range"),
+    }
 }

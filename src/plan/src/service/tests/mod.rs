@@ -134,7 +134,6 @@ pub(crate) fn empty_group() -> Value {
 
 /// The bodies that a Service leads to on an empty Azure.
 pub(crate) struct Bodies {
-    pub(crate) ask: Ask,
     pub(crate) public_ips: Vec<Value>,
     pub(crate) load_balancer: Value,
     pub(crate) security_group: Value,
@@ -178,7 +177,7 @@ pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
     let plan = security_group::plan(&[(service, want)].into(), Some(&group), &env);
     let security_group = security_group::apply_raw(Some(empty_group()), &plan.edits, &env).unwrap();
     let private_link = private_link_body(&ask, settings);
-    Bodies { ask, public_ips, load_balancer, security_group, private_link }
+    Bodies { public_ips, load_balancer, security_group, private_link }
 }
 
 fn private_link_body(ask: &Ask, settings: &Settings) -> Option<Value> {

@@ -1,0 +1,306 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    network::{Found, Plan, Refusal, RefusalReason, Served, Waiting},
+    service::{DnsLabel, IpTag, ServiceKey, tests::public_ip_env, tests::settings},
+};
+
+mod laws;
+
+type Want = crate::network::Want<Part, Gone>;
+
+fn env() -> Env {
+    let settings = settings();
+    public_ip_env(&settings, &settings.public_ip_id("group", "pip").unwrap())
+}
+
+fn key(number: u8) -> ServiceKey {
+    ServiceKey::new("default", format!("web{number}"), format!("uid-{number}"))
+}
+
+fn uses(creation: Creation, settings: PublicIpSettings) -> Want {
+    Want { present: Part { usage: Some(Use { family: Family::V4, creation, settings }) }, gone: Gone::Nothing }
+}
+
+fn makes() -> Want {
+    uses(Creation::Make { prefix: None }, PublicIpSettings::default())
+}
+
+fn shares() -> Want {
+    uses(Creation::MustExist, PublicIpSettings::default())
+}
+
+fn labelled(label: DnsLabel) -> Want {
+    uses(Creation::MustExist, PublicIpSettings { dns_label: label, ..PublicIpSettings::default() })
+}
+
+fn released() -> Want {
+    Want { present: Part::default(), gone: Gone::Released }
+}
+
+fn label(text: &str) -> DnsLabel {
+    DnsLabel::Set(text.to_owned())
+}
+
+fn wants<const N: usize>(all: [(u8, Want); N]) -> Wants {
+    all.into_iter().map(|(number, want)| (key(number), want)).collect()
+}
+
+/// A public IP with tags, as Azure answers it.
+fn body(tags: &Value) -> Value {
+    json!({
+        "name": "pip", "location": "westeurope", "sku": { "name": "Standard", "tier": "Regional" }, "tags": tags,
+        "properties": {
+            "provisioningState": "Succeeded", "ipAddress": "20.0.0.4", "publicIPAddressVersion": "IPv4", "ipTags": [],
+            "publicIPAllocationMethod": "Static", "idleTimeoutInMinutes": 4
+        }
+    })
+}
+
+fn tagged(services: &str) -> Value {
+    body(&json!({ "k8s-azure-service": services, "k8s-azure-cluster-name": "kubernetes", "other": "1" }))
+}
+
+fn used(mut body: Value) -> Value {
+    let frontend = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Network/loadBalancers/kubernetes/frontendIPConfigurations/a";
+    body["properties"]["ipConfiguration"] = json!({ "id": frontend });
+    body
+}
+
+fn step(wants: &Wants, body: Option<Value>, env: &Env) -> (Plan<Edit>, Option<Value>) {
+    let actual = body.as_ref().map(|body| PublicIp::read(&env.id, body).unwrap());
+    let plan = plan(wants, actual.as_ref(), env);
+    let after = apply_raw(body, &plan.edits, env);
+    (plan, after)
+}
+
+fn refusal(plan: &Plan<Edit>, number: u8) -> Refusal {
+    match &plan.served[&key(number)] {
+        Served::Refused(refusal) => refusal.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_public_ip_that_must_exist_is_not_made() {
+    let (plan, _) = step(&wants([(1, shares())]), None, &env());
+    assert!(plan.is_quiet());
+    assert_eq!(
+        refusal(&plan, 1),
+        Refusal::new(
+            RefusalReason::NotFound,
+            "public IP pip does not exist in resource group group; create it or name another one"
+        )
+    );
+    let (plan, _) = step(&wants([(1, shares()), (2, makes())]), None, &env());
+    assert!(!plan.is_quiet());
+    assert_eq!(plan.served[&key(1)], Served::Waiting(Waiting::For(env().id)));
+}
+
+#[test]
+fn a_service_is_done_when_the_address_is_there() {
+    let (plan, _) = step(&wants([(1, makes())]), Some(tagged("default/web1")), &env());
+    assert!(plan.is_quiet());
+    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
+    assert_eq!(found.addresses[&Family::V4], "20.0.0.4".parse::<std::net::IpAddr>().unwrap());
+    let mut fresh = tagged("default/web1");
+    fresh["properties"]["ipAddress"] = json!("");
+    let (plan, _) = step(&wants([(1, makes())]), Some(fresh), &env());
+    assert_eq!(plan.served[&key(1)], Served::Waiting(Waiting::Address));
+    let mut updating = tagged("default/web1");
+    updating["properties"]["provisioningState"] = json!("Updating");
+    let (plan, _) = step(&wants([(1, makes())]), Some(updating), &env());
+    assert_eq!(plan.served[&key(1)], Served::Waiting(Waiting::For(env().id)));
+}
+
+#[test]
+fn services_join_the_tag_and_leave_it_in_any_letter_case() {
+    let (plan, after) = step(&wants([(1, makes()), (2, shares())]), Some(tagged("Default/Web1")), &env());
+    assert_eq!(plan.served[&key(2)], Served::Pending);
+    assert_eq!(after.as_ref().unwrap()["tags"]["k8s-azure-service"], "Default/Web1,default/web2");
+    let (_, after) = step(&wants([(1, released()), (2, shares())]), after, &env());
+    assert_eq!(after.as_ref().unwrap()["tags"]["k8s-azure-service"], "default/web2");
+    assert_eq!(after.as_ref().unwrap()["tags"]["other"], "1");
+    let (plan, _) = step(&wants([(1, released()), (2, shares())]), after, &env());
+    assert!(plan.is_quiet());
+    assert_eq!(plan.served[&key(1)], Served::Done(Found::default()));
+}
+
+#[test]
+fn the_last_service_in_the_tag_takes_the_public_ip_once_no_frontend_refers_to_it() {
+    let all = wants([(1, released())]);
+    let (plan, _) = step(&all, Some(used(tagged("default/web1"))), &env());
+    assert!(plan.is_quiet());
+    assert!(matches!(plan.served[&key(1)], Served::Waiting(Waiting::ReferencedBy(_))), "{plan:?}");
+    let (plan, after) = step(&all, Some(tagged("default/web1")), &env());
+    assert_eq!((plan.edits, after), (vec![Edit::Delete], None));
+    assert_eq!(step(&all, None, &env()).0.served[&key(1)], Served::Done(Found::default()));
+}
+
+#[test]
+fn a_service_that_is_unknown_or_has_given_up_nothing_deletes_nothing() {
+    for all in [Wants::new(), wants([(1, Want { present: Part::default(), gone: Gone::Nothing })])] {
+        assert!(step(&all, Some(tagged("default/web1")), &env()).0.is_quiet());
+    }
+    let (_, after) = step(&wants([(1, released())]), Some(tagged("default/web1,default/unknown")), &env());
+    assert_eq!(after.unwrap()["tags"]["k8s-azure-service"], "default/unknown");
+}
+
+#[test]
+fn a_service_of_the_same_name_that_lives_now_keeps_the_public_ip() {
+    let mut all = wants([(1, makes())]);
+    all.insert(ServiceKey::new("default", "web1", "older"), released());
+    assert!(step(&all, Some(tagged("default/web1")), &env()).0.is_quiet());
+}
+
+#[test]
+fn a_public_ip_of_a_user_is_neither_tagged_nor_deleted() {
+    let mine = body(&json!({ "owner": "me" }));
+    let tags = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+    let tagging = uses(Creation::MustExist, PublicIpSettings { tags, ..PublicIpSettings::default() });
+    let mut env = env();
+    env.tags.set.insert("team".to_owned(), "x".to_owned());
+    let (plan, _) = step(&wants([(1, tagging)]), Some(mine.clone()), &env);
+    assert!(plan.is_quiet());
+    assert!(matches!(plan.served[&key(1)], Served::Done(_)));
+    let (plan, _) = step(&wants([(1, released())]), Some(mine.clone()), &env);
+    assert!(plan.is_quiet());
+    assert_eq!(plan.served[&key(1)], Served::Done(Found::default()));
+    // A label is set, as the Go manager does, and no tag with it.
+    let (_, after) = step(&wants([(1, labelled(label("web")))]), Some(mine.clone()), &env);
+    let mut expected = mine;
+    expected["properties"]["dnsSettings"] = json!({ "domainNameLabel": "web" });
+    assert_eq!(after, Some(expected));
+}
+
+#[test]
+fn a_public_ip_of_another_cluster_is_never_written() {
+    let theirs = body(&json!({ "k8s-azure-service": "default/web1", "k8s-azure-cluster-name": "other" }));
+    let (plan, _) = step(&wants([(1, makes())]), Some(theirs.clone()), &env());
+    assert!(plan.is_quiet());
+    assert_eq!(
+        refusal(&plan, 1),
+        Refusal::new(RefusalReason::ForeignOwner, "public IP pip belongs to cluster other; name another public IP")
+    );
+    let (plan, _) = step(&wants([(1, released())]), Some(theirs), &env());
+    assert!(plan.is_quiet());
+    assert_eq!(plan.served[&key(1)], Served::Done(Found::default()));
+}
+
+#[test]
+fn tags_of_older_managers_are_read() {
+    let old = body(&json!({ "service": "default/web1", "kubernetes-cluster-name": "kubernetes" }));
+    assert!(step(&wants([(1, makes())]), Some(old.clone()), &env()).0.is_quiet());
+    let (_, after) = step(&wants([(1, makes()), (2, shares())]), Some(old), &env());
+    assert_eq!(
+        after.unwrap()["tags"],
+        json!({ "service": "default/web1", "kubernetes-cluster-name": "kubernetes",
+            "k8s-azure-service": "default/web1,default/web2" })
+    );
+}
+
+#[test]
+fn a_tag_that_is_full_refuses_the_next_service() {
+    let names: Vec<String> = (0..20).map(|number| format!("default/web-{number:03}")).collect();
+    let (plan, _) = step(&wants([(1, shares())]), Some(tagged(&names.join(","))), &env());
+    assert!(plan.is_quiet());
+    assert_eq!(
+        refusal(&plan, 1),
+        Refusal::new(
+            RefusalReason::LimitExceeded,
+            "public IP pip is shared by 20 Services, and its tag k8s-azure-service has no room for another name: Azure allows \
+             256 characters. Use another public IP"
+        )
+    );
+}
+
+#[test]
+fn the_dns_label_belongs_to_one_service() {
+    let two = tagged("default/web1,default/web2");
+    let (_, after) = step(&wants([(1, makes()), (2, labelled(label("web")))]), Some(two), &env());
+    let after = after.unwrap();
+    assert_eq!(after["properties"]["dnsSettings"], json!({ "domainNameLabel": "web" }));
+    assert_eq!(after["tags"]["k8s-azure-dns-label-service"], "default/web2");
+    // Another Service may not change it.
+    let (plan, _) =
+        step(&wants([(1, labelled(label("mine"))), (2, labelled(label("web")))]), Some(after.clone()), &env());
+    assert!(plan.is_quiet());
+    assert_eq!(
+        refusal(&plan, 1),
+        Refusal::new(
+            RefusalReason::ForeignOwner,
+            "the DNS label of public IP pip belongs to Service default/web2; remove annotation \
+             service.beta.kubernetes.io/azure-dns-label-name from one of the two Services"
+        )
+    );
+    // Its owner removes it with an empty annotation, and its tag with it.
+    let (_, removed) = step(&wants([(2, labelled(DnsLabel::Removed))]), Some(after.clone()), &env());
+    let removed = removed.unwrap();
+    assert_eq!(removed["properties"].get("dnsSettings"), None);
+    assert_eq!(removed["tags"].get("k8s-azure-dns-label-service"), None);
+    // Without the annotation it stays, and the tag goes with the owner.
+    assert!(step(&wants([(2, shares())]), Some(after.clone()), &env()).0.is_quiet());
+    let (_, left) = step(&wants([(1, makes()), (2, released())]), Some(after), &env());
+    let left = left.unwrap();
+    assert_eq!(left["properties"]["dnsSettings"], json!({ "domainNameLabel": "web" }));
+    assert_eq!(left["tags"].get("k8s-azure-dns-label-service"), None);
+}
+
+#[test]
+fn two_new_labels_on_one_public_ip_refuse_the_second() {
+    let (plan, _) = step(
+        &wants([(1, labelled(label("one"))), (2, labelled(label("two")))]),
+        Some(tagged("default/web1,default/web2")),
+        &env(),
+    );
+    assert!(plan.edits.contains(&Edit::DnsLabel(Some("one".to_owned()))));
+    assert_eq!(refusal(&plan, 2).reason, RefusalReason::ForeignOwner);
+}
+
+#[test]
+fn changed_ip_tags_are_an_event_and_the_address_stays() {
+    let ip_tags = Some(vec![IpTag { kind: "RoutingPreference".to_owned(), tag: "Internet".to_owned() }]);
+    let want =
+        || uses(Creation::Make { prefix: None }, PublicIpSettings { ip_tags: ip_tags.clone(), ..Default::default() });
+    let mut env = env();
+    let (plan, _) = step(&wants([(1, want())]), Some(tagged("default/web1")), &env);
+    assert!(plan.is_quiet());
+    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
+    assert_eq!(found.notices[0].reason, RefusalReason::WouldReplaceAddress);
+    env.may_change_ip_tags = true;
+    let (plan, after) = step(&wants([(1, want())]), Some(tagged("default/web1")), &env);
+    assert_eq!(plan.edits.len(), 1);
+    let after = after.unwrap();
+    assert_eq!(after["properties"]["ipTags"], json!([{ "ipTagType": "RoutingPreference", "tag": "Internet" }]));
+    assert!(step(&wants([(1, want())]), Some(after), &env).0.is_quiet());
+}
+
+#[test]
+fn a_public_ip_of_another_family_or_sku_is_refused() {
+    let mut six = tagged("default/web1");
+    six["properties"]["publicIPAddressVersion"] = json!("IPv6");
+    assert_eq!(
+        refusal(&step(&wants([(1, makes())]), Some(six), &env()).0, 1),
+        Refusal::new(RefusalReason::Mismatch, "public IP pip is IPv6, and the Service needs IPv4; name another one")
+    );
+    let mut basic = tagged("default/web1");
+    basic["sku"] = json!({ "name": "Basic" });
+    assert_eq!(refusal(&step(&wants([(1, makes())]), Some(basic), &env()).0, 1).reason, RefusalReason::Mismatch);
+}
+
+#[test]
+fn system_tags_take_what_is_neither_theirs_nor_ours() {
+    let mut env = env();
+    env.tags.set.insert("team".to_owned(), "x".to_owned());
+    env.tags.keep_prefixes = vec!["sys".to_owned()];
+    let mut there = tagged("default/web1");
+    there["tags"]["system-a"] = json!("1");
+    let (_, after) = step(&wants([(1, makes())]), Some(there), &env);
+    assert_eq!(
+        after.unwrap()["tags"],
+        json!({ "k8s-azure-service": "default/web1", "k8s-azure-cluster-name": "kubernetes", "system-a": "1", "team": "x" })
+    );
+}
