@@ -144,8 +144,8 @@ pub enum Already {
     Ignore,
 }
 
-/// What becomes of a write of a load balancer, security group, route table or public address while one runs. All three
-/// are documented; which of them when is not.
+/// What a write of a load balancer, security group, route table, private link or public address does while another one
+/// of it runs. Azure does all three; when it does which is not documented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConcurrentNetwork {
     /// The older operation ends as `Canceled`, with `CanceledAndSupersededDueToAnotherOperation`.
@@ -215,8 +215,8 @@ pub struct Switches {
     /// (azure-rest-api-specs#10104, bicep#8074, which has other names than the first); since when is not documented.
     /// Default true.
     pub interface_pool_shows_addresses: bool,
-    /// A backend pool that has network interfaces goes, and they leave it; else its deletion is refused: 400. Default
-    /// false.
+    /// The deletion of a backend pool removes its network interfaces from it; else it is refused with 400 while the
+    /// pool has any. Default false.
     pub interfaces_leave_deleted_pool: bool,
 }
 

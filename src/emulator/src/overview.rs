@@ -324,7 +324,7 @@ fn machine(resource: &Resource) -> Option<MachineRow> {
 }
 
 /// The first properties that say something on one line: scalars, wherever they stand, by their own name; of ids the
-/// last part.
+/// last part; of several parts, such as rules, their number.
 fn collect_facts(name: &str, value: &Value, facts: &mut Vec<(String, String)>) {
     if facts.len() == FACTS_MOST || UNTOLD.contains(&name) {
         return;
@@ -332,6 +332,9 @@ fn collect_facts(name: &str, value: &Value, facts: &mut Vec<(String, String)>) {
     match value {
         Value::Null | Value::Bool(false) => {}
         Value::String(word) if word.is_empty() || word == "Disabled" => {}
+        Value::Array(items) if items.len() > 1 && items.iter().all(Value::is_object) => {
+            facts.push((name.to_owned(), items.len().to_string()));
+        }
         Value::Array(items) => items.iter().for_each(|item| collect_facts(name, item, facts)),
         Value::Object(members) => members.iter().for_each(|(name, member)| collect_facts(name, member, facts)),
         Value::String(id) if id.starts_with("/subscriptions/") => {

@@ -90,6 +90,12 @@ pub(crate) fn name_of(id: &str) -> &str {
     id.trim_end_matches('/').rsplit('/').next().unwrap_or(id)
 }
 
+/// The id without its last two segments: of a part, the resource that has it.
+pub(crate) fn parent_of(id: &str) -> &str {
+    let above = id.trim_end_matches('/').rsplit_once('/').and_then(|(above, _)| above.rsplit_once('/'));
+    above.map_or(id, |(parent, _)| parent)
+}
+
 /// The resource group's name in an id, as spelt there.
 pub(crate) fn group_of(id: &str) -> &str {
     segment_after(id, "resourcegroups")

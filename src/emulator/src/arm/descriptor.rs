@@ -367,7 +367,7 @@ pub(crate) struct InUse {
 pub(crate) enum By {
     /// Who refers to it, by any descriptor.
     References,
-    /// The same, unless a switch says that they let go of it.
+    /// The same, unless a switch removes such references together with the resource.
     ReferencesUnless(fn(&Switches) -> bool),
     /// Those that its own document names.
     Named(fn(&Value) -> Vec<String>),

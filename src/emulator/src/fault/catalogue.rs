@@ -260,9 +260,9 @@ refusals! {
     missing_value(what): 400 "InvalidRequestFormat" Provider, U "the code is the provider's for a body that lacks something",
         "Cannot parse the request."
         detail "MissingJsonReferenceId" "Value for {what} is missing.";
-    superseded(resource, operation): 409 "Canceled" Provider, D "a real body with PutLoadBalancerOperation; the names are unverified",
+    superseded(name, older, newer): 409 "Canceled" Provider, D "real bodies with PutLoadBalancerOperation and the name of a write of its pool; other names are unverified",
         "Operation was canceled."
-        detail "CanceledAndSupersededDueToAnotherOperation" "Operation put {resource} ({operation}) was canceled and superseded by a newer operation.";
+        detail "CanceledAndSupersededDueToAnotherOperation" "Operation {name} ({older}) was canceled and superseded by operation {name} ({newer}).";
     not_provisioned(id, by, state, operation): 429 "RetryableError" Provider, D "a real body: hashicorp/terraform#7986",
         "A retryable error occurred."
         detail "ReferencedResourceNotProvisioned" "Cannot proceed with operation because resource {id} used by resource {by} is not in Succeeded state. Resource is in {state} state and the last operation that updated/is updating the resource is {operation}.";
@@ -300,9 +300,9 @@ refusals! {
         "Public IP prefix {id} has no free public IP address.";
     prefix_in_use(id, by): 400 "InUsePublicIpPrefixCannotBeDeleted" Network, D "kube-egress-gateway#1223; the text is unverified",
         "Public IP prefix {id} is in use by {by} and cannot be deleted.";
-    retry_after_operation(resource, operation, id, seconds): 429 "RetryableError" Provider, D "cloud-provider-azure's retry rules; the names are unverified",
+    retry_after_operation(name, operation, id, seconds): 429 "RetryableError" Provider, D "cloud-provider-azure's retry rules; the names are unverified",
         "A retryable error occurred."
-        detail "RetryableErrorDueToAnotherOperation" "Operation put {resource} ({operation}) is updating resource {id}. The call can be retried in {seconds} seconds.";
+        detail "RetryableErrorDueToAnotherOperation" "Operation {name} ({operation}) is updating resource {id}. The call can be retried in {seconds} seconds.";
     duplicate_name(name, member): 400 "InvalidRequestFormat" Network, U "the code is the provider's for a body that contradicts itself",
         "Cannot parse the request. {member} has more than one item of the name {name}.";
     subnet_without_ipv6(subnet, configuration): 400 "SubnetHasNoIPv6Prefix" Network, U "that dual stack needs a prefix of each family is documented",

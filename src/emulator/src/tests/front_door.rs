@@ -131,7 +131,14 @@ async fn the_providers_that_are_emulated_are_registered_and_say_what_they_have()
     assert_eq!(names, ["Microsoft.Compute", "Microsoft.Network", "Microsoft.Resources"]);
     let compute = rig.get(&uri("/microsoft.compute")).await.expect(200).body;
     assert_eq!(compute["registrationState"], "Registered");
-    assert!(compute["resourceTypes"].as_array().unwrap().iter().any(|kind| kind["resourceType"] == "disks"));
+    let kinds = compute["resourceTypes"].as_array().unwrap();
+    let of = |kind: &str| kinds.iter().find(|shown| shown["resourceType"] == kind).unwrap();
+    for zonal in ["disks", "virtualMachines"] {
+        let mappings = of(zonal)["zoneMappings"].as_array().unwrap();
+        let zones = |region: &str| mappings.iter().find(|mapping| mapping["location"] == region).map(|m| &m["zones"]);
+        assert_eq!((zones("westeurope"), zones("westus")), (Some(&json!(["1", "2", "3"])), None), "{zonal}");
+    }
+    assert!(of("availabilitySets").get("zoneMappings").is_none());
     rig.call("POST", &uri("/Microsoft.Compute/register"), None).await.expect(200);
     rig.get(&uri("/Microsoft.Storage")).await.refused(404, "InvalidResourceNamespace");
     rig.call("DELETE", &uri("/Microsoft.Compute"), None).await.refused(405, "MethodNotAllowed");

@@ -492,7 +492,11 @@ async fn a_second_write_while_one_runs_does_what_the_switch_says() {
     assert_eq!(first.body["properties"]["provisioningState"], "Updating");
     let body_of_pool = json!({"name": "pool"});
     let second = rig.call("PUT", &format!("{}?api-version={VERSION}", pool()), Some(body_of_pool)).await.expect(200);
-    assert_eq!(rig.finish(&first).await["status"], "Canceled");
+    let canceled = rig.finish(&first).await;
+    assert_eq!(canceled["status"], "Canceled");
+    let why = canceled["error"]["details"][0]["message"].as_str().unwrap();
+    let newer = path_of(second.header("azure-asyncoperation")).rsplit('/').next().unwrap().split('?').next().unwrap();
+    assert!(why.ends_with(&format!("superseded by operation PutLoadBalancerOperation ({newer}).")), "{why}");
     assert_eq!(rig.finish(&second).await["status"], "Succeeded");
     for (position, status, code) in [
         (ConcurrentNetwork::Conflict, 409, "AnotherOperationInProgress"),
@@ -587,4 +591,24 @@ async fn a_write_that_fails_late_leaves_a_failed_resource_that_another_write_men
     assert_eq!(state(&lb()).await, "Failed");
     rig.written(&lb(), body).await;
     assert_eq!((state(&ip).await, state(&lb()).await), (json!("Succeeded"), json!("Succeeded")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn letter_case_says_nothing() {
+    let rig = Rig::new(options()).await;
+    rig.public_ip("ip").await;
+    let body = balancer(json!([public("f", "ip")]), json!([rule("r", "f", 80)]));
+    let shown = rig.written(&lb(), body.clone()).await;
+    let lower = |body: &Value| -> Value { serde_json::from_str(&body.to_string().to_ascii_lowercase()).unwrap() };
+    let again = rig.written(&lb(), lower(&body)).await;
+    for member in ["frontendIPConfigurations", "backendAddressPools", "probes"] {
+        let rules = |lb: &Value| at(lb, member)["properties"]["loadBalancingRules"].clone();
+        assert_eq!(rules(&again), rules(&shown), "{member}");
+    }
+    rig.written(&interface("plain-0"), lower(&nic(&[&pool()]))).await;
+    let code = "InUseBackendAddressPoolCannotBeDeleted";
+    rig.call("DELETE", &lb().replace("loadBalancers", "LOADBALANCERS"), None).await.refused(400, code);
+    let address = json!({"name": "a", "properties": {"ipAddress": "10.240.9.9", "subnet": reference(&subnet())}});
+    let second = format!("{}?api-version={VERSION}", part("backendAddressPools", "second"));
+    rig.written(&second, lower(&json!({"properties": {"loadBalancerBackendAddresses": [address]}}))).await;
 }

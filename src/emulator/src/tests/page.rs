@@ -94,6 +94,16 @@ async fn the_overview_shows_machines_with_their_luns_and_disks_with_their_machin
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_overview_counts_the_parts_of_a_network_resource() {
+    let rig = Rig::new(slow()).await;
+    let group = format!("{}/providers/Microsoft.Network/networkSecurityGroups/nsg?api-version=2025-05-01", group());
+    rig.call("PUT", &group, Some(json!({"location": "westeurope"}))).await.expect(201);
+    let seen = overview(&rig, "").await;
+    let group = &type_of(&seen, "Microsoft.Network/networkSecurityGroups")["rows"][0];
+    assert_eq!((&group["state"], &group["facts"][0]), (&json!("Updating"), &json!(["defaultSecurityRules", "6"])));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_overview_shows_what_runs_and_what_is_half_attached() {
     let rig = Rig::new(slow()).await;
     rig.disk("d").await;

@@ -90,7 +90,9 @@ async fn a_private_endpoint_is_a_connection_of_its_service() {
     assert_eq!(connection["properties"]["privateEndpoint"], reference(&id("privateEndpoints", "e")));
     assert_eq!(connection["properties"]["privateLinkServiceConnectionState"]["status"], "Approved");
     let refused = rig.call("DELETE", &service(), None).await;
-    refused.refused(400, "PrivateLinkServiceHasPrivateEndpointConnections");
+    let refused = refused.refused(400, "PrivateLinkServiceHasPrivateEndpointConnections");
+    let beginning = format!("Private link service {} cannot", id("privateLinkServices", "pls"));
+    assert!(refused.message().starts_with(&beginning), "{}", refused.message());
     // What is read of either can be written. The service keeps its connections and its alias; its owner rejects one, and removes it.
     rig.written(&service(), shown.clone()).await;
     let endpoint_as_read = rig.get(&e).await.expect(200).body;

@@ -143,7 +143,6 @@ fn change(
         document::retag(descriptor, &mut whole, &etag);
     }
     whole["properties"]["provisioningState"] = json!((descriptor.put.running)(&context.state.switches));
-    put::supersede(descriptor, context, &id);
     context.state.store.change(&id, now, |resource| resource.doc = whole.clone().into());
     changed(descriptor, context.state, Some(old), Some(&whole), now);
     put::settle_later(

@@ -17,7 +17,6 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     references::unused(descriptor, context.state, &doc)?;
     let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
-    put::supersede(descriptor, context, &id);
     let (now, answered) = (context.now, descriptor.delete);
     if answered.shape == Shape::Synchronous {
         remove(descriptor, context.state, &id, now);
@@ -52,6 +51,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
             together_with: None,
         },
     );
+    put::supersede(descriptor, context, &id, &started.id);
     context.state.store.change(&id, now, |resource| resource.busy = Some(started.id.clone()));
     Ok(Answer::empty(answered.status).started(started, answered.headers(descriptor.family)))
 }

@@ -1,5 +1,7 @@
 //! How a document is put together, and how its etags and states change.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::arm::descriptor::{Children, Descriptor, Draft, Part, Stamps};
@@ -68,11 +70,10 @@ fn parts(
     if given.len() < children.least {
         return Err(fault::missing_value(member));
     }
-    let mut made = Vec::new();
+    let (mut made, mut names) = (Vec::new(), BTreeSet::new());
     for asked in given {
         let name = asked["name"].as_str().ok_or_else(|| fault::missing_value(format!("{member}.name")))?;
-        let same = |other: &Value| other["name"].as_str().is_some_and(|other| other.eq_ignore_ascii_case(name));
-        if made.iter().any(same) {
+        if !names.insert(name.to_ascii_lowercase()) {
             return Err(fault::duplicate_name(name, member));
         }
         made.push(part(children, draft, (name, asked), &made, (etag, state))?);

@@ -1,8 +1,8 @@
 //! The engine that answers PUT, PATCH, GET, LIST and DELETE of every type that a [`Descriptor`] describes.
 //!
 //! The order of a write: the group, the body, the region or the parent, the name, the preconditions, other writers,
-//! zones, what it refers to, the document, what it leaves out, the quota, the check of the whole. Only then is a write
-//! that runs superseded and the document stored, and an operation starts where the descriptor says so.
+//! zones, what it refers to, the document, what it leaves out, the quota, the check of the whole. Only then is the
+//! document stored, and an operation starts where the descriptor says so, which supersedes one that runs.
 
 pub(crate) mod children;
 pub(crate) mod delete;

@@ -153,7 +153,6 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     references::check_exclusive(descriptor, context.state, &doc)?;
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
-    supersede(descriptor, context, id);
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
             (descriptor.hooks.settle)(context.state, &mut doc)?;
@@ -202,8 +201,8 @@ pub(super) fn refuse_if_busy(descriptor: &Descriptor, context: &Context<'_>, id:
     }
 }
 
-/// What becomes of a second write of a resource of the network provider, and of one that names it. Documented: all
-/// three answers; which of them when is unverified.
+/// Answers a second write of a resource while one runs, and a write of what names the resource, as the switch says.
+/// All three answers are documented; when Azure gives which is unverified.
 fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str) -> Result<(), Fault> {
     let found = context.state.store.get(id);
     let running = found.and_then(|resource| context.state.operations.get(resource.busy.as_deref()?));
@@ -215,12 +214,12 @@ fn refuse_while_written(descriptor: &Descriptor, context: &Context<'_>, id: &str
         ConcurrentNetwork::Conflict => Err(another_operation(descriptor, context, &resource.doc)),
         ConcurrentNetwork::Retry => {
             let seconds = running.due.saturating_sub(context.now).as_secs() + 1;
-            Err(fault::retry_after_operation(descriptor.schema.root, &running.id, resource.id(), seconds))
+            Err(fault::retry_after_operation(operation_name(descriptor), &running.id, resource.id(), seconds))
         }
     }
 }
 
-/// Refuses a write that names what another one writes, where such writes are refused.
+/// Refuses a write of a document that names a resource on which another write runs, where the switch says so.
 fn refuse_if_named_is_busy(
     descriptor: &'static Descriptor,
     context: &Context<'_>,
@@ -236,12 +235,19 @@ fn refuse_if_named_is_busy(
     })
 }
 
-/// Ends the write that runs, where a newer one supersedes it. Called when the newer one can no longer be refused.
-pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str) {
+/// The provider's name of a write: `PutLoadBalancerOperation`, `PutPublicIpAddressOperation`.
+fn operation_name(descriptor: &Descriptor) -> String {
+    let (first, rest) = descriptor.schema.root.split_at(descriptor.schema.root.len().min(1));
+    format!("Put{}{}Operation", first.to_ascii_uppercase(), rest.replace("IP", "Ip"))
+}
+
+/// Ends the write that runs, where a newer one supersedes it, which has been accepted.
+pub(super) fn supersede(descriptor: &Descriptor, context: &mut Context<'_>, id: &str, newer: &str) {
     let busy = context.state.store.get(id).and_then(|resource| resource.busy.clone());
     let running = busy.filter(|busy| context.state.operations.is_running(busy));
-    if let Some(busy) = running.filter(|_| descriptor.writers == Writers::Supersede) {
-        context.state.preempt(&busy, context.now, fault::superseded(descriptor.schema.root, &busy));
+    if let Some(older) = running.filter(|_| descriptor.writers == Writers::Supersede) {
+        let name = operation_name(descriptor);
+        context.state.preempt(&older, context.now, fault::superseded(&name, &older, newer));
     }
 }
 
@@ -322,6 +328,7 @@ pub(super) fn settle_later(
             together_with: None,
         },
     );
+    supersede(descriptor, context, id, &started.id);
     if descriptor.writers != Writers::Together {
         context.state.store.change(id, context.now, |resource| resource.busy = Some(started.id.clone()));
     }

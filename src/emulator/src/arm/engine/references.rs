@@ -167,10 +167,7 @@ pub(crate) fn resources_named(
 
 /// The key of a resource, or of the one that has a child.
 fn resource_of(state: &State, id: &str) -> Option<String> {
-    let parent = || id.rsplit_once('/')?.0.rsplit_once('/').map(|(parent, _)| parent);
-    let found =
-        if state.store.contains(id) { Some(id) } else { parent().filter(|parent| state.store.contains(parent)) };
-    found.map(path::key)
+    [id, path::parent_of(id)].into_iter().find(|id| state.store.contains(id)).map(path::key)
 }
 
 /// Gives what a document names, or no longer names, a new etag, where it shows who names it: other resources are
@@ -440,8 +437,8 @@ fn show(doc: &mut Value, shown: &BackReference, by: &Referring) {
         (Form::One, Some(first)) => member[shown.member] = json!({"id": first}),
         (Form::Addresses, Some(_)) => {
             let listed = by.iter().map(|id| {
-                let interface = id.split("/ipConfigurations/").next().unwrap_or(id);
-                let name = format!("{}_{}{}", path::group_of(id), path::name_of(interface), path::name_of(id));
+                let interface = path::name_of(path::parent_of(id));
+                let name = format!("{}_{interface}{}", path::group_of(id), path::name_of(id));
                 json!({"name": name, "properties": {"networkInterfaceIPConfiguration": {"id": id}}})
             });
             let known = member[shown.member].as_array().cloned().unwrap_or_default();

@@ -17,7 +17,7 @@ use crate::state::State;
 /// Rules of a network interface at most.
 pub(crate) const RULES_MOST: usize = 300;
 
-/// Whether a frontend of a load balancer is internal or public; one of both has all of one kind.
+/// Whether a load balancer is internal: its frontends are all internal or all public. None without frontends.
 pub(crate) fn is_internal(balancer: &Value) -> Option<bool> {
     let frontends = balancer["properties"]["frontendIPConfigurations"].as_array()?;
     frontends.first().map(|frontend| frontend["properties"]["subnet"].is_object())
@@ -28,7 +28,7 @@ fn balancers(state: &State, nic: &Value) -> Vec<Document> {
     let named = [kinds::BACKEND_POOL, kinds::NAT_RULE]
         .iter()
         .flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind))
-        .filter_map(|id| id.rsplit_once('/')?.0.rsplit_once('/').map(|(balancer, _)| path::key(balancer)));
+        .map(|id| path::key(path::parent_of(id)));
     let named: BTreeSet<String> = named.collect();
     named.iter().filter_map(|id| state.store.document(id)).collect()
 }
@@ -45,7 +45,7 @@ pub(crate) fn rules_of(balancer: &Value, pool: &str) -> usize {
     rules.filter(names).count()
 }
 
-/// Whether an interface may be where it is. Documented.
+/// Checks the load balancers of an interface against each other, and against the interface. Documented.
 ///
 /// # Errors
 ///
@@ -99,8 +99,8 @@ fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Interfaces leave the pools and NAT rules that a load balancer no longer has. They are refused to go before, unless
-/// a switch says otherwise.
+/// Removes interfaces from the pools and NAT rules that a load balancer no longer has, where the switch says so. Else
+/// a pool that has interfaces cannot be deleted, and there is nothing to remove.
 pub(crate) fn leave(state: &mut State, old: &Value, new: Option<&Value>, at: Duration) {
     if !state.switches.interfaces_leave_deleted_pool {
         return;

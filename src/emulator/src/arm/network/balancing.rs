@@ -267,7 +267,7 @@ fn check_pool(state: &State, pool: &Value, limits: &Limits, sku: &str) -> Result
         let network = address["properties"]["virtualNetwork"]["id"].as_str();
         let subnet = address["properties"]["subnet"]["id"].as_str();
         let network = network.or(pool["properties"]["virtualNetwork"]["id"].as_str());
-        let network = network.or(subnet.and_then(|subnet| subnet.split("/subnets/").next()));
+        let network = network.or(subnet.map(path::parent_of));
         let network = network.ok_or_else(|| fault::missing_value("loadBalancerBackendAddresses.virtualNetwork"))?;
         let parsed: Option<IpAddr> = given.parse().ok();
         let network = state.store.document(network).unwrap_or_default();

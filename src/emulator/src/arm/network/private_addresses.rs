@@ -120,20 +120,14 @@ fn address_in<'a>(configuration: &'a Value, subnet: &str) -> Option<(IpAddr, &'a
     Some((address.parse().ok()?, configuration["id"].as_str()?))
 }
 
-/// The resource that has a configuration.
-fn holder(configuration: &str) -> &str {
-    let above = configuration.rsplit_once('/').and_then(|(above, _)| above.rsplit_once('/'));
-    above.map_or(configuration, |(holder, _)| holder)
-}
-
 /// Whether a configuration may have an address. Documented. An address may move within its resource.
 fn check_address(draft: &Draft<'_>, part: &Part<'_>, subnet: &str, prefix: &str, address: &str) -> Result<(), Fault> {
     let parsed = address.parse().ok().filter(|address| is_usable(prefix, *address));
     let wanted = parsed.ok_or_else(|| fault::address_not_in_subnet(address, prefix))?;
-    let others = taken(draft.state, subnet).filter(|(_, by)| !path::same(holder(by), draft.id));
+    let others = taken(draft.state, subnet).filter(|(_, by)| !path::same(path::parent_of(by), draft.id));
     let mut all = others.chain(part.before.iter().filter_map(|part| address_in(part, subnet)));
     match all.find(|(used, by)| *used == wanted && !path::same(by, part.id)) {
-        Some((_, by)) => Err(fault::address_allocated(part.id, address, holder(by))),
+        Some((_, by)) => Err(fault::address_allocated(part.id, address, path::parent_of(by))),
         None => Ok(()),
     }
 }

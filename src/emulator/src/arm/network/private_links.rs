@@ -91,12 +91,10 @@ fn service(draft: &Draft<'_>) -> Result<Value, Fault> {
 /// The interface that the service makes for itself. Recorded; the interface is none of the emulator's resources.
 fn interface(draft: &Draft<'_>) -> Value {
     let guid = derived::guid_of(&format!("{}/nic", draft.guid));
-    let group = draft.id.split("/privateLinkServices/").next().unwrap_or("");
-    let group = group.split("/privateEndpoints/").next().unwrap_or(group);
-    json!({"id": format!("{group}/networkInterfaces/{}.nic.{guid}", draft.name)})
+    json!({"id": format!("{}/networkInterfaces/{}.nic.{guid}", path::parent_of(draft.id), draft.name)})
 }
 
-/// A dynamic address stays with the interface. Recorded.
+/// A configuration shows a static address only; the service's own interface has the dynamic one. Recorded.
 fn configuration(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
     let asked = &part.asked["properties"];
     let mut properties = json!({});
@@ -128,7 +126,7 @@ fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<()
     }
     let frontends = service["properties"]["loadBalancerFrontendIpConfigurations"].as_array().into_iter().flatten();
     for frontend in frontends.filter_map(|frontend| frontend["id"].as_str()) {
-        let balancer = frontend.split("/frontendIPConfigurations/").next().unwrap_or("");
+        let balancer = path::parent_of(frontend);
         let found = state.store.document(balancer).unwrap_or_default();
         if found["sku"]["name"] != "Standard" {
             return Err(fault::private_link_service_needs_standard(id, balancer));
@@ -143,7 +141,7 @@ fn check_service(state: &State, service: &Value, _: Option<&Value>) -> Result<()
     Ok(())
 }
 
-/// Whether a network keeps its subnets of private link services without policies. The code is documented.
+/// Refuses network policies on a subnet that has private link services. The code is documented.
 pub(crate) fn check_policies(state: &State, network: &Value) -> Result<(), Fault> {
     let subnets = network["properties"]["subnets"].as_array().into_iter().flatten();
     for subnet in subnets.filter(|subnet| subnet["properties"]["privateLinkServiceNetworkPolicies"] != "Disabled") {
@@ -228,7 +226,7 @@ fn check_endpoint(state: &State, endpoint: &Value, _: Option<&Value>) -> Result<
     }
 }
 
-/// A service has a connection for each endpoint that names it.
+/// Adds and removes the connections that services have with an endpoint.
 fn connect(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     let endpoint = path::of(new.or(old).unwrap_or(&Value::Null)).to_owned();
     let had: Vec<String> = old.into_iter().flat_map(connections).map(|(service, _)| service.to_owned()).collect();

@@ -4,22 +4,30 @@
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::Provider;
+use crate::arm::descriptor::{Descriptor, Provider};
 use crate::arm::routes::PROVIDERS;
 use crate::arm::{lists, regions};
 use crate::fault;
 
 fn document(context: &Context<'_>, provider: &Provider) -> Value {
-    let described = provider.types.iter().map(|descriptor| (descriptor.kind, descriptor.api_versions));
+    let described =
+        provider.types.iter().map(|descriptor| (descriptor.kind, descriptor.api_versions, zonal(descriptor)));
+    let others = provider.other_types.iter().map(|(kind, versions)| (*kind, *versions, false));
     let types: Vec<Value> = described
-        .chain(provider.other_types.iter().copied())
-        .map(|(kind, versions)| {
-            json!({
+        .chain(others)
+        .map(|(kind, versions, zonal)| {
+            let mut shown = json!({
                 "resourceType": kind.strip_prefix(provider.namespace).unwrap_or(kind).trim_start_matches('/'),
                 "locations": regions::all(),
                 "apiVersions": versions,
                 "capabilities": "None",
-            })
+            });
+            if zonal {
+                let mappings = regions::all().into_iter().filter(|region| regions::has_zones(region));
+                shown["zoneMappings"] =
+                    mappings.map(|region| json!({"location": region, "zones": ["1", "2", "3"]})).collect();
+            }
+            shown
         })
         .collect();
     let free = provider.namespace == "Microsoft.Resources";
@@ -30,6 +38,13 @@ fn document(context: &Context<'_>, provider: &Provider) -> Value {
         "registrationState": "Registered",
         "registrationPolicy": if free { "RegistrationFree" } else { "RegistrationRequired" },
     })
+}
+
+/// Whether what is of a type, or a part of it, can be in a zone: the cloud controllers learn here which zones a region
+/// has.
+fn zonal(descriptor: &Descriptor) -> bool {
+    let mut layouts = descriptor.children.iter().map(|children| children.layout);
+    descriptor.layout.contains(&"zones") || layouts.any(|layout| layout.contains(&"zones"))
 }
 
 /// All.
