@@ -8,22 +8,32 @@
 //! | [`nic`] | the pools that the NICs of a node belong to |
 //! | [`private_link`] | one private link service |
 //! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
+//! | [`backend_nodes`] | which Nodes are backends, for the informers |
 //! | [`backends`] | which Nodes are backends |
 //! | [`settings`] | nothing: what the cloud configuration says of all these |
 //! | [`json`] | nothing: lossless edits of a raw body |
 //!
 //! # One shape
 //!
-//! Every planner has the same four functions:
+//! Every planner of an object that Services share has the same functions:
 //!
 //! ```text
-//! Model::read(&Value)                                   the body that Azure answered, as far as it matters
-//! plan(&wants, actual: Option<&Model>, &Env) -> Plan    what to change, and how far each Service is
-//! apply(Option<Model>, &[Edit], &Env) -> Option<Model>  what the edits do to the model
-//! apply_raw(Option<Value>, &[Edit], &Env) -> Option<Value>   and to the body that goes back to Azure
+//! Model::read(&id, &body)                                     what Azure answered, as far as it matters
+//! plan(&wants, actual: Option<&Model>, &Env) -> Plan<Edit>    one write, and how far each Service is
+//! apply(Option<Model>, &[Edit], &Env) -> Option<Model>        what the edits do to the model
+//! apply_raw(Option<body>, &[Edit], &Env) -> Option<body>      and to the body that goes back to Azure
+//! replaces(&[Edit], actual) -> bool                           whether something that exists is removed or replaced
 //! ```
 //!
-//! `None` is an object that does not exist. A property test holds `apply` and `apply_raw` equal.
+//! `None` is an object that does not exist. A property test holds `apply` and `apply_raw` equal. NICs and subnets have no
+//! wants of Services: what they need follows from nodes and from private link services, and they are never made or deleted.
+//!
+//! A load balancer is one write, whatever changes; a change of pool members alone is a write of one pool
+//! ([`load_balancer::write_target`]). A new pool of addresses goes out with its members, so that its first Service does not
+//! wait for a second write.
+//!
+//! How far a Service is ([`Served`]) is judged by what was observed, so a Service is done though others still change the
+//! object.
 //!
 //! # Absence deletes nothing
 //!
@@ -37,6 +47,7 @@
 //! edits safe, does not depend on the order of its input, and is quiet when only letter case, order or defaults that
 //! Azure filled in differ.
 
+pub mod backend_nodes;
 pub mod backends;
 pub mod json;
 pub mod load_balancer;
@@ -51,7 +62,7 @@ mod cidr;
 mod tags;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -151,10 +162,31 @@ pub struct Found {
     pub addresses: BTreeMap<Family, IpAddr>,
     /// The frontend that serves each family; it is another Service's where an address is shared.
     pub frontends: BTreeMap<Family, ArmId>,
+    /// What a load balancer or public IP shows of the Service that the Service does not ask for: of one that only looks,
+    /// all.
+    pub unasked: Unasked,
     /// The host name of a public IP with a DNS label.
     pub host_name: Option<String>,
     /// What was asked and is left undone on purpose, for an event.
     pub notices: Vec<Refusal>,
+}
+
+/// Parts of a Service that it does not ask for, or not yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unasked {
+    /// Private addresses of frontends of its own, and of frontends that its rules use; the address of a public IP.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Public IPs of such frontends, or that list it in their tags.
+    pub public_ips: BTreeSet<ArmId>,
+    /// How many rules it has.
+    pub rules: usize,
+}
+
+impl Unasked {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What must happen first.
@@ -245,6 +277,31 @@ impl Refusal {
     /// A refusal.
     pub fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
+    }
+}
+
+/// How the last operation on an object went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Provisioning {
+    /// It succeeded; also where a body says nothing.
+    #[default]
+    Succeeded,
+    /// An operation runs.
+    Updating,
+    /// It failed. The object may be half changed.
+    Failed,
+}
+
+impl Provisioning {
+    fn read(body: &serde_json::Value) -> Self {
+        match json::text(body, &["properties", "provisioningState"]) {
+            None => Self::Succeeded,
+            Some(state) if state.eq_ignore_ascii_case("Succeeded") => Self::Succeeded,
+            Some(state) if state.eq_ignore_ascii_case("Failed") || state.eq_ignore_ascii_case("Canceled") => {
+                Self::Failed
+            }
+            Some(_) => Self::Updating,
+        }
     }
 }
 

@@ -83,6 +83,12 @@ pub struct ServicePort {
 }
 
 impl ServiceObject {
+    /// Whether the Service wants a load balancer of a provider: of the one that claims `class`, or of the default one, which
+    /// claims no class and, as the Go manager, leaves every Service alone that names one.
+    pub fn wants_load_balancer(&self, class: Option<&str>) -> bool {
+        self.is_load_balancer && !self.is_deleting && self.load_balancer_class.as_deref() == class
+    }
+
     /// Whether two IP families are asked for.
     pub fn is_dual_stack(&self) -> bool {
         self.families.len() == 2

@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{AddressAsk, Ask, PublicIpAsk, names::BaseName};
+use super::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName, object::PortProtocol};
 use crate::{
     model::{ArmId, ArmIdError},
     network::{
@@ -18,13 +18,29 @@ use crate::{
     service::{ServiceKey, Side, names},
 };
 
-/// Whether what a Service no longer asks for may go now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How far a Service has got with an object. Each stage asks for no less to be present and no less to be gone than the one
+/// before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Add only: what was there before still serves.
+    /// Nothing is asked: the object tells what it shows of the Service.
+    Looking,
+    /// Frontends are present; they give the addresses.
+    Frontends,
+    /// All that the Service asks for is present; what was there before still serves.
     Adding,
-    /// The new parts serve; what is left of the old ones goes.
+    /// Of a load balancer: rules that the Service no longer asks for are gone, and their frontends stay.
+    Quieting,
+    /// All that the Service no longer asks for is gone.
     Trimming,
+}
+
+/// Addresses that a Service had and does not ask for now, as objects showed them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Former {
+    /// Addresses of frontends, or of nodes where floating IP is off.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Public IPs.
+    pub public_ips: BTreeSet<ArmId>,
 }
 
 /// The id of the public IP of a family, where its name is known: one named only by its address must be found by a list of
@@ -74,9 +90,13 @@ pub fn load_balancer(
     ask: &Ask,
     settings: &Settings,
     public_ips: &BTreeMap<Family, ArmId>,
+    former: &Former,
     stage: Stage,
 ) -> Result<Want<load_balancer::Part, load_balancer::Gone>, ArmIdError> {
     let mut part = load_balancer::Part::default();
+    if stage == Stage::Looking {
+        return Ok(Want { present: part, gone: load_balancer::Gone::Nothing });
+    }
     for family in &ask.families {
         let address = match &family.address {
             AddressAsk::Public(_) => match public_ips.get(&family.family) {
@@ -99,6 +119,9 @@ pub fn load_balancer(
         });
         let pool = pool_name(ask, settings, family.family);
         part.pools.push(pool.clone());
+        if stage == Stage::Frontends {
+            continue;
+        }
         part.rules.extend(family.rules.iter().map(|rule| load_balancer::RulePart {
             family: family.family,
             pool: pool.clone(),
@@ -110,67 +133,73 @@ pub fn load_balancer(
             }
         }
     }
-    let gone = match stage {
-        Stage::Adding => load_balancer::Gone::default(),
-        Stage::Trimming => load_balancer_gone(&ask.service, settings),
-    };
-    Ok(Want { present: part, gone })
+    Ok(Want { present: part, gone: load_balancer_gone(&ask.service, settings, former, stage) })
 }
 
-/// Everything of a Service that its part does not ask for is gone.
-fn load_balancer_gone(service: &ServiceKey, settings: &Settings) -> load_balancer::Gone {
-    let pools = [Family::V4, Family::V6].into_iter().map(|family| names::local_pool(service, family));
-    load_balancer::Gone {
-        base: Some(BaseName::of(service)),
-        pools: if settings.has_several_load_balancers() { pools.collect() } else { vec![] },
+/// What of a Service that its part does not ask for is gone at a stage.
+fn load_balancer_gone(service: &ServiceKey, settings: &Settings, former: &Former, stage: Stage) -> load_balancer::Gone {
+    let base = BaseName::of(service);
+    match stage {
+        Stage::Looking | Stage::Frontends | Stage::Adding => load_balancer::Gone::Nothing,
+        Stage::Quieting => load_balancer::Gone::Rules(base),
+        Stage::Trimming => {
+            let pools = [Family::V4, Family::V6].into_iter().map(|family| names::local_pool(service, family));
+            load_balancer::Gone::Everything {
+                base,
+                pools: if settings.has_several_load_balancers() { pools.collect() } else { vec![] },
+                public_ips: former.public_ips.clone(),
+                addresses: former.addresses.clone(),
+            }
+        }
     }
 }
 
 /// A load balancer that a Service has left, or whose Service is deleted.
-pub fn load_balancer_left(service: &ServiceKey, settings: &Settings) -> Want<load_balancer::Part, load_balancer::Gone> {
-    Want { present: load_balancer::Part::default(), gone: load_balancer_gone(service, settings) }
+pub fn load_balancer_left(
+    service: &ServiceKey,
+    settings: &Settings,
+    former: &Former,
+    stage: Stage,
+) -> Want<load_balancer::Part, load_balancer::Gone> {
+    let gone = load_balancer_gone(service, settings, former, stage);
+    Want { present: load_balancer::Part::default(), gone }
 }
 
 /// What a Service asks of the security group.
 ///
 /// `frontends` are its own addresses. `nodes` are the addresses of the backends, which are the destinations where floating
-/// IP is off. `former` are addresses that it had before: they stay while `stage` is adding, and go afterwards.
+/// IP is off. `former` holds addresses that it had before: they go when `stage` is trimming.
 pub fn security_group(
     ask: &Ask,
     frontends: &BTreeSet<IpAddr>,
     nodes: &BTreeSet<IpAddr>,
-    former: &BTreeSet<IpAddr>,
+    former: &Former,
     stage: Stage,
 ) -> Want<security_group::Part, security_group::Gone> {
     let own = if ask.floating_ip { frontends } else { nodes };
     let mut destinations: BTreeSet<IpAddr> = own.clone();
     destinations.extend(&ask.additional_addresses);
     let mut part = security_group::Part::default();
-    if ask.access.has_rules {
+    if ask.access.has_rules && stage >= Stage::Adding {
         part.allow = allows(ask, &destinations);
         if ask.access.deny_all_else {
             part.deny_all.clone_from(&destinations);
         }
     }
     let gone = match stage {
-        Stage::Adding => security_group::Gone::default(),
         Stage::Trimming => security_group::Gone {
-            destinations: destinations.iter().chain(former).chain(frontends).copied().collect(),
+            destinations: destinations.iter().chain(&former.addresses).chain(frontends).copied().collect(),
             base: Some(ask.base.clone()),
         },
+        _ => security_group::Gone::default(),
     };
     Want { present: part, gone }
 }
 
 /// The addresses that a Service is known to have had, when nothing may reach it any more.
-pub fn security_group_left(
-    service: &ServiceKey,
-    former: &BTreeSet<IpAddr>,
-) -> Want<security_group::Part, security_group::Gone> {
-    Want {
-        present: security_group::Part::default(),
-        gone: security_group::Gone { destinations: former.clone(), base: Some(BaseName::of(service)) },
-    }
+pub fn security_group_left(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
+    let gone = security_group::Gone { destinations: former.addresses.clone(), base: Some(BaseName::of(service)) };
+    Want { present: security_group::Part::default(), gone }
 }
 
 /// The allow rules, in the Go manager's order: by protocol, then IPv4 before IPv6, service tags before ranges.
@@ -233,4 +262,40 @@ pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
 /// Whether the pools of a Service's side are filled by the operator.
 pub fn has_preconfigured_pools(side: Side, settings: &Settings) -> bool {
     settings.preconfigured_pools.covers(side)
+}
+
+/// The ports of a Service that has no valid specification now, at the addresses in its status: what it was given stays.
+pub fn kept_ports(object: &ServiceObject) -> BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>> {
+    let ports: BTreeSet<(SecurityProtocol, u16)> = object
+        .ports
+        .iter()
+        .map(|port| {
+            let protocol = match port.protocol {
+                PortProtocol::Tcp => SecurityProtocol::Tcp,
+                PortProtocol::Udp => SecurityProtocol::Udp,
+                PortProtocol::Sctp => SecurityProtocol::Any,
+            };
+            (protocol, port.port)
+        })
+        .collect();
+    object.ingress.iter().map(|address| (*address, ports.clone())).collect()
+}
+
+/// The addresses for `status.loadBalancer.ingress`: one of each family, then the additional ones. `None` while one is not
+/// known.
+pub fn ingress(ask: &Ask, addresses: &BTreeMap<Family, IpAddr>) -> Option<Vec<IpAddr>> {
+    let own: Option<Vec<IpAddr>> = ask.families.iter().map(|family| addresses.get(&family.family).copied()).collect();
+    let mut all = own?;
+    all.extend(&ask.additional_addresses);
+    Some(all)
+}
+
+/// Whether a status holds these addresses. Their order is not compared: the Go manager writes that of the frontends.
+pub fn is_same_ingress(one: &[IpAddr], other: &[IpAddr]) -> bool {
+    let sorted = |all: &[IpAddr]| {
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        all
+    };
+    sorted(one) == sorted(other)
 }

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     model::ArmId,
-    network::json::{self, child_mut, object, put, remove, set, text},
+    network::{
+        Provisioning,
+        json::{self, child_mut, object, put, remove, set, text},
+    },
 };
 
 /// One change of a load balancer.
@@ -76,6 +79,22 @@ pub fn write_target(edits: &[Edit]) -> WriteTarget {
     }
 }
 
+/// Whether the edits remove or replace something that exists.
+pub fn replaces(edits: &[Edit], actual: Option<&LoadBalancer>) -> bool {
+    let Some(actual) = actual else { return false };
+    edits.iter().any(|edit| match edit {
+        Edit::Create | Edit::AddPool(_) => false,
+        Edit::Tags { remove, .. } => !remove.is_empty(),
+        Edit::Members { remove, .. } => !remove.is_empty(),
+        Edit::PutFrontend(new) => actual.frontend(&new.name).is_some(),
+        Edit::PutProbe(new) => actual.probe(&new.name).is_some(),
+        Edit::PutRule(new) => actual.rule(&new.name).is_some(),
+        Edit::RemoveRule(_) | Edit::RemoveProbe(_) | Edit::RemoveFrontend(_) | Edit::RemovePool(_) | Edit::Delete => {
+            true
+        }
+    })
+}
+
 /// The body of one pool within that of its load balancer, for a PUT of the pool.
 pub fn pool_body(body: &Value, pool: &str) -> Option<Value> {
     json::child(body, "backendAddressPools", pool).cloned()
@@ -106,6 +125,7 @@ pub fn apply(actual: Option<LoadBalancer>, edits: &[Edit], env: &Env) -> Option<
             pools: vec![],
             outbound_rules: vec![],
             nat: vec![],
+            provisioning: Provisioning::Succeeded,
         }),
         (None, _) => None,
         (Some(mut actual), edit) => {

@@ -8,7 +8,10 @@
 //! [`placement`] says which load balancer a Service belongs on.
 
 mod edit;
+mod index;
+mod judge;
 mod model;
+mod placed;
 pub mod placement;
 mod plan;
 mod pool;
@@ -16,9 +19,12 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
-pub use edit::{Edit, WriteTarget, apply, apply_raw, pool_body, write_target};
+pub use edit::{Edit, WriteTarget, apply, apply_raw, pool_body, replaces, write_target};
 pub use model::{BackendAddress, Foreign, Frontend, LoadBalancer, NatRange, Pool, Probe, Rule};
 pub use plan::plan;
 
@@ -86,11 +92,59 @@ pub struct RulePart {
 
 /// What of a Service is gone by a positive record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Gone {
+pub enum Gone {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Rules and probes that bear this base name and that its [`Part`] does not ask for. Frontends stay, for an address is
+    /// given up only when no security rule admits it any more.
+    Rules(BaseName),
     /// Frontends, rules and probes that bear this base name and that its [`Part`] does not ask for.
-    pub base: Option<BaseName>,
-    /// Pools of its own that its [`Part`] does not name.
-    pub pools: Vec<String>,
+    Everything {
+        /// The base name.
+        base: BaseName,
+        /// Pools of its own that its [`Part`] does not name.
+        pools: Vec<String>,
+        /// Public IPs that it has given up. A frontend on one of them that is named after a Service that is no longer there
+        /// goes when nothing uses it.
+        public_ips: BTreeSet<ArmId>,
+        /// Private addresses that it has given up, likewise.
+        addresses: BTreeSet<IpAddr>,
+    },
+}
+
+impl Gone {
+    fn rules(&self) -> Option<&BaseName> {
+        match self {
+            Self::Nothing => None,
+            Self::Rules(base) | Self::Everything { base, .. } => Some(base),
+        }
+    }
+
+    fn frontends(&self) -> Option<&BaseName> {
+        match self {
+            Self::Nothing | Self::Rules(_) => None,
+            Self::Everything { base, .. } => Some(base),
+        }
+    }
+
+    /// Whether the Service has given up the address of a frontend.
+    fn gives_up(&self, frontend: &Frontend) -> bool {
+        match self {
+            Self::Nothing | Self::Rules(_) => false,
+            Self::Everything { public_ips, addresses, .. } => {
+                frontend.public_ip.as_ref().is_some_and(|id| public_ips.contains(id))
+                    || frontend.private_address.is_some_and(|address| addresses.contains(&address))
+            }
+        }
+    }
+
+    fn pools(&self) -> &[String] {
+        match self {
+            Self::Nothing | Self::Rules(_) => &[],
+            Self::Everything { pools, .. } => pools,
+        }
+    }
 }
 
 /// The wants of all Services for a load balancer.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 use serde_json::{Value, json};
 
 use super::super::{
-    BodyError, Family,
+    BodyError, Family, Provisioning,
     json::{self, Child, at, list, text},
     settings::LoadBalancerSku,
 };
@@ -35,6 +35,8 @@ pub struct LoadBalancer {
     pub outbound_rules: Vec<Foreign>,
     /// Its inbound NAT rules and pools, which are never ours.
     pub nat: Vec<NatRange>,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 /// A frontend IP configuration.
@@ -260,6 +262,7 @@ impl LoadBalancer {
                 pool: id(item, &["properties", "backendAddressPool", "id"]),
             }),
             nat,
+            provisioning: Provisioning::read(body),
         })
     }
 
@@ -375,6 +378,8 @@ impl Rule {
             ("protocol", self.protocol.map(|protocol| json!(protocol.as_str()))),
             ("frontendIPConfiguration", reference(&self.frontend)),
             ("backendAddressPool", reference(&self.pool)),
+            // Azure repeats the pool here; two that differ are an error.
+            ("backendAddressPools", None),
             ("probe", reference(&self.probe)),
             ("frontendPort", Some(json!(self.frontend_port))),
             ("backendPort", Some(json!(self.backend_port))),

@@ -1,6 +1,9 @@
 //! The members of a pool of addresses. Membership of NICs is the NICs' own ([`crate::network::nic`]).
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{PoolMembers, edit::Edit, limits, model::Pool};
 use crate::network::settings::PoolKind;
@@ -24,7 +27,7 @@ pub(super) fn change(name: &str, there: Option<&Pool>, members: &PoolMembers) ->
     if !is_listed || members.addresses.is_empty() && !members.may_be_empty {
         return None;
     }
-    let current: Vec<IpAddr> =
+    let current: BTreeSet<IpAddr> =
         there.into_iter().flat_map(|pool| &pool.addresses).filter_map(|member| member.address).collect();
     let add: BTreeMap<IpAddr, String> = members
         .addresses
@@ -34,8 +37,6 @@ pub(super) fn change(name: &str, there: Option<&Pool>, members: &PoolMembers) ->
         .collect();
     let mut remove: Vec<IpAddr> =
         current.iter().filter(|address| !members.addresses.contains_key(address)).copied().collect();
-    remove.sort_unstable();
-    remove.dedup();
     let stays = current.len() - remove.len();
     let is_last_kept = add.is_empty() && stays == 0 && !remove.is_empty() && !members.may_be_empty;
     let most = most_that_leave(current.len());

@@ -94,3 +94,91 @@ fn a_nic_without_an_address_of_the_family_is_a_conflict() {
     let (plan, _) = step(body, &env(&[], &[&six], &[&six]));
     assert_eq!(plan.conflicts, [Conflict::NoAddress(Family::V6)]);
 }
+
+mod laws {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pools of two load balancers a side of ours, and of others.
+    fn pools() -> Vec<ArmId> {
+        [
+            ("kubernetes", "kubernetes"),
+            ("lb2", "kubernetes"),
+            ("kubernetes-internal", "kubernetes"),
+            ("theirs", "x"),
+            ("theirs-internal", "x"),
+        ]
+        .map(|(balancer, name)| pool(balancer, name))
+        .into()
+    }
+
+    fn some() -> impl Strategy<Value = Vec<ArmId>> {
+        proptest::sample::subsequence(pools(), 0..=5)
+    }
+
+    fn respell(body: &Value) -> Value {
+        let mut body = body.clone();
+        let configurations = body["properties"]["ipConfigurations"].as_array_mut().unwrap();
+        configurations.reverse();
+        for configuration in configurations {
+            let Some(pools) = configuration["properties"].get_mut("loadBalancerBackendAddressPools") else { continue };
+            pools.as_array_mut().unwrap().reverse();
+            for pool in pools.as_array_mut().unwrap() {
+                pool["id"] = json!(pool["id"].as_str().unwrap().to_uppercase());
+            }
+        }
+        body
+    }
+
+    fn sorted(plan: &NicPlan) -> Vec<String> {
+        let mut texts: Vec<String> = plan.edits.iter().map(|edit| format!("{edit:?}").to_lowercase()).collect();
+        texts.sort_unstable();
+        texts
+    }
+
+    proptest! {
+        #[test]
+        fn the_five_laws_hold(there in some(), wanted in some()) {
+            let managed: Vec<ArmId> = pools().into_iter().take(3).collect();
+            let wanted: Vec<ArmId> = wanted.into_iter().filter(|pool| managed.contains(pool)).collect();
+            let env = Env {
+                wanted: [(Family::V4, wanted.iter().cloned().collect())].into(),
+                managed: managed.iter().cloned().collect(),
+            };
+            let before = body(&there.iter().collect::<Vec<_>>());
+            let (plan, after) = step(before.clone(), &env);
+
+            // It converges in one write; what it cannot join is a conflict still.
+            let (again, _) = step(after.clone(), &env);
+            prop_assert_eq!(&again.edits, &vec![]);
+            prop_assert_eq!(&again.conflicts, &plan.conflicts);
+
+            // Order and spelling do not count.
+            prop_assert_eq!(sorted(&step(respell(&before), &env).0), sorted(&plan));
+            prop_assert_eq!(step(respell(&after), &env).0.edits, vec![]);
+
+            // Pools of others stay, and all else in the body.
+            let foreign = |body: &Value| {
+                let nic = Nic::read(&nic_id(), body).unwrap();
+                let pools = nic.configurations.into_iter().flat_map(|there| there.pools);
+                pools.filter(|pool| !managed.contains(pool)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(foreign(&after), foreign(&before));
+            let without = |mut body: Value| {
+                body["properties"]["ipConfigurations"][1]["properties"]["loadBalancerBackendAddressPools"] = json!([]);
+                body
+            };
+            prop_assert_eq!(without(after), without(before));
+
+            // In no prefix is it out of a pool that it was in and stays in.
+            let nic = Nic::read(&nic_id(), &body(&there.iter().collect::<Vec<_>>())).unwrap();
+            for length in 0..=plan.edits.len() {
+                let here = apply(nic.clone(), &plan.edits[..length]);
+                for pool in there.iter().filter(|pool| wanted.contains(pool)) {
+                    prop_assert!(here.configurations.iter().any(|configuration| configuration.pools.contains(pool)));
+                }
+            }
+        }
+    }
+}

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     model::ArmId,
-    network::json::{self, object, set},
+    network::{
+        Provisioning,
+        json::{self, object, set},
+    },
 };
 
 /// One change of a private link service.
@@ -56,6 +59,16 @@ fn fold<T>(actual: Option<T>, edits: &[Edit], new: impl Fn(&ArmId) -> T, change:
     })
 }
 
+/// Whether the edits remove or replace something that exists.
+pub fn replaces(edits: &[Edit], actual: Option<&PrivateLink>) -> bool {
+    actual.is_some()
+        && edits.iter().any(|edit| match edit {
+            Edit::Create(_) => false,
+            Edit::Tags { remove, .. } => !remove.is_empty(),
+            _ => true,
+        })
+}
+
 /// What the edits do to the model.
 pub fn apply(actual: Option<PrivateLink>, edits: &[Edit], env: &Env) -> Option<PrivateLink> {
     let new = |frontend: &ArmId| PrivateLink {
@@ -68,6 +81,7 @@ pub fn apply(actual: Option<PrivateLink>, edits: &[Edit], env: &Env) -> Option<P
         visible_to: vec![],
         approved_for: vec![],
         connections: vec![],
+        provisioning: Provisioning::Succeeded,
     };
     fold(actual, edits, new, |actual, edit| match edit {
         Edit::Addresses(addresses) => actual.addresses.clone_from(addresses),

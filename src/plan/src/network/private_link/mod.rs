@@ -11,7 +11,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{Edit, apply, apply_raw};
+pub use edit::{Edit, apply, apply_raw, replaces};
 pub use model::{LinkAddress, PrivateLink};
 pub use plan::plan;
 

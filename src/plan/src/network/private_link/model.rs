@@ -8,7 +8,7 @@ use super::{CLUSTER_TAG, OWNER_TAG};
 use crate::{
     model::ArmId,
     network::{
-        BodyError,
+        BodyError, Provisioning,
         json::{self, at, list, text, texts},
         tags,
     },
@@ -35,6 +35,8 @@ pub struct PrivateLink {
     pub approved_for: Vec<String>,
     /// The names of its connections.
     pub connections: Vec<String>,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 /// An address of a private link service.
@@ -87,6 +89,7 @@ impl PrivateLink {
                 .iter()
                 .filter_map(|item| text(item, &["name"]).map(str::to_owned))
                 .collect(),
+            provisioning: Provisioning::read(body),
         })
     }
 

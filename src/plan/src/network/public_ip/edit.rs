@@ -8,7 +8,7 @@ use super::{Env, model::PublicIp};
 use crate::{
     model::ArmId,
     network::{
-        Family,
+        Family, Provisioning,
         json::{self, object, set, unset},
         settings::LoadBalancerSku,
     },
@@ -61,6 +61,17 @@ fn fold<T>(
     })
 }
 
+/// Whether the edits remove or replace something that exists.
+pub fn replaces(edits: &[Edit], actual: Option<&PublicIp>) -> bool {
+    actual.is_some()
+        && edits.iter().any(|edit| match edit {
+            Edit::Create(_) => false,
+            Edit::Tags { remove, .. } => !remove.is_empty(),
+            Edit::DnsLabel(_) => actual.is_some_and(|actual| actual.dns_label.is_some()),
+            Edit::IpTags(_) | Edit::Delete => true,
+        })
+}
+
 /// What the edits do to the model. Azure assigns an address to a new one later.
 pub fn apply(actual: Option<PublicIp>, edits: &[Edit], env: &Env) -> Option<PublicIp> {
     let new = |what: &NewPublicIp| PublicIp {
@@ -73,7 +84,7 @@ pub fn apply(actual: Option<PublicIp>, edits: &[Edit], env: &Env) -> Option<Publ
         host_name: None,
         ip_tags: vec![],
         used_by: None,
-        is_provisioned: true,
+        provisioning: Provisioning::Succeeded,
     };
     fold(actual, edits, new, |actual, edit| match edit {
         Edit::Tags { set, remove } => {

@@ -12,7 +12,7 @@ pub mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use edit::{Edit, NewPublicIp, apply, apply_raw};
+pub use edit::{Edit, NewPublicIp, apply, apply_raw, replaces};
 pub use model::PublicIp;
 pub use plan::plan;
 

@@ -8,7 +8,7 @@ use super::tags;
 use crate::{
     model::ArmId,
     network::{
-        BodyError, Family,
+        BodyError, Family, Provisioning,
         json::{self, list, text},
         settings::LoadBalancerSku,
     },
@@ -36,8 +36,8 @@ pub struct PublicIp {
     pub ip_tags: Vec<IpTag>,
     /// What uses it: a frontend, or the IP configuration of a NIC.
     pub used_by: Option<ArmId>,
-    /// Whether its last operation succeeded.
-    pub is_provisioned: bool,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 impl PublicIp {
@@ -74,8 +74,7 @@ impl PublicIp {
             host_name: property(&["dnsSettings", "fqdn"]).map(str::to_owned),
             ip_tags,
             used_by: property(&["ipConfiguration", "id"]).and_then(|text| text.parse().ok()),
-            is_provisioned: property(&["provisioningState"])
-                .is_none_or(|state| state.eq_ignore_ascii_case("Succeeded")),
+            provisioning: Provisioning::read(body),
         })
     }
 

@@ -9,7 +9,7 @@ use super::{
     tags,
 };
 use crate::{
-    network::{Found, Plan, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
+    network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Unasked, Waiting, tags as network_tags},
     service::{DnsLabel, ServiceKey},
 };
 
@@ -162,7 +162,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         let state = match &want.present.usage {
             Some(usage) => judge(service, usage, actual, is_users, &edits, env),
             None if want.gone == Gone::Nothing || is_users || foreign_cluster.is_some() => {
-                Served::Done(Found::default())
+                Served::Done(if foreign_cluster.is_some() { Found::default() } else { shown(service, actual) })
             }
             None if is_last_gone => match (refused_user, &actual.used_by) {
                 (Some(other), _) => Served::Waiting(Waiting::Refused(other.clone())),
@@ -304,6 +304,16 @@ fn label_edit(
     }
 }
 
+/// What the public IP shows of a Service that asks nothing of it.
+fn shown(service: &ServiceKey, actual: &PublicIp) -> Found {
+    let mut unasked = Unasked::default();
+    if actual.lists(&service.tag_name()) {
+        unasked.addresses.extend(actual.address);
+        unasked.public_ips.insert(actual.id.clone());
+    }
+    Found { unasked, ..Found::default() }
+}
+
 /// How far the public IP serves a Service, as it was observed.
 fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, edits: &[Edit], env: &Env) -> Served {
     let is_listed = is_users || actual.lists(&service.tag_name());
@@ -318,7 +328,7 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
         return Served::Pending;
     }
     let Some(address) = actual.address else { return Served::Waiting(Waiting::Address) };
-    if !actual.is_provisioned {
+    if actual.provisioning != Provisioning::Succeeded {
         return Served::Waiting(Waiting::For(actual.id.clone()));
     }
     let mut found = Found { host_name: actual.host_name.clone(), ..Found::default() };

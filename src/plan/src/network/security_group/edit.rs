@@ -33,6 +33,19 @@ pub enum Edit {
     },
 }
 
+/// Whether the edits remove or replace something that exists.
+pub fn replaces(edits: &[Edit], actual: &SecurityGroup) -> bool {
+    edits.iter().any(|edit| match edit {
+        Edit::PutRule(new) => actual.rule(&new.name).is_some(),
+        Edit::Destinations { rule, destinations } => {
+            let there = actual.rule(rule).map_or(&[][..], |rule| &rule.destinations);
+            !there.iter().all(|address| destinations.contains(address))
+        }
+        Edit::RemoveRule(_) => true,
+        Edit::Tags { remove, .. } => !remove.is_empty(),
+    })
+}
+
 /// What the edits do to the model. This provider neither makes nor deletes a security group.
 pub fn apply(actual: Option<SecurityGroup>, edits: &[Edit], _env: &Env) -> Option<SecurityGroup> {
     let mut actual = actual?;

@@ -22,7 +22,7 @@ use std::{
     net::IpAddr,
 };
 
-pub use edit::{Edit, apply, apply_raw};
+pub use edit::{Edit, apply, apply_raw, replaces};
 pub use model::{SecurityGroup, SecurityRule};
 pub use plan::plan;
 

@@ -8,7 +8,7 @@ use super::{FIRST_PRIORITY, LAST_PRIORITY};
 use crate::{
     model::ArmId,
     network::{
-        BodyError,
+        BodyError, Provisioning,
         json::{self, Child, at, list, one_or_many, text},
     },
     service::names,
@@ -23,6 +23,8 @@ pub struct SecurityGroup {
     pub tags: BTreeMap<String, String>,
     /// Its rules without Azure's own.
     pub rules: Vec<SecurityRule>,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 /// A security rule.
@@ -72,7 +74,7 @@ impl SecurityGroup {
             return Err(BodyError { object: "a security group", field: "object" });
         }
         let rules = list(body, &["properties", "securityRules"]).iter().filter_map(SecurityRule::read).collect();
-        Ok(Self { id: id.clone(), tags: json::tags(body), rules })
+        Ok(Self { id: id.clone(), tags: json::tags(body), rules, provisioning: Provisioning::read(body) })
     }
 
     /// The rule of this name.

@@ -333,11 +333,18 @@ impl Rules {
                     removals.push((!rule.is_allow, Edit::RemoveRule(rule.name.clone())));
                 }
                 Some(there) if there.has_same_effect(rule) => {
-                    let edit = Edit::Destinations { rule: rule.name.clone(), destinations: rule.destinations.clone() };
-                    if rule.destinations.len() < there.destinations.len() {
-                        removals.push((!rule.is_allow, edit));
-                    } else {
-                        puts.push((rule.is_allow, edit));
+                    let change =
+                        |destinations: Vec<String>| Edit::Destinations { rule: rule.name.clone(), destinations };
+                    let is_new = |text: &&String| !there.destinations.contains(*text);
+                    let mut all = there.clone();
+                    all.destinations.extend(rule.destinations.iter().filter(is_new).cloned());
+                    all.sort_destinations();
+                    // What comes is there before what leaves is gone.
+                    if all.destinations.len() > there.destinations.len() {
+                        puts.push((rule.is_allow, change(all.destinations.clone())));
+                    }
+                    if all.destinations.len() > rule.destinations.len() {
+                        removals.push((!rule.is_allow, change(rule.destinations.clone())));
                     }
                 }
                 _ => puts.push((rule.is_allow, Edit::PutRule(rule.clone()))),

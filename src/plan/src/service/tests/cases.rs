@@ -5,11 +5,11 @@
 
 use super::*;
 
-struct Case {
+pub(super) struct Case {
     /// Fields of the Service and keys of the configuration that the case is about; annotations name themselves.
-    about: &'static [&'static str],
-    object: ServiceObject,
-    settings: Settings,
+    pub(super) about: &'static [&'static str],
+    pub(super) object: ServiceObject,
+    pub(super) settings: Settings,
     /// What its bodies are compared with.
     plain: ServiceObject,
 }
@@ -40,7 +40,7 @@ fn configured(about: &'static [&'static str], change: impl FnOnce(&mut Settings)
     Case { about, settings, ..case(service()) }
 }
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let prefix = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Network/publicIPPrefixes/pool";
     let dual = || ServiceObject { families: vec![Family::V4, Family::V6], ..service() };
     let local = || ServiceObject { is_local: true, health_check_node_port: 31_000, ..service() };

@@ -84,3 +84,45 @@ fn a_probe_protocol_and_pairs_that_are_none_are_ignored_on_a_live_service() {
         assert_eq!(read(&object, &live(Side::Public)).warnings.len(), 1, "{pairs:?}");
     }
 }
+
+#[test]
+fn what_a_service_was_given_stays_while_its_specification_is_wrong() {
+    let object = ServiceObject {
+        ports: vec![port(PortProtocol::Tcp, 80), port(PortProtocol::Sctp, 90)],
+        ingress: vec!["20.0.0.4".parse().unwrap()],
+        ..annotated(&[("azure-load-balancer-tcp-idle-timeout", "1")])
+    };
+    use crate::service::SecurityProtocol::{Any, Tcp};
+    let kept = wants::kept_ports(&object);
+    assert_eq!(kept, [("20.0.0.4".parse().unwrap(), [(Tcp, 80), (Any, 90)].into())].into());
+}
+
+#[test]
+fn a_status_has_every_family_and_then_the_additional_addresses() {
+    let object = ServiceObject {
+        families: vec![Family::V6, Family::V4],
+        ..annotated(&[("azure-additional-public-ips", "20.9.9.9")])
+    };
+    let ask = read(&object, &Existing::default());
+    let mut addresses: BTreeMap<Family, IpAddr> = [(Family::V6, "2001:db8::4".parse().unwrap())].into();
+    assert_eq!(wants::ingress(&ask, &addresses), None);
+    addresses.insert(Family::V4, "20.0.0.4".parse().unwrap());
+    let ingress = wants::ingress(&ask, &addresses).unwrap();
+    assert_eq!(ingress.iter().map(ToString::to_string).collect::<Vec<_>>(), ["20.0.0.4", "2001:db8::4", "20.9.9.9"]);
+    let turned: Vec<IpAddr> = ingress.iter().rev().copied().collect();
+    assert!(wants::is_same_ingress(&ingress, &turned));
+    assert!(!wants::is_same_ingress(&ingress, &turned[1..]));
+}
+
+#[test]
+fn a_service_is_ours_by_type_and_class() {
+    let mut object = service();
+    assert!(object.wants_load_balancer(None));
+    assert!(!object.wants_load_balancer(Some("lazuli.azure/canary")));
+    object.load_balancer_class = Some("lazuli.azure/canary".to_owned());
+    assert!(!object.wants_load_balancer(None));
+    assert!(object.wants_load_balancer(Some("lazuli.azure/canary")));
+    object.is_deleting = true;
+    assert!(!object.wants_load_balancer(Some("lazuli.azure/canary")));
+    assert!(!ServiceObject { is_load_balancer: false, ..service() }.wants_load_balancer(None));
+}

@@ -2,8 +2,10 @@
 
 mod bodies;
 mod cases;
+mod fuzz;
 mod live;
 mod mistakes;
+mod take_over;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +18,7 @@ use super::{
     AddressAsk, Ask, Existing, ServiceKey, ServiceObject, Side, annotation,
     object::{PortProtocol, ServicePort},
     parse,
-    wants::{self, Stage},
+    wants::{self, Former, Stage},
 };
 use crate::{
     model::ArmId,
@@ -167,12 +169,12 @@ pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
         }
     }
     let env = load_balancer_env(settings, ask.side);
-    let want = wants::load_balancer(&ask, settings, &ids, Stage::Trimming).unwrap();
+    let want = wants::load_balancer(&ask, settings, &ids, &Former::default(), Stage::Trimming).unwrap();
     let plan = load_balancer::plan(&[(service.clone(), want)].into(), None, &env);
     let load_balancer = load_balancer::apply_raw(None, &plan.edits, &env).unwrap_or_else(|| panic!("{plan:?}"));
     let nodes = ["10.0.0.11", "10.0.0.12"].iter().map(|text| text.parse().unwrap()).collect();
     let env = security_group_env(settings);
-    let want = wants::security_group(&ask, &addresses, &nodes, &BTreeSet::new(), Stage::Trimming);
+    let want = wants::security_group(&ask, &addresses, &nodes, &Former::default(), Stage::Trimming);
     let group = security_group::SecurityGroup::read(&env.id, &empty_group()).unwrap();
     let plan = security_group::plan(&[(service, want)].into(), Some(&group), &env);
     let security_group = security_group::apply_raw(Some(empty_group()), &plan.edits, &env).unwrap();

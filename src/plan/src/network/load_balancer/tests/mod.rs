@@ -13,7 +13,7 @@ use crate::{
         object::PortProtocol,
         parse,
         tests::{SUBSCRIPTION, annotated, load_balancer_env, port, service, settings},
-        wants::{self, Stage},
+        wants::{self, Former, Stage},
     },
 };
 
@@ -47,7 +47,7 @@ fn want_of(object: &ServiceObject, settings: &Settings, stage: Stage) -> Want<Pa
             ids.insert(family.family, id);
         }
     }
-    wants::load_balancer(&ask, settings, &ids, stage).unwrap()
+    wants::load_balancer(&ask, settings, &ids, &Former::default(), stage).unwrap()
 }
 
 fn wants_of(objects: &[&ServiceObject]) -> Wants {
@@ -57,7 +57,10 @@ fn wants_of(objects: &[&ServiceObject]) -> Wants {
 
 /// The wants with a Service gone from this load balancer.
 fn without(mut wants: Wants, object: &ServiceObject) -> Wants {
-    wants.insert(object.key.clone(), wants::load_balancer_left(&object.key, &settings()));
+    wants.insert(
+        object.key.clone(),
+        wants::load_balancer_left(&object.key, &settings(), &Former::default(), Stage::Trimming),
+    );
     wants
 }
 
@@ -184,6 +187,42 @@ fn nothing_of_a_service_goes_while_its_new_parts_are_only_added() {
 }
 
 #[test]
+fn rules_go_before_frontends_where_an_address_is_given_up() {
+    let (settings, env) = (settings(), load_balancer_env(&settings(), Side::Internal));
+    let subnet = |name: &str| {
+        let pairs = [("azure-load-balancer-internal", "true"), ("azure-load-balancer-internal-subnet", name)];
+        annotated(&pairs)
+    };
+    let (old, new) = (subnet("one"), subnet("two"));
+    let wants = |object: &ServiceObject, stage| Wants::from([(object.key.clone(), want_of(object, &settings, stage))]);
+    let body = settle(&wants(&old, Stage::Trimming), None, &env);
+    let count = |body: &Option<Value>| {
+        let body = body.as_ref().unwrap();
+        (names(body, "frontendIPConfigurations").len(), names(body, "loadBalancingRules").len())
+    };
+    let body = settle(&wants(&new, Stage::Frontends), body, &env);
+    assert_eq!(count(&body), (2, 1));
+    let body = settle(&wants(&new, Stage::Adding), body, &env);
+    assert_eq!(count(&body), (2, 2));
+    let body = settle(&wants(&new, Stage::Quieting), body, &env);
+    assert_eq!(count(&body), (2, 1));
+    assert_eq!(count(&settle(&wants(&new, Stage::Trimming), body, &env)), (1, 1));
+}
+
+#[test]
+fn a_plan_says_whether_it_replaces_what_exists() {
+    let env = env();
+    let web = numbered(1, &[80]);
+    let (first, body) = step(&wants_of(&[&web]), None, &env);
+    assert!(!replaces(&first.edits, None));
+    let (more, _) = step(&wants_of(&[&web, &numbered(2, &[80])]), body.clone(), &env);
+    assert!(!replaces(&more.edits, read(body.as_ref(), &env).as_ref()));
+    let affine = ServiceObject { is_client_ip_affine: true, ..web };
+    let (change, _) = step(&wants_of(&[&affine]), body.clone(), &env);
+    assert!(replaces(&change.edits, read(body.as_ref(), &env).as_ref()));
+}
+
+#[test]
 fn a_service_that_becomes_local_changes_its_probe_and_the_old_one_goes() {
     let env = env();
     let body = settle(&wants_of(&[&numbered(1, &[80])]), None, &env);
@@ -267,6 +306,24 @@ fn a_frontend_stays_in_its_subnet_unless_an_annotation_names_another() {
 }
 
 #[test]
+fn a_load_balancer_of_another_sku_serves_on_and_takes_nobody_new() {
+    let env = env();
+    let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
+    let mut body = settle(&wants_of(&[&one]), None, &env).unwrap();
+    body["sku"]["name"] = json!("Basic");
+    let (plan, _) = step(&wants_of(&[&one, &two]), Some(body), &env);
+    assert!(plan.is_quiet());
+    assert!(matches!(plan.served[&one.key], Served::Done(_)));
+    assert_eq!(
+        refusal(&plan, &two),
+        Refusal::new(
+            RefusalReason::Mismatch,
+            "load balancer kubernetes is Basic, and loadBalancerSku says Standard; migrate it, or correct loadBalancerSku"
+        )
+    );
+}
+
+#[test]
 fn limits_of_azure_refuse_the_newcomer_in_a_sentence() {
     let mut env = env();
     env.sku = LoadBalancerSku::Basic;
@@ -288,4 +345,23 @@ fn limits_of_azure_refuse_the_newcomer_in_a_sentence() {
              load balancers"
         )
     );
+}
+
+#[test]
+fn a_load_balancer_takes_as_many_rules_as_azure_allows_and_not_one_more() {
+    let env = env();
+    let nth = |number: u16| {
+        let uid = format!("{number:08x}-0000-4000-8000-000000000000");
+        let key = ServiceKey::new("default", format!("web{number}"), uid);
+        ServiceObject { key, ..numbered(0, &[80, 443, 8443]) }
+    };
+    let objects: Vec<ServiceObject> = (0..500).map(nth).collect();
+    let mut wants = wants_of(&objects.iter().collect::<Vec<_>>());
+    let (_, body) = step(&wants, None, &env);
+    assert_eq!(names(body.as_ref().unwrap(), "loadBalancingRules").len(), limits::STANDARD_RULES);
+    let one_more = nth(500);
+    wants.extend(wants_of(&[&one_more]));
+    let (plan, _) = step(&wants, body, &env);
+    assert!(plan.is_quiet());
+    assert!(refusal(&plan, &one_more).message.contains("would have 1503 rules"));
 }

@@ -42,7 +42,7 @@ fn the_first_service_of_a_shared_address_leaves_its_frontend_to_the_others() {
     assert_eq!(names(body.as_ref().unwrap(), "loadBalancingRules").len(), 1);
     let (plan, _) = step(&left, body.clone(), &env);
     assert!(plan.is_quiet());
-    assert_eq!(plan.served[&one.key], Served::Done(Found::default()));
+    assert!(matches!(&plan.served[&one.key], Served::Done(found) if found.unasked.rules == 0));
     // The frontend goes with the last of them, though its Service is no longer known.
     let only: Wants = without(Wants::new(), &two);
     assert_eq!(step(&only, body, &env).0.edits, [Edit::Delete]);
@@ -143,7 +143,22 @@ fn a_frontend_that_an_outbound_rule_uses_stays_without_its_service() {
     let after = settle(&left, Some(body.clone()), &env()).unwrap();
     assert_eq!(names(&after, "frontendIPConfigurations"), [base(&one)].into());
     assert_eq!(after["properties"]["outboundRules"], body["properties"]["outboundRules"]);
-    assert_eq!(step(&left, Some(after), &env()).0.served[&one.key], Served::Done(Found::default()));
+    assert!(matches!(step(&left, Some(after), &env()).0.served[&one.key], Served::Done(_)));
+}
+
+#[test]
+fn a_probe_that_somebody_elses_rule_names_stays() {
+    let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
+    let wants = wants_of(&[&one, &two]);
+    let mut body = settle(&wants, None, &env()).unwrap();
+    let probe = format!("{}-TCP-80", base(&one));
+    body["properties"]["loadBalancingRules"].as_array_mut().unwrap().push(json!({ "name": "manual", "properties": {
+        "probe": { "id": format!("{}/probes/{probe}", env().id) }, "protocol": "Tcp", "frontendPort": 8443
+    }}));
+    let left = without(wants, &one);
+    let after = settle(&left, Some(body), &env()).unwrap();
+    assert!(names(&after, "probes").contains(&probe));
+    assert!(matches!(step(&left, Some(after), &env()).0.served[&one.key], Served::Done(_)));
 }
 
 #[test]
@@ -159,4 +174,37 @@ fn internal_services_share_the_address_that_both_name() {
     let body = settle(&wants_of(&[&one, &two]), None, &env).unwrap();
     assert_eq!(names(&body, "frontendIPConfigurations"), [base(&one)].into());
     assert_eq!(frontend_of(&body, &format!("{}-TCP-443", base(&two))), base(&one));
+}
+
+#[test]
+fn a_frontend_that_nobody_uses_goes_when_its_address_is_given_up() {
+    let env = env();
+    let (one, two) = (on(1, &[80], "shared"), on(2, &[443], "shared"));
+    let body = settle(&wants_of(&[&one, &two]), None, &env);
+    // The first one is deleted, and the second one then moves to an address of its own, step by step.
+    let body = settle(&without(wants_of(&[&two]), &one), body, &env);
+    let moved = numbered(2, &[443]);
+    let settings = settings();
+    let mut former = Former::default();
+    let ids = |object: &ServiceObject| {
+        let ask = parse(object, &settings, &Existing::default()).unwrap();
+        let AddressAsk::Public(public) = &ask.families[0].address else { panic!("{ask:?}") };
+        let ids = BTreeMap::from([(Family::V4, wants::public_ip_id(public, &settings).unwrap().unwrap())]);
+        (ask, ids)
+    };
+    let want = |former: &Former, stage| {
+        let (ask, ids) = ids(&moved);
+        Wants::from([(moved.key.clone(), wants::load_balancer(&ask, &settings, &ids, former, stage).unwrap())])
+    };
+    let look = plan(&want(&former, Stage::Looking), read(body.as_ref(), &env).as_ref(), &env);
+    assert!(look.is_quiet());
+    let Served::Done(found) = &look.served[&moved.key] else { panic!("{look:?}") };
+    assert_eq!(found.unasked.rules, 1);
+    former.public_ips.clone_from(&found.unasked.public_ips);
+    assert_eq!(former.public_ips, [settings.public_ip_id("group", "shared").unwrap()].into());
+    let body = settle(&want(&former, Stage::Adding), body, &env);
+    let body = settle(&want(&former, Stage::Quieting), body, &env);
+    assert_eq!(names(body.as_ref().unwrap(), "frontendIPConfigurations"), [base(&one), base(&two)].into());
+    let body = settle(&want(&former, Stage::Trimming), body, &env).unwrap();
+    assert_eq!(names(&body, "frontendIPConfigurations"), [base(&two)].into());
 }

@@ -150,6 +150,16 @@ fn a_service_that_is_unknown_or_has_given_up_nothing_deletes_nothing() {
 }
 
 #[test]
+fn a_service_that_only_looks_is_told_the_address_that_lists_it() {
+    let looks = || Want { present: Part::default(), gone: Gone::Nothing };
+    let (plan, _) = step(&wants([(1, looks()), (2, looks())]), Some(tagged("default/web1")), &env());
+    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
+    assert_eq!(found.unasked.public_ips, [env().id].into());
+    assert_eq!(found.unasked.addresses, ["20.0.0.4".parse::<std::net::IpAddr>().unwrap()].into());
+    assert_eq!(plan.served[&key(2)], Served::Done(Found::default()));
+}
+
+#[test]
 fn a_service_of_the_same_name_that_lives_now_keeps_the_public_ip() {
     let mut all = wants([(1, makes())]);
     all.insert(ServiceKey::new("default", "web1", "older"), released());

@@ -166,6 +166,9 @@ proptest! {
             for entry in admitted(&here) {
                 prop_assert!(old.contains(&entry) || new.contains(&entry), "{entry:?} {:?}", &plan.edits[..length]);
             }
+            // And none shuts anybody out whom both let in.
+            let here = admitted(&here);
+            prop_assert!(old.intersection(&new).all(|entry| here.contains(entry)), "{:?}", &plan.edits[..length]);
         }
 
         // Destinations of a Service that is not known stay as they were.

@@ -7,6 +7,8 @@ use crate::{
     service::tests::settings,
 };
 
+mod laws;
+
 type Want = crate::network::Want<Part, Gone>;
 
 fn env() -> Env {

@@ -1,0 +1,113 @@
+//! Whatever is written into a Service, it is read or refused in words.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A value for an annotation: plausible ones, and any text.
+fn value() -> impl Strategy<Value = String> {
+    let plausible = [
+        "true",
+        "True",
+        " true",
+        "false",
+        "",
+        "yes",
+        "0",
+        "4",
+        "30",
+        "59",
+        "4294967296",
+        "-1",
+        "tcp",
+        "HTTP",
+        "grpc",
+        "10.0.0.4",
+        "20.0.0.4",
+        "2001:db8::1",
+        "::",
+        "10.0.0.0/8",
+        "10.0.0.1/8",
+        "0.0.0.0/0,::/0",
+        "a=b",
+        "a=b,c",
+        "=",
+        ",,",
+        "a b c",
+        "*",
+        "__auto__",
+        "p80",
+        "80",
+        "Internet",
+        "s\u{e9}\u{fc}-\u{1f600}",
+    ];
+    prop_oneof![proptest::sample::select(plausible.to_vec()).prop_map(str::to_owned), ".{0,40}"]
+}
+
+/// Some annotations of the table, and one that is in no table.
+fn annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let keys: Vec<String> = annotation::TABLE.iter().map(|row| row.key.replace("{port}", "80")).collect();
+    let known = proptest::collection::btree_map(proptest::sample::select(keys), value(), 0..8);
+    (known, "[a-z_-]{0,20}", value()).prop_map(|(mut all, key, value)| {
+        all.insert(format!("{}azure-{key}", annotation::PREFIX), value);
+        all
+    })
+}
+
+prop_compose! {
+    fn object()(
+        annotations in annotations(),
+        uid in ".{0,40}",
+        ports in proptest::collection::vec((0_usize..3, any::<u16>(), any::<u16>(), proptest::option::of(value())), 0..4),
+        families in proptest::sample::subsequence(vec![Family::V4, Family::V6], 0..=2),
+        is_local in any::<bool>(),
+        health_check_node_port in any::<u16>(),
+        source_ranges in proptest::collection::vec(value(), 0..3),
+        load_balancer_ip in proptest::option::of(value()),
+    ) -> ServiceObject {
+        let protocols = [PortProtocol::Tcp, PortProtocol::Udp, PortProtocol::Sctp];
+        let ports = ports.into_iter().map(|(protocol, number, node_port, app_protocol)| {
+            ServicePort { node_port, app_protocol, ..port(protocols[protocol], number) }
+        });
+        ServiceObject {
+            key: ServiceKey::new("default", "web", uid), annotations, ports: ports.collect(), families, is_local,
+            health_check_node_port, source_ranges, load_balancer_ip, ..service()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_service_is_read_or_refused_in_words(object in object(), basic in any::<bool>(), live in any::<bool>()) {
+        let mut settings = settings();
+        settings.sku = if basic { LoadBalancerSku::Basic } else { LoadBalancerSku::Standard };
+        let existing = Existing { side: live.then_some(Side::Public), ..Existing::default() };
+        match parse(&object, &settings, &existing) {
+            Err(mistakes) => {
+                prop_assert!(!mistakes.is_empty());
+                for mistake in mistakes {
+                    prop_assert!(mistake.allowed.len() > 5, "{mistake}");
+                }
+            }
+            Ok(ask) => {
+                // What is read can be asked of Azure: names fit, and ids can be made of them or are refused.
+                for family in &ask.families {
+                    prop_assert!(family.frontend.len() <= 80);
+                    prop_assert!(family.rules.iter().all(|rule| rule.name.len() <= 80));
+                    for rule in &family.rules {
+                        let probe = rule.probe.as_ref();
+                        prop_assert!(probe.is_none_or(|name| family.probes.iter().any(|probe| probe.name == *name)));
+                    }
+                }
+                let want = wants::load_balancer(&ask, &settings, &BTreeMap::new(), &Former::default(), Stage::Trimming);
+                if let Ok(want) = want {
+                    let wants = [(ask.service.clone(), want)].into();
+                    let env = load_balancer_env(&settings, ask.side);
+                    load_balancer::plan(&wants, None, &env);
+                }
+            }
+        }
+    }
+}
