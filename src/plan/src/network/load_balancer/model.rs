@@ -11,7 +11,7 @@ use super::super::{
 };
 use crate::{
     model::ArmId,
-    service::{Affinity, ProbeProtocol, TransportProtocol},
+    service::{Affinity, ProbeProtocol, TransportProtocol, names},
 };
 
 /// A load balancer.
@@ -213,7 +213,9 @@ fn property<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 fn named<T>(value: &Value, key: &str, read: impl Fn(String, &Value) -> T) -> Vec<T> {
     list(value, &["properties", key])
         .iter()
-        .filter_map(|item| Some(read(text(item, &["name"])?.to_owned(), item)))
+        .filter_map(|item| Some((text(item, &["name"])?, item)))
+        .filter(|(name, _)| names::is_resource_name(name))
+        .map(|(name, item)| read(name.to_owned(), item))
         .collect()
 }
 
@@ -266,7 +268,7 @@ impl LoadBalancer {
         })
     }
 
-    /// The id of one of its parts.
+    /// The id of one of its parts, whose name is one that Azure allows.
     pub fn child_id(load_balancer: &ArmId, kind: &str, name: &str) -> ArmId {
         format!("{load_balancer}/{kind}/{name}").parse().expect("the id of a load balancer with two more segments")
     }

@@ -38,10 +38,10 @@ pub const SECURITY_RULE_PREFIX: &str = "k8s-azure-lb";
 pub struct BaseName(String);
 
 impl BaseName {
-    /// The base name of a Service.
+    /// The base name of a Service. A uid is letters, digits and dashes; anything else in one is dropped.
     pub fn of(service: &ServiceKey) -> Self {
-        let whole = format!("a{}", service.uid.replace('-', ""));
-        Self(cut(&whole, 32).to_owned())
+        let uid = service.uid.chars().filter(char::is_ascii_alphanumeric);
+        Self("a".chars().chain(uid).take(32).collect())
     }
 
     /// The name.
@@ -71,6 +71,18 @@ pub fn base_in(name: &str) -> Option<&str> {
         && characters.all(|character| character.is_ascii_hexdigit())
         && matches!(name.as_bytes().get(32), None | Some(b'-'));
     looks.then_some(start)
+}
+
+/// Whether a text can be the name of a resource of the network provider (source: resource-name-rules).
+pub fn is_resource_name(text: &str) -> bool {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
+    (1..=80).contains(&text.len()) && text.chars().all(is_allowed) && !matches!(text, "." | "..")
+}
+
+/// Whether a text can be the name of a resource group (source: resource-name-rules).
+pub fn is_resource_group_name(text: &str) -> bool {
+    let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '.' | '-' | '(' | ')');
+    (1..=90).contains(&text.chars().count()) && text.chars().all(is_allowed) && !text.ends_with('.')
 }
 
 fn cut(name: &str, longest: usize) -> &str {

@@ -84,6 +84,7 @@ fn is_usable(read: &mut Reader, address: IpAddr, subject: Result<&'static str, &
 
 fn public(read: &mut Reader, family: Family, address: Option<IpAddr>) -> PublicIpAsk {
     let settings = settings(read);
+    read.check_name(key::RESOURCE_GROUP, names::is_resource_group_name);
     let resource_group = read.annotations.text(key::RESOURCE_GROUP).unwrap_or(&read.settings.resource_group).to_owned();
     // A Service of IPv6 alone may use either key.
     let of_family = |v4: &'static str, v6: &'static str| match (family, read.object.is_dual_stack()) {
@@ -95,7 +96,7 @@ fn public(read: &mut Reader, family: Family, address: Option<IpAddr>) -> PublicI
         keys.into_iter().flatten().find_map(|key| Some((key, read.annotations.text(key)?.to_owned())))
     };
     if let Some((key, name)) = first(read, of_family(key::PIP_NAME, key::PIP_NAME_IPV6)) {
-        if !is_resource_name(&name) {
+        if !names::is_resource_name(&name) {
             read.annotations.refuse_by_table(key);
         }
         return PublicIpAsk::Named { name, resource_group, settings };
@@ -114,12 +115,6 @@ fn public(read: &mut Reader, family: Family, address: Option<IpAddr>) -> PublicI
     let cluster = &read.settings.cluster_name;
     let name = names::public_ip(cluster, &read.base, prefix.as_ref().map(ArmId::name), is_dual_stack, family);
     PublicIpAsk::Managed { name, prefix, resource_group, settings }
-}
-
-/// Whether a text can be the name of a resource of the network provider (source: resource-name-rules).
-fn is_resource_name(text: &str) -> bool {
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
-    (1..=80).contains(&text.len()) && text.chars().all(is_allowed)
 }
 
 fn settings(read: &mut Reader) -> PublicIpSettings {

@@ -44,6 +44,7 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
     if object.ports.is_empty() {
         read.annotations.mistakes.push(Mistake::field("spec.ports", "", "at least one port is needed"));
     }
+    read.check_name(key::INTERNAL_SUBNET, names::is_resource_name);
     let access = access::read(&mut read);
     let placement = read.placement();
     let additional_addresses = read.additional_addresses();
@@ -130,9 +131,14 @@ impl<'a> Reader<'a> {
 
     /// The subnet that an annotation names, of an internal Service.
     fn named_subnet(&self) -> Option<&'a str> {
-        // The Go manager uses the text as it is written.
-        let raw = self.annotations.raw(key::INTERNAL_SUBNET).filter(|name| !name.trim().is_empty());
-        raw.filter(|_| self.side == Side::Internal)
+        self.annotations.text(key::INTERNAL_SUBNET).filter(|_| self.side == Side::Internal)
+    }
+
+    /// Notes a mistake where a value is set that cannot be a name.
+    fn check_name(&mut self, key: &str, is_name: fn(&str) -> bool) {
+        if self.annotations.raw(key).is_some_and(|text| !text.trim().is_empty() && !is_name(text.trim())) {
+            self.annotations.refuse_by_table(key);
+        }
     }
 
     fn frontend_name(&self, family: crate::network::Family) -> String {

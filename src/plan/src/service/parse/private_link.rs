@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::Reader;
 use crate::{
     network::Family,
-    service::{PrivateLinkAsk, Side, annotation::key},
+    service::{PrivateLinkAsk, Side, annotation::key, names},
 };
 
 pub(super) fn read(read: &mut Reader) -> Option<PrivateLinkAsk> {
@@ -27,6 +27,9 @@ pub(super) fn read(read: &mut Reader) -> Option<PrivateLinkAsk> {
         read.annotations
             .refuse(key::PLS_CREATE, "a private link service needs an IPv4 address, and the Service has none");
     }
+    read.check_name(key::PLS_NAME, names::is_resource_name);
+    read.check_name(key::PLS_SUBNET, names::is_resource_name);
+    read.check_name(key::PLS_RESOURCE_GROUP, names::is_resource_group_name);
     let mut addresses: Vec<IpAddr> = Vec::new();
     for item in read.annotations.space_list(key::PLS_ADDRESSES) {
         match item.parse::<IpAddr>() {
@@ -46,7 +49,7 @@ pub(super) fn read(read: &mut Reader) -> Option<PrivateLinkAsk> {
     }
     let owned = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
     let visible = owned(read.annotations.space_list(key::PLS_VISIBILITY));
-    let subnet = read.annotations.raw(key::PLS_SUBNET).filter(|name| !name.trim().is_empty());
+    let subnet = read.annotations.text(key::PLS_SUBNET);
     let others = [
         key::PLS_NAME,
         key::PLS_SUBNET,

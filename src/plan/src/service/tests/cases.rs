@@ -149,6 +149,15 @@ pub(super) fn cases() -> Vec<Case> {
             object.ports[0].app_protocol = Some("tcp".to_owned());
             object.annotations = annotated(&[("azure-load-balancer-health-probe-protocol", "http")]).annotations;
         }),
+        // The port's annotation, then appProtocol, then the Service's annotation.
+        field(&["spec.ports[].appProtocol"], |object| {
+            object.ports[0].app_protocol = Some("tcp".to_owned());
+            object.annotations = annotated(&[
+                ("port_80_health-probe_protocol", "https"),
+                ("azure-load-balancer-health-probe-protocol", "http"),
+            ])
+            .annotations;
+        }),
         field(&["spec.externalTrafficPolicy", "spec.healthCheckNodePort"], |object| *object = local()),
         field(&["spec.sessionAffinity"], |object| object.is_client_ip_affine = true),
         field(&["spec.loadBalancerSourceRanges"], |object| object.source_ranges = vec!["10.0.0.0/8".to_owned()]),

@@ -24,6 +24,8 @@ fn a_mistake_names_annotation_value_and_what_is_allowed() {
         &[("azure-load-balancer-ipv4", "10.0.0.4")],
         &[("azure-load-balancer-ipv4", "168.63.129.16")],
         &[("azure-pip-name", "a/b")],
+        &[("azure-load-balancer-resource-group", "a/b")],
+        &[internal, ("azure-load-balancer-internal-subnet", "apps?")],
         &[("azure-pip-prefix-id", prefix)],
         &[("azure-additional-public-ips", "20.0.0.4,nowhere")],
         &[("azure-dns-label-name", "My_Label")],
