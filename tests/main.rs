@@ -43,6 +43,7 @@ mod it {
     mod disk_storm;
     mod disk_waits;
     mod disk_windows;
+    mod go_bodies;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

@@ -16,12 +16,18 @@ fn frontend(balancer: &str) -> String {
     format!("{}/frontendIPConfigurations/f", id("loadBalancers", balancer))
 }
 
-/// Load balancers of both SKUs, each with an internal frontend.
+/// Load balancers of both SKUs, each with an internal frontend and a rule of it.
 async fn rig() -> Rig {
     let rig = Rig::new(options()).await;
     for sku in ["Standard", "Basic"] {
+        let pool = format!("{}/backendAddressPools/p", id("loadBalancers", sku));
         let body = json!({"location": "westeurope", "sku": {"name": sku}, "properties": {
             "frontendIPConfigurations": [{"name": "f", "properties": {"subnet": reference(&subnet())}}],
+            "backendAddressPools": [{"name": "p"}],
+            "loadBalancingRules": [{"name": "r", "properties": {
+                "frontendIPConfiguration": reference(&frontend(sku)), "backendAddressPool": reference(&pool),
+                "protocol": "Tcp", "frontendPort": 80, "backendPort": 80,
+            }}],
         }});
         rig.written(&uri("loadBalancers", sku), body).await;
     }

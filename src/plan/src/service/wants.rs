@@ -177,7 +177,8 @@ pub fn security_group(
     stage: Stage,
 ) -> Want<security_group::Part, security_group::Gone> {
     let own = if ask.floating_ip { frontends } else { nodes };
-    let mut destinations: BTreeSet<IpAddr> = own.clone();
+    let is_served = |address: &IpAddr| ask.families.iter().any(|family| family.family == Family::of(*address));
+    let mut destinations: BTreeSet<IpAddr> = own.iter().copied().filter(is_served).collect();
     destinations.extend(&ask.additional_addresses);
     let mut part = security_group::Part::default();
     if ask.access.has_rules && stage >= Stage::Adding {

@@ -246,7 +246,8 @@ pub(crate) fn check_exclusive(descriptor: &'static Descriptor, state: &State, do
     let kinds: BTreeSet<&str> = named.iter().map(|(_, found)| found.reference.to).collect();
     for kind in kinds {
         each_reference(state, kind, None, &mut |id, referrer| {
-            if !path::same(referrer.resource, own) && here.contains(&path::key(id)) {
+            // What may be named by many beside the one does not take it: a rule names its frontend.
+            if referrer.is_exclusive && !path::same(referrer.resource, own) && here.contains(&path::key(id)) {
                 elsewhere.insert(path::key(id), referrer.resource);
             }
         });
@@ -264,6 +265,8 @@ pub(crate) struct Referrer<'a> {
     pub(crate) resource: &'a str,
     /// Id of the child of it that does, such as an IP configuration; else of the resource.
     pub(crate) element: String,
+    /// Whether only one may refer to it in this way.
+    is_exclusive: bool,
 }
 
 /// Visits every reference to a type, of the type or children `from` only, where they are given: the id, and who refers
@@ -281,7 +284,8 @@ fn each_reference<'a>(state: &'a State, kind: &str, from: Option<&str>, visit: &
         for doc in state.store.of_kind(descriptor.kind) {
             let resource = path::of(doc);
             each_in(descriptor, doc, resource, Wanted { to: Some(kind), from }, &mut |found| {
-                visit(found.id, Referrer { resource, element: found.element });
+                let is_exclusive = found.reference.exclusive.is_some();
+                visit(found.id, Referrer { resource, element: found.element, is_exclusive });
             });
         }
     }

@@ -29,7 +29,7 @@ pub use model::{BackendAddress, Foreign, Frontend, LoadBalancer, NatRange, Pool,
 pub use plan::plan;
 
 use super::{
-    Family, TagPolicy,
+    Cidr, Family, TagPolicy,
     settings::{LoadBalancerSku, PoolKind},
 };
 use crate::{
@@ -74,7 +74,7 @@ pub enum FrontendAddress {
         is_subnet_named: bool,
         /// The address that the Service names.
         address: Option<IpAddr>,
-        /// The address that a new frontend takes if the Service names none: the one it had before.
+        /// The address that a new frontend takes if the Service names none and the subnet holds it: the one it had before.
         previous: Option<IpAddr>,
     },
 }
@@ -163,6 +163,8 @@ pub struct Env {
     pub edge_zone: Option<String>,
     /// The zones of the region, for new internal frontends of a Standard load balancer.
     pub zones: Vec<String>,
+    /// The prefixes of the subnets of internal frontends, as observed: a frontend keeps its address only within them.
+    pub subnets: BTreeMap<ArmId, Vec<Cidr>>,
     /// The tags that it gets.
     pub tags: TagPolicy,
     /// The members of pools, by the name of the pool. A pool that is not named keeps its members.

@@ -314,7 +314,10 @@ fn new_frontend(part: &FrontendPart, env: &Env) -> Frontend {
     match &part.address {
         FrontendAddress::Public(public_ip) => Frontend { public_ip: Some(public_ip.clone()), ..empty },
         FrontendAddress::Private { subnet, address, previous, .. } => {
-            let address = address.or(*previous);
+            let holds = |address: &IpAddr| {
+                env.subnets.get(subnet).is_some_and(|prefixes| prefixes.iter().any(|prefix| prefix.contains(*address)))
+            };
+            let address = address.or(previous.filter(holds));
             let is_zonal = env.sku == LoadBalancerSku::Standard && env.edge_zone.is_none();
             Frontend {
                 subnet: Some(subnet.clone()),

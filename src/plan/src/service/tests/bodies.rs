@@ -74,3 +74,15 @@ fn one_public_tcp_port_leads_to_three_whole_bodies() {
         }])
     );
 }
+
+#[test]
+fn an_internal_frontend_keeps_the_address_of_the_status_only_within_its_subnet() {
+    for (ingress, kept) in [("10.0.0.77", json!("10.0.0.77")), ("20.0.0.4", Value::Null), ("10.1.0.77", Value::Null)] {
+        let internal = annotated(&[("azure-load-balancer-internal", "true")]);
+        let object = ServiceObject { ingress: vec![ingress.parse().unwrap()], ..internal };
+        let balancer = bodies(&object, &settings()).load_balancer;
+        let frontend = &balancer["properties"]["frontendIPConfigurations"][0]["properties"];
+        assert_eq!(frontend["privateIPAddress"], kept, "{ingress}");
+        assert_eq!(frontend["privateIPAllocationMethod"], if kept.is_null() { "Dynamic" } else { "Static" });
+    }
+}

@@ -102,6 +102,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         sku: settings.sku,
         edge_zone: settings.edge_zone.clone(),
         zones: ["1", "2", "3"].map(str::to_owned).into(),
+        subnets: [(settings.subnet_id("nodes").unwrap(), vec!["10.0.0.0/16".parse().unwrap()])].into(),
         tags: settings.tags.clone(),
         pools: BTreeMap::new(),
         maximum_rules: settings.maximum_rules,
@@ -143,7 +144,7 @@ pub(crate) struct Bodies {
 }
 
 /// Leads a Service to its bodies. Public IPs get 20.0.0.4 and 2001:db8::4, private frontends 10.0.0.4 and fd00::4, nodes
-/// are 10.0.0.11 and 10.0.0.12.
+/// are 10.0.0.11 and 10.0.0.12; one has fd00::11 too.
 pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
     let ask = parse(object, settings, &Existing::default()).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     let service = ask.service.clone();
@@ -172,7 +173,7 @@ pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
     let want = wants::load_balancer(&ask, settings, &ids, &Former::default(), Stage::Trimming).unwrap();
     let plan = load_balancer::plan(&[(service.clone(), want)].into(), None, &env);
     let load_balancer = load_balancer::apply_raw(None, &plan.edits, &env).unwrap_or_else(|| panic!("{plan:?}"));
-    let nodes = ["10.0.0.11", "10.0.0.12"].iter().map(|text| text.parse().unwrap()).collect();
+    let nodes = ["10.0.0.11", "10.0.0.12", "fd00::11"].iter().map(|text| text.parse().unwrap()).collect();
     let env = security_group_env(settings);
     let want = wants::security_group(&ask, &addresses, &nodes, &Former::default(), Stage::Trimming);
     let group = security_group::SecurityGroup::read(&env.id, &empty_group()).unwrap();
