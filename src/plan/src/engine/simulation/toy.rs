@@ -200,6 +200,7 @@ impl Object for Arm {
             op: after.clone().map_or(Op::Delete, Op::Put),
             priority: Priority::Create,
             replaces: false,
+            is_partial: plan_body(wants, after.as_ref(), inputs, None) != after,
         });
         let served = wants.keys().map(|owner| {
             let met = planned(Some(*owner)).as_ref() == body && !(failed && body.is_some());
@@ -540,8 +541,8 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
     }
     let (mut allow, mut deny, mut gone) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     if let Some((ask, address)) = ask.and_then(|ask| Some((ask, address_of(owner, ask, seen)?))) {
-        let served =
-            |port: &&u16| level > Level::Frontend || seen.reports.values().any(|report| report.ports.contains(port));
+        let here = seen.reports.get(&load_balancer(ask));
+        let served = |port: &&u16| level > Level::Frontend || here.is_some_and(|report| report.ports.contains(port));
         for port in ask.ports.iter().filter(served) {
             allow.extend(
                 ask.sources
