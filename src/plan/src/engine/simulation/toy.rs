@@ -518,7 +518,13 @@ fn want_of_load_balancer(owner: Owner, ask: Option<&Ask>, level: Level, seen: &S
             rules.extend(ask.ports.iter().map(|port| ((owner, name.1, *port), name)));
         }
     }
-    let shared = ask.is_none_or(|ask| ask.address == AskAddress::Shared);
+    // Another Service may join an address while this one leaves it.
+    let kept = ask.and_then(|ask| public_ip(owner, ask));
+    let leaves = seen.reports.iter().any(|(name, report)| match name {
+        Name::PublicIp(number) => report.tagged && kept != Some(*number),
+        _ => false,
+    });
+    let shared = leaves || ask.is_none_or(|ask| ask.address == AskAddress::Shared);
     let gone = match level {
         Level::Clean => Gone::Own,
         Level::Quiet => Gone::OwnPrivateRules,
@@ -526,7 +532,6 @@ fn want_of_load_balancer(owner: Owner, ask: Option<&Ask>, level: Level, seen: &S
         Level::Make if !shared => Gone::OwnRulesOfKept,
         _ => Gone::Nothing,
     };
-    let kept = ask.and_then(|ask| public_ip(owner, ask));
     let released = seen.reports.iter().filter_map(|(name, report)| match name {
         Name::PublicIp(number) if report.tagged && kept != Some(*number) => Some(*number),
         _ => None,
