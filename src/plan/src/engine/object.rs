@@ -89,6 +89,8 @@ pub struct Write<O: Object> {
     pub priority: Priority,
     /// Whether it removes or replaces something that exists.
     pub replaces: bool,
+    /// Whether the same wants need a further write after it, as when members leave a pool a few at a time.
+    pub is_partial: bool,
     /// The objects that the write changes on the side: their ETags change, and what was read of them is stale.
     pub taints: Vec<O::Related>,
 }
@@ -288,8 +290,10 @@ struct Observation<M> {
 /// The last write that succeeded. For [`freshness::LAG`](super::freshness::LAG) after it, a read that does not show what
 /// it wrote lags.
 #[derive(Debug, Clone)]
-struct LastWrite<K, W> {
-    wants: BTreeMap<K, W>,
+struct LastWrite<O: Object> {
+    wants: BTreeMap<O::Requester, O::Want>,
+    /// What was written, when a further write must follow.
+    partial: Option<O::Op>,
     ended_at: Duration,
     /// How often the object was read again because a read lagged.
     lagging: usize,
@@ -327,7 +331,9 @@ pub struct State<O: Object> {
     permit: PermitState,
     write: Option<InFlight<O::Requester, O::Want>>,
     taints: Vec<O::Related>,
-    last_write: Option<LastWrite<O::Requester, O::Want>>,
+    /// The write in flight, when a further one must follow.
+    partial: Option<O::Op>,
+    last_write: Option<LastWrite<O>>,
     /// When the object is read again to prove that something is gone.
     prove_at: Option<Duration>,
     quiet: QuietWindow,
@@ -357,6 +363,7 @@ impl<O: Object> Default for State<O> {
             permit: PermitState::None,
             write: None,
             taints: Vec::new(),
+            partial: None,
             last_write: None,
             prove_at: None,
             quiet: QuietWindow::default(),
@@ -510,7 +517,8 @@ impl<O: Object> State<O> {
         self.fruitless = false;
         self.bisection.cleared(&write.members);
         write.members.iter().for_each(|member| _ = self.refusals.remove(member));
-        self.last_write = Some(LastWrite { wants: write.wants, ended_at: now, lagging: 0, shown_by: None });
+        let partial = self.partial.take();
+        self.last_write = Some(LastWrite { wants: write.wants, partial, ended_at: now, lagging: 0, shown_by: None });
         match after {
             After::Unread => self.changed(now),
             After::Read { sent_at, model } => {

@@ -127,8 +127,8 @@ pub enum Role {
 pub enum Level {
     /// Nothing is present or gone: the object reports what it shows of the Service.
     Look,
-    /// Of a load balancer: the frontends are present. Of a security group: what admits to ports that the load balancer
-    /// serves already, and what denies.
+    /// Of a load balancer: the frontends are present. Of a security group: what admits to ports that this very load
+    /// balancer serves already, and what denies.
     Frontend,
     /// All that the spec asks for is present. What it does not ask for may go only where no address is given up and no
     /// security rule is found by it.

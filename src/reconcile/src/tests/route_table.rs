@@ -53,7 +53,8 @@ impl Object for RouteTable {
             .map(|(node, want)| (*node, if now(node) == *want { Served::Met(()) } else { Served::Pending }));
         let replaces = op.iter().any(|(node, _)| now(node).is_some());
         let served = served.collect();
-        let write: Write<Self> = Write { op, priority: Priority::Create, replaces, taints: Vec::new() };
+        let write: Write<Self> =
+            Write { op, priority: Priority::Create, replaces, is_partial: false, taints: Vec::new() };
         Plan { write: (!write.op.is_empty()).then_some(write), served }
     }
 

@@ -80,6 +80,7 @@ impl Object for DataDisks {
             op: op.clone(),
             priority: Priority::Attach,
             replaces,
+            is_partial: false,
             taints: Vec::new(),
         });
         Plan { write, served }

@@ -157,7 +157,12 @@ impl<O: Object> State<O> {
             return false;
         }
         let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
-        if O::plan(&last.wants, actual, env.inputs).write.is_none() {
+        let further = O::plan(&last.wants, actual, env.inputs).write.map(|write| write.op);
+        let shown = match &last.partial {
+            Some(written) => further.as_ref() != Some(written),
+            None => further.is_none(),
+        };
+        if shown {
             last.shown_by = Some(observation);
             if actual.is_some() && O::CONDITIONAL {
                 self.freshness.wrote_on_etag();
@@ -268,6 +273,7 @@ impl<O: Object> State<O> {
         let id = self.ids.next_id();
         self.quiet.served();
         self.taints = write.taints;
+        self.partial = write.is_partial.then(|| write.op.clone());
         self.write = Some(InFlight::new(id, now, active, members));
         actions.push(Action::Write { id, permit, observation, op: write.op });
     }

@@ -50,11 +50,18 @@ impl Object for Letters {
         };
         let served = wants.iter().map(|(requester, want)| (*requester, served(want))).collect();
         after.remove(&'?');
+        // Of the letter p, more than one write is needed to get rid.
+        let is_partial = before.contains(&'p') && !after.contains(&'p') && before.contains(&'q');
+        if is_partial {
+            after.insert('p');
+            after.remove(&'q');
+        }
         let replaces = !before.is_subset(&after);
         let write = (after != before).then(|| Write {
             op: after,
             priority: Priority::Create,
             replaces,
+            is_partial,
             taints: vec!["related"],
         });
         Plan { write, served }
@@ -293,6 +300,18 @@ fn a_read_that_lags_behind_the_write_is_repeated_and_not_planned_from() {
     let actions = bench.observed(&read, Ok(model("a")));
     let (_, op) = bench.permitted(&actions);
     assert_eq!(op, letters(""));
+}
+
+#[test]
+fn a_read_that_shows_a_partial_write_does_not_lag() {
+    let mut bench = Bench::new();
+    let (id, op) = bench.write_of(&[("s1", "", "p")], "pq");
+    assert_eq!(op, letters("p"));
+    let read = bench.succeeded(id);
+    assert!(bench.observed(&read[1..], Ok(model("pq"))).is_empty(), "this one does");
+    let read = bench.woken();
+    let actions = bench.observed(&read, Ok(model("p")));
+    assert_eq!(bench.permitted(&actions).1, letters(""));
 }
 
 #[test]

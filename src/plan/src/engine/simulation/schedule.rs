@@ -192,7 +192,18 @@ impl Schedule {
                 29..32 => Incident::Foreign(object(&mut numbers)),
                 32 => Incident::ForeignOperation(object(&mut numbers), 1 + numbers.below(8)),
                 33 => Incident::Breaks(Name::PublicIp(if numbers.one_in(2) { 0 } else { numbers.below(11) as u8 })),
-                34 | 35 => Incident::Partition,
+                34 => Incident::Partition,
+                35 => {
+                    // A write that is under way when the lease moves, and that the next leader cannot see yet.
+                    incidents.push((at, Incident::Apply(owner, ask(owner, &mut numbers))));
+                    for fate in [Fate::Throttled(3), Fate::Throttled(3), Fate::Late] {
+                        incidents.push((at, Incident::Write(fate)));
+                    }
+                    at += numbers.ms(300);
+                    incidents.push((at, Incident::Partition));
+                    at += Duration::from_secs(12);
+                    Incident::Delete(owner)
+                }
                 36 | 37 => Incident::Kill,
                 38 => Incident::AddNode(numbers.below(6) as u8),
                 _ => Incident::RemoveNode(numbers.below(6) as u8),

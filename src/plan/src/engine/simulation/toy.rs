@@ -200,6 +200,7 @@ impl Object for Arm {
             op: after.clone().map_or(Op::Delete, Op::Put),
             priority: Priority::Create,
             replaces: false,
+            is_partial: plan_body(wants, after.as_ref(), inputs, None) != after,
         });
         let served = wants.keys().map(|owner| {
             let met = planned(Some(*owner)).as_ref() == body && !(failed && body.is_some());
@@ -517,7 +518,13 @@ fn want_of_load_balancer(owner: Owner, ask: Option<&Ask>, level: Level, seen: &S
             rules.extend(ask.ports.iter().map(|port| ((owner, name.1, *port), name)));
         }
     }
-    let shared = ask.is_none_or(|ask| ask.address == AskAddress::Shared);
+    // Another Service may join an address while this one leaves it.
+    let kept = ask.and_then(|ask| public_ip(owner, ask));
+    let leaves = seen.reports.iter().any(|(name, report)| match name {
+        Name::PublicIp(number) => report.tagged && kept != Some(*number),
+        _ => false,
+    });
+    let shared = leaves || ask.is_none_or(|ask| ask.address == AskAddress::Shared);
     let gone = match level {
         Level::Clean => Gone::Own,
         Level::Quiet => Gone::OwnPrivateRules,
@@ -525,7 +532,6 @@ fn want_of_load_balancer(owner: Owner, ask: Option<&Ask>, level: Level, seen: &S
         Level::Make if !shared => Gone::OwnRulesOfKept,
         _ => Gone::Nothing,
     };
-    let kept = ask.and_then(|ask| public_ip(owner, ask));
     let released = seen.reports.iter().filter_map(|(name, report)| match name {
         Name::PublicIp(number) if report.tagged && kept != Some(*number) => Some(*number),
         _ => None,
@@ -540,8 +546,8 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
     }
     let (mut allow, mut deny, mut gone) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     if let Some((ask, address)) = ask.and_then(|ask| Some((ask, address_of(owner, ask, seen)?))) {
-        let served =
-            |port: &&u16| level > Level::Frontend || seen.reports.values().any(|report| report.ports.contains(port));
+        let here = seen.reports.get(&load_balancer(ask));
+        let served = |port: &&u16| level > Level::Frontend || here.is_some_and(|report| report.ports.contains(port));
         for port in ask.ports.iter().filter(served) {
             allow.extend(
                 ask.sources
