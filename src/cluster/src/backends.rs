@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use kube::Client;
-use lazuli_plan::network::backend_nodes::{BackendNode, Exclusion, labels};
+use lazuli_plan::network::backends::{BackendNode, Exclusion, labels};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 

@@ -10,7 +10,7 @@ use kube::Client;
 use lazuli_azure::{
     Until,
     error::ArmError,
-    network::{Network, NetworkType},
+    network::{API_VERSION, Network, NetworkType},
 };
 use lazuli_cluster::{Change, Ended, LeaseName, VersionedService, follow_backends, follow_services, lead};
 use lazuli_plan::{
@@ -20,16 +20,18 @@ use lazuli_plan::{
         object::{EnvChange, Event as ObjectEvent},
         service::{Desired, Event, Snapshot},
     },
+    fault::Fault,
     lease::Terms,
     model::{ArmId, ArmIdError},
     network::{
-        Settings,
+        Cidr, Settings,
         load_balancer::{
             LoadBalancer,
             placement::{Balancer, Surroundings, place},
         },
         public_ip::PublicIp,
     },
+    permit::Priority,
     service::{AddressAsk, Existing, PublicIpAsk, ServiceObject, Side, names, parse, wants},
 };
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
@@ -214,6 +216,18 @@ impl Controller {
                 found.sides.insert(base.to_lowercase(), side);
             }
         }
+        // A cluster without internal Services needs no virtual network.
+        if let Ok(vnet) = settings.vnet_id() {
+            let read = self.informed.network.arm().get(vnet.as_str(), API_VERSION, &[], Priority::Read, &until).await;
+            let body = match read {
+                Ok(read) => read.value,
+                Err(error) if error.fault == Fault::NotFound => Value::Null,
+                Err(error) => return Err(error),
+            };
+            let subnets = body.pointer("/properties/subnets").and_then(Value::as_array);
+            found.subnets =
+                subnets.into_iter().flatten().filter_map(|subnet| Some((id_of(subnet)?, prefixes(subnet)))).collect();
+        }
         info!(services = found.tagged.len(), "what Azure holds of Services is known");
         Ok(found)
     }
@@ -361,6 +375,14 @@ impl Controller {
         };
         Ok(Spec { ask, load_balancer, public_ips, private_link })
     }
+}
+
+/// The address prefixes of a subnet.
+fn prefixes(subnet: &Value) -> Vec<Cidr> {
+    let properties = &subnet["properties"];
+    let many = properties["addressPrefixes"].as_array().into_iter().flatten();
+    let all = many.chain([&properties["addressPrefix"]]);
+    all.filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
 
 fn id_of(body: &Value) -> Option<ArmId> {

@@ -19,7 +19,7 @@ use lazuli_plan::{
     },
     model::ArmId,
     network::{
-        Settings,
+        Cidr, Settings,
         backends::{BackendNodes, Selection},
     },
     service::{ServiceKey, Side, names::BaseName},
@@ -55,6 +55,8 @@ pub(crate) struct Found {
     pub(crate) tagged: BTreeMap<String, BTreeSet<ArmId>>,
     /// Public IPs by their address.
     pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
+    /// The prefixes of the subnets of the configured virtual network.
+    pub(crate) subnets: BTreeMap<ArmId, Vec<Cidr>>,
     /// The sides on which a frontend or rule bears the base name of a Service, in lower case.
     pub(crate) sides: BTreeMap<String, Side>,
 }

@@ -143,6 +143,7 @@ impl Planned for LoadBalancers {
             sku: settings.sku,
             edge_zone: settings.edge_zone.clone(),
             zones: informed.zones.clone(),
+            subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
             tags: settings.tags.clone(),
             pools,
             maximum_rules: settings.maximum_rules,

@@ -37,6 +37,7 @@ where
     let write = (!plan.edits.is_empty() || (has_failed && is_asked)).then(|| Write {
         priority: kind.priority,
         replaces: kind.replaces,
+        is_partial: plan.is_partial,
         taints: kind.taints,
         op: plan.edits,
     });

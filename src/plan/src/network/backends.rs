@@ -1,114 +1,173 @@
-//! Which nodes are backends.
+//! Which Nodes are backends of load balancers.
 //!
-//! Readiness never decides: the probe does. A node that the cluster autoscaler is about to delete stays until its Node is
-//! gone, so that its connections drain.
+//! Readiness does not matter: the health probe decides about that, so that a node which is not ready for a moment costs no
+//! write. Neither does the taint `ToBeDeletedByClusterAutoscaler`: connections drain until the Node is deleted.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
-use super::{Family, settings::PoolKind};
+use super::Family;
 
-/// Keeps a node out of all pools, whatever its value.
-pub const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// `false` marks a node that is no VM of Azure.
-pub const MANAGED_LABEL: &str = "kubernetes.azure.com/managed";
-/// The resource group of a node that is not in the cluster's.
-pub const RESOURCE_GROUP_LABEL: &str = "kubernetes.azure.com/resource-group";
-/// Marks of nodes of the control plane; the last one only with the value `master`.
-const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
-const ROLE_LABEL: &str = "kubernetes.io/role";
-
-/// A Node, as far as pools depend on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeFacts {
-    /// `metadata.name`.
-    pub name: String,
-    /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
-    /// Its addresses of type `InternalIP`, in their order.
+/// A Node, as far as load balancers depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BackendNode {
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// Its addresses of type `InternalIP`, the first of each family counts.
     pub addresses: Vec<IpAddr>,
-    /// Whether `metadata.deletionTimestamp` is set.
-    pub is_deleting: bool,
+    /// What keeps it out of all pools.
+    pub exclusion: Option<Exclusion>,
+    /// The label `kubernetes.azure.com/resource-group`.
+    pub resource_group: Option<String>,
 }
 
-impl NodeFacts {
-    fn is_control_plane(&self) -> bool {
-        CONTROL_PLANE_LABELS.iter().any(|label| self.labels.contains_key(*label))
-            || self.labels.get(ROLE_LABEL).is_some_and(|role| role == "master")
-    }
+/// Why a Node is in no pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exclusion {
+    /// It has the label `node.kubernetes.io/exclude-from-external-load-balancers`, with any value.
+    Label,
+    /// It has the label `kubernetes.azure.com/managed=false`.
+    Unmanaged,
+    /// It is a node of the control plane.
+    ControlPlane,
+}
 
-    /// Its first address of a family.
-    pub fn address(&self, family: Family) -> Option<IpAddr> {
-        self.addresses.iter().copied().find(|address| Family::of(*address) == family)
-    }
+/// The labels that decide about a Node. Source: Kubernetes, well-known labels; the Go manager's `consts`.
+pub mod labels {
+    /// Any value keeps a Node out.
+    pub const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    /// `false` says that no cloud manages the Node.
+    pub const MANAGED: &str = "kubernetes.azure.com/managed";
+    /// The resource group of the Node's machine.
+    pub const RESOURCE_GROUP: &str = "kubernetes.azure.com/resource-group";
+    /// Nodes of the control plane, today and before 1.20.
+    pub const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+    /// The role of a Node before those.
+    pub const ROLE: &str = "kubernetes.io/role";
+}
 
-    /// Whether it is a backend of pools of this kind. Pools of addresses never hold the control plane; pools of NICs do
-    /// when `excludeMasterFromStandardLB` is false.
-    pub fn is_backend(&self, resource_group: &str, kind: PoolKind, excludes_control_plane: bool) -> bool {
-        let is_elsewhere =
-            self.labels.get(RESOURCE_GROUP_LABEL).is_some_and(|group| !group.eq_ignore_ascii_case(resource_group));
-        let is_unmanaged = self.labels.get(MANAGED_LABEL).is_some_and(|value| value.eq_ignore_ascii_case("false"));
-        !self.is_deleting
-            && !self.labels.contains_key(EXCLUDE_LABEL)
-            && !is_elsewhere
-            && !is_unmanaged
-            && !(self.is_control_plane() && (excludes_control_plane || kind != PoolKind::Nic))
+impl Exclusion {
+    /// What the labels of a Node say.
+    pub fn of<'l>(labels: impl Fn(&str) -> Option<&'l str>) -> Option<Self> {
+        let is_control_plane = labels::CONTROL_PLANE.iter().any(|label| labels(label).is_some())
+            || labels(labels::ROLE).is_some_and(|role| role == "master" || role == "control-plane");
+        if labels(labels::EXCLUDE).is_some() {
+            Some(Self::Label)
+        } else if labels(labels::MANAGED).is_some_and(|value| value.eq_ignore_ascii_case("false")) {
+            Some(Self::Unmanaged)
+        } else if is_control_plane {
+            Some(Self::ControlPlane)
+        } else {
+            None
+        }
     }
 }
 
-/// The members of a pool of node addresses. A node without an address of the family is none.
-pub fn node_addresses<'a>(
-    nodes: impl IntoIterator<Item = &'a NodeFacts>,
-    resource_group: &str,
-    family: Family,
-) -> BTreeMap<IpAddr, String> {
-    nodes
-        .into_iter()
-        .filter(|node| node.is_backend(resource_group, PoolKind::NodeIp, true))
-        .filter_map(|node| Some((node.address(family)?, node.name.clone())))
-        .collect()
+/// The Nodes of a cluster, by name.
+pub type BackendNodes = BTreeMap<String, BackendNode>;
+
+/// Which Nodes may be backends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection<'s> {
+    /// The resource group of the cluster.
+    pub resource_group: &'s str,
+    /// Whether nodes of the control plane are left out: always of pools of addresses; of pools of NICs by
+    /// `excludeMasterFromStandardLB`.
+    pub leaves_out_control_plane: bool,
+}
+
+impl Selection<'_> {
+    /// The Nodes that are backends, in the order of their names.
+    pub fn of<'n>(&self, nodes: &'n BackendNodes) -> impl Iterator<Item = (&'n str, &'n BackendNode)> {
+        nodes.iter().filter(|(_, node)| self.takes(node)).map(|(name, node)| (name.as_str(), node))
+    }
+
+    fn takes(&self, node: &BackendNode) -> bool {
+        let in_group =
+            node.resource_group.as_deref().is_none_or(|group| group.eq_ignore_ascii_case(self.resource_group));
+        let of_azure = node.provider_id.as_deref().is_some_and(|id| id.starts_with("azure://"));
+        let admitted = match node.exclusion {
+            None => true,
+            Some(Exclusion::ControlPlane) => !self.leaves_out_control_plane,
+            Some(Exclusion::Label | Exclusion::Unmanaged) => false,
+        };
+        in_group && of_azure && admitted
+    }
+
+    /// The addresses of a family and the names of their Nodes. A Node without an address of the family has none.
+    pub fn addresses(&self, nodes: &BackendNodes, family: Family) -> BTreeMap<IpAddr, String> {
+        let first = |node: &BackendNode| node.addresses.iter().copied().find(|address| Family::of(*address) == family);
+        self.of(nodes).filter_map(|(name, node)| Some((first(node)?, name.to_owned()))).collect()
+    }
+
+    /// All addresses of backends: the destinations of security rules where floating IP is off.
+    pub fn destinations(&self, nodes: &BackendNodes) -> BTreeSet<IpAddr> {
+        [Family::V4, Family::V6].into_iter().flat_map(|family| self.addresses(nodes, family).into_keys()).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn node(labels: &[(&str, &str)]) -> NodeFacts {
-        NodeFacts {
-            name: "n1".to_owned(),
-            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-            addresses: vec!["10.0.0.4".parse().unwrap(), "fd00::4".parse().unwrap()],
-            is_deleting: false,
+    fn node(address: &str) -> BackendNode {
+        BackendNode {
+            provider_id: Some("azure:///subscriptions/s/…/node".to_owned()),
+            addresses: vec![address.parse().unwrap()],
+            ..BackendNode::default()
         }
     }
 
+    fn names(nodes: &BackendNodes, leaves_out_control_plane: bool) -> Vec<String> {
+        let selection = Selection { resource_group: "Group", leaves_out_control_plane };
+        selection.of(nodes).map(|(name, _)| name.to_owned()).collect()
+    }
+
     #[test]
-    fn labels_keep_nodes_out() {
-        for (labels, of_addresses, of_nics) in [
-            (&[][..], true, true),
-            (&[(EXCLUDE_LABEL, "")], false, false),
-            // Its value does not count, as in the Go manager.
-            (&[(EXCLUDE_LABEL, "false")], false, false),
-            (&[(MANAGED_LABEL, "false")], false, false),
-            (&[(MANAGED_LABEL, "true")], true, true),
-            (&[(RESOURCE_GROUP_LABEL, "GROUP")], true, true),
-            (&[(RESOURCE_GROUP_LABEL, "other")], false, false),
-            (&[("node-role.kubernetes.io/control-plane", "")], false, true),
-            (&[("kubernetes.io/role", "master")], false, true),
-            (&[("kubernetes.io/role", "agent")], true, true),
+    fn labels_and_providers_decide_and_readiness_does_not() {
+        let excluded = |exclusion| BackendNode { exclusion: Some(exclusion), ..node("10.0.0.9") };
+        let nodes: BackendNodes = [
+            ("plain", node("10.0.0.1")),
+            ("here", BackendNode { resource_group: Some("GROUP".to_owned()), ..node("10.0.0.2") }),
+            ("elsewhere", BackendNode { resource_group: Some("other".to_owned()), ..node("10.0.0.3") }),
+            ("bare", BackendNode { provider_id: None, ..node("10.0.0.4") }),
+            ("metal", BackendNode { provider_id: Some("metal://x".to_owned()), ..node("10.0.0.5") }),
+            ("master", excluded(Exclusion::ControlPlane)),
+            ("labelled", excluded(Exclusion::Label)),
+            ("unmanaged", excluded(Exclusion::Unmanaged)),
+        ]
+        .map(|(name, node)| (name.to_owned(), node))
+        .into();
+        assert_eq!(names(&nodes, true), ["here", "plain"]);
+        assert_eq!(names(&nodes, false), ["here", "master", "plain"]);
+    }
+
+    #[test]
+    fn any_value_of_the_exclude_label_counts() {
+        for (key, value, expected) in [
+            (labels::EXCLUDE, "", Some(Exclusion::Label)),
+            (labels::EXCLUDE, "false", Some(Exclusion::Label)),
+            (labels::MANAGED, "False", Some(Exclusion::Unmanaged)),
+            (labels::MANAGED, "true", None),
+            (labels::CONTROL_PLANE[1], "", Some(Exclusion::ControlPlane)),
+            (labels::ROLE, "master", Some(Exclusion::ControlPlane)),
+            (labels::ROLE, "agent", None),
         ] {
-            let node = node(labels);
-            assert_eq!(node.is_backend("group", PoolKind::NodeIp, true), of_addresses, "{labels:?}");
-            assert_eq!(node.is_backend("group", PoolKind::Nic, false), of_nics, "{labels:?}");
+            assert_eq!(Exclusion::of(|asked| (asked == key).then_some(value)), expected, "{key}={value}");
         }
-        assert!(!node(&[("node-role.kubernetes.io/master", "")]).is_backend("group", PoolKind::Nic, true));
-        assert!(!NodeFacts { is_deleting: true, ..node(&[]) }.is_backend("group", PoolKind::Nic, false));
     }
 
     #[test]
-    fn a_node_without_an_address_of_the_family_is_no_member() {
-        let only_four = NodeFacts { addresses: vec!["10.0.0.5".parse().unwrap()], name: "n2".to_owned(), ..node(&[]) };
-        let nodes = [node(&[]), only_four];
-        assert_eq!(node_addresses(&nodes, "group", Family::V4).len(), 2);
-        assert_eq!(node_addresses(&nodes, "group", Family::V6), [("fd00::4".parse().unwrap(), "n1".to_owned())].into());
+    fn a_node_without_an_address_of_the_family_is_left_out() {
+        let mut both = node("10.0.0.2");
+        both.addresses.push("fd00::2".parse().unwrap());
+        let nodes: BackendNodes = [("four".to_owned(), node("10.0.0.1")), ("both".to_owned(), both)].into();
+        let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+        let of = |family| selection.addresses(&nodes, family).into_values().collect::<Vec<_>>();
+        assert_eq!(of(Family::V4), ["four", "both"]);
+        assert_eq!(of(Family::V6), ["both"]);
+        assert_eq!(selection.destinations(&nodes).len(), 3);
     }
 }

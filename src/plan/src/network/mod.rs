@@ -8,7 +8,6 @@
 //! | [`nic`] | the pools that the NICs of a node belong to |
 //! | [`private_link`] | one private link service |
 //! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
-//! | [`backend_nodes`] | which Nodes are backends, for the informers |
 //! | [`backends`] | which Nodes are backends |
 //! | [`settings`] | nothing: what the cloud configuration says of all these |
 //! | [`json`] | nothing: lossless edits of a raw body |
@@ -47,7 +46,6 @@
 //! edits safe, does not depend on the order of its input, and is quiet when only letter case, order or defaults that
 //! Azure filled in differ.
 
-pub mod backend_nodes;
 pub mod backends;
 pub mod json;
 pub mod load_balancer;
