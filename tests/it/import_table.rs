@@ -155,7 +155,7 @@ fn the_picture_shows_every_crate_and_is_the_same_in_the_readme() {
 #[test]
 fn the_pure_crate_the_wire_and_the_emulator_import_nothing_of_ours() {
     let manifests = in_manifests(&metadata());
-    for name in ["plan", "csi-proto", "emulator"] {
+    for name in ["plan", "csi-proto", "emulator", "apiserver"] {
         assert_eq!(manifests[name], Imports::default(), "{name}");
     }
 }
@@ -168,7 +168,7 @@ fn only_the_rig_and_the_command_line_import_the_emulator() {
         importers.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(who(|imports| &imports.always), ["lazuli", "rig"]);
-    assert_eq!(who(|imports| &imports.in_tests), ["azure"]);
+    assert_eq!(who(|imports| &imports.in_tests), ["azure", "controllers"]);
 }
 
 #[test]
