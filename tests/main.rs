@@ -3,7 +3,7 @@
 //! | module | what | needs |
 //! |---|---|---|
 //! | `it` | real gRPC over a unix socket, real HTTP to the emulator, recorded traffic, the project's own rules | nothing |
-//! | `api_server` | what a client of Kubernetes may rest on, against the small API server | nothing |
+//! | `api_server` | what a client of Kubernetes may rest on, against the small API server, and in `privileged::cluster` against the real one | nothing |
 //! | `model` | random lives of a cluster against the emulator, on paused time, from one seed | nothing |
 //! | `privileged` | the program's own processes, real block devices, real mounts, kill -9 | root |
 //! | `privileged::cluster` | the chart installed in a real Kubernetes, its containers as processes | root, and the programs that `scripts/test cluster` builds |

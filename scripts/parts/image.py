@@ -81,7 +81,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     for name, layout in layouts.items():
         digest = layout.write(options.output / name)
-        print(f"{name}: {options.output / name} (and .tar); in the chart: digest: {digest}")
+        print(f"{name}: {options.output / name} (and .tar); --set image.{name.removeprefix('lazuli-')}.digest={digest}")
     for name, bill in bills:
         (options.output / name).write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -40,8 +40,7 @@ pub(super) struct Options {
     /// The name of the driver, as StorageClasses and PVs spell it.
     #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
-    /// How a VM's data disks are written. auto: by what changes, and the whole list where Azure or our role does not
-    /// have that action.
+    /// How a VM's data disks are written.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
     attach_method: AttachMethod,
     /// Detach a disk by force when its ordinary detach failed and Azure shows that the VM is stopped or deallocated: true or

@@ -80,7 +80,7 @@ pub(super) struct Options {
     /// kubelet's folder of registration sockets; without it the node plugin does not register itself.
     #[arg(long, env = "LAZULI_REGISTRATION_DIR")]
     registration_dir: Option<PathBuf>,
-    /// The path of our CSI socket as kubelet sees it; default: that of the endpoint.
+    /// The path of the CSI socket as kubelet sees it; default: that of the endpoint.
     #[arg(long, env = "LAZULI_KUBELET_SOCKET")]
     kubelet_socket: Option<PathBuf>,
     /// The folder where the ConfigMap lazuli-vm-sizes is mounted, in which the controller publishes how many disks VM

@@ -3,6 +3,7 @@
 //! Azure is the emulator with its block devices.
 
 mod chart;
+mod conformance;
 mod containers;
 mod go_driver;
 mod kubernetes;
@@ -36,6 +37,18 @@ const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const PODS_OF_THE_CHART: &str = "/api/v1/namespaces/kube-system/pods?labelSelector=app.kubernetes.io/name%3Dlazuli";
 
+/// Where the Go programs are; says so where these tests cannot run.
+fn able_with_tools() -> Option<PathBuf> {
+    if !able() {
+        return None;
+    }
+    let tools = tools();
+    if tools.is_none() {
+        eprintln!("SKIPPED: LAZULI_CLUSTER_TOOLS names no folder with Kubernetes; scripts/test cluster makes one");
+    }
+    tools
+}
+
 struct Cluster {
     kubernetes: Kubernetes,
     emulator: Process,
@@ -54,13 +67,7 @@ impl Cluster {
 
     /// A cluster of two nodes, without a driver. `gates` are feature gates of the API server.
     async fn start_empty(emulator_options: &[&str], gates: &str) -> Option<Self> {
-        if !able() {
-            return None;
-        }
-        let Some(tools) = tools() else {
-            eprintln!("SKIPPED: LAZULI_CLUSTER_TOOLS names no folder with Kubernetes; scripts/test cluster makes one");
-            return None;
-        };
+        let tools = able_with_tools()?;
         let folder = Folder::make();
         kubernetes::enter_own_network();
         let tls_folder = text(&folder.path().join("tls"));

@@ -18,9 +18,10 @@ use crate::clients::Azure;
 /// How a VM's data disks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AttachMethod {
-    /// The action; the whole list where it is missing; by omission on Azure Stack Hub.
+    /// The action `attachDetachDataDisks`; the whole list where Azure or the identity's role lacks that action, and on
+    /// Azure Stack Hub.
     Auto,
-    /// `attachDetachDataDisks`.
+    /// The same as auto.
     Action,
     /// The whole list, under If-Match where the VM has an etag.
     WholeList,

@@ -10,8 +10,8 @@ use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::proxy::{self, ProxyError};
 
@@ -45,6 +45,16 @@ pub(super) async fn get<K: DeserializeOwned>(client: &Client, collection: &str, 
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Decodes a list or map that is null as an empty one: Go programs write null where they keep no list. With
+/// `serde(default)`, because others leave the member out.
+pub(super) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A page of a list.

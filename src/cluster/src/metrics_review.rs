@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::client::answered;
+use super::client::{answered, null_as_empty};
 
 /// The collections. Source: Kubernetes; an object of them is made and never stored.
 pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -59,7 +59,9 @@ struct TokenStatus {
 struct UserInfo {
     username: String,
     uid: String,
+    #[serde(deserialize_with = "null_as_empty")]
     groups: Vec<String>,
+    #[serde(deserialize_with = "null_as_empty")]
     extra: Map<String, Value>,
 }
 
@@ -159,6 +161,16 @@ mod tests {
             server.answer_review(ACCESS_REVIEWS, status.clone());
             assert_eq!(review(&server, "t").await.expect("is answered"), forbidden("prometheus"), "{status}");
         }
+    }
+
+    #[tokio::test]
+    async fn groups_that_are_null_are_none() {
+        let server = FakeApiServer::default();
+        let user = json!({"username": "u", "groups": null, "extra": null});
+        server.answer_review(TOKEN_REVIEWS, json!({"authenticated": true, "user": user}));
+        server.answer_review(ACCESS_REVIEWS, json!({"allowed": true}));
+        assert_eq!(review(&server, "t").await.expect("is answered"), Review::Allowed);
+        assert_eq!(server.reviewed(ACCESS_REVIEWS)["spec"]["groups"], json!([]));
     }
 
     #[tokio::test]

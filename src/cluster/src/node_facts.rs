@@ -15,7 +15,7 @@ use lazuli_plan::dangling::{NodeAttachment, NodeFacts};
 
 use serde::Deserialize;
 
-use super::client::{Pages, answered, get};
+use super::client::{Pages, answered, get, null_as_empty};
 use super::nodes::{NODES, NodeCondition, is_ready};
 use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES};
 
@@ -87,8 +87,11 @@ struct SlimNode {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeStatus {
+    #[serde(deserialize_with = "null_as_empty")]
     conditions: Vec<NodeCondition>,
+    #[serde(deserialize_with = "null_as_empty")]
     volumes_in_use: Vec<String>,
+    #[serde(deserialize_with = "null_as_empty")]
     volumes_attached: Vec<AttachedVolume>,
 }
 
@@ -189,6 +192,16 @@ mod tests {
         assert!(facts.ready);
         assert_eq!(facts.lease_age, Some(Duration::from_secs(8)));
         assert_eq!(facts.volumes, ["a", "b"].map(|name| format!("kubernetes.io/csi/disk.csi.azure.com^{name}")));
+    }
+
+    #[tokio::test]
+    async fn lists_that_are_null_are_empty() {
+        let server = FakeApiServer::default();
+        let status = json!({"conditions": null, "volumesInUse": null, "volumesAttached": null});
+        server.put(NODES, json!({"metadata": {"name": "n0"}, "status": status}));
+        let facts = node_facts(&server.client(), DRIVER, "n0").await.unwrap();
+        assert!(!facts.ready);
+        assert_eq!(facts.volumes, [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use lazuli_telemetry::Condition;
 
+use super::client::null_as_empty;
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
@@ -120,7 +121,7 @@ struct SlimNode {
 struct NodeMetadata {
     #[serde(flatten)]
     common: SlimMetadata,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     labels: NodeLabels,
 }
 
@@ -138,7 +139,7 @@ struct NodeLabels {
 struct NodeSpec {
     #[serde(default, rename = "providerID")]
     provider_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     taints: Vec<Taint>,
 }
 
@@ -149,7 +150,7 @@ struct Taint {
 
 #[derive(Clone, Default, Deserialize)]
 struct NodeStatus {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     conditions: Vec<NodeCondition>,
 }
 

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::client::{answered, get};
+use super::client::{answered, get, null_as_empty};
 use super::nodes::NODES;
 
 /// The collection. Source: Kubernetes; kubelet writes an object a node, with the drivers that are registered.
@@ -96,7 +96,8 @@ struct SlimCsiNode {
 #[derive(Deserialize)]
 struct CsiNodeSpec {
     /// Null before the first registration.
-    drivers: Option<Vec<CsiDriver>>,
+    #[serde(default, deserialize_with = "null_as_empty")]
+    drivers: Vec<CsiDriver>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +114,7 @@ struct SlimNode {
 /// The taints with all their members: the patch compares them.
 #[derive(Default, Deserialize)]
 struct NodeSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     taints: Vec<Value>,
 }
 
@@ -128,7 +129,7 @@ async fn remove(client: &Client, node: &str, driver: &str) -> Result<Removal, Ow
     let registered = get::<SlimCsiNode>(client, CSI_NODES, node)
         .await
         .map_err(failed(format!("read csinode {node}"), "get on csinodes"))?
-        .is_some_and(|csi_node| csi_node.spec.drivers.iter().flatten().any(|one| one.name == driver));
+        .is_some_and(|csi_node| csi_node.spec.drivers.iter().any(|one| one.name == driver));
     if !registered {
         return Ok(Removal::NotYet);
     }
@@ -192,6 +193,14 @@ mod tests {
         register(&server);
         task.await.unwrap();
         assert_eq!(server.object(NODES, "n0")["spec"]["taints"], json!([other]));
+    }
+
+    #[tokio::test]
+    async fn taints_that_are_null_are_none() {
+        let server = FakeApiServer::default();
+        server.put(NODES, node(Value::Null, json!({})));
+        register(&server);
+        assert!(matches!(remove(&server.client(), "n0", DRIVER).await, Ok(Removal::Done)));
     }
 
     #[tokio::test(start_paused = true)]

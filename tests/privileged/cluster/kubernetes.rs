@@ -70,27 +70,22 @@ pub(super) fn enter_own_network() {
     }
 }
 
-/// The cluster. The processes end with it, the nodes first.
-pub(super) struct Kubernetes {
-    nodes: BTreeMap<&'static str, Process>,
-    _scheduler: Process,
-    _controllers: Process,
-    api_server: Process,
+/// The API server and its etcd, without controllers and nodes. The processes end with it.
+pub(super) struct ApiServer {
+    process: Process,
     _etcd: Process,
-    folder: PathBuf,
     client: Client,
 }
 
-impl Kubernetes {
-    /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
-    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value, gates: &str) -> Self {
-        let folder = folder.path().to_owned();
+impl ApiServer {
+    /// Starts it, in the network of this thread, and waits until it is ready. `gates` are its feature gates.
+    pub(super) async fn start(tools: &Path, folder: &Path, gates: &str) -> Self {
         let at = |name: &str| text(&folder.join(name));
 
         let (clients, peers) = ("http://127.0.0.1:2379", "http://127.0.0.1:2380");
         let etcd = program(
             tools,
-            &folder,
+            folder,
             "etcd",
             "etcd",
             &[
@@ -112,9 +107,9 @@ impl Kubernetes {
         let (name, token) = ADMIN;
         fs::write(folder.join("tokens.csv"), format!("{token},{name},{name},system:masters")).unwrap();
         fs::write(folder.join("audit-policy.json"), AUDIT_POLICY).unwrap();
-        let mut api_server = program(
+        let mut process = program(
             tools,
-            &folder,
+            folder,
             "kubernetes",
             "kube-apiserver",
             &[
@@ -140,23 +135,47 @@ impl Kubernetes {
                 ("--feature-gates", gates),
             ],
         );
-        let authority = folder.join("certificates/apiserver.crt");
+        let authority = authority(folder);
         until("the API server's certificate", || {
-            api_server.must_run();
+            process.must_run();
             authority.exists()
         })
         .await;
-        write_kubeconfig(&folder, name, json!({"token": token}));
-        let admin = at("admin.kubeconfig");
+        let admin = write_kubeconfig(folder, name, json!({"token": token}));
         let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
         let ready =
             || async { client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await.is_ok() };
         let began = Instant::now();
         while !ready().await {
-            api_server.must_run();
+            process.must_run();
             assert!(began.elapsed() < PATIENCE, "the API server does not become ready");
             tokio::time::sleep(LOOK).await;
         }
+        Self { process, _etcd: etcd, client }
+    }
+
+    /// A client of it that may do everything.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The cluster. The processes end with it, the nodes first.
+pub(super) struct Kubernetes {
+    nodes: BTreeMap<&'static str, Process>,
+    _scheduler: Process,
+    _controllers: Process,
+    api_server: ApiServer,
+    folder: PathBuf,
+}
+
+impl Kubernetes {
+    /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
+    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value, gates: &str) -> Self {
+        let folder = folder.path().to_owned();
+        let at = |name: &str| text(&folder.join(name));
+        let api_server = ApiServer::start(tools, &folder, gates).await;
+        let admin = kubeconfig(&folder, ADMIN.0);
         let controllers = program(
             tools,
             &folder,
@@ -166,7 +185,7 @@ impl Kubernetes {
                 ("--kubeconfig", &admin),
                 ("--controllers", &CONTROLLERS.join(",")),
                 ("--service-account-private-key-file", &at("sa.key")),
-                ("--root-ca-file", &text(&authority)),
+                ("--root-ca-file", &text(&authority(&folder))),
                 ("--leader-elect", "false"),
                 ("--secure-port", "0"),
             ],
@@ -187,7 +206,7 @@ impl Kubernetes {
             let kubeconfig = write_kubeconfig(&folder, name, credentials);
             nodes.insert(name, node::start(tools, &folder, index, name, &kubeconfig, images));
         }
-        Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, _etcd: etcd, folder, client }
+        Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, folder }
     }
 
     /// A kubeconfig with a token, such as that of a container.
@@ -210,7 +229,7 @@ impl Kubernetes {
     async fn send(&self, method: &str, path: &str, kind: &str, body: Option<Value>) -> Result<Value, kube::Error> {
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
-        self.client.request(request.unwrap()).await
+        self.api_server.client.request(request.unwrap()).await
     }
 
     /// Makes objects of any kind.
@@ -248,7 +267,7 @@ impl Kubernetes {
             if is(found.as_ref()) {
                 return found.unwrap_or_default();
             }
-            self.api_server.must_run();
+            self.api_server.process.must_run();
             self.nodes.values_mut().for_each(Process::must_run);
             assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}; {path} is {found:#?}");
             tokio::time::sleep(LOOK).await;
@@ -275,18 +294,27 @@ impl Drop for Kubernetes {
     }
 }
 
+/// The certificate that the API server makes for itself, which is its own authority.
+fn authority(folder: &Path) -> PathBuf {
+    folder.join("certificates/apiserver.crt")
+}
+
+/// Where the kubeconfig of a user is.
+fn kubeconfig(folder: &Path, user: &str) -> String {
+    text(&folder.join(format!("{user}.kubeconfig")))
+}
+
 fn write_kubeconfig(folder: &Path, user: &str, credentials: Value) -> String {
-    let authority = folder.join("certificates/apiserver.crt");
     let server = format!("https://{GATEWAY}");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority}}],
+        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority(folder)}}],
         "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
     });
-    let file = folder.join(format!("{user}.kubeconfig"));
+    let file = kubeconfig(folder, user);
     fs::write(&file, config.to_string()).unwrap();
-    text(&file)
+    file
 }
 
 fn refusal(answer: Result<Value, kube::Error>) -> Option<(u16, String)> {

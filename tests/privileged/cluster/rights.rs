@@ -152,12 +152,11 @@ fn program_of(role: &str, right: &Right) -> Option<&'static str> {
 }
 
 impl Cluster {
-    /// Reads the metrics of the controllers as Prometheus does, where the chart serves them to whom the API server
-    /// knows.
+    /// Reads the metrics of the controllers as Prometheus does: with a token whose user may get them.
     async fn scrape(&self) {
         let deployment = chart::objects().into_iter().find(|object| object["kind"] == "Deployment").unwrap();
         let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
-        let Some(port) = list(ports).find(|port| port["name"] == "metrics") else { return };
+        let port = list(ports).find(|port| port["name"] == "metrics").expect("a port for metrics");
         let account = "/api/v1/namespaces/default/serviceaccounts";
         self.kubernetes.create(account, json!({"metadata": {"name": "scraper"}})).await;
         let binding = json!({
@@ -167,10 +166,10 @@ impl Cluster {
         });
         self.kubernetes.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
         let token = self.kubernetes.create(&format!("{account}/scraper/token"), json!({"spec": {}})).await;
-        for pod in self.kubernetes.list(super::PODS_OF_THE_CHART).await {
-            if pod["metadata"]["labels"]["app.kubernetes.io/component"] != "controller" {
-                continue;
-            }
+        let mut pods = self.kubernetes.list(super::PODS_OF_THE_CHART).await;
+        pods.retain(|pod| pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller");
+        assert_eq!(pods.len(), 2, "replicas of the controller");
+        for pod in pods {
             let server = format!("https://{}:{}", pod["status"]["podIP"].as_str().unwrap(), port["containerPort"]);
             let mut config = kube::Config::new(server.parse().unwrap());
             // Each process makes its certificate at its start.

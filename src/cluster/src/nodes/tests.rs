@@ -55,6 +55,9 @@ async fn a_node_is_the_machine_that_its_provider_id_names_and_dead_when_it_is_no
     server.put(NODES, node("n2", "kind://docker/x", "True", OUT_OF_SERVICE));
     // A Node as kubelet makes it before anything else is known.
     server.put(NODES, json!({"metadata": {"name": "new"}}));
+    // As Go writes lists and maps that it does not have.
+    let (spec, status) = (json!({"taints": null}), json!({"conditions": null}));
+    server.put(NODES, json!({"metadata": {"name": "nulls", "labels": null}, "spec": spec, "status": status}));
     let mut watched = Watched::start(&server);
     assert!(!watched.readiness.is_ready());
     watched.until(|nodes| *nodes != ClusterNodes::Cold).await;
@@ -63,11 +66,13 @@ async fn a_node_is_the_machine_that_its_provider_id_names_and_dead_when_it_is_no
     assert_eq!(nodes.place("n0"), Some(Place::Named(Machine::Vm(VM.parse().unwrap()))));
     assert_eq!(nodes.place("n1"), Some(Place::Group("g".into())));
     assert_eq!(nodes.place("new"), Some(Place::ByName));
+    assert_eq!(nodes.place("nulls"), Some(Place::ByName));
     assert_eq!(
         nodes.name_of(&VM.to_uppercase().replace("SUBSCRIPTIONS", "subscriptions").parse().unwrap()),
         Some("n0")
     );
-    assert_eq!(["n0", "n1", "n2", "new", "gone"].map(|name| nodes.is_dead(name)), [false, true, true, true, true]);
+    let dead = ["n0", "n1", "n2", "new", "nulls", "gone"].map(|name| nodes.is_dead(name));
+    assert_eq!(dead, [false, true, true, true, true, true]);
     watched.stop.cancel();
     watched.task.await.unwrap();
     assert!(!watched.nodes.borrow().is_dead("gone"), "the watch has ended");
