@@ -10,6 +10,7 @@ use lazuli_plan::network::backends::{BackendNode, Exclusion, labels};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
+use super::client::null_as_empty;
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 use super::nodes::NODES;
 
@@ -36,7 +37,7 @@ struct SlimBackend {
 struct BackendMetadata {
     #[serde(flatten)]
     base: SlimMetadata,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     labels: BTreeMap<String, String>,
     deletion_timestamp: Option<String>,
 }
@@ -51,6 +52,7 @@ struct BackendSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct BackendStatus {
+    #[serde(deserialize_with = "null_as_empty")]
     addresses: Vec<SlimAddress>,
 }
 

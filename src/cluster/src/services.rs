@@ -12,7 +12,7 @@ use lazuli_plan::service::{ServiceKey, ServiceObject};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::client::answered;
+use super::client::{answered, null_as_empty};
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 
 /// The collection, over all namespaces.
@@ -135,11 +135,11 @@ struct ServiceMetadata {
     base: SlimMetadata,
     #[serde(default)]
     uid: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     labels: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     annotations: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_empty")]
     finalizers: Vec<String>,
     deletion_timestamp: Option<String>,
 }
@@ -150,11 +150,14 @@ struct ServiceSpec {
     #[serde(rename = "type")]
     kind: String,
     load_balancer_class: Option<String>,
+    #[serde(deserialize_with = "null_as_empty")]
     ports: Vec<SlimPort>,
+    #[serde(deserialize_with = "null_as_empty")]
     ip_families: Vec<String>,
     external_traffic_policy: String,
     health_check_node_port: u16,
     session_affinity: String,
+    #[serde(deserialize_with = "null_as_empty")]
     load_balancer_source_ranges: Vec<String>,
     #[serde(rename = "loadBalancerIP")]
     load_balancer_ip: Option<String>,
@@ -179,6 +182,7 @@ struct ServiceStatus {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct SlimBalancer {
+    #[serde(deserialize_with = "null_as_empty")]
     ingress: Vec<SlimIngress>,
 }
 
