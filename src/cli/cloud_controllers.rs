@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, LeaseName};
-use lazuli_config::{BackendPoolType, Config};
+use lazuli_config::{BackendPoolType, Config, ConfigError};
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
@@ -86,7 +86,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     let client = clients::cluster(&options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
-    for warning in warnings(&config) {
+    for warning in warnings(&config)? {
         tracing::warn!("the cloud configuration: {warning}");
     }
     let settings = settings::settings(&config, &options.cluster_name)?;
@@ -156,8 +156,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 }
 
 /// What an operator must know of the configuration before Services are served by it.
-fn warnings(config: &Config) -> Vec<String> {
-    let mut warnings = config.start_warnings();
+fn warnings(config: &Config) -> Result<Vec<String>, ConfigError> {
+    let mut warnings = config.for_services()?;
     if config.load_balancing.pool_type != BackendPoolType::NodeIp {
         warnings.push(
             "loadBalancerBackendPoolConfigurationType is not nodeIP: this version keeps the members of backend pools as \
@@ -165,7 +165,7 @@ fn warnings(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
-    warnings
+    Ok(warnings)
 }
 
 #[cfg(test)]
