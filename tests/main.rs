@@ -15,6 +15,7 @@ mod it {
     mod audit_requests;
     mod audit_switches;
     mod cargo_lock;
+    mod cloud_controllers;
     mod core_dumps;
     mod deploy_azure;
     mod deploy_manifests;

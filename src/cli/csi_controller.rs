@@ -164,12 +164,16 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     Ok(())
 }
 
-/// This process, as its events name it: a container's host name is its pod's name (source: Kubernetes), unless the pod
-/// uses the node's network.
+/// This process, as its events name it.
 fn reporter(driver: &str) -> Reporter {
+    Reporter { controller: driver.to_owned(), instance: host_name("lazuli-controller") }
+}
+
+/// The host name: a container's is its pod's name (source: Kubernetes), unless the pod uses the node's network. Where
+/// there is none, `otherwise`.
+pub(super) fn host_name(otherwise: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let instance = if host.trim().is_empty() { "lazuli-controller" } else { host.trim() };
-    Reporter { controller: driver.to_owned(), instance: instance.to_owned() }
+    if host.trim().is_empty() { otherwise.to_owned() } else { host.trim().to_owned() }
 }
 
 /// From where a TCP endpoint may be reached.

@@ -6,6 +6,7 @@
 mod azure_ready;
 #[cfg(feature = "emulator")]
 mod bench;
+mod cloud_controllers;
 mod core_dumps;
 mod csi_controller;
 mod csi_node;
@@ -69,6 +70,9 @@ enum Command {
     CsiController(csi_controller::Options),
     /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
     CsiNode(csi_node::Options),
+    /// Gives Services of type LoadBalancer their Azure load balancers, in place of the Azure cloud-controller-manager's
+    /// service controller.
+    CloudControllers(cloud_controllers::Options),
     #[cfg(feature = "emulator")]
     /// Runs Azure itself as a local HTTP server.
     Emulator(emulator::Options),
@@ -90,7 +94,7 @@ pub fn main() -> ExitCode {
         LogFormat::Json => logs::Format::Json,
     };
     let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
-        Command::CsiController(_) | Command::CsiNode(_) => "info",
+        Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
@@ -100,7 +104,10 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // Before the first credential is read.
-    let holds_credentials = matches!(cli.command, Command::CsiController(_) | Command::CsiNode(_) | Command::Doctor(_));
+    let holds_credentials = matches!(
+        cli.command,
+        Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) | Command::Doctor(_)
+    );
     if holds_credentials && let Err(error) = core_dumps::forbid() {
         eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
         return ExitCode::FAILURE;
@@ -118,6 +125,7 @@ pub fn main() -> ExitCode {
         match cli.command {
             Command::CsiController(options) => Box::pin(csi_controller::run(options)).await,
             Command::CsiNode(options) => Box::pin(csi_node::run(options)).await,
+            Command::CloudControllers(options) => Box::pin(cloud_controllers::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Emulator(options) => Box::pin(emulator::run(options)).await,
             #[cfg(feature = "emulator")]

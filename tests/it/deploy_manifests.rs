@@ -73,6 +73,43 @@ fn the_program_understands_the_arguments_of_its_containers() {
                 panic!("{file}: {error}");
             }
         }
+        if let Some(container) = cloud_controllers(file) {
+            let words = ["lazuli".to_owned()].into_iter().chain(arguments(&container));
+            if let Err(error) = Cli::try_parse_from(words) {
+                panic!("{file}: {error}");
+            }
+        }
+    }
+}
+
+/// The container of the cloud controllers, where the values ask for it.
+fn cloud_controllers(file: &str) -> Option<Value> {
+    list(&controller(file)["containers"]).iter().find(|container| container["name"] == "cloud-controllers").cloned()
+}
+
+#[test]
+fn the_cloud_controllers_and_their_rights_are_there_when_the_values_ask_for_them() {
+    for (file, asked) in RENDERED.into_iter().zip([false, true]) {
+        assert_eq!(cloud_controllers(file).is_some(), asked, "{file}");
+        for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+            let objects = of_kind(file, kind);
+            let is_theirs = |object: &Value| object["metadata"]["name"] == "lazuli-cloud-controllers";
+            assert_eq!(objects.iter().any(is_theirs), asked, "{file}: {kind}");
+        }
+        let Some(container) = cloud_controllers(file) else { continue };
+        let arguments = arguments(&container);
+        // The Lease that it takes is the one it may take.
+        let role = named(file, "Role", "lazuli-cloud-controllers");
+        assert_eq!(role["metadata"]["namespace"], argument(&arguments, "--lease-namespace"));
+        assert_eq!(role["rules"][1]["resourceNames"], json!([argument(&arguments, "--lease-name")]));
+        assert_eq!(argument(&arguments, "--metrics-authentication"), "kubernetes");
+        for probe in ["startupProbe", "livenessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["port"], "cloud-health");
+        }
+        let port = |name: &str| argument(&arguments, name).rsplit(':').next().unwrap().parse::<u64>().unwrap();
+        let (health, metrics) = (port("--health-endpoint"), port("--metrics-endpoint"));
+        let ports = |name: &str, port: u64| json!({"name": name, "containerPort": port, "protocol": "TCP"});
+        assert_eq!(container["ports"], json!([ports("cloud-health", health), ports("cloud-metrics", metrics)]));
     }
 }
 
@@ -192,9 +229,9 @@ fn the_node_plugin_sees_kubelets_volume_folders_the_devices_and_nothing_else_of_
 
 #[test]
 fn a_role_has_no_wildcard_and_a_secret_is_read_by_name() {
-    for file in RENDERED {
+    for (file, count) in RENDERED.into_iter().zip([10, 12]) {
         let roles = [of_kind(file, "ClusterRole"), of_kind(file, "Role")].concat();
-        assert_eq!(roles.len(), 10, "{file}");
+        assert_eq!(roles.len(), count, "{file}");
         for role in &roles {
             for rule in list(&role["rules"]) {
                 let name = &role["metadata"]["name"];
@@ -271,13 +308,20 @@ fn metrics_that_other_machines_can_reach_are_for_those_whom_the_cluster_lets_get
         // A peer reaches metrics and no more.
         let policy = &named(file, "NetworkPolicy", "lazuli-controller")["spec"]["ingress"][0]["ports"];
         let health: u64 = controller(file)["containers"][0]["ports"][0]["containerPort"].as_u64().expect("is a number");
-        assert_eq!(*policy, json!([{"protocol": "TCP", "port": health + 1, "endPort": health + 4}]), "{file}");
+        let mut expected = vec![json!({"protocol": "TCP", "port": health + 1, "endPort": health + 4})];
+        if cloud_controllers(file).is_some() {
+            expected.push(json!({"protocol": "TCP", "port": health + 6}));
+        }
+        assert_eq!(*policy, json!(expected), "{file}");
     }
     // Prometheus asks for them by TLS and with its own token.
     let monitors = RENDERED_MONITORS.iter().flat_map(|file| of_kind(file, "ServiceMonitor"));
     let endpoints: Vec<Value> = monitors.flat_map(|monitor| list(&monitor["spec"]["endpoints"]).to_vec()).collect();
-    let of_the_driver: Vec<&Value> = endpoints.iter().filter(|endpoint| endpoint["port"] == "metrics").collect();
-    assert_eq!(of_the_driver.len(), 3);
+    let of_the_driver: Vec<&Value> = endpoints
+        .iter()
+        .filter(|endpoint| ["metrics", "cloud-metrics"].contains(&endpoint["port"].as_str().unwrap()))
+        .collect();
+    assert_eq!(of_the_driver.len(), 4);
     for endpoint in of_the_driver {
         assert_eq!(endpoint["scheme"], "https");
         assert_eq!(endpoint["bearerTokenFile"], "/var/run/secrets/kubernetes.io/serviceaccount/token");

@@ -54,3 +54,33 @@
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Where the processes of the controller's pod find the cloud configuration. */}}
+{{- define "lazuli.cloudArgs" -}}
+{{- if .Values.azure.config -}}
+- --cloud-config=/etc/lazuli/config/azure.json
+{{ end -}}
+- --cloud-config-secret-name={{ .Values.azure.cloudConfigSecret.name }}
+{{- if .Values.azure.cloudConfigSecret.name }}
+- --cloud-config-secret-namespace={{ .Values.azure.cloudConfigSecret.namespace }}
+{{- end }}
+{{- end }}
+
+{{/* The files of the processes that speak to Azure. */}}
+{{- define "lazuli.azureMounts" -}}
+{{- if .Values.azure.config }}
+- {name: azure-config, mountPath: /etc/lazuli/config, readOnly: true}
+{{- end }}
+{{- if .Values.azure.endpoints.configMap }}
+- {name: azure-endpoints, mountPath: /etc/lazuli/endpoints, readOnly: true}
+{{- end }}
+{{- if .Values.azure.workloadIdentity.clientId }}
+- {name: azure-token, mountPath: /var/run/secrets/azure, readOnly: true}
+{{- end }}
+{{- if .Values.certificateAuthorities.configMap }}
+- {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}
+{{- end }}
+{{- if .Values.metrics.certificateSecret }}
+- {name: metrics-certificate, mountPath: /etc/lazuli/metrics, readOnly: true}
+{{- end }}
+{{- end }}

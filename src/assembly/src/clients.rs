@@ -9,6 +9,7 @@ use lazuli_azure::{
     compute::{ApiVersions, Compute},
     endpoints::{EndpointsError, read_endpoints},
     metrics::Metrics,
+    network::{self, Network},
     transport::{RouteError, Routes, SetupError, Tls, Transport},
 };
 use lazuli_plan::disk as plan;
@@ -198,6 +199,8 @@ async fn configuration_in(
 pub struct Azure {
     /// The client of disks and VMs.
     pub compute: Compute,
+    /// The client of load balancers, security groups and public IPs.
+    pub network: Network,
     /// What stands where a StorageClass says nothing.
     pub defaults: plan::Defaults,
     /// The endpoints in use.
@@ -236,7 +239,9 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
     let live = LiveCredential::new(tokens.clone(), login, config);
     let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
+    let of_network = if config.is_stack_cloud { network::AZURE_STACK_API_VERSION } else { network::API_VERSION };
     Ok(Azure {
+        network: Network::new(arm.clone(), of_network),
         compute: Compute::new(arm, versions),
         defaults: plan::Defaults {
             subscription: config.cluster.subscription_id.clone(),

@@ -87,6 +87,7 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
         unknown_keys: Vec::new(),
         keys_without_effect: Vec::new(),
         warnings: Vec::new(),
+        harmless: Vec::new(),
     };
     keys.finish();
     config

@@ -143,6 +143,35 @@ const WITH_EFFECT: &[&str] = &[
     "userAssignedIdentityID",
 ];
 
+/// The keys that the cloud controllers do something with, besides [`WITH_EFFECT`].
+const OF_SERVICES: &[&str] = &[
+    "clusterServiceLoadBalancerHealthProbeMode",
+    "clusterServiceSharedLoadBalancerHealthProbePath",
+    "clusterServiceSharedLoadBalancerHealthProbePort",
+    "disableOutboundSNAT",
+    "enableIPTagMutationForExistingPublicIP",
+    "extendedLocationName",
+    "loadBalancerBackendPoolConfigurationType",
+    "loadBalancerName",
+    "loadBalancerResourceGroup",
+    "loadBalancerSku",
+    "maximumLoadBalancerRuleCount",
+    "multipleStandardLoadBalancerConfigurations",
+    "networkResourceSubscriptionID",
+    "preConfiguredBackendPoolLoadBalancerTypes",
+    "primaryAvailabilitySetName",
+    "primaryScaleSetName",
+    "privateLinkServiceResourceGroup",
+    "securityGroupName",
+    "securityGroupResourceGroup",
+    "subnetName",
+    "systemTags",
+    "tags",
+    "tagsMap",
+    "vnetName",
+    "vnetResourceGroup",
+];
+
 /// The configuration. Serialise it to show the effective one: secrets come out redacted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Config {
@@ -178,6 +207,8 @@ pub struct Config {
     unknown_keys: Vec<String>,
     keys_without_effect: Vec<String>,
     warnings: Vec<String>,
+    #[serde(skip)]
+    harmless: Vec<Problem>,
 }
 
 impl Config {
@@ -223,9 +254,8 @@ impl Config {
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
         let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
-        for harmless in problems.extract_if(.., |problem| !has_effect(problem)) {
-            warnings.push(format!("{harmless}; it has no effect in this version"));
-        }
+        let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
+        warnings.extend(harmless.iter().map(|problem| format!("{problem}; it has no effect in this version")));
         if !problems.is_empty() {
             return Err(ConfigError::Invalid(Problems(problems)));
         }
@@ -238,6 +268,7 @@ impl Config {
         config.keys_without_effect = without_effect;
         config.unknown_keys = unknown;
         config.warnings = warnings;
+        config.harmless = harmless;
         Ok(config)
     }
 
@@ -264,12 +295,32 @@ impl Config {
             .then(|| format!("without effect in this version: {}", self.keys_without_effect.join(", ")));
         self.warnings.iter().cloned().chain(without_effect).collect()
     }
+
+    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
+    /// Services.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] with every wrong value of a key that counts for Services. The disk driver ignores it.
+    pub fn for_services(&self) -> Result<Vec<String>, ConfigError> {
+        let wrong = |problem: &&Problem| OF_SERVICES.contains(&root(problem));
+        let wrong: Vec<Problem> = self.harmless.iter().filter(wrong).cloned().collect();
+        if !wrong.is_empty() {
+            return Err(ConfigError::Invalid(Problems(wrong)));
+        }
+        let mut others = self.clone();
+        others.keys_without_effect.retain(|key| !OF_SERVICES.contains(&key.as_str()));
+        Ok(others.start_warnings())
+    }
 }
 
-/// Whether a problem is one of something that this version uses.
+/// The outermost key that a problem is in.
+fn root(problem: &Problem) -> &str {
+    problem.key.split(['.', '[']).next().unwrap_or_default()
+}
+
+/// Whether a problem is one of something that every process uses.
 fn has_effect(problem: &Problem) -> bool {
-    let root = problem.key.split(['.', '[']).next().unwrap_or_default();
-    WITH_EFFECT.contains(&root) || root == ENDPOINT_FILE_VARIABLE
+    WITH_EFFECT.contains(&root(problem)) || root(problem) == ENDPOINT_FILE_VARIABLE
 }
 
 fn reader<'d, 'r>(layers: impl IntoIterator<Item = &'d Document>, report: &'r RefCell<Report>) -> Reader<'r> {

@@ -617,3 +617,14 @@ fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
         assert!(found.len() == 1 && found[0].starts_with(&format!("azure.json: {key}: ")), "{found:?}");
     }
 }
+
+#[test]
+fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_about() {
+    let good = load(&with(json!({"vnetName": "net", "securityGroupName": "nsg", "routeTableName": "routes"}))).unwrap();
+    let warnings = good.for_services().unwrap().join("; ");
+    assert!(warnings.contains("routeTableName"), "{warnings}");
+    assert!(!warnings.contains("vnetName") && !warnings.contains("securityGroupName"), "{warnings}");
+    let wrong = load(&with(json!({"loadBalancerSku": "basicc", "routeUpdateIntervalInSeconds": "often"}))).unwrap();
+    let error = wrong.for_services().unwrap_err().to_string();
+    assert!(error.contains("loadBalancerSku") && !error.contains("routeUpdate"), "{error}");
+}
