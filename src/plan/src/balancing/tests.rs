@@ -547,8 +547,9 @@ fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
     let mut object = world.services[&web.key].object.clone();
     world.clock.writes.clear();
     object.annotations = annotated(&[("azure-load-balancer-internal", "true")]).annotations;
+    object.source_ranges = vec!["10.1.0.0/16".to_owned()];
     world.change(object);
-    assert!(world.at("SetStatus") < world.at("nsg"), "{:#?}", world.clock.writes);
+    assert!(world.at("SetStatus") < world.at("RemoveRule"), "{:#?}", world.clock.writes);
 }
 
 #[test]
