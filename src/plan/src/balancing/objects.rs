@@ -129,6 +129,17 @@ impl Object for LoadBalancers {
     fn removes(want: &Self::Want) -> bool {
         want.gone != load_balancer::Gone::Nothing
     }
+
+    /// What bears the Service's base name stays gone, for a want is done while others still use a frontend or probe of that
+    /// name, and it goes after them. An address that it has given up may be another Service's later.
+    fn spent(want: &Self::Want) -> Self::Want {
+        let mut spent = want.clone();
+        if let load_balancer::Gone::Everything { public_ips, addresses, .. } = &mut spent.gone {
+            public_ips.clear();
+            addresses.clear();
+        }
+        spent
+    }
 }
 
 /// Security groups.
@@ -178,6 +189,11 @@ impl Object for SecurityGroups {
     fn removes(want: &Self::Want) -> bool {
         !want.gone.destinations.is_empty()
     }
+
+    /// Rules go by their destinations, and a destination that the Service has given up may be another Service's later.
+    fn spent(want: &Self::Want) -> Self::Want {
+        network::Want { present: want.present.clone(), gone: security_group::Gone::default() }
+    }
 }
 
 /// Public IPs.
@@ -218,6 +234,11 @@ impl Object for PublicIps {
 
     fn removes(want: &Self::Want) -> bool {
         want.gone != public_ip::Gone::Nothing
+    }
+
+    /// A public IP is released by the tag that lists the Service, so it stays released.
+    fn spent(want: &Self::Want) -> Self::Want {
+        want.clone()
     }
 }
 
@@ -264,6 +285,11 @@ impl Object for PrivateLinks {
 
     fn removes(want: &Self::Want) -> bool {
         want.gone != private_link::Gone::Nothing
+    }
+
+    /// A private link service is released by the tag of its owner, so it stays released.
+    fn spent(want: &Self::Want) -> Self::Want {
+        want.clone()
     }
 }
 

@@ -17,10 +17,11 @@ use crate::{
     },
     fault::Fault,
     model::ArmId,
-    network::{load_balancer, public_ip, security_group, settings::PoolKind},
+    network::{self, load_balancer, public_ip, security_group, settings::PoolKind},
     poll::Expectation,
     service::{
         AddressAsk, Existing, ServiceKey, ServiceObject, Side,
+        names::BaseName,
         object::PortProtocol,
         parse,
         tests::{annotated, empty_group, load_balancer_env, port, public_ip_env, security_group_env, settings},
@@ -528,4 +529,42 @@ fn a_wrong_annotation_writes_nothing_and_keeps_what_was_there() {
     let last = world.services[&web.key].events.last().unwrap();
     assert!(matches!(last, service::Reason::Invalid(words) if words[0].contains("tcp-idle-timeout")), "{last:?}");
     assert_eq!(world.holds().len(), 3);
+}
+
+#[test]
+fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
+    let mut world = World::new();
+    let former = fresh("former", annotated(&[])).key;
+    let destinations = ["20.0.0.1".parse().unwrap()].into();
+    let gone = security_group::Gone { destinations, base: Some(BaseName::of(&former)) };
+    let want = network::Want { present: security_group::Part::default(), gone };
+    let told = world.group.feed(&mut world.clock, object::Event::Requested { from: former, generation: 1, want });
+    assert!(matches!(told[..], [(_, 1, Outcome::Done(_))]), "{told:?}");
+
+    let web = fresh("web", annotated(&[]));
+    world.change(web.clone());
+    assert_eq!(world.status(&web.key), ["20.0.0.1"]);
+    let mut object = world.services[&web.key].object.clone();
+    world.clock.writes.clear();
+    object.annotations = annotated(&[("azure-load-balancer-internal", "true")]).annotations;
+    object.source_ranges = vec!["10.1.0.0/16".to_owned()];
+    world.change(object);
+    assert!(world.at("SetStatus") < world.at("RemoveRule"), "{:#?}", world.clock.writes);
+}
+
+#[test]
+fn what_stays_gone_of_a_service_bears_its_name() {
+    let (web, settings) = (fresh("web", annotated(&[])).key, settings());
+    let public_ip = load_balancer_env(&settings, Side::Public).id;
+    let everything = |public_ips, addresses| load_balancer::Gone::Everything {
+        base: BaseName::of(&web),
+        pools: vec!["web".to_owned()],
+        public_ips,
+        addresses,
+    };
+    let gone = everything([public_ip].into(), ["10.0.0.4".parse().unwrap()].into());
+    let want = network::Want { present: load_balancer::Part::default(), gone };
+    assert_eq!(LoadBalancers::spent(&want).gone, everything(BTreeSet::new(), BTreeSet::new()));
+    let released = wants::public_ip_released();
+    assert_eq!(PublicIps::spent(&released), released, "the tag on it names the Service");
 }

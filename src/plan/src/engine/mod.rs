@@ -28,6 +28,7 @@
 //! # What holds
 //!
 //! - **Absence deletes nothing.** A want names what must be present and what must be gone. What no want names stays.
+//! - **A removal by an address acts once.** After it is done the address may be another requester's.
 //! - **One read and one write in flight for each key.** An answer with an unknown id is ignored.
 //! - **The newest desired state wins.** What arrives while a write is in flight makes the next write.
 //! - **Azure's answer decides.** After a conflict, a lost answer or a failure the object is read and planned again. A

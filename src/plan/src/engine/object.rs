@@ -69,6 +69,13 @@ pub trait Object: fmt::Debug + Clone + PartialEq + Sized {
 
     /// Whether a want asks for something to be gone, so that only a read that proves absence can answer it.
     fn removes(want: &Self::Want) -> bool;
+
+    /// What of a want stays in force once it is done, until the requester tells one again. A removal by a name that is not
+    /// the requester's own, such as an address, acts once: another requester may be given the address later. What must be
+    /// present stays, and so may a removal of what bears the requester's own name. The default is all of the want.
+    fn spent(want: &Self::Want) -> Self::Want {
+        want.clone()
+    }
 }
 
 /// What a planner decides.
@@ -563,7 +570,7 @@ impl<O: Object> State<O> {
                 self.changed(now);
                 // A member whose want has changed meanwhile is not the one that was refused.
                 let is_same = |member: &&O::Requester| {
-                    self.wants.get(member).is_some_and(|entry| write.wants.get(*member) == Some(&entry.want))
+                    self.wants.get(member).is_some_and(|entry| write.wants.get(*member) == Some(&entry.in_force))
                 };
                 let members: Vec<O::Requester> = write.members.iter().filter(is_same).cloned().collect();
                 let named = match failure.cause {

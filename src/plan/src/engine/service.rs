@@ -47,6 +47,8 @@
 //!   ([`Order::SecurityAround`], [`Level::Clean`]).
 //! - The last Service that leaves an address trims the security group for the whole address before the address goes. So a
 //!   Service that is not the last takes off its tag only while another has one.
+//! - A removal by an address acts once ([`Object::spent`](super::object::Object::spent)). A Service whose spec becomes wrong
+//!   keeps its last wants, and the address may be another Service's by then.
 //! - An object that others refer to is repaired even if nothing is wanted of it.
 
 mod ladder;

@@ -11,10 +11,12 @@ pub struct Wants<K, W, R>(BTreeMap<K, Entry<W, R>>);
 /// The newest want of one requester.
 #[derive(Debug, Clone)]
 pub struct Entry<W, R> {
-    /// What it wants.
-    pub want: W,
+    /// What of it is in force: all of it, or once it was done what [`Wants::spend`] leaves of it.
+    pub in_force: W,
     /// The number that the requester gave to the want. An outcome carries it back.
     pub generation: u64,
+    /// What it wants, as it was told.
+    want: W,
     told: Option<Outcome<R>>,
 }
 
@@ -24,12 +26,20 @@ impl<K, W, R> Default for Wants<K, W, R> {
     }
 }
 
-impl<K: Ord + Clone, W: PartialEq, R: PartialEq + Clone> Wants<K, W, R> {
-    /// Records a want. Returns whether it differs from the one before. A repeated want is told its outcome again.
+impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> {
+    /// Records a want. Returns whether it differs from what was in force. A repeated want is told its outcome again, and
+    /// all of it is in force again.
     pub fn request(&mut self, from: K, generation: u64, want: W) -> bool {
-        let changed = self.0.get(&from).is_none_or(|entry| entry.want != want);
-        self.0.insert(from, Entry { want, generation, told: None });
+        let changed = self.0.get(&from).is_none_or(|entry| entry.in_force != want);
+        self.0.insert(from, Entry { in_force: want.clone(), generation, want, told: None });
         changed
+    }
+
+    /// Leaves of a want what `spent` makes of it, until the requester tells one again.
+    pub fn spend(&mut self, of: &K, spent: impl FnOnce(&W) -> W) {
+        if let Some(entry) = self.0.get_mut(of) {
+            entry.in_force = spent(&entry.want);
+        }
     }
 
     /// Forgets a requester.
@@ -87,5 +97,15 @@ mod tests {
         assert_eq!(wants.tell(&"b", &done), None);
         assert!(wants.withdraw(&"a"));
         assert!(wants.is_empty());
+    }
+
+    #[test]
+    fn a_spent_want_is_in_force_again_when_it_is_told_again() {
+        let mut wants: Wants<&str, char, ()> = Wants::default();
+        wants.request("a", 1, 'x');
+        wants.spend(&"a", |_| 'y');
+        assert_eq!(wants.get(&"a").map(|entry| entry.in_force), Some('y'));
+        assert!(wants.request("a", 2, 'x'), "it asks for more than was in force");
+        assert_eq!(wants.get(&"a").map(|entry| entry.in_force), Some('x'));
     }
 }

@@ -200,7 +200,7 @@ impl<O: Object> State<O> {
                 && restricted.as_ref().is_none_or(|members| members.contains(requester))
         };
         let active = self.wants.iter().filter(|(requester, _)| is_active(requester));
-        Some(active.map(|(requester, entry)| (requester.clone(), entry.want.clone())).collect())
+        Some(active.map(|(requester, entry)| (requester.clone(), entry.in_force.clone())).collect())
     }
 
     /// Takes up the refused wants that are to be tried again.
@@ -338,6 +338,9 @@ impl<O: Object> State<O> {
     pub(super) fn tell(&mut self, to: &O::Requester, outcome: &Outcome<O::Report>, actions: &mut Vec<Action<O>>) {
         if let Some(generation) = self.wants.tell(to, outcome) {
             actions.push(Action::Tell { to: to.clone(), generation, outcome: outcome.clone() });
+        }
+        if let Outcome::Done(_) = outcome {
+            self.wants.spend(to, O::spent);
         }
     }
 

@@ -74,6 +74,10 @@ impl Object for Letters {
     fn removes(want: &LettersWant) -> bool {
         !want.gone.is_empty()
     }
+
+    fn spent(want: &LettersWant) -> LettersWant {
+        LettersWant { gone: BTreeSet::new(), ..want.clone() }
+    }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -433,6 +437,55 @@ fn what_the_identity_lacks_is_told_to_all_and_retried_with_growing_pauses() {
         (id, _) = bench.permitted(&actions);
     }
     assert_eq!(pauses, [5, 10, 20]);
+}
+
+#[test]
+fn a_removal_acts_once_until_it_is_told_again() {
+    let mut bench = Bench::new();
+    let (id, op) = bench.write_of(&[("s1", "a", "x")], "x");
+    assert_eq!(op, letters("a"));
+    let read = bench.succeeded(id);
+    let actions = bench.observed(&read[1..], Ok(model("a")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1))]);
+
+    bench.request("s2", 1, "x", "");
+    let actions = bench.woken();
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("ax"));
+    let read = bench.succeeded(id);
+    bench.observed(&read[1..], Ok(model("ax")));
+    let actions = bench.request("s2", 2, "", "");
+    assert_eq!(actions.len(), 1, "the letter is not s1's to remove any more: {actions:?}");
+    assert_eq!(told(&actions), [("s2", 2, Outcome::Done(0))]);
+
+    bench.now += Duration::from_secs(61);
+    let read = bench.step(Event::EnvChanged(EnvChange::Replan));
+    bench.observed(&read, Ok(model("x")));
+    let actions = bench.woken();
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("ax"), "what s1 wants present is repaired");
+    let read = bench.succeeded(id);
+    bench.observed(&read[1..], Ok(model("ax")));
+
+    bench.request("s1", 2, "a", "x");
+    let actions = bench.woken();
+    assert_eq!(bench.permitted(&actions).1, letters("a"));
+}
+
+#[test]
+fn a_removal_that_was_done_is_no_reason_to_spare_a_want_that_azure_refuses() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", "x")], "x");
+    let read = bench.succeeded(id);
+    bench.observed(&read[1..], Ok(model("a")));
+    bench.now += Duration::from_secs(61);
+    let read = bench.step(Event::EnvChanged(EnvChange::Replan));
+    bench.observed(&read, Ok(model("")));
+    let actions = bench.woken();
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("a"));
+    let actions = bench.failed(id, Fault::Invalid);
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Refused(Refusal::Azure(Fault::Invalid)))]);
 }
 
 #[test]

@@ -221,6 +221,17 @@ impl Object for Arm {
             Want::SecurityGroup { gone, .. } => !gone.is_empty(),
         }
     }
+
+    /// Tags, own rules and own frontends are named after the Service; addresses are not.
+    fn spent(want: &Want) -> Want {
+        let mut spent = want.clone();
+        match &mut spent {
+            Want::Nothing | Want::Member(_) | Want::PublicIp(_) => {}
+            Want::LoadBalancer { released, .. } => released.clear(),
+            Want::SecurityGroup { gone, .. } => gone.clear(),
+        }
+        spent
+    }
 }
 
 /// The body as all wants ask for it, or as one does.
