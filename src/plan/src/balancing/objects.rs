@@ -8,6 +8,7 @@ use crate::{
         Explanation,
         object::{Object, Plan, Served, Write},
     },
+    model::ArmId,
     network::{self, Provisioning, load_balancer, private_link, public_ip, security_group},
     permit::Priority,
     service::ServiceKey,
@@ -101,21 +102,10 @@ impl Object for LoadBalancers {
         }
         taints.sort();
         taints.dedup();
-        let replaces = |edit: &Edit| match edit {
-            Edit::RemoveRule(_)
-            | Edit::RemoveProbe(_)
-            | Edit::RemoveFrontend(_)
-            | Edit::RemovePool(_)
-            | Edit::Delete => true,
-            Edit::Members { remove, .. } => !remove.is_empty(),
-            Edit::PutFrontend(frontend) => actual.is_some_and(|model| model.frontend(&frontend.name).is_some()),
-            Edit::PutRule(rule) => actual.is_some_and(|model| model.rule(&rule.name).is_some()),
-            Edit::PutProbe(_) | Edit::AddPool(_) | Edit::Tags { .. } | Edit::Create => false,
-        };
         let kind = Kind {
             // Many Services wait for one write of the load balancer.
             priority: Priority::Attach,
-            replaces: plan.edits.iter().any(replaces),
+            replaces: load_balancer::replaces(&plan.edits, actual),
             taints,
             report: |service: &ServiceKey| Report::of_load_balancer(service, actual),
         };
@@ -162,20 +152,10 @@ impl Object for SecurityGroups {
         actual: Option<&Self::Model>,
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
-        use security_group::Edit;
         let plan = security_group::plan(wants, actual, inputs);
-        let there = |name: &str| actual?.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name));
-        let replaces = |edit: &Edit| match edit {
-            Edit::RemoveRule(_) => true,
-            Edit::PutRule(rule) => there(&rule.name).is_some(),
-            Edit::Destinations { rule, destinations } => {
-                there(rule).is_some_and(|rule| rule.destinations.iter().any(|one| !destinations.contains(one)))
-            }
-            Edit::Tags { .. } => false,
-        };
         let kind = Kind {
             priority: Priority::Attach,
-            replaces: plan.edits.iter().any(replaces),
+            replaces: actual.is_some_and(|actual| security_group::replaces(&plan.edits, actual)),
             taints: vec![],
             report: |_: &ServiceKey| Report::default(),
         };
@@ -216,12 +196,11 @@ impl Object for PublicIps {
         actual: Option<&Self::Model>,
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
-        use public_ip::Edit;
         let plan = public_ip::plan(wants, actual, inputs);
         let user = actual.and_then(|model| model.used_by.as_ref()).and_then(load_balancer_of);
         let kind = Kind {
             priority: Priority::Create,
-            replaces: plan.edits.iter().any(|edit| matches!(edit, Edit::Delete | Edit::DnsLabel(None))),
+            replaces: public_ip::replaces(&plan.edits, actual),
             taints: user.map(Key::LoadBalancer).into_iter().collect(),
             report: |service: &ServiceKey| Report::of_public_ip(service, actual),
         };
@@ -263,7 +242,6 @@ impl Object for PrivateLinks {
         actual: Option<&Self::Model>,
         inputs: &Self::Inputs,
     ) -> Plan<Self> {
-        use private_link::Edit;
         let plan = private_link::plan(wants, actual, inputs);
         let frontends = wants.values().filter_map(|want| want.present.link.as_ref()).map(|link| &link.frontend);
         let had = actual.iter().flat_map(|model| &model.frontends);
@@ -272,7 +250,7 @@ impl Object for PrivateLinks {
         taints.dedup();
         let kind = Kind {
             priority: Priority::Create,
-            replaces: plan.edits.iter().any(|edit| matches!(edit, Edit::Delete | Edit::DeleteConnection(_))),
+            replaces: private_link::replaces(&plan.edits, actual),
             taints,
             report: |_: &ServiceKey| Report::default(),
         };
@@ -294,7 +272,7 @@ impl Object for PrivateLinks {
 }
 
 /// The load balancer that a child id, such as that of a frontend, lies in.
-fn load_balancer_of(child: &crate::model::ArmId) -> Option<crate::model::ArmId> {
+fn load_balancer_of(child: &ArmId) -> Option<ArmId> {
     let lower = child.as_str().to_ascii_lowercase();
     let start = lower.find("/loadbalancers/")? + "/loadbalancers/".len();
     let end = lower[start..].find('/').map_or(lower.len(), |length| start + length);

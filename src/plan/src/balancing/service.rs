@@ -129,13 +129,7 @@ impl Service for Balanced {
     }
 
     fn status(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Vec<IpAddr>> {
-        let addresses = addresses(spec, seen);
-        let mut status = Vec::new();
-        for family in &spec.ask.families {
-            status.push(*addresses.get(&family.family)?);
-        }
-        status.extend(&spec.ask.additional_addresses);
-        Some(status)
+        wants::ingress(&spec.ask, &addresses(spec, seen))
     }
 }
 
@@ -269,19 +263,16 @@ fn of_private_link(
     seen: &Seen<'_, Balanced>,
     inputs: &Inputs,
 ) -> network::Want<private_link::Part, private_link::Gone> {
-    let mut want = network::Want { present: private_link::Part::default(), gone: private_link::Gone::Nothing };
+    let asked = spec.filter(|_| level >= Level::Make).and_then(|spec| {
+        let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()))?;
+        let frontend = balancer.found.frontends.get(&Family::V4)?;
+        wants::private_link(&spec.ask, &inputs.settings, frontend).ok()?
+    });
     match spec {
-        Some(spec) if level >= Level::Make => {
-            let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
-            let frontend = balancer.and_then(|report| report.found.frontends.get(&Family::V4));
-            let asked = spec.ask.private_link.as_ref().zip(frontend);
-            want.present.link = asked.and_then(|(ask, frontend)| {
-                let subnet = inputs.settings.subnet_id(&ask.subnet).ok()?;
-                Some(private_link::Link { frontend: frontend.clone(), subnet, ask: ask.clone() })
-            });
-        }
-        None if level == Level::Clean => want.gone = private_link::Gone::Released,
-        _ => {}
+        None if level == Level::Clean => wants::private_link_released(),
+        _ => asked.unwrap_or_else(|| network::Want {
+            present: private_link::Part::default(),
+            gone: private_link::Gone::Nothing,
+        }),
     }
-    want
 }
