@@ -85,7 +85,10 @@
 //! | a write of what names another resource, such as a load balancer and its public IP | the other has a new etag | D, for which writes U: [`Switches::related_etags`] |
 //! | a reference to what does not exist, or no longer in this body | 400 `InvalidResourceReference` | D |
 //! | a reference of a frontend to a public IP or subnet that is not `Succeeded` | 429 `RetryableError`, `ReferencedResourceNotProvisioned` | D |
-//! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U: [`Switches::interfaces_leave_deleted_pool`] |
+//! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U |
+//! | … of a whole load balancer that has network interfaces in its pools | they leave | the code of a client: [`Switches::interfaces_leave_deleted_pool`] |
+//! | a load balancer without frontends | taken if it has no other parts, else 400 | D |
+//! | a rule of protocol `All` with a port | 400 | U: [`Switches::all_protocols_need_port_0`] |
 //! | a network interface in two load balancers of one type, of another SKU, of another availability set than the other backends of a Basic one | 400 | D |
 //! | two rules of one frontend port / of one backend port without floating IP | 400 | the code U / D |
 //! | SKUs, zones, ports, timeouts, probes, outbound rules, limits of a load balancer | 400 | D, most codes U |

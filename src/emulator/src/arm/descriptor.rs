@@ -367,8 +367,9 @@ pub(crate) struct InUse {
 pub(crate) enum By {
     /// Who refers to it, by any descriptor.
     References,
-    /// The same, unless a switch removes such references together with the resource.
-    ReferencesUnless(fn(&Switches) -> bool),
+    /// The same. Where the switch says so, those of this type go together with the whole resource, and then only a
+    /// part is kept by them.
+    ReferencesBut(&'static str, fn(&Switches) -> bool),
     /// Those that its own document names.
     Named(fn(&Value) -> Vec<String>),
 }

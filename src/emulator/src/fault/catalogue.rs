@@ -333,6 +333,8 @@ refusals! {
         "Backend address pool {pool} cannot have more than {most} addresses.";
     frontend_without_address(id): 400 "FrontendIPConfigurationMustHaveOneAddress" Network, U "the rule is documented",
         "Frontend IP configuration {id} must name either a subnet, a public IP address or a public IP prefix.";
+    no_frontend_but_others(id): 400 "LoadBalancerWithoutFrontendIPCantHaveChildResources" Network, D "terraform-provider-azurerm#774",
+        "Load Balancer {id} does not have Frontend IP Configuration, but it has other child resources. This setup is not supported.";
     frontends_of_both_types(id): 400 "LoadBalancerFrontendsOfDifferentTypes" Network, U "the rule is documented",
         "Load balancer {id} cannot have both internal and public frontend IP configurations.";
     frontend_with_zones(id): 400 "FrontendIPConfigurationZonesNotSupported" Network, U "that zones are those of the public address, and none of a Basic load balancer, is documented",

@@ -88,7 +88,7 @@ const POOLS: Children = Children {
         Reference::new("properties/loadBalancerBackendAddresses/*/properties/subnet", kinds::SUBNET),
     ],
     in_use: &[InUse {
-        by: By::ReferencesUnless(|switches| switches.interfaces_leave_deleted_pool),
+        by: By::ReferencesBut(kinds::NIC, |switches| switches.interfaces_leave_deleted_pool),
         fault: |pool, by| fault::pool_in_use(path::of(pool), by),
     }],
     shows: &[
@@ -133,7 +133,7 @@ const NAT_RULES: Children = Children {
     schema: Schema { name: "NInboundNatRule", root: "inboundNatRule" },
     references: &[TO_FRONTEND, TO_POOL],
     in_use: &[InUse {
-        by: By::ReferencesUnless(|switches| switches.interfaces_leave_deleted_pool),
+        by: By::ReferencesBut(kinds::NIC, |switches| switches.interfaces_leave_deleted_pool),
         fault: |rule, by| fault::nat_rule_in_use(path::of(rule), by),
     }],
     shows: &[BackReference { member: "backendIPConfiguration", from: kinds::NIC, form: Form::One }],
@@ -232,7 +232,7 @@ fn nat(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
 
 fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     public_ip_addresses::follow(state, old, new, at);
-    if let Some(old) = old {
-        backends::leave(state, old, new, at);
+    if let (Some(old), None) = (old, new) {
+        backends::leave(state, old, at);
     }
 }
