@@ -157,6 +157,15 @@ pub enum ConcurrentNetwork {
     Retry,
 }
 
+/// What a GET of an instance that a scale set does not have answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingInstance {
+    /// 404 `ResourceNotFound`.
+    NotFound,
+    /// 400 `InvalidParameter`, as writes of it do, which is documented.
+    InvalidParameter,
+}
+
 /// When a write changes the etags of the resources that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelatedEtags {
@@ -225,6 +234,8 @@ pub struct Switches {
     /// needs `All`, is documented; whether `All` may have a port is not. The cloud-controller-manager sends such rules
     /// for SCTP. Default true.
     pub all_protocols_need_port_0: bool,
+    /// A GET of an instance that a scale set does not have. Default [`MissingInstance::NotFound`].
+    pub missing_instance: MissingInstance,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -253,6 +264,7 @@ impl Default for Switches {
             interface_pool_shows_addresses: true,
             interfaces_leave_deleted_pool: true,
             all_protocols_need_port_0: true,
+            missing_instance: MissingInstance::NotFound,
         }
     }
 }
@@ -288,7 +300,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 19] = [
+pub const SWITCHES: [(&str, &str); 20] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -308,6 +320,7 @@ pub const SWITCHES: [(&str, &str); 19] = [
     ("interface-pool-shows-addresses", "true|false"),
     ("interfaces-leave-deleted-pool", "true|false"),
     ("all-protocols-need-port-0", "true|false"),
+    ("missing-instance", "not-found|invalid-parameter"),
 ];
 
 impl Switches {
@@ -364,6 +377,13 @@ impl Switches {
             }
             "interfaces-leave-deleted-pool" => {
                 self.interfaces_leave_deleted_pool = value.parse().map_err(|_| refused())?;
+            }
+            "missing-instance" => {
+                let positions = [
+                    ("not-found", MissingInstance::NotFound),
+                    ("invalid-parameter", MissingInstance::InvalidParameter),
+                ];
+                self.missing_instance = one_of(&value, positions).ok_or_else(refused)?;
             }
             "all-protocols-need-port-0" => {
                 self.all_protocols_need_port_0 = value.parse().map_err(|_| refused())?;

@@ -315,6 +315,7 @@ enum Deleted {
 fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value, deleted: Deleted) -> Vec<(String, String)> {
     let leaving = match rule.by {
         By::Named(named) => return named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
+        By::ToChildren(from) => return users_of_children(state, doc, from),
         By::ReferencesBut(kind, leave) if deleted == Deleted::Whole && leave(&state.switches) => Some(kind),
         By::References | By::ReferencesBut(..) => None,
     };
@@ -326,6 +327,23 @@ fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value, deleted: Delet
         .filter(|referrer| !leaves(referrer))
         .map(|referrer| (referrer.element, referrer.resource.to_owned()))
         .collect()
+}
+
+/// Who of these types refers to a child of a resource: ids to show and ids of resources.
+fn users_of_children(state: &State, doc: &Value, from: &[&'static str]) -> Vec<(String, String)> {
+    let own = path::of(doc);
+    let mut users = Vec::new();
+    for children in doc["type"].as_str().and_then(routes::descriptor).map_or(&[][..], |descriptor| descriptor.children)
+    {
+        for from in from {
+            each_reference(state, children.kind, Some(from), &mut |named, referrer| {
+                if is_below(named, own) {
+                    users.push((referrer.element, referrer.resource.to_owned()));
+                }
+            });
+        }
+    }
+    users
 }
 
 /// A document with what is in it that can be in use, each with its rules.
@@ -456,8 +474,10 @@ fn show(doc: &mut Value, shown: &BackReference, by: &Referring) {
     let by = doc["id"].as_str().and_then(|id| by.get(&path::key(id))).map_or(&[][..], Vec::as_slice);
     let member = &mut doc["properties"];
     match (shown.form, by.first()) {
+        // Several types may refer to it.
         (Form::Many, _) | (Form::Some, Some(_)) => {
-            member[shown.member] = by.iter().map(|id| json!({"id": id})).collect()
+            let known = member[shown.member].as_array().cloned().unwrap_or_default();
+            member[shown.member] = known.into_iter().chain(by.iter().map(|id| json!({"id": id}))).collect();
         }
         (Form::One, Some(first)) => member[shown.member] = json!({"id": first}),
         (Form::Addresses, Some(_)) => {

@@ -27,6 +27,10 @@ pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
         ..RESOURCE.put
     },
     writers: Writers::Supersede,
+    in_use: &[InUse {
+        by: By::ToChildren(&[kinds::SCALE_SET, kinds::INSTANCE_NIC]),
+        fault: |balancer, by| fault::balancer_in_use_by_set(path::of(balancer), scale_set(by).unwrap_or(by)),
+    }],
     children: &[FRONTENDS, POOLS, RULES, PROBES, NAT_RULES, OUTBOUND_RULES, NAT_POOLS],
     expands: &["frontendIPConfigurations", "backendAddressPools"],
     quotas: &[Quota {
@@ -89,14 +93,19 @@ const POOLS: Children = Children {
     ],
     in_use: &[InUse {
         by: By::ReferencesBut(kinds::NIC, |switches| switches.interfaces_leave_deleted_pool),
-        fault: |pool, by| fault::pool_in_use(path::of(pool), by),
+        fault: |pool, by| match scale_set(by) {
+            Some(set) => fault::pool_in_use_by_set(path::name_of(path::of(pool)), set),
+            None => fault::pool_in_use(path::of(pool), by),
+        },
     }],
     shows: &[
         shown("loadBalancingRules", kinds::RULE),
         shown("outboundRules", kinds::OUTBOUND_RULE),
         shown("inboundNatRules", kinds::NAT_RULE),
         shown("backendIPConfigurations", kinds::NIC),
+        shown("backendIPConfigurations", kinds::INSTANCE_NIC),
         BackReference { member: "loadBalancerBackendAddresses", from: kinds::NIC, form: Form::Addresses },
+        BackReference { member: "loadBalancerBackendAddresses", from: kinds::INSTANCE_NIC, form: Form::Addresses },
     ],
     complete: pool,
     ..PARTS
@@ -159,9 +168,20 @@ const NAT_POOLS: Children = Children {
     member: "inboundNatPools",
     access: Access::Hidden,
     references: &[TO_FRONTEND],
+    in_use: &[InUse {
+        by: By::References,
+        fault: |pool, by| fault::nat_pool_in_use_by_set(path::name_of(path::of(pool)), scale_set(by).unwrap_or(by)),
+    }],
     complete: nat,
     ..PARTS
 };
+
+/// The scale set in an id: its own, or that of something below it.
+fn scale_set(id: &str) -> Option<&str> {
+    let at = id.to_ascii_lowercase().find("/virtualmachinescalesets/")? + "/virtualmachinescalesets/".len();
+    let end = id[at..].find('/').map_or(id.len(), |length| at + length);
+    id.get(..end)
+}
 
 /// Recorded members, but for that Basic is the SKU of one that asks for none, which is documented.
 fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
