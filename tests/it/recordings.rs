@@ -477,6 +477,11 @@ async fn recorded_route_tables_replay_alike() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn recorded_scale_sets_replay_alike() {
+    replays_without_a_difference("virtualmachinescalesetclient").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn recorded_private_links_replay_alike() {
     replays_without_a_difference("privateendpointclient").await;
 }

@@ -93,6 +93,8 @@ pub(crate) struct Cloud {
     pub(crate) machines: Box<dyn Fn() -> Vec<Document> + Send + Sync>,
     /// Any document by ARM id, in any letter case.
     pub(crate) document: AskById<Option<Document>>,
+    /// Fault and update domain of a machine, by its document.
+    pub(crate) domains: Box<dyn Fn(&Value) -> Option<(usize, usize)> + Send + Sync>,
     /// LUN to disk id of a machine as it was so long ago: what its host held then.
     pub(crate) attached: AskAttached,
     /// Emulated time since the start, for the rate limits.

@@ -33,7 +33,7 @@
 //! | a body over 4 MiB | 413 `RequestContentTooLarge` | D |
 //! | a member that no resource has at its top | 400 `InvalidRequestContent` from the gateway | D |
 //! | tags: more than 50, names over 512 or values over 256 characters, reserved characters | 400 | D, the code for too many U |
-//! | types that are not emulated, such as images and scale sets | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
+//! | types that are not emulated, such as images and galleries | 404 `InvalidResourceType`, as in a cloud without them | D but for the sentence that says so |
 //! | `providers`, `resources` of a subscription or group | registered; members without `properties` | D |
 //! | `%2F` in a path | divides nothing; no name may hold it | U |
 //! | unknown member or wrong type in a body | 400 `BadRequest` with path and position; enumerations 400 `InvalidParameter` | D |
@@ -85,7 +85,10 @@
 //! | a write of what names another resource, such as a load balancer and its public IP | the other has a new etag | D, for which writes U: [`Switches::related_etags`] |
 //! | a reference to what does not exist, or no longer in this body | 400 `InvalidResourceReference` | D |
 //! | a reference of a frontend to a public IP or subnet that is not `Succeeded` | 429 `RetryableError`, `ReferencedResourceNotProvisioned` | D |
-//! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U: [`Switches::interfaces_leave_deleted_pool`] |
+//! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U |
+//! | … of a whole load balancer that has network interfaces in its pools | they leave | the code of a client: [`Switches::interfaces_leave_deleted_pool`] |
+//! | a load balancer without frontends | taken if it has no other parts, else 400 | D |
+//! | a rule of protocol `All` with a port | 400 | U: [`Switches::all_protocols_need_port_0`] |
 //! | a network interface in two load balancers of one type, of another SKU, of another availability set than the other backends of a Basic one | 400 | D |
 //! | two rules of one frontend port / of one backend port without floating IP | 400 | the code U / D |
 //! | SKUs, zones, ports, timeouts, probes, outbound rules, limits of a load balancer | 400 | D, most codes U |
@@ -272,7 +275,7 @@ impl Emulator {
             None => state.seed(&options.scenario, &clock.stamp(std::time::Duration::ZERO)),
         }
         state.store.forget_the_past();
-        for vm in state.store.vms() {
+        for vm in state.store.machines() {
             state.remember_luns(vm["id"].as_str().unwrap_or(""), std::time::Duration::ZERO);
         }
         let hypervisor = match &options.hypervisor {
@@ -282,7 +285,7 @@ impl Emulator {
             }
         };
         if hypervisor.is_loop() {
-            for vm in state.store.vms() {
+            for vm in state.store.machines() {
                 let name = vm["name"].as_str().unwrap_or("");
                 hypervisor.create_machine(name).await.map_err(StartError::Hypervisor)?;
             }
@@ -390,12 +393,12 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErro
 
 fn attachments(state: &State) -> Vec<Attachment> {
     let mut attachments = Vec::new();
-    for vm in state.store.vms() {
+    for vm in state.store.machines() {
         let id = vm["id"].as_str().unwrap_or("");
         for (lun, disk) in state.store.lun_map(id) {
             if let Some(doc) = state.store.disk(&disk) {
                 attachments.push(Attachment {
-                    vm: path::name_of(id).to_owned(),
+                    vm: path::machine_name(id),
                     lun,
                     disk: arm::compute::disk_work::facts(&doc),
                 });

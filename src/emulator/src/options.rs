@@ -157,6 +157,15 @@ pub enum ConcurrentNetwork {
     Retry,
 }
 
+/// What a GET of an instance that a scale set does not have answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingInstance {
+    /// 404 `ResourceNotFound`.
+    NotFound,
+    /// 400 `InvalidParameter`, as writes of it do, which is documented.
+    InvalidParameter,
+}
+
 /// When a write changes the etags of the resources that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelatedEtags {
@@ -216,9 +225,17 @@ pub struct Switches {
     /// (azure-rest-api-specs#10104, bicep#8074, which has other names than the first); since when is not documented.
     /// Default true.
     pub interface_pool_shows_addresses: bool,
-    /// The deletion of a backend pool removes its network interfaces from it; else it is refused with 400 while the
-    /// pool has any. Default false.
+    /// The deletion of a whole load balancer removes the network interfaces of virtual machines from its backend pools
+    /// and NAT rules; else it is refused with 400 while they have any. The cloud-controller-manager relies on it for
+    /// machines without a scale set (cloud-provider-azure, `cleanOrphanedLoadBalancer`). A pool that goes alone is
+    /// always refused. Default true.
     pub interfaces_leave_deleted_pool: bool,
+    /// A load-balancing rule of the protocol `All` must have port 0 on both sides. That port 0 means all ports, and
+    /// needs `All`, is documented; whether `All` may have a port is not. The cloud-controller-manager sends such rules
+    /// for SCTP. Default true.
+    pub all_protocols_need_port_0: bool,
+    /// A GET of an instance that a scale set does not have. Default [`MissingInstance::NotFound`].
+    pub missing_instance: MissingInstance,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -245,7 +262,9 @@ impl Default for Switches {
             related_etags: RelatedEtags::EveryWrite,
             load_balancer_shows_updating: false,
             interface_pool_shows_addresses: true,
-            interfaces_leave_deleted_pool: false,
+            interfaces_leave_deleted_pool: true,
+            all_protocols_need_port_0: true,
+            missing_instance: MissingInstance::NotFound,
         }
     }
 }
@@ -281,7 +300,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 18] = [
+pub const SWITCHES: [(&str, &str); 20] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -299,7 +318,9 @@ pub const SWITCHES: [(&str, &str); 18] = [
     ("related-etags", "every-write|references"),
     ("load-balancer-shows-updating", "false|true"),
     ("interface-pool-shows-addresses", "true|false"),
-    ("interfaces-leave-deleted-pool", "false|true"),
+    ("interfaces-leave-deleted-pool", "true|false"),
+    ("all-protocols-need-port-0", "true|false"),
+    ("missing-instance", "not-found|invalid-parameter"),
 ];
 
 impl Switches {
@@ -356,6 +377,16 @@ impl Switches {
             }
             "interfaces-leave-deleted-pool" => {
                 self.interfaces_leave_deleted_pool = value.parse().map_err(|_| refused())?;
+            }
+            "missing-instance" => {
+                let positions = [
+                    ("not-found", MissingInstance::NotFound),
+                    ("invalid-parameter", MissingInstance::InvalidParameter),
+                ];
+                self.missing_instance = one_of(&value, positions).ok_or_else(refused)?;
+            }
+            "all-protocols-need-port-0" => {
+                self.all_protocols_need_port_0 = value.parse().map_err(|_| refused())?;
             }
             _ => self.network_update_answers_created = value.parse().map_err(|_| refused())?,
         }

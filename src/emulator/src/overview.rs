@@ -30,6 +30,7 @@ const UNTOLD: [&str; 8] = ["etag", "id", "name", "primary", "provisioningState",
 
 const GROUPS: &str = "microsoft.resources/resourcegroups";
 const VIRTUAL_MACHINES: &str = "microsoft.compute/virtualmachines";
+const INSTANCES: &str = "microsoft.compute/virtualmachinescalesets/virtualmachines";
 const DISKS: &str = "microsoft.compute/disks";
 
 /// What a page has seen already.
@@ -270,7 +271,7 @@ fn row(key: &str, resource: &Resource, holders: &BTreeMap<String, Vec<(String, O
         ..Row::default()
     };
     match kind.as_str() {
-        VIRTUAL_MACHINES => row.machine = machine(resource),
+        VIRTUAL_MACHINES | INSTANCES => row.machine = machine(resource),
         DISKS => {
             let mut machines = holders.get(key).cloned().unwrap_or_default();
             if machines.is_empty()
@@ -318,7 +319,7 @@ fn machine(resource: &Resource) -> Option<MachineRow> {
     }
     Some(MachineRow {
         power: machine.turning.unwrap_or(machine.power.word()),
-        size: text(&properties["hardwareProfile"]["vmSize"]),
+        size: crate::sizes::of_machine(&resource.doc).to_owned(),
         luns: luns.into_values().collect(),
     })
 }

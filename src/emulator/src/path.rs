@@ -90,6 +90,16 @@ pub(crate) fn name_of(id: &str) -> &str {
     id.trim_end_matches('/').rsplit('/').next().unwrap_or(id)
 }
 
+/// The name of a virtual machine, also of a scale set's instance: `set_3`, as its document has it.
+pub(crate) fn machine_name(id: &str) -> String {
+    let mut segments = id.trim_end_matches('/').rsplit('/');
+    let (name, above) = (segments.next().unwrap_or(id), segments.nth(1));
+    match above.filter(|_| segments.next().is_some_and(|kind| kind.eq_ignore_ascii_case("virtualMachineScaleSets"))) {
+        Some(set) => format!("{set}_{name}"),
+        None => name.to_owned(),
+    }
+}
+
 /// The id without its last two segments: of a part, the resource that has it.
 pub(crate) fn parent_of(id: &str) -> &str {
     let above = id.trim_end_matches('/').rsplit_once('/').and_then(|(above, _)| above.rsplit_once('/'));

@@ -16,7 +16,7 @@ use crate::operations::Status;
 use crate::options::Options;
 use crate::path;
 use crate::state::State;
-use crate::throttle::{self, Contents, DELETE_VM, Door, Levels, UPDATE_VM};
+use crate::throttle::{self, Contents, DELETE_INSTANCE, DELETE_VM, Door, Levels, UPDATE_INSTANCE, UPDATE_VM};
 
 /// How many accepted operations are kept, the newest. With fewer a bound is lower, and still one.
 pub(crate) const OPERATIONS_MOST: usize = 100_000;
@@ -260,6 +260,8 @@ fn write_kind(kind: OperationKind) -> WriteKind {
         | OperationKind::VmAttach
         | OperationKind::VmDetach
         | OperationKind::VmPower
+        | OperationKind::ScaleSetUpdate
+        | OperationKind::InstanceUpdate
         | OperationKind::Network
         | OperationKind::LoadBalancer
         | OperationKind::PublicIpAddress
@@ -267,14 +269,22 @@ fn write_kind(kind: OperationKind) -> WriteKind {
     }
 }
 
-fn policy(kind: OperationKind) -> Option<&'static str> {
+/// The provider's bucket of a write, of its kind and the resource's id in lower case. Those of scale sets are not known
+/// here: without one the bound is lower, and still one.
+fn policy(kind: OperationKind, resource: &str) -> Option<&'static str> {
+    let machine = resource.contains("/microsoft.compute/virtualmachines/");
+    let instance =
+        resource.contains("/microsoft.compute/virtualmachinescalesets/") && resource.contains("/virtualmachines/");
     match kind {
         OperationKind::VmCreate
         | OperationKind::VmUpdate
         | OperationKind::VmAttach
         | OperationKind::VmDetach
-        | OperationKind::VmPower => Some(UPDATE_VM.name),
-        OperationKind::VmDelete => Some(DELETE_VM.name),
+        | OperationKind::VmPower
+        | OperationKind::InstanceUpdate => {
+            instance.then_some(UPDATE_INSTANCE.name).or(machine.then_some(UPDATE_VM.name))
+        }
+        OperationKind::VmDelete => instance.then_some(DELETE_INSTANCE.name).or(machine.then_some(DELETE_VM.name)),
         _ => None,
     }
 }
@@ -306,7 +316,11 @@ fn necessary<'a>(
         let Some(first) = operations.first() else { continue };
         let mut need = |kind: OperationKind, latency: Duration, after: Duration| {
             let door = if write_kind(kind) == WriteKind::Delete { Door::Deletes } else { Door::Writes };
-            needs.push((&*first.principal, &*first.resource, Need { door, policy: policy(kind), latency, after }));
+            needs.push((
+                &*first.principal,
+                &*first.resource,
+                Need { door, policy: policy(kind, &first.resource), latency, after },
+            ));
         };
         let creation = drawn(operations, WriteKind::Create, 0);
         let changed = drawn(operations, WriteKind::Update, 0);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arm::compute::{attachments, disk_access, disks, snapshot_copy, vm_create, vm_work, vms};
+use crate::arm::compute::{attachments, disk_access, disks, scale_sets, snapshot_copy, vm_create, vm_work};
 use crate::arm::resources::groups;
 use crate::arm::{engine, kinds, routes};
 use crate::path;
@@ -34,12 +34,12 @@ impl State {
         }
         // Disks before machines, which look at them.
         for (id, kind) in in_state(self, &["Updating", "Creating"]) {
-            if kind != kinds::MACHINE {
+            if ![kinds::MACHINE, kinds::INSTANCE].contains(&kind.as_str()) {
                 self.recover_resource(&id, &kind);
             }
         }
         for (id, kind) in in_state(self, &["Updating", "Creating"]) {
-            if kind == kinds::MACHINE {
+            if [kinds::MACHINE, kinds::INSTANCE].contains(&kind.as_str()) {
                 self.recover_machine(&id);
             }
         }
@@ -64,7 +64,7 @@ impl State {
             kinds::GROUP => {
                 let _ = groups::remove(self, id, START);
             }
-            kinds::MACHINE => vms::remove(self, id, START),
+            kinds::MACHINE | kinds::INSTANCE => scale_sets::lose(self, &[id], START),
             kinds::DISK if self.store.disk(id).is_some_and(|doc| !attachments::owners(&doc).is_empty()) => {
                 self.store.change(id, START, |resource| resource.set_provisioning("Succeeded"));
             }
@@ -124,5 +124,6 @@ impl State {
             resource.set_provisioning("Succeeded");
             vm_work::bump(resource);
         });
+        scale_sets::instances::follow_model(self, id, START);
     }
 }

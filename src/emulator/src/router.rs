@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
-use crate::arm::{self, resources::tenant};
+use crate::arm::{self, compute::instance_view, resources::tenant};
 use crate::call_log::Call;
 use crate::casing;
 use crate::control;
@@ -78,10 +78,12 @@ async fn root(FromState(shared): FromState<Arc<Shared>>, request: axum::extract:
 fn metadata(shared: &Arc<Shared>) -> Imds {
     let (machines, document, attached, elapsed, now) =
         (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    let domains = Arc::clone(shared);
     Imds {
         tenant_id: shared.options.scenario.tenant_id.clone(),
         cloud: Cloud {
-            machines: Box::new(move || machines.store(Store::vms)),
+            machines: Box::new(move || machines.store(Store::machines)),
+            domains: Box::new(move |doc| domains.store(|store| instance_view::domains(store, doc))),
             document: Box::new(move |id| document.store(|store| store.document(id))),
             attached: Box::new(move |id, ago| {
                 let then = attached.clock.elapsed().saturating_sub(ago);
@@ -295,7 +297,13 @@ fn answer(
 /// What a per-resource bucket belongs to: the resource without the action, or the operation.
 fn limited_resource(request: &Request) -> String {
     let mut path = request.raw_path.to_ascii_lowercase();
-    let keep = if request.path.group.is_some() { 2 } else { request.path.rest.len() };
+    let named = |at: usize, name: &str| request.segment(at).eq_ignore_ascii_case(name);
+    let of_instance = named(0, "virtualMachineScaleSets") && named(2, "virtualMachines");
+    let keep = match (&request.path.group, of_instance) {
+        (Some(_), true) => 4,
+        (Some(_), false) => 2,
+        (None, _) => request.path.rest.len(),
+    };
     for _ in keep..request.path.rest.len() {
         if let Some(at) = path.rfind('/') {
             path.truncate(at);
@@ -318,7 +326,7 @@ fn gate(shared: &Shared, state: &crate::state::State, request: &Request, route: 
     let (version, kind) = (request.api_version.as_str(), type_of(&request.path));
     let provider = request.path.provider.as_deref().filter(|_| !kind.is_empty());
     let mut known = api_versions::of(provider, &kind.to_ascii_lowercase());
-    let late = route.name == "virtualMachines.attachDetachDataDisks";
+    let late = route.name.ends_with(".attachDetachDataDisks");
     if late {
         known.retain(|version| *version >= ATTACH_DETACH_FROM);
     }

@@ -21,6 +21,8 @@
 //! - {name: net, prefixes: [10.0.0.0/8], subnets: [{name: nodes, prefix: 10.240.0.0/16}]}
 //! virtualMachines:
 //! - {name: "node-{}", count: 3, size: Standard_D8s_v3, zones: ["1", "2", "3"]}
+//! scaleSets:
+//! - {name: pool, count: 3, orchestration: uniform, computerNamePrefix: aks-pool-vmss}
 //! disks:
 //! - {name: data, sizeGib: 32, sku: Premium_LRS, zone: "1", attachTo: {vm: node-0, lun: 0}}
 //! ```
@@ -81,6 +83,8 @@ pub struct Scenario {
     pub availability_sets: Vec<AvailabilitySet>,
     /// Virtual machines.
     pub virtual_machines: Vec<VirtualMachine>,
+    /// Virtual machine scale sets.
+    pub scale_sets: Vec<ScaleSet>,
     /// Managed disks, besides the OS disks of the machines.
     pub disks: Vec<Disk>,
 }
@@ -251,6 +255,97 @@ fn default_size() -> String {
     "Standard_D8s_v3".to_owned()
 }
 
+/// A virtual machine scale set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScaleSet {
+    /// Name.
+    pub name: String,
+    /// How many instances, up to 1000.
+    pub count: u32,
+    /// Whether instances are below the set, or machines of their own.
+    #[serde(default)]
+    pub orchestration: Orchestration,
+    /// What happens to instances when the model changes.
+    #[serde(default)]
+    pub upgrade_policy: UpgradePolicy,
+    /// What computer names of instances begin with; the name of the set when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computer_name_prefix: Option<String>,
+    /// Size of an instance.
+    #[serde(default = "default_size")]
+    pub size: String,
+    /// Resource group; the first one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
+    /// Zones over which instances are spread; none when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// Fault domains; 5 in a uniform set without zones, else 1, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault_domains: Option<u8>,
+    /// Subnet as `network/subnet`; the first subnet when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    /// OS disk of an instance.
+    #[serde(default)]
+    pub os_disk: OsDisk,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+}
+
+/// What the instances of a scale set are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Orchestration {
+    /// Documents below the set, with numbers.
+    #[default]
+    Uniform,
+    /// Virtual machines that name the set.
+    Flexible,
+}
+
+/// When instances of a uniform scale set get a changed model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UpgradePolicy {
+    /// When they are told to.
+    #[default]
+    Manual,
+    /// All at once.
+    Automatic,
+    /// Batch by batch.
+    Rolling,
+}
+
+impl ScaleSet {
+    /// A uniform set of so many instances of the default size.
+    #[must_use]
+    pub fn uniform(name: &str, count: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            count,
+            orchestration: Orchestration::Uniform,
+            upgrade_policy: UpgradePolicy::Manual,
+            computer_name_prefix: None,
+            size: default_size(),
+            resource_group: None,
+            zones: Vec::new(),
+            fault_domains: None,
+            subnet: None,
+            os_disk: OsDisk::default(),
+            tags: BTreeMap::new(),
+        }
+    }
+
+    /// A flexible set of so many instances of the default size.
+    #[must_use]
+    pub fn flexible(name: &str, count: u32) -> Self {
+        Self { orchestration: Orchestration::Flexible, ..Self::uniform(name, count) }
+    }
+}
+
 /// The OS disk of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -403,6 +498,7 @@ impl Default for Scenario {
             }],
             availability_sets: Vec::new(),
             virtual_machines: vec![VirtualMachine::pattern("node-{}", 2)],
+            scale_sets: Vec::new(),
             disks: Vec::new(),
         }
     }
@@ -528,7 +624,7 @@ impl Scenario {
                     resource_group: vm.resource_group.clone().unwrap_or_else(|| self.resource_group().to_owned()),
                     zone: zones.get(turn % zones.len().max(1)).map(|zone| (*zone).clone()),
                     availability_set: vm.availability_set.clone(),
-                    subnet: self.subnet_of(vm),
+                    subnet: self.subnet_of(vm.subnet.as_deref()),
                     os_disk: vm.os_disk.clone(),
                     system_identity: vm.system_identity,
                     identities,
@@ -540,8 +636,9 @@ impl Scenario {
         machines
     }
 
-    fn subnet_of(&self, vm: &VirtualMachine) -> Option<(String, String)> {
-        match vm.subnet.as_deref() {
+    /// Network and subnet of a `network/subnet`; the first where none is given.
+    pub(crate) fn subnet_of(&self, given: Option<&str>) -> Option<(String, String)> {
+        match given {
             Some(subnet) => {
                 let (network, subnet) = subnet.split_once('/')?;
                 Some((network.to_owned(), subnet.to_owned()))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET};
+use crate::arm::compute::{attachments, availability_sets::AVAILABILITY_SET, scale_sets::SCALE_SET};
 use crate::arm::descriptor::{Descriptor, Draft, Origin};
 use crate::arm::engine::document;
 use crate::arm::kinds;
@@ -13,9 +13,11 @@ use crate::arm::network::{interfaces::NETWORK_INTERFACE, private_addresses, virt
 use crate::arm::resources::groups;
 use crate::derived::guid_of;
 use crate::disk_skus;
+use crate::fault::Fault;
 use crate::options::Switches;
 use crate::path;
-use crate::scenario::{Machine as Planned, Scenario};
+use crate::scenario::{Machine as Planned, Orchestration, ScaleSet, Scenario, UpgradePolicy};
+use crate::sizes;
 use crate::state::State;
 use crate::store::{Machine, Resource};
 
@@ -27,6 +29,13 @@ fn group_id(scenario: &Scenario, group: &str) -> String {
 
 fn within(scenario: &Scenario, group: &str, kind: &str, name: &str) -> String {
     format!("{}/providers/{kind}/{name}", group_id(scenario, group))
+}
+
+/// The id of a subnet of the scenario.
+fn subnet_id(scenario: &Scenario, network: &str, subnet: &str) -> String {
+    let home = scenario.virtual_networks.iter().find(|own| own.name == network);
+    let home = home.and_then(|own| own.resource_group.as_deref()).unwrap_or(scenario.resource_group());
+    format!("{}/subnets/{subnet}", within(scenario, home, kinds::NETWORK, network))
 }
 
 fn tags(tags: &BTreeMap<String, String>) -> Option<Value> {
@@ -76,6 +85,9 @@ impl State {
         for machine in scenario.machines() {
             self.seed_machine(scenario, &machine, &location, stamp, &mut given_out);
         }
+        for planned in &scenario.scale_sets {
+            self.seed_set(scenario, planned, &location, stamp);
+        }
         for planned in &scenario.disks {
             let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
             let id = within(scenario, group, kinds::DISK, &planned.name);
@@ -99,7 +111,23 @@ impl State {
 
     /// Puts a resource in place that its descriptor completes; one that cannot be completed is left out.
     fn seed_resource(&mut self, descriptor: &Descriptor, id: &str, location: &str, body: &Value, stamp: &str) {
-        let (etag, guid) = (document::weak(&guid_of(&format!("{id}/etag"))), guid_of(id));
+        let etag = document::weak(&guid_of(&format!("{id}/etag")));
+        if let Ok(doc) = self.completed(descriptor, id, location, body, stamp, &etag) {
+            self.store.insert(id, Resource::new(doc), START);
+        }
+    }
+
+    /// The document that a descriptor makes of a body.
+    fn completed(
+        &self,
+        descriptor: &Descriptor,
+        id: &str,
+        location: &str,
+        body: &Value,
+        stamp: &str,
+        etag: &str,
+    ) -> Result<Value, Fault> {
+        let guid = guid_of(id);
         let draft = Draft {
             state: self,
             id,
@@ -113,8 +141,70 @@ impl State {
             switches: &Switches::default(),
             origin: Origin::Scenario,
         };
-        if let Ok(doc) = document::complete(descriptor, &draft, Some(&etag), "Succeeded") {
-            self.store.insert(id, Resource::new(doc), START);
+        document::complete(descriptor, &draft, Some(etag), "Succeeded")
+    }
+
+    fn seed_set(&mut self, scenario: &Scenario, planned: &ScaleSet, location: &str, stamp: &str) {
+        let group = planned.resource_group.as_deref().unwrap_or(scenario.resource_group());
+        let id = within(scenario, group, kinds::SCALE_SET, &planned.name);
+        let Some((net, subnet)) = scenario.subnet_of(planned.subnet.as_deref()) else {
+            return;
+        };
+        let users: Vec<String> = scenario.identities.iter().map(|identity| scenario.identity_id(identity)).collect();
+        let size = sizes::find(&planned.size).map_or(planned.size.as_str(), |size| size.name);
+        let mut body = json!({
+            "location": location,
+            "sku": {"name": size, "capacity": planned.count},
+            "identity": identity(scenario, true, &users, &id),
+            "properties": {
+                "orchestrationMode": match planned.orchestration {
+                    Orchestration::Uniform => "Uniform",
+                    Orchestration::Flexible => "Flexible",
+                },
+                "upgradePolicy": {"mode": match planned.upgrade_policy {
+                    UpgradePolicy::Manual => "Manual",
+                    UpgradePolicy::Automatic => "Automatic",
+                    UpgradePolicy::Rolling => "Rolling",
+                }},
+                "singlePlacementGroup": false,
+                "overprovision": false,
+                "virtualMachineProfile": {
+                    "osProfile": {
+                        "computerNamePrefix": planned.computer_name_prefix.as_ref().unwrap_or(&planned.name),
+                        "adminUsername": "azureuser",
+                        "linuxConfiguration": {"disablePasswordAuthentication": true, "provisionVMAgent": true},
+                    },
+                    "storageProfile": {
+                        "imageReference": {
+                            "publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest",
+                        },
+                        "osDisk": {
+                            "createOption": "FromImage", "osType": "Linux", "caching": "ReadWrite",
+                            "diskSizeGB": planned.os_disk.size_gib,
+                            "managedDisk": {"storageAccountType": planned.os_disk.sku},
+                        },
+                    },
+                    "networkProfile": {"networkInterfaceConfigurations": [{
+                        "name": format!("{}-nic", planned.name),
+                        "properties": {"primary": true, "enableIPForwarding": true, "ipConfigurations": [{
+                            "name": "ipconfig1",
+                            "properties": {"primary": true, "subnet": {"id": subnet_id(scenario, &net, &subnet)}},
+                        }]},
+                    }]},
+                },
+            },
+        });
+        if !planned.zones.is_empty() {
+            body["zones"] = json!(planned.zones);
+        }
+        if let Some(domains) = planned.fault_domains {
+            body["properties"]["platformFaultDomainCount"] = json!(domains);
+        }
+        if let Some(tags) = tags(&planned.tags) {
+            body["tags"] = tags;
+        }
+        if let Ok(set) = self.completed(&SCALE_SET, &id, location, &body, stamp, "\"1\"") {
+            self.seed_scale_set(set, stamp);
         }
     }
 
@@ -156,13 +246,7 @@ impl State {
         let id = within(scenario, group, kinds::MACHINE, name);
         let nic_id = within(scenario, group, kinds::NIC, &format!("{name}-nic"));
         if let Some((net, subnet)) = &planned.subnet {
-            let home = scenario
-                .virtual_networks
-                .iter()
-                .find(|network| network.name == *net)
-                .and_then(|network| network.resource_group.as_deref())
-                .unwrap_or(scenario.resource_group());
-            let subnet_id = format!("{}/subnets/{subnet}", within(scenario, home, kinds::NETWORK, net));
+            let subnet_id = subnet_id(scenario, net, subnet);
             let before = given_out.entry(subnet_id.clone()).or_default();
             if let Some(address) = private_addresses::next_address(self, &subnet_id, *before) {
                 *before += 1;
@@ -196,7 +280,7 @@ impl State {
         if let Some(zone) = &planned.zone {
             doc["zones"] = json!([zone]);
         }
-        if let Some(identity) = identity(scenario, planned, &id) {
+        if let Some(identity) = identity(scenario, planned.system_identity, &planned.identities, &id) {
             doc["identity"] = identity;
         }
         doc["properties"] = json!({
@@ -254,9 +338,9 @@ impl State {
     }
 }
 
-fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
+fn identity(scenario: &Scenario, of_system: bool, of_users: &[String], id: &str) -> Option<Value> {
     let mut users = Map::new();
-    for user in &planned.identities {
+    for user in of_users {
         let known = scenario.identities.iter().find(|own| path::same(&scenario.identity_id(own), user));
         let guid = |given: Option<&String>, what: &str| {
             given.cloned().unwrap_or_else(|| guid_of(&format!("{}/{what}", path::key(user))))
@@ -269,14 +353,14 @@ fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
             }),
         );
     }
-    let kind = match (planned.system_identity, users.is_empty()) {
+    let kind = match (of_system, users.is_empty()) {
         (true, true) => "SystemAssigned",
         (true, false) => "SystemAssigned, UserAssigned",
         (false, false) => "UserAssigned",
         (false, true) => return None,
     };
     let mut identity = json!({ "type": kind });
-    if planned.system_identity {
+    if of_system {
         identity["principalId"] = json!(guid_of(&format!("{id}/principal")));
         identity["tenantId"] = json!(scenario.tenant_id);
     }
@@ -286,7 +370,8 @@ fn identity(scenario: &Scenario, planned: &Planned, id: &str) -> Option<Value> {
     Some(identity)
 }
 
-fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
+/// A disk that a scenario or a scale set has from the start.
+pub(crate) fn disk(id: &str, location: &str, sku: &str, gib: u64, zone: Option<&str>, stamp: &str) -> Value {
     let known = disk_skus::find(sku);
     let performance = known.map(|sku| sku.default_performance(gib));
     let mut doc = json!({"name": path::name_of(id), "id": id, "type": kinds::DISK, "location": location});

@@ -58,6 +58,12 @@ static TABLE: LazyLock<BTreeMap<String, VmSize>> = LazyLock::new(|| {
         .collect()
 });
 
+/// The size of a machine: as its own document has it, or, of an instance of a scale set, its SKU.
+#[must_use]
+pub(crate) fn of_machine(doc: &serde_json::Value) -> &str {
+    doc["properties"]["hardwareProfile"]["vmSize"].as_str().or(doc["sku"]["name"].as_str()).unwrap_or("")
+}
+
 /// The size of that name; letter case does not matter.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static VmSize> {

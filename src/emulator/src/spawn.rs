@@ -58,13 +58,13 @@ async fn run(shared: &Shared, work: Pending) {
 async fn carry_step(shared: &Shared, step: &HypervisorStep) -> Result<(), HypervisorError> {
     let hypervisor = &shared.hypervisor;
     match step {
-        HypervisorStep::Attach { vm, lun, disk } => hypervisor.attach(path::name_of(vm), *lun, disk).await,
-        HypervisorStep::Detach { vm, lun } => hypervisor.detach(path::name_of(vm), *lun).await,
+        HypervisorStep::Attach { vm, lun, disk } => hypervisor.attach(&path::machine_name(vm), *lun, disk).await,
+        HypervisorStep::Detach { vm, lun } => hypervisor.detach(&path::machine_name(vm), *lun).await,
         HypervisorStep::Create { disk } => hypervisor.create_disk(disk).await,
         HypervisorStep::Copy { from, disk } => hypervisor.copy_disk(from, disk).await,
         HypervisorStep::Resize { disk } => hypervisor.resize(disk).await,
         HypervisorStep::Delete { disk } => hypervisor.delete_disk(&disk.id).await,
-        HypervisorStep::CreateMachine { vm } => hypervisor.create_machine(path::name_of(vm)).await,
-        HypervisorStep::DeleteMachine { vm } => hypervisor.delete_machine(path::name_of(vm)).await,
+        HypervisorStep::CreateMachine { vm } => hypervisor.create_machine(&path::machine_name(vm)).await,
+        HypervisorStep::DeleteMachine { vm } => hypervisor.delete_machine(&path::machine_name(vm)).await,
     }
 }

@@ -92,6 +92,14 @@ pub(crate) struct Resource {
     /// Writes counted, for the seed of drawn latencies.
     #[serde(default)]
     pub(crate) writes: u64,
+    /// The number that a scale set gives to its next instance.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) next_instance: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Resource {
@@ -107,6 +115,7 @@ impl Resource {
             copy_ends: None,
             revision: 0,
             writes: 0,
+            next_instance: 0,
         }
     }
 
@@ -162,6 +171,14 @@ impl Store {
     #[must_use]
     pub fn vms(&self) -> Vec<Document> {
         self.of_type("microsoft.compute/virtualmachines")
+    }
+
+    /// The documents of all virtual machines and of all instances of scale sets, in the order of the ids of each.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Document> {
+        let mut machines = self.vms();
+        machines.extend(self.of_type("microsoft.compute/virtualmachinescalesets/virtualmachines"));
+        machines
     }
 
     /// Every managed disk's document, in the order of the ids.
@@ -220,6 +237,15 @@ impl Store {
     fn resources_of(&self, kind: &str) -> impl Iterator<Item = &Resource> {
         let keys = self.kinds.get(&kind.to_ascii_lowercase()).into_iter().flatten();
         keys.filter_map(|key| self.resources.get(key))
+    }
+
+    /// Resources of one type below an id, in the order of the ids.
+    pub(crate) fn below_of_kind(&self, id: &str, kind: &str) -> impl Iterator<Item = &Resource> {
+        let prefix = format!("{}/", path::key(id));
+        let keys = self.kinds.get(&kind.to_ascii_lowercase());
+        let keys = keys.map(|keys| keys.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded)));
+        let keys: Vec<&String> = keys.into_iter().flatten().take_while(|key| key.starts_with(&prefix)).collect();
+        keys.into_iter().filter_map(|key| self.resources.get(key))
     }
 
     /// How many there are of one type.

@@ -19,6 +19,7 @@ mod public_ips;
 mod races;
 mod recorded;
 mod recovery;
+mod scale_sets;
 mod security_groups;
 mod snapshots;
 mod state_file;

@@ -77,6 +77,21 @@ pub(crate) const GET_VM: Policy = compute("LowCostGet", (36.0, 12.0), (24_000.0,
 pub(crate) const LIST_VM: Policy = compute("ListVM", (0.0, 0.0), (900.0, 300.0));
 /// GET of an operation.
 pub(crate) const GET_OPERATION: Policy = compute("GetOperation", (45.0, 15.0), (15_000.0, 5000.0));
+/// PUT of a scale set.
+pub(crate) const PUT_SCALE_SET: Policy = compute("CreateVMScaleSet", (12.0, 4.0), (375.0, 125.0));
+/// PATCH and actions of a scale set.
+pub(crate) const UPDATE_SCALE_SET: Policy = compute("UpdateVMScaleSet", (12.0, 4.0), (1500.0, 500.0));
+/// Delete of a scale set.
+pub(crate) const DELETE_SCALE_SET: Policy = compute("DeleteVMScaleSet", (12.0, 4.0), (525.0, 175.0));
+/// GET of a scale set. That a GET of an instance counts here too is unverified.
+pub(crate) const GET_SCALE_SET: Policy = compute("GetVMScaleSet", (36.0, 12.0), (2400.0, 800.0));
+/// Lists of scale sets and of instances, and instance views: what Azure calls their high-cost reads. Which reads these
+/// are is known from refusals of lists of instances alone.
+pub(crate) const LIST_SCALE_SET: Policy = compute("HighCostGetVMScaleSet", (30.0, 10.0), (1080.0, 360.0));
+/// PUT, attach and detach, power actions of an instance.
+pub(crate) const UPDATE_INSTANCE: Policy = compute("UpdateVMScaleSetVM", (12.0, 4.0), (1500.0, 500.0));
+/// Delete of an instance.
+pub(crate) const DELETE_INSTANCE: Policy = compute("DeleteVMScaleSetVM", (12.0, 4.0), (1500.0, 500.0));
 /// Writes and deletes of network resources: 1000 per five minutes.
 pub(crate) const WRITE_NETWORK: Policy =
     Policy { name: "WriteNetwork", provider: "Microsoft.Network", resource: (0.0, 0.0), subscription: (1000.0, 200.0) };
@@ -120,6 +135,10 @@ pub(crate) struct Levels {
     pub(crate) update_vm: Level,
     /// [`DELETE_VM`] of the subscription.
     pub(crate) delete_vm: Level,
+    /// [`UPDATE_INSTANCE`] of the subscription.
+    pub(crate) update_instance: Level,
+    /// [`DELETE_INSTANCE`] of the subscription.
+    pub(crate) delete_instance: Level,
 }
 
 impl Levels {
@@ -133,13 +152,23 @@ impl Levels {
             deletes: door(Door::Deletes),
             update_vm: provider(&UPDATE_VM),
             delete_vm: provider(&DELETE_VM),
+            update_instance: provider(&UPDATE_INSTANCE),
+            delete_instance: provider(&DELETE_INSTANCE),
         }
     }
 
     /// No limits.
     pub(crate) fn unlimited() -> Self {
         let level = Level::full(f64::INFINITY, f64::INFINITY);
-        Self { reads: level, writes: level, deletes: level, update_vm: level, delete_vm: level }
+        Self {
+            reads: level,
+            writes: level,
+            deletes: level,
+            update_vm: level,
+            delete_vm: level,
+            update_instance: level,
+            delete_instance: level,
+        }
     }
 
     /// The same buckets, full.
@@ -150,6 +179,8 @@ impl Levels {
             deletes: self.deletes.filled(),
             update_vm: self.update_vm.filled(),
             delete_vm: self.delete_vm.filled(),
+            update_instance: self.update_instance.filled(),
+            delete_instance: self.delete_instance.filled(),
         }
     }
 
@@ -164,7 +195,12 @@ impl Levels {
 
     /// The compute provider's bucket of that name.
     pub(crate) fn of_policy(&self, name: &str) -> Level {
-        if name == DELETE_VM.name { self.delete_vm } else { self.update_vm }
+        match name {
+            name if name == DELETE_VM.name => self.delete_vm,
+            name if name == UPDATE_INSTANCE.name => self.update_instance,
+            name if name == DELETE_INSTANCE.name => self.delete_instance,
+            _ => self.update_vm,
+        }
     }
 }
 
@@ -261,6 +297,8 @@ pub(crate) fn levels(contents: &Contents, subscription: &str, principal: &str) -
     set(&door_name(&subscription, principal, Door::Deletes), |levels| &mut levels.deletes);
     set(&policy_name(&subscription, &UPDATE_VM), |levels| &mut levels.update_vm);
     set(&policy_name(&subscription, &DELETE_VM), |levels| &mut levels.delete_vm);
+    set(&policy_name(&subscription, &UPDATE_INSTANCE), |levels| &mut levels.update_instance);
+    set(&policy_name(&subscription, &DELETE_INSTANCE), |levels| &mut levels.delete_instance);
     levels
 }
 

@@ -48,7 +48,7 @@
 //! | gets something at the end of a write, such as an address | [`Hooks::settle`] |
 //! | changes other resources | [`Hooks::changed`] |
 //! | keeps its old document until a write has ended | [`Commit::AtEnd`] |
-//! | needs the hypervisor | [`Hooks::steps`] |
+//! | needs the hypervisor, or makes resources below it | [`Hooks::begun`], [`Hooks::settle`], [`Hooks::failed`] |
 //! | has actions, such as a POST | [`Descriptor::routes`] |
 //! | does something altogether different | [`Own`] |
 
@@ -103,6 +103,10 @@ pub(crate) struct Descriptor {
     /// What the engine puts at the start of `properties`.
     pub(crate) stamps: Stamps,
     pub(crate) put: Put,
+    /// `provisioningState` while a creation runs, where it is another than while a change does.
+    pub(crate) creating: Option<&'static str>,
+    /// What a PUT makes of what it leaves out of a resource that exists.
+    pub(crate) absent: Absent,
     pub(crate) patch: Patch,
     /// How a DELETE is answered. One of what does not exist is always 204.
     pub(crate) delete: Answered,
@@ -148,8 +152,8 @@ pub(crate) enum Etags {
     None,
     /// `W/"<guid>"` on the resource and on each of its children; the header on GET only. Recorded.
     Weak,
-    /// `"1"`, `"2"` and so on, one more when a write is accepted and one when it ends; the header on PUT too.
-    /// Recorded for machines and scale sets.
+    /// `"1"`, `"2"` and so on, one more with each write that changes something; the header on PUT too. Recorded for
+    /// scale sets: neither the end of a creation nor a PUT that changes nothing counts.
     Counted,
 }
 
@@ -253,6 +257,31 @@ pub(crate) enum Commit {
     /// When the operation ends; until then the old document with another state. A creation that fails late leaves
     /// nothing, a change that fails late changes nothing.
     AtEnd,
+}
+
+/// What a PUT makes of members that it leaves out of a resource that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// They go back to their defaults.
+    Default,
+    /// They stay as they are. What is there is replaced, lists as a whole.
+    Stay,
+}
+
+/// What an accepted write comes with besides its document.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// What the operation does to resources besides its own; none: what the descriptor says.
+    pub(crate) kind: Option<OperationKind>,
+    /// What the hypervisor does during the operation.
+    pub(crate) steps: Vec<HypervisorStep>,
+}
+
+impl Begun {
+    /// With work for the hypervisor alone.
+    pub(crate) fn with(steps: Vec<HypervisorStep>) -> Self {
+        Self { kind: None, steps }
+    }
 }
 
 /// PATCH.
@@ -367,10 +396,13 @@ pub(crate) struct InUse {
 pub(crate) enum By {
     /// Who refers to it, by any descriptor.
     References,
-    /// The same, unless a switch removes such references together with the resource.
-    ReferencesUnless(fn(&Switches) -> bool),
+    /// The same. Where the switch says so, those of this type go together with the whole resource, and then only a
+    /// part is kept by them.
+    ReferencesBut(&'static str, fn(&Switches) -> bool),
     /// Those that its own document names.
     Named(fn(&Value) -> Vec<String>),
+    /// Those of these types that refer to one of its children.
+    ToChildren(&'static [&'static str]),
 }
 
 /// A member that shows who refers to a resource.
@@ -430,10 +462,13 @@ pub(crate) struct Hooks {
     pub(crate) check: fn(&State, &Value, Option<&Value>) -> Result<(), Fault>,
     /// The body of the answer to a write with an operation, of the document and of what was asked.
     pub(crate) accepted: fn(&Value, &Value) -> Value,
-    /// What the hypervisor does during the operation, of the old document and the new.
-    pub(crate) steps: fn(Option<&Value>, Option<&Value>) -> Vec<HypervisorStep>,
+    /// A write is about to be accepted, of the old document and the new: changes what is below the resource, or refuses
+    /// the write and changes nothing.
+    pub(crate) begun: fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
-    pub(crate) settle: fn(&mut State, &mut Value) -> Result<(), Fault>,
+    pub(crate) settle: fn(&mut State, &mut Value, Duration) -> Result<(), Fault>,
+    /// An operation on the resource of this id has failed, which has been marked.
+    pub(crate) failed: fn(&mut State, &str, Duration),
     /// The document has been put in place or removed: changes what other resources show.
     pub(crate) changed: fn(&mut State, Option<&Value>, Option<&Value>, Duration),
 }
@@ -444,8 +479,9 @@ impl Hooks {
         complete: |draft| Ok(json!({ "properties": draft.body["properties"] })),
         check: |_, _, _| Ok(()),
         accepted: |doc, _| doc.clone(),
-        steps: |_, _| Vec::new(),
-        settle: |_, _| Ok(()),
+        begun: |_, _, _| Ok(Begun::default()),
+        settle: |_, _, _| Ok(()),
+        failed: |_, _, _| (),
         changed: |_, _, _, _| (),
     };
 }

@@ -8,6 +8,16 @@ pub(crate) const DISK: &str = "Microsoft.Compute/disks";
 pub(crate) const SNAPSHOT: &str = "Microsoft.Compute/snapshots";
 /// Virtual machines.
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";
+/// Their extensions.
+pub(crate) const EXTENSION: &str = "Microsoft.Compute/virtualMachines/extensions";
+/// Virtual machine scale sets.
+pub(crate) const SCALE_SET: &str = "Microsoft.Compute/virtualMachineScaleSets";
+/// Instances of scale sets of uniform orchestration.
+pub(crate) const INSTANCE: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
+/// Their network interfaces.
+pub(crate) const INSTANCE_NIC: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces";
+/// Their extensions.
+pub(crate) const INSTANCE_EXTENSION: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/extensions";
 /// Availability sets.
 pub(crate) const SET: &str = "Microsoft.Compute/availabilitySets";
 /// Virtual networks.

@@ -225,6 +225,27 @@ refusals! {
     set_in_use(set): 409 "OperationNotAllowed" Provider, D "",
         "Availability Set {set} cannot be deleted. Before deleting an Availability Set please ensure that it does not contain any VM.";
 
+    nested_parent_not_found(parent): 404 "ParentResourceNotFound" Gateway, D "public trackers",
+        "Can not perform requested operation on nested resource. Parent resource '{parent}' not found.";
+    instance_id_no_number(): 400 "InvalidParameter" Provider, R "",
+        "Virtual Machine Scale Set VM instanceId must be a number." at "instanceId";
+    instance_not_active(number): 400 "InvalidParameter" Provider, D "microsoft/onefuzz#2547, azure-cli#25476",
+        "The provided instanceId {number} is not an active Virtual Machine Scale Set VM instanceId." at "instanceIds";
+    instance_not_provisioned(operation, number, set): 409 "OperationNotAllowed" Provider, D "kubernetes#75478, where an operation ended with it",
+        "Operation {operation} {number} of virtual machine scale set {set} is not allowed because the VM instance is not provisioned yet.";
+    size_of_set_unknown(size): 400 "InvalidParameter" Provider, U "as of machines",
+        "The value {size} provided for the VM size is not valid. Find out more on the available VM sizes in each region at https://aka.ms/azure-regions." at "sku.name";
+    too_many_instances_of_one_group(set, most): 409 "OperationNotAllowed" Provider, U "the limit is documented",
+        "Virtual machine scale set {set} of a single placement group cannot have more than {most} instances. Set singlePlacementGroup to false." at "singlePlacementGroup";
+    one_primary_interface(own): 400 "InvalidParameter" Provider, U "the rule is documented",
+        "Exactly one network interface configuration of {own} must be primary." at "networkInterfaceConfiguration.primary";
+    set_is_not_flexible(set): 400 "BadRequest" Provider, U "the rule is documented",
+        "A virtual machine can be added to a virtual machine scale set of flexible orchestration only, not to {set}.";
+    extension_needs_running_machine(): 409 "OperationNotAllowed" Provider, D "public trackers",
+        "Cannot modify extensions in the VM when the VM is not running.";
+    extension_of_handler_exists(name, handler): 400 "BadRequest" Provider, D "public trackers, for Linux",
+        "Multiple VMExtensions per handler not supported for OS type 'Linux'. VMExtension '{name}' with handler '{handler}' already added or specified in input.";
+
     quota_exceeded(name, location, limit, usage, more, least): 409 "OperationNotAllowed" Provider, D "a real body: google/cloud-forensics-utils#488",
         "Operation could not be completed as it results in exceeding approved {name} quota. Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: {limit}, Current Usage: {usage}, Additional Required: {more}, (Minimum) New Limit Required: {least}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP/#blade/Microsoft_Azure_Capacity/UsageAndQuota.ReactView by specifying parameters listed in the 'Details' section for deployment to succeed.";
     too_many_requests(): 429 "OperationNotAllowed" Provider, D "troubleshooting-throttling-errors",
@@ -313,6 +334,12 @@ refusals! {
         "Frontend IP configuration {id} is in use by {by} and cannot be deleted.";
     pool_in_use(id, by): 400 "InUseBackendAddressPoolCannotBeDeleted" Network, U "that rules keep a pool is documented (InvalidResourceReference in a whole write)",
         "Backend address pool {id} is in use by {by} and cannot be deleted.";
+    pool_in_use_by_set(pool, set): 400 "BackendAddressPoolInUseByVirtualMachineScaleSet" Network, D "text (vm-scale-sets#53); the code is unverified",
+        "Cannot remove backend address pool {pool} from load balancer since it is in use by virtual machine scale set {set}.";
+    nat_pool_in_use_by_set(pool, set): 400 "InboundNatPoolInUseByVirtualMachineScaleSet" Network, D "text (azure-powershell#4698); the code is unverified",
+        "Cannot remove inbound nat pool {pool} from load balancer since it is in use by virtual machine scale set {set}.";
+    balancer_in_use_by_set(balancer, set): 400 "LoadBalancerInUseByVirtualMachineScaleSet" Network, D "cloud-provider-azure, which reads the set from the text",
+        "Cannot delete load balancer {balancer} since its child resources lb are in use by virtual machine scale set {set}.";
     nat_rule_in_use(id, by): 400 "InUseInboundNatRuleCannotBeDeleted" Network, U "",
         "Inbound NAT rule {id} is in use by {by} and cannot be deleted.";
     interface_of_two_balancers(nic, one, other): 400 "NetworkInterfaceUsesMultipleLoadBalancersOfSameType" Network, D "seanknox/aztack#3",
@@ -333,6 +360,8 @@ refusals! {
         "Backend address pool {pool} cannot have more than {most} addresses.";
     frontend_without_address(id): 400 "FrontendIPConfigurationMustHaveOneAddress" Network, U "the rule is documented",
         "Frontend IP configuration {id} must name either a subnet, a public IP address or a public IP prefix.";
+    no_frontend_but_others(id): 400 "LoadBalancerWithoutFrontendIPCantHaveChildResources" Network, D "terraform-provider-azurerm#774",
+        "Load Balancer {id} does not have Frontend IP Configuration, but it has other child resources. This setup is not supported.";
     frontends_of_both_types(id): 400 "LoadBalancerFrontendsOfDifferentTypes" Network, U "the rule is documented",
         "Load balancer {id} cannot have both internal and public frontend IP configurations.";
     frontend_with_zones(id): 400 "FrontendIPConfigurationZonesNotSupported" Network, U "that zones are those of the public address, and none of a Basic load balancer, is documented",

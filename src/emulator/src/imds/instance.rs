@@ -40,6 +40,14 @@ fn last_segment(value: &Value) -> String {
     text(value).rsplit('/').next().unwrap_or_default().to_owned()
 }
 
+/// The name of the scale set that a machine is an instance of.
+fn set_name(machine: &Value) -> String {
+    match last_segment(&machine["properties"]["virtualMachineScaleSet"]["id"]) {
+        name if name.is_empty() => segment(&text(&machine["id"]), "virtualMachineScaleSets"),
+        name => name,
+    }
+}
+
 fn uri(value: &Value) -> Value {
     json!({ "uri": text(&value["uri"]) })
 }
@@ -59,7 +67,7 @@ impl Imds {
         let image = &storage["imageReference"];
         let os_profile = &properties["osProfile"];
         let linux = &os_profile["linuxConfiguration"];
-        let view = &properties["instanceView"];
+        let (fault_domain, update_domain) = (self.cloud.domains)(machine).unwrap_or((0, 0));
         let security = &properties["securityProfile"]["uefiSettings"];
         let id = text(&machine["id"]);
         let mut tags = BTreeMap::new();
@@ -106,9 +114,9 @@ impl Imds {
                 "product": text(&machine["plan"]["product"]),
                 "publisher": text(&machine["plan"]["publisher"]),
             },
-            "platformFaultDomain": text_or(&view["platformFaultDomain"], "0"),
+            "platformFaultDomain": fault_domain.to_string(),
             "platformSubFaultDomain": "",
-            "platformUpdateDomain": text_or(&view["platformUpdateDomain"], "0"),
+            "platformUpdateDomain": update_domain.to_string(),
             "priority": text_or(&properties["priority"], ""),
             "provider": "Microsoft.Compute",
             "publicKeys": keys,
@@ -133,8 +141,8 @@ impl Imds {
                 "id": text(&properties["virtualMachineScaleSet"]["id"]),
             },
             "vmId": text(&properties["vmId"]),
-            "vmScaleSetName": last_segment(&properties["virtualMachineScaleSet"]["id"]),
-            "vmSize": text(&properties["hardwareProfile"]["vmSize"]),
+            "vmScaleSetName": set_name(machine),
+            "vmSize": crate::sizes::of_machine(machine),
             "zone": text(&machine["zones"][0]),
         })
     }

@@ -100,7 +100,7 @@ prop_compose! {
         update_vm in any_level(10.0, 0.8),
         delete_vm in any_level(10.0, 0.8),
     ) -> Levels {
-        Levels { reads, writes, deletes, update_vm, delete_vm }
+        Levels { reads, writes, deletes, update_vm, delete_vm, ..Levels::full() }
     }
 }
 
@@ -160,7 +160,7 @@ proptest! {
         reads in any_level(12.0, 2.5),
     ) {
         let enough = level(100.0, 100.0, 1.0);
-        let levels = Levels { reads, writes: enough, deletes: enough, update_vm: enough, delete_vm: enough };
+        let levels = Levels { reads, writes: enough, deletes: enough, update_vm: enough, delete_vm: enough, ..Levels::full() };
         let needs: Vec<Need> = latencies
             .into_iter()
             .enumerate()

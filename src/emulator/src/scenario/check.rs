@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::{Machine, Scenario, ScenarioError, VirtualMachine};
+use super::{Machine, Scenario, ScenarioError};
 use crate::arm::regions;
 use crate::{cidr, disk_skus, path, sizes};
 
@@ -19,6 +19,7 @@ impl Scenario {
         self.check_groups()?;
         self.check_networks()?;
         let machines = self.check_machines()?;
+        self.check_scale_sets()?;
         self.check_disks(&machines)
     }
 
@@ -136,7 +137,7 @@ impl Scenario {
                     return Err(wrong(key("availabilitySet"), format!("{set:?} is not in availabilitySets")));
                 }
             }
-            if vm.subnet.is_some() && !self.subnet_exists(vm) {
+            if vm.subnet.is_some() && !self.subnet_exists(vm.subnet.as_deref()) {
                 return Err(wrong(key("subnet"), "no such network/subnet in virtualNetworks"));
             }
             for name in vm.identities.iter().flatten() {
@@ -151,8 +152,36 @@ impl Scenario {
         Ok(machines)
     }
 
-    fn subnet_exists(&self, vm: &VirtualMachine) -> bool {
-        self.subnet_of(vm).is_some_and(|(network, subnet)| {
+    fn check_scale_sets(&self) -> Result<(), ScenarioError> {
+        for (at, set) in self.scale_sets.iter().enumerate() {
+            let key = |member: &str| format!("scaleSets[{at}].{member}");
+            self.known_group("scaleSets", at, set.resource_group.as_ref())?;
+            if set.count > 1000 {
+                return Err(wrong(
+                    key("count"),
+                    format!("{} is more than 1000, the most that a set can have", set.count),
+                ));
+            }
+            let Some(size) = sizes::find(&set.size) else {
+                let known = SOME_SIZES.join(", ");
+                let what = format!("{:?} is no known virtual machine size; there are such as {known}", set.size);
+                return Err(wrong(key("size"), what));
+            };
+            for zone in &set.zones {
+                if !size.zones().contains(&zone.as_str()) {
+                    return Err(wrong(key("zones"), format!("{zone:?} is not 1, 2 or 3")));
+                }
+            }
+            if !self.subnet_exists(set.subnet.as_deref()) {
+                return Err(wrong(key("subnet"), "no such network/subnet in virtualNetworks"));
+            }
+            disk_sku(&key("osDisk"), &set.os_disk.sku, set.os_disk.size_gib)?;
+        }
+        unique("scaleSets", ".name", self.scale_sets.iter().map(|set| &set.name))
+    }
+
+    fn subnet_exists(&self, given: Option<&str>) -> bool {
+        self.subnet_of(given).is_some_and(|(network, subnet)| {
             self.virtual_networks.iter().any(|known| {
                 known.name.eq_ignore_ascii_case(&network)
                     && known.subnets.iter().any(|known| known.name.eq_ignore_ascii_case(&subnet))

@@ -160,9 +160,9 @@ async fn what_is_not_emulated_is_a_type_that_this_cloud_does_not_have_and_says_s
     for (method, path, kind) in [
         ("GET", "images", "images"),
         ("PUT", "images/i", "images"),
-        ("GET", "virtualMachineScaleSets", "virtualMachineScaleSets"),
-        ("GET", "virtualMachineScaleSets/s/virtualMachines/0", "virtualMachineScaleSets/virtualMachines"),
-        ("GET", "virtualMachines/plain-0/extensions", "virtualMachines/extensions"),
+        ("GET", "galleries", "galleries"),
+        ("GET", "galleries/g/images/0", "galleries/images"),
+        ("GET", "virtualMachines/plain-0/runCommands", "virtualMachines/runCommands"),
         ("POST", "virtualMachines/plain-0/runCommand", "virtualMachines/runCommand"),
     ] {
         let body = (method == "PUT").then(|| json!({"location": "westeurope"}));

@@ -213,7 +213,9 @@ async fn a_subnet_of_both_families_gives_out_addresses_of_both() {
 
 #[tokio::test(start_paused = true)]
 async fn interfaces_join_and_leave_a_pool_and_change_its_etag() {
-    let rig = Rig::new(options()).await;
+    let mut options = options();
+    options.unverified.interfaces_leave_deleted_pool = false;
+    let rig = Rig::new(options).await;
     let empty = rig.written(&lb(), balancer(json!([internal("f")]), json!([rule("r", "f", 80)]))).await;
     assert!(at(&empty, "backendAddressPools")["properties"].get("backendIPConfigurations").is_none());
     rig.written(&interface("plain-0"), nic(&[&pool()])).await;
@@ -530,16 +532,51 @@ async fn etags_of_related_resources_change_as_the_switch_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interfaces_leave_a_deleted_pool_where_the_switch_says_so() {
-    let mut options = options();
-    options.unverified.interfaces_leave_deleted_pool = true;
-    let rig = Rig::new(options).await;
+async fn interfaces_leave_a_deleted_load_balancer_and_keep_a_pool_alone() {
+    let rig = Rig::new(options()).await;
     rig.written(&lb(), balancer(json!([internal("f")]), json!([]))).await;
     let joined = rig.written(&interface("plain-0"), nic(&[&pool()])).await;
+    let pool_uri = format!("{}?api-version={VERSION}", pool());
+    rig.call("DELETE", &pool_uri, None).await.refused(400, "InUseBackendAddressPoolCannotBeDeleted");
+    let mut without = balancer(json!([internal("f")]), json!([]));
+    without["properties"]["backendAddressPools"] = json!([]);
+    rig.refuses(&lb(), &without, "InUseBackendAddressPoolCannotBeDeleted").await;
     rig.deleted(&lb()).await;
     let left = rig.get(&interface("plain-0")).await.expect(200).body;
     assert_eq!(at(&left, "ipConfigurations")["properties"]["loadBalancerBackendAddressPools"], json!([]));
     assert_ne!(left["etag"], joined["etag"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_without_frontends_has_no_other_parts() {
+    let rig = Rig::new(options()).await;
+    let body = balancer(json!([]), json!([]));
+    rig.refuses(&lb(), &body, "LoadBalancerWithoutFrontendIPCantHaveChildResources").await;
+    let mut bare = body;
+    (bare["properties"]["backendAddressPools"], bare["properties"]["probes"]) = (json!([]), json!([]));
+    rig.written(&lb(), bare).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_all_protocols_has_a_port_where_the_switch_says_so() {
+    for needed in [true, false] {
+        let mut options = options();
+        options.unverified.all_protocols_need_port_0 = needed;
+        let rig = Rig::new(options).await;
+        rig.public_ip("ip").await;
+        let mut of_all = rule("r", "f", 9000);
+        of_all["properties"]["protocol"] = json!("All");
+        let body = balancer(json!([public("f", "ip")]), json!([of_all]));
+        match needed {
+            true => drop(rig.refuses(&lb(), &body, "LoadBalancingRuleInvalidProtocolAndPort").await),
+            false => drop(rig.written(&lb(), body).await),
+        }
+        // Port 0 is all ports in both positions: of internal load balancers alone.
+        let mut of_ports = rule("r", "f", 0);
+        of_ports["properties"]["protocol"] = json!("All");
+        let body = balancer(json!([public("f", "ip")]), json!([of_ports]));
+        rig.refuses(&lb(), &body, "LoadBalancingRuleHaPortsNotSupported").await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -607,7 +644,8 @@ async fn letter_case_says_nothing() {
     }
     rig.written(&interface("plain-0"), lower(&nic(&[&pool()]))).await;
     let code = "InUseBackendAddressPoolCannotBeDeleted";
-    rig.call("DELETE", &lb().replace("loadBalancers", "LOADBALANCERS"), None).await.refused(400, code);
+    let pool_uri = format!("{}?api-version={VERSION}", pool());
+    rig.call("DELETE", &pool_uri.replace("loadBalancers", "LOADBALANCERS"), None).await.refused(400, code);
     let address = json!({"name": "a", "properties": {"ipAddress": "10.240.9.9", "subnet": reference(&subnet())}});
     let second = format!("{}?api-version={VERSION}", part("backendAddressPools", "second"));
     rig.written(&second, lower(&json!({"properties": {"loadBalancerBackendAddresses": [address]}}))).await;

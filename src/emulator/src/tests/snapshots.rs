@@ -644,7 +644,7 @@ async fn a_snapshot_has_its_disks_key_and_goes_with_its_group() {
 
 #[test]
 fn the_hypervisor_copies_grows_and_deletes_a_snapshot() {
-    let steps = crate::arm::compute::snapshots::SNAPSHOT.hooks.steps;
+    let steps = crate::arm::compute::snapshots::steps;
     let doc = |gib: u64| {
         json!({"id": snapshot_id("s"), "properties": {
             "uniqueId": "u", "diskSizeBytes": gib << 30, "creationData": {"sourceResourceId": disk_id("d")},

@@ -50,7 +50,7 @@ pub(crate) fn still_free(state: &State, vm: &str, disk: &str) -> Result<(), Faul
 /// with its group since the write was accepted.
 pub(crate) fn all_free(state: &State, vm: &str, attach: &[(u8, String)]) -> Result<(), Fault> {
     if !state.store.contains(vm) {
-        return Err(fault::resource_not_found(MACHINE, path::name_of(vm), path::group_of(vm)));
+        return Err(fault::resource_not_found(MACHINE, path::machine_name(vm), path::group_of(vm)));
     }
     attach.iter().try_for_each(|(_, disk)| still_free(state, vm, disk))
 }

@@ -10,7 +10,7 @@ use crate::arm::descriptor::{
 };
 use crate::arm::{kinds, writes};
 use crate::fault;
-use crate::state::State;
+use crate::store::Store;
 
 const SCHEMA: Schema = Schema { name: "AvailabilitySet", root: "availabilitySet" };
 const DONE: Answered = Answered::new(200, Shape::Synchronous);
@@ -51,8 +51,8 @@ fn complete(draft: &Draft<'_>) -> Result<Value, fault::Fault> {
 }
 
 /// Fault and update domains of a set.
-pub(crate) fn domains(state: &State, set: &str) -> (usize, usize) {
-    let doc = state.store.document(set).unwrap_or_default();
+pub(crate) fn domains(store: &Store, set: &str) -> (usize, usize) {
+    let doc = store.document(set).unwrap_or_default();
     let number = |member: &str, default| doc["properties"][member].as_u64().map_or(default, |number| number as usize);
     (number("platformFaultDomainCount", 2), number("platformUpdateDomainCount", 5))
 }

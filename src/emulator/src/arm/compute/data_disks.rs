@@ -42,7 +42,7 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     fn size(&self) -> &str {
-        self.doc["properties"]["hardwareProfile"]["vmSize"].as_str().unwrap_or("")
+        sizes::of_machine(self.doc)
     }
 
     fn most_disks(&self) -> u8 {
@@ -497,7 +497,7 @@ fn premium_fits(size: &str, sku: &str, name: &str) -> Result<(), Fault> {
 
 /// Whether a machine's size takes what the model names: its disks, the OS disk too, and Ultra. Documented.
 pub(crate) fn size_fits(context: &Context<'_>, machine: &Value) -> Result<(), Fault> {
-    let size = machine["properties"]["hardwareProfile"]["vmSize"].as_str().unwrap_or("");
+    let size = sizes::of_machine(machine);
     let ultra = machine["properties"]["additionalCapabilities"]["ultraSSDEnabled"] == json!(true);
     if ultra && machine["properties"]["availabilitySet"].is_object() {
         // Documented text (public trackers); the code is unverified.

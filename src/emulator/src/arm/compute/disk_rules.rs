@@ -516,12 +516,7 @@ fn attached_rules(
         if old["properties"]["maxShares"].as_u64().unwrap_or(1) > 1 {
             return Err(fault::resize_shared_disk(name));
         }
-        let size = context
-            .state
-            .store
-            .vm(vm)
-            .and_then(|vm| vm["properties"]["hardwareProfile"]["vmSize"].as_str().map(str::to_owned))
-            .unwrap_or_default();
+        let size = context.state.store.vm(vm).map(|vm| crate::sizes::of_machine(&vm).to_owned()).unwrap_or_default();
         // Documented: live growth needs a size with premium storage (the classic sizes have none).
         if crate::sizes::find(&size).is_some_and(|size| !size.premium) {
             return Err(fault::live_change_unsupported_size(&size));

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 
 use super::attachments::disk_of;
-use super::availability_sets;
+use super::{availability_sets, extensions, scale_sets};
 use crate::answer::Context;
-use crate::arm::engine::references;
 use crate::arm::kinds;
 use crate::path;
+use crate::store::Store;
 
 /// The instance view of a machine.
 pub(crate) fn instance_view(context: &Context<'_>, doc: &Value) -> Value {
@@ -53,12 +53,29 @@ pub(crate) fn instance_view(context: &Context<'_>, doc: &Value) -> Value {
             status(format!("PowerState/{power}"), &format!("VM {power}"), "Info"),
         ],
     });
-    if let Some(set) = doc["properties"]["availabilitySet"]["id"].as_str() {
-        let members = references::referrers(context.state, kinds::SET, set, Some(kinds::MACHINE));
-        let at = members.iter().position(|vm| path::same(vm.resource, id)).unwrap_or(0);
-        let (faults, updates) = availability_sets::domains(context.state, set);
-        view["platformFaultDomain"] = json!(at % faults.max(1));
-        view["platformUpdateDomain"] = json!(at % updates.max(1));
+    if let Some((faults, updates)) = domains(&context.state.store, doc) {
+        view["platformFaultDomain"] = json!(faults);
+        view["platformUpdateDomain"] = json!(updates);
+    }
+    let extensions = extensions::views(context.state, id);
+    if !extensions.is_empty() {
+        view["extensions"] = extensions.into();
     }
     view
+}
+
+/// Fault and update domain of a machine in an availability set, or of an instance of a scale set.
+pub(crate) fn domains(store: &Store, doc: &Value) -> Option<(usize, usize)> {
+    let id = path::of(doc);
+    if doc["type"] == kinds::INSTANCE {
+        return Some(scale_sets::instances::domains(store, doc));
+    }
+    if let Some(fault) = doc["properties"]["platformFaultDomain"].as_u64() {
+        return Some((usize::try_from(fault).unwrap_or(0), 0));
+    }
+    let set = doc["properties"]["availabilitySet"]["id"].as_str()?;
+    let in_set = |vm: &&Value| vm["properties"]["availabilitySet"]["id"].as_str().is_some_and(|id| path::same(id, set));
+    let at = store.of_kind(kinds::MACHINE).filter(in_set).position(|vm| path::same(path::of(vm), id)).unwrap_or(0);
+    let (faults, updates) = availability_sets::domains(store, set);
+    Some((at % faults.max(1), at % updates.max(1)))
 }

@@ -1,4 +1,4 @@
-//! The compute provider: disks, snapshots, virtual machines, availability sets.
+//! The compute provider: disks, snapshots, virtual machines, availability sets, scale sets.
 
 pub(crate) mod attachments;
 pub(crate) mod availability_sets;
@@ -10,8 +10,10 @@ pub(crate) mod disk_plan;
 pub(crate) mod disk_rules;
 pub(crate) mod disk_work;
 pub(crate) mod disks;
+pub(crate) mod extensions;
 pub(crate) mod instance_view;
 pub(crate) mod quotas;
+pub(crate) mod scale_sets;
 pub(crate) mod snapshot_copy;
 pub(crate) mod snapshots;
 pub(crate) mod vm_create;
@@ -20,8 +22,8 @@ pub(crate) mod vm_work;
 pub(crate) mod vms;
 
 use super::descriptor::{
-    Answered, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, Own, Patch, Provider, Put,
-    Schema, Scope, Shape, Stamps, Writers,
+    Absent, Answered, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, Own, Patch, Provider,
+    Put, Schema, Scope, Shape, Stamps, Writers,
 };
 use super::polling;
 use crate::latency::OperationKind;
@@ -30,7 +32,17 @@ use crate::throttle::GET_OPERATION;
 
 pub(crate) static PROVIDER: Provider = Provider {
     namespace: "Microsoft.Compute",
-    types: &[&availability_sets::AVAILABILITY_SET, &disks::DISK, &snapshots::SNAPSHOT, &vms::VIRTUAL_MACHINE],
+    types: &[
+        &availability_sets::AVAILABILITY_SET,
+        &disks::DISK,
+        &snapshots::SNAPSHOT,
+        &vms::VIRTUAL_MACHINE,
+        &extensions::EXTENSION,
+        &scale_sets::SCALE_SET,
+        &scale_sets::instances::INSTANCE,
+        &scale_sets::interfaces::INSTANCE_INTERFACE,
+        &extensions::INSTANCE_EXTENSION,
+    ],
     other_types: &[
         ("locations/usages", &["2025-04-01", "2024-07-01"]),
         ("locations/vmSizes", &["2025-04-01", "2024-07-01"]),
@@ -97,6 +109,8 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
         running: |_| "Updating",
         commit: Commit::AtEnd,
     },
+    creating: None,
+    absent: Absent::Default,
     patch: Patch::None,
     delete: Answered::new(202, Shape::Both),
     writers: Writers::Refuse,

@@ -46,10 +46,11 @@ fn weights(doc: &Value) -> Vec<(&'static str, u64)> {
 }
 
 fn cores(doc: &Value) -> u64 {
-    doc["properties"]["hardwareProfile"]["vmSize"]
-        .as_str()
-        .and_then(sizes::find)
-        .map_or(0, |size| u64::from(size.vcpus))
+    cores_of_size(sizes::of_machine(doc))
+}
+
+fn cores_of_size(size: &str) -> u64 {
+    sizes::find(size).map_or(0, |size| u64::from(size.vcpus))
 }
 
 fn used(context: &Context<'_>, name: &str, location: &str) -> u64 {
@@ -59,9 +60,10 @@ fn used(context: &Context<'_>, name: &str, location: &str) -> u64 {
         doc["location"] == location && doc["id"].as_str().is_some_and(mine)
     };
     let store = &context.state.store;
+    let machines = || store.of_kind(kinds::MACHINE).chain(store.of_kind(kinds::INSTANCE)).filter(here);
     match name {
-        "cores" => store.of_kind(kinds::MACHINE).filter(here).map(cores).sum(),
-        "virtualMachines" => store.of_kind(kinds::MACHINE).filter(here).count() as u64,
+        "cores" => machines().map(cores).sum(),
+        "virtualMachines" => machines().count() as u64,
         "availabilitySets" => store.of_kind(kinds::SET).filter(here).count() as u64,
         _ => store
             .of_kind(kinds::DISK)
@@ -92,6 +94,12 @@ pub(crate) fn check_machine(context: &Context<'_>, doc: &Value) -> Result<(), Fa
     let location = doc["location"].as_str().unwrap_or("");
     check(context, "cores", location, cores(doc))?;
     check(context, "virtualMachines", location, 1)
+}
+
+/// Refuses so many machines of a size beyond the quota.
+pub(crate) fn check_machines(context: &Context<'_>, location: &str, size: &str, count: u64) -> Result<(), Fault> {
+    check(context, "cores", location, cores_of_size(size).saturating_mul(count))?;
+    check(context, "virtualMachines", location, count)
 }
 
 fn check(context: &Context<'_>, name: &str, location: &str, more: u64) -> Result<(), Fault> {

@@ -13,7 +13,9 @@ use time::format_description::well_known::Rfc3339;
 use super::disk_work::{creation_step, facts};
 use super::{RESOURCE, copy_source, disk_access, disk_rules, disks, post, snapshot_copy};
 use crate::answer::{Context, Reply};
-use crate::arm::descriptor::{Answered, Descriptor, Draft, Exceeded, Hooks, Latency, Own, Patch, Quota, Schema, Shape};
+use crate::arm::descriptor::{
+    Answered, Begun, Descriptor, Draft, Exceeded, Hooks, Latency, Own, Patch, Quota, Schema, Shape,
+};
 use crate::arm::{engine, kinds, regions, writes};
 use crate::disk_skus;
 use crate::document::Document;
@@ -50,7 +52,7 @@ pub(crate) static SNAPSHOT: Descriptor = Descriptor {
         name: |_, name| disk_rules::check_name("snapshot.name", name),
         complete,
         accepted,
-        steps,
+        begun: |_, old, new| Ok(Begun::with(steps(old, new))),
         settle: keep_progress,
         changed,
         ..Hooks::NONE
@@ -372,7 +374,8 @@ fn accepted(doc: &Value, body: &Value) -> Value {
     shown
 }
 
-fn steps(old: Option<&Value>, new: Option<&Value>) -> Vec<HypervisorStep> {
+/// What the hypervisor does during a write.
+pub(crate) fn steps(old: Option<&Value>, new: Option<&Value>) -> Vec<HypervisorStep> {
     match (old, new) {
         (None, Some(new)) => vec![creation_step(new)],
         (Some(old), None) => vec![HypervisorStep::Delete { disk: facts(old) }],
@@ -384,7 +387,7 @@ fn steps(old: Option<&Value>, new: Option<&Value>) -> Vec<HypervisorStep> {
 }
 
 /// A write ends: what went on beside it, such as the background copy, is as it is by now.
-fn keep_progress(state: &mut State, doc: &mut Value) -> Result<(), Fault> {
+fn keep_progress(state: &mut State, doc: &mut Value, _: Duration) -> Result<(), Fault> {
     const BESIDE: [&str; 4] = ["completionPercent", "copyCompletionError", "diskState", "snapshotAccessState"];
     if let Some(current) = state.store.document(path::of(doc)) {
         doc["properties"] = writes::with(doc["properties"].take(), &BESIDE, &current["properties"]);

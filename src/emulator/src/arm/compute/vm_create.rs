@@ -317,6 +317,11 @@ fn references(context: &Context<'_>, asked: &Value) -> Result<(), Fault> {
             return Err(missing_reference(id));
         }
     }
+    if let Some(set) = asked["virtualMachineScaleSet"]["id"].as_str().and_then(|id| context.state.store.document(id))
+        && !super::scale_sets::is_flexible(&set)
+    {
+        return Err(fault::set_is_not_flexible(path::of(&set)));
+    }
     for nic in asked["networkProfile"]["networkInterfaces"].as_array().into_iter().flatten() {
         let Some(id) = nic["id"].as_str() else {
             return Err(fault::missing_parameter("networkInterface.id"));
@@ -490,6 +495,8 @@ pub(crate) fn merge(context: &Context<'_>, doc: &mut Value, body: &Value) -> Res
             "additionalCapabilities" => {
                 capabilities(context, doc, value)?;
             }
+            // Its interfaces follow from its model.
+            "networkProfile" if doc["type"] == kinds::INSTANCE => {}
             "networkProfile" => {
                 network(context, doc, value, &body["properties"])?;
             }

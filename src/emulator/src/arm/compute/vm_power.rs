@@ -5,7 +5,7 @@
 
 use super::disk_plan::{self, Plan};
 use super::vm_work::{self, BOTH, Doing};
-use super::{attachments, instance_view};
+use super::{attachments, instance_view, scale_sets};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::writes;
 use crate::fault;
@@ -18,7 +18,7 @@ use crate::store::Power;
 pub(crate) fn act(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = vm_work::id_of(context);
-    let action = context.request.segment(2).to_ascii_lowercase();
+    let action = context.request.path.rest.last().map(|action| action.to_ascii_lowercase()).unwrap_or_default();
     let Some(resource) = context.state.store.get(&id) else {
         return Err(vm_work::not_found(context));
     };
@@ -33,12 +33,15 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
         "start" => ("start", Some(Power::Running), Some("starting")),
         "restart" => ("restart", Some(Power::Running), None),
         "redeploy" => ("redeploy", Some(Power::Running), None),
+        "reimage" | "reimageall" => ("reimage", Some(Power::Running), None),
         _ => ("reapply", None, None),
     };
+    let doc = resource.doc.clone();
+    vm_work::refuse_unsettled(context, &doc, name)?;
     vm_work::make_way(context, &id, Doing::Power(name))?;
     match (name, context.state.store.power(&id)) {
         ("powerOff" | "restart" | "redeploy", Some(Power::Deallocated)) => {
-            return Err(fault::vm_deallocated(name, path::name_of(&id)));
+            return Err(fault::vm_deallocated(name, path::machine_name(&id)));
         }
         ("restart", Some(Power::Stopped)) => return Err(fault::vm_must_run()),
         _ => {}
@@ -70,6 +73,7 @@ pub(crate) fn act(context: &mut Context<'_>) -> Reply {
                 }
             });
             attachments::mark_disks(state, &effect_id, at);
+            scale_sets::touch(state, &effect_id, at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {

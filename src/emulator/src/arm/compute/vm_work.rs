@@ -1,9 +1,10 @@
 //! Writes of one machine: how the machine is named, its etag, and who makes way for whom.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::scale_sets::instances::{self, INSTANCE};
 use crate::answer::{Context, OperationHeaders};
-use crate::arm::kinds::MACHINE;
+use crate::arm::kinds::{self, MACHINE};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -18,11 +19,24 @@ pub(crate) const ASYNC: OperationHeaders = OperationHeaders { asynchronous: true
 
 pub(crate) const BOTH: OperationHeaders = OperationHeaders { asynchronous: true, location: true, notification: true };
 
+/// Whether a request is about an instance of a scale set.
+fn of_instance(context: &Context<'_>) -> bool {
+    context.request.segment(0).eq_ignore_ascii_case("virtualMachineScaleSets")
+}
+
+/// The id of the machine that a request names: a virtual machine, or an instance of a scale set.
 pub(crate) fn id_of(context: &Context<'_>) -> String {
+    if of_instance(context) {
+        return INSTANCE.id(context);
+    }
     format!("{}/providers/{MACHINE}/{}", context.request.group_id(), context.request.segment(1))
 }
 
+/// The refusal of a machine that is not there.
 pub(crate) fn not_found(context: &Context<'_>) -> Fault {
+    if of_instance(context) {
+        return instances::missing(context);
+    }
     fault::resource_not_found(MACHINE, context.request.segment(1), context.request.group())
 }
 
@@ -85,6 +99,20 @@ pub(crate) fn in_flight<'a>(context: &'a Context<'_>, id: &str) -> Option<&'a st
     machine.busy.as_deref().filter(|busy| context.state.operations.is_running(busy))
 }
 
+/// Refuses a write of an instance that is not there yet, or that goes with a write of its set.
+pub(crate) fn refuse_unsettled(context: &Context<'_>, doc: &Value, operation: &str) -> Result<(), Fault> {
+    let id = path::of(doc);
+    match doc["properties"]["provisioningState"].as_str() {
+        Some("Creating") if doc["type"] == kinds::INSTANCE => {
+            Err(fault::instance_not_provisioned(operation, path::name_of(id), path::name_of(path::parent_of(id))))
+        }
+        Some("Deleting") if in_flight(context, id).is_none() => {
+            Err(fault::marked_for_deletion(operation, &path::machine_name(id)))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Lets a request go ahead beside an operation in flight, or refuses it, as the switch says. Returns the
 /// operations that it preempts. Documented: what is being deleted takes no other write. Unverified: a
 /// power action preempts nothing.
@@ -94,7 +122,7 @@ pub(crate) fn make_way(context: &Context<'_>, id: &str, doing: Doing) -> Result<
     };
     let kind = context.state.operations.get(busy).map(|op| op.kind);
     if let (Some(OperationKind::VmDelete), Doing::Change(name) | Doing::Power(name)) = (kind, doing) {
-        return Err(fault::marked_for_deletion(name, path::name_of(id)));
+        return Err(fault::marked_for_deletion(name, path::machine_name(id)));
     }
     let is_write = matches!(kind, Some(OperationKind::VmUpdate | OperationKind::VmAttach | OperationKind::VmDetach));
     let preempts = match doing {

@@ -17,13 +17,15 @@ use super::disk_plan::{self, Plan};
 use super::vm_create;
 use super::vm_work::{
     ASYNC, BOTH, Doing, RETRY_AFTER, bump, collection, etag, free, hide_user_data, id_of, in_flight, make_way,
-    not_found, preconditions,
+    not_found, preconditions, refuse_unsettled,
 };
-use super::{RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, instance_view, post, vm_power};
+use super::{
+    RESOURCE, VM_FAMILY, attachments, catalogue, disk_work, extensions, instance_view, post, scale_sets, vm_power,
+};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::descriptor::{Descriptor, Extra, Handler, Limits, Own, Reference, Scope};
 use crate::arm::kinds::{self, MACHINE};
-use crate::arm::{lists, writes};
+use crate::arm::{engine, lists, routes, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -66,7 +68,7 @@ const fn action(path: &'static str, operation: &'static str, handler: Handler) -
     Extra { limit: Some(UPDATE_VM), ..post(path, operation, handler) }
 }
 
-/// GET. Recorded.
+/// GET, also of an instance of a scale set. Recorded.
 pub(crate) fn get(context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = id_of(context);
@@ -79,12 +81,13 @@ pub(crate) fn get(context: &mut Context<'_>) -> Reply {
         Some("userData") => {}
         _ => hide_user_data(&mut doc),
     }
+    extensions::show(context.state, &mut doc);
     let tag = doc["etag"].as_str().unwrap_or("").to_owned();
     Ok(Answer::json(200, doc).with("etag", tag))
 }
 
 /// What `$expand` asks for, in the spelling of `known`. Documented: another value is refused.
-fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a str>, Fault> {
+pub(crate) fn expansion<'a>(context: &Context<'_>, known: &[&'a str]) -> Result<Option<&'a str>, Fault> {
     match context.request.query.get("$expand").map(|asked| asked.trim()).filter(|asked| !asked.is_empty()) {
         None => Ok(None),
         Some(asked) => known
@@ -169,17 +172,22 @@ pub(crate) fn patch(context: &mut Context<'_>) -> Reply {
 }
 
 /// The machine that a request changes, if its preconditions hold.
-fn existing(context: &Context<'_>) -> Result<Document, Fault> {
+pub(crate) fn existing(context: &Context<'_>) -> Result<Document, Fault> {
     context.require_group()?;
     let resource = context.state.store.get(&id_of(context)).ok_or_else(|| not_found(context))?;
     preconditions(context, Some(&etag(resource)))?;
-    Ok(resource.doc.clone())
+    let doc = resource.doc.clone();
+    if doc["type"] == kinds::INSTANCE {
+        refuse_unsettled(context, &doc, "Put on Virtual Machine Scale Set VM Instance")?;
+    }
+    Ok(doc)
 }
 
 /// A change of a machine that exists.
-fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
+pub(crate) fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOut) -> Reply {
     let id = old["id"].as_str().unwrap_or("").to_owned();
     let name = old["name"].as_str().unwrap_or("").to_owned();
+    let is_instance = old["type"] == kinds::INSTANCE;
     writes::refuse_if_dropped(context, old)?;
     let mut doc = old.clone();
     let changed = vm_create::merge(context, &mut doc, body)?;
@@ -194,7 +202,8 @@ fn update(context: &mut Context<'_>, old: &Value, body: &Value, left_out: LeftOu
     }
     let mut plan = plan.unwrap_or_default();
     take_over(context, &id, &doc, &mut plan, &preempted);
-    let touches = !plan.is_empty() || changed || !preempted.is_empty();
+    // Recorded: a PUT of an instance names its operation also where nothing changes.
+    let touches = is_instance || !plan.is_empty() || changed || !preempted.is_empty();
     let interfaces = (vm_create::interfaces(old), vm_create::interfaces(&doc));
     let started = write(context, &id, doc, plan, &preempted)?;
     vm_create::exchange_interfaces(context.state, &id, &interfaces.0, &interfaces.1, context.now);
@@ -246,6 +255,8 @@ fn write(
         OperationKind::VmDetach
     } else if !plan.attach.is_empty() {
         OperationKind::VmAttach
+    } else if doc["type"] == kinds::INSTANCE {
+        OperationKind::InstanceUpdate
     } else {
         OperationKind::VmUpdate
     };
@@ -257,6 +268,7 @@ fn write(
         resource.doc = doc.into();
         bump(resource);
     });
+    scale_sets::touch(context.state, id, now);
     let steps = disk_plan::steps(context.state, id, &plan);
     let moved = writes::Moved {
         attached: plan.attach.iter().map(|(_, disk)| path::key(disk)).collect(),
@@ -363,6 +375,7 @@ fn effects(id: &str, plan: &Plan, failed_attach_stays: bool) -> (Effect, Undo) {
             free(resource);
             resource.doc["properties"]["storageProfile"].clone()
         });
+        scale_sets::instances::follow_model(state, &vm, at);
         Ok(profile.as_ref().map(Outcome::at_location).unwrap_or_default())
     });
     let vm = id.to_owned();
@@ -443,7 +456,7 @@ pub(crate) fn delete(context: &mut Context<'_>) -> Reply {
         retry_after: RETRY_AFTER,
         steps,
         effect: Box::new(move |state, at| {
-            remove(state, &effect_id, at);
+            scale_sets::lose(state, &[&effect_id], at);
             Ok(Outcome::default())
         }),
         undo: Some(Box::new(move |state, at, _| {
@@ -499,6 +512,10 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
             release(state, id, u8::MAX, disk, at);
         }
     }
+    // What is below it goes with it: extensions, and network interfaces of an instance.
+    for below in state.store.below(id).into_iter().rev().filter(|below| !path::same(below, id)) {
+        take_away(state, &below, at);
+    }
     let nics = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().cloned().unwrap_or_default();
     for nic in nics {
         let Some(nic_id) = nic["id"].as_str() else {
@@ -516,6 +533,14 @@ pub(crate) fn remove(state: &mut State, id: &str, at: Duration) {
     }
     state.store.remove(id, at);
     for id in delete {
-        state.store.remove(&id, at);
+        take_away(state, &id, at);
+    }
+}
+
+/// Takes a resource away as its type does.
+fn take_away(state: &mut State, id: &str, at: Duration) {
+    match state.store.get(id).and_then(|resource| routes::descriptor(resource.doc["type"].as_str()?)) {
+        Some(descriptor) => engine::delete::remove(descriptor, state, id, at),
+        None => drop(state.store.remove(id, at)),
     }
 }

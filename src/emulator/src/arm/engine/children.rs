@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::references::BackReferences;
 use super::{changed, document, next_etag, preconditions, put, references, refuse_if_deleting};
 use crate::answer::{Answer, Context, Reply};
-use crate::arm::descriptor::{Answered, Children, Descriptor, Draft, Etags, Origin, Shape};
+use crate::arm::descriptor::{Answered, Begun, Children, Descriptor, Draft, Etags, Origin, Shape};
 use crate::arm::{lists, writes};
 use crate::document::Document;
 use crate::fault::{self, Fault};
@@ -145,11 +145,5 @@ fn change(
     whole["properties"]["provisioningState"] = json!((descriptor.put.running)(&context.state.switches));
     context.state.store.change(&id, now, |resource| resource.doc = whole.clone().into());
     changed(descriptor, context.state, Some(old), Some(&whole), now);
-    put::settle_later(
-        descriptor,
-        context,
-        (&id, &location),
-        (Some(old), Some(&whole)),
-        Some(put::fail(descriptor, &id)),
-    )
+    put::settle_later(descriptor, context, (&id, &location), Begun::default(), Some(put::fail(descriptor, &id)))
 }

@@ -1,8 +1,10 @@
 //! DELETE of resources.
 
-use super::{changed, preconditions, put, references};
+use super::{changed, location_of, preconditions, put, references};
 use crate::answer::{Answer, Context, Reply, Start};
+use crate::arm::compute::vms;
 use crate::arm::descriptor::{Descriptor, Shape};
+use crate::arm::routes;
 use crate::operations::Outcome;
 use crate::path;
 use crate::state::State;
@@ -17,11 +19,13 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
     references::unused(descriptor, context.state, &doc)?;
     let id = path::of(&doc).to_owned();
     put::refuse_if_busy(descriptor, context, &id)?;
+    let begun = (descriptor.hooks.begun)(context, Some(&doc), None)?;
     let (now, answered) = (context.now, descriptor.delete);
     if answered.shape == Shape::Synchronous {
         remove(descriptor, context.state, &id, now);
         return Ok(Answer::empty(answered.status));
     }
+    let location = location_of(descriptor, context, &doc);
     context.state.store.change(&id, now, |resource| resource.set_provisioning("Deleting"));
     let (effect_id, undo_id) = (id.clone(), id.clone());
     let started = put::start(
@@ -29,11 +33,11 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
         context,
         Start {
             style: descriptor.family.style,
-            kind: descriptor.latency.delete,
+            kind: begun.kind.unwrap_or(descriptor.latency.delete),
             resource: &id,
-            collection: descriptor.family.operations(doc["location"].as_str().unwrap_or("")),
+            collection: descriptor.family.operations(&location),
             retry_after: 0,
-            steps: (descriptor.hooks.steps)(Some(&doc), None),
+            steps: begun.steps,
             effect: Box::new(move |state, at| {
                 // It may have come into use since.
                 if let Some(doc) = state.store.document(&effect_id) {
@@ -47,6 +51,7 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
                     resource.busy = None;
                     resource.set_provisioning("Succeeded");
                 });
+                (descriptor.hooks.failed)(state, &undo_id, at);
             })),
             together_with: None,
         },
@@ -59,9 +64,14 @@ pub(crate) fn delete(descriptor: &'static Descriptor, context: &mut Context<'_>)
 /// Takes a resource away with all that is below it.
 pub(crate) fn remove(descriptor: &'static Descriptor, state: &mut State, id: &str, at: std::time::Duration) {
     for below in state.store.below(id).into_iter().rev() {
-        let removed = state.store.remove(&below, at);
-        if let Some(removed) = removed.filter(|_| path::same(&below, id)) {
-            changed(descriptor, state, Some(&removed.doc), None, at);
+        if !path::same(&below, id) && state.store.power(&below).is_some() {
+            vms::remove(state, &below, at);
+            continue;
         }
+        let Some(removed) = state.store.remove(&below, at) else {
+            continue;
+        };
+        let own = removed.doc["type"].as_str().and_then(routes::descriptor).unwrap_or(descriptor);
+        changed(own, state, Some(&removed.doc), None, at);
     }
 }

@@ -62,6 +62,15 @@ pub(crate) fn changed(
     (descriptor.hooks.changed)(state, old, new, at);
 }
 
+/// The location of a document, or of its parent where it shows none.
+fn location_of(descriptor: &Descriptor, context: &Context<'_>, doc: &Value) -> String {
+    if let Some(own) = doc["location"].as_str() {
+        return own.to_owned();
+    }
+    let parent = descriptor.parent.and_then(|parent| context.state.store.document(&parent.id(context)));
+    parent.and_then(|parent| parent["location"].as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 /// Refuses a write of what is being deleted. Documented.
 fn refuse_if_deleting(descriptor: &Descriptor, context: &Context<'_>, doc: &Value) -> Result<(), Fault> {
     if doc["properties"]["provisioningState"] != "Deleting" {

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{another_operation, changed, document, next_etag, preconditions, quotas, references, refuse_if_deleting};
+use super::{
+    another_operation, changed, document, location_of, next_etag, preconditions, quotas, references, refuse_if_deleting,
+};
 use crate::answer::{Answer, Context, Reply, Start, Started};
 use crate::arm::descriptor::{
-    Answered, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
+    Absent, Answered, Begun, Commit, Descriptor, Draft, Etags, Family, Origin, Patch, Shape, Stamps, Writers,
 };
 use crate::arm::{regions, routes, writes};
 use crate::document::Document;
@@ -29,7 +31,15 @@ struct Write<'a> {
 /// PUT.
 pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
     let group = context.require_group()?;
-    let body = context.read(descriptor.schema.name, descriptor.schema.root, false)?;
+    let stays = match descriptor.absent {
+        Absent::Default => None,
+        Absent::Stay => context.state.store.document(&descriptor.id(context)),
+    };
+    let mut body = context.read(descriptor.schema.name, descriptor.schema.root, stays.is_some())?;
+    if let Some(old) = stays {
+        let asked = std::mem::replace(&mut body, old.into_value());
+        merge(&mut body, asked);
+    }
     let (base, location) = match descriptor.parent {
         None => {
             let location = path::location(body["location"].as_str().unwrap_or(""));
@@ -74,8 +84,8 @@ pub(crate) fn patch(descriptor: &'static Descriptor, context: &mut Context<'_>) 
             let patch = context.read(schema.name, schema.root, true)?;
             let mut body = old.clone().into_value();
             merge(&mut body, patch);
-            let (id, location) = (path::of(&old), old["location"].as_str().unwrap_or(""));
-            let write_of = Write { id, location, body: &body, old: Some(old.clone()), updated: answered };
+            let (id, location) = (path::of(&old), location_of(descriptor, context, &old));
+            let write_of = Write { id, location: &location, body: &body, old: Some(old.clone()), updated: answered };
             write(descriptor, context, write_of)
         }
     }
@@ -141,35 +151,44 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
     };
     let running = match answered.shape {
         Shape::Synchronous => "Succeeded",
-        _ => (descriptor.put.running)(&context.state.switches),
+        _ => descriptor
+            .creating
+            .filter(|_| old.is_none())
+            .unwrap_or_else(|| (descriptor.put.running)(&context.state.switches)),
     };
     let mut doc = document::complete(descriptor, &draft, etag.as_deref(), running)?;
     if let Some(old) = old {
         references::left_out_unused(descriptor, context.state, old, &doc)?;
-        if document::same(old, &doc) && descriptor.put.commit == Commit::AtOnce {
-            document::set_state(descriptor, &mut doc, "Succeeded");
+        let same = document::same(old, &doc);
+        match descriptor.family.etags {
+            Etags::Counted if same => doc["etag"] = old["etag"].clone(),
+            Etags::Weak | Etags::None if same && descriptor.put.commit == Commit::AtOnce => {
+                document::set_state(descriptor, &mut doc, "Succeeded");
+            }
+            _ => {}
         }
     }
     references::check_exclusive(descriptor, context.state, &doc)?;
     quotas::check(descriptor, context, &doc, old)?;
     (descriptor.hooks.check)(context.state, &doc, old)?;
+    let begun = (descriptor.hooks.begun)(context, old, Some(&doc))?;
     match (answered.shape, descriptor.put.commit) {
         (Shape::Synchronous, _) => {
-            (descriptor.hooks.settle)(context.state, &mut doc)?;
+            let now = context.now;
+            (descriptor.hooks.settle)(context.state, &mut doc, now)?;
             store(descriptor, context, id, &doc, old);
             let shown = references::shown(descriptor, context.state, doc.clone());
             Ok(with_etag(descriptor, Answer::json(answered.status, shown), &doc))
         }
         (_, Commit::AtOnce) => {
             store(descriptor, context, id, &doc, old);
-            let started =
-                settle_later(descriptor, context, (id, location), (old, Some(&doc)), Some(fail(descriptor, id)));
+            let started = settle_later(descriptor, context, (id, location), begun, Some(fail(descriptor, id)));
             let shown = references::shown(descriptor, context.state, doc);
             Ok(accepted(descriptor, answered, &shown, body, started))
         }
         (_, Commit::AtEnd) => {
             let undo: Undo = hold_back(descriptor, context, id, &doc, old);
-            let started = settle_later(descriptor, context, (id, location), (old, Some(&doc)), Some(undo));
+            let started = settle_later(descriptor, context, (id, location), begun, Some(undo));
             Ok(accepted(descriptor, answered, &doc, body, started))
         }
     }
@@ -301,6 +320,7 @@ pub(super) fn fail(descriptor: &'static Descriptor, id: &str) -> Undo {
             resource.busy = None;
             document::set_state(descriptor, &mut resource.doc, "Failed");
         });
+        (descriptor.hooks.failed)(state, &id, at);
     })
 }
 
@@ -309,7 +329,7 @@ pub(super) fn settle_later(
     descriptor: &'static Descriptor,
     context: &mut Context<'_>,
     (id, location): (&str, &str),
-    (old, new): (Option<&Value>, Option<&Value>),
+    begun: Begun,
     undo: Option<Undo>,
 ) -> Started {
     let effect_id = id.to_owned();
@@ -318,11 +338,11 @@ pub(super) fn settle_later(
         context,
         Start {
             style: descriptor.family.style,
-            kind: descriptor.latency.write,
+            kind: begun.kind.unwrap_or(descriptor.latency.write),
             resource: id,
             collection: descriptor.family.operations(location),
             retry_after: 0,
-            steps: (descriptor.hooks.steps)(old, new),
+            steps: begun.steps,
             effect: Box::new(move |state, at| finish(descriptor, state, &effect_id, at)),
             undo,
             together_with: None,
@@ -354,7 +374,10 @@ pub(crate) fn finish(
     at: std::time::Duration,
 ) -> Result<Outcome, Fault> {
     let old = state.store.document(id);
-    let etag = next_etag(descriptor.family, state, old.as_deref());
+    let etag = match descriptor.family.etags {
+        Etags::Counted => None,
+        Etags::None | Etags::Weak => next_etag(descriptor.family, state, old.as_deref()),
+    };
     let Some(old) = old.filter(|old| old["properties"]["provisioningState"] != "Deleting") else {
         return Ok(Outcome::default());
     };
@@ -362,7 +385,7 @@ pub(crate) fn finish(
     let held_back = state.store.get(id).and_then(|resource| resource.next.clone());
     let before = held_back.is_some().then(|| old.clone());
     let mut doc = held_back.unwrap_or_else(|| old.into_value());
-    (descriptor.hooks.settle)(state, &mut doc)?;
+    (descriptor.hooks.settle)(state, &mut doc, at)?;
     if let Some(etag) = etag.filter(|_| doc["properties"]["provisioningState"] != json!("Succeeded")) {
         document::retag(descriptor, &mut doc, &etag);
     }

@@ -302,16 +302,48 @@ pub(crate) fn referrers<'a>(state: &'a State, kind: &str, id: &str, from: Option
     found
 }
 
+/// What is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deleted {
+    /// A resource with all its children.
+    Whole,
+    /// A child alone.
+    Part,
+}
+
 /// Who stops the deletion of a resource or child, by one rule: ids to show and ids of resources.
-fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value) -> Vec<(String, String)> {
-    match rule.by {
-        By::Named(named) => named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
-        By::ReferencesUnless(let_go) if let_go(&state.switches) => Vec::new(),
-        By::References | By::ReferencesUnless(_) => referrers(state, kind, path::of(doc), None)
-            .into_iter()
-            .map(|referrer| (referrer.element, referrer.resource.to_owned()))
-            .collect(),
+fn users_by(rule: &InUse, state: &State, kind: &str, doc: &Value, deleted: Deleted) -> Vec<(String, String)> {
+    let leaving = match rule.by {
+        By::Named(named) => return named(doc).into_iter().map(|id| (id.clone(), id)).collect(),
+        By::ToChildren(from) => return users_of_children(state, doc, from),
+        By::ReferencesBut(kind, leave) if deleted == Deleted::Whole && leave(&state.switches) => Some(kind),
+        By::References | By::ReferencesBut(..) => None,
+    };
+    let leaves = |referrer: &Referrer<'_>| {
+        leaving.is_some_and(|kind| state.store.get(referrer.resource).is_some_and(|by| by.doc["type"] == kind))
+    };
+    referrers(state, kind, path::of(doc), None)
+        .into_iter()
+        .filter(|referrer| !leaves(referrer))
+        .map(|referrer| (referrer.element, referrer.resource.to_owned()))
+        .collect()
+}
+
+/// Who of these types refers to a child of a resource: ids to show and ids of resources.
+fn users_of_children(state: &State, doc: &Value, from: &[&'static str]) -> Vec<(String, String)> {
+    let own = path::of(doc);
+    let mut users = Vec::new();
+    for children in doc["type"].as_str().and_then(routes::descriptor).map_or(&[][..], |descriptor| descriptor.children)
+    {
+        for from in from {
+            each_reference(state, children.kind, Some(from), &mut |named, referrer| {
+                if is_below(named, own) {
+                    users.push((referrer.element, referrer.resource.to_owned()));
+                }
+            });
+        }
     }
+    users
 }
 
 /// A document with what is in it that can be in use, each with its rules.
@@ -328,8 +360,14 @@ fn rules<'a>(
 }
 
 /// Refuses while something else than the resource `own` uses a resource or child.
-fn refuse(rule: &InUse, state: &State, kind: &str, doc: &Value, own: Option<&str>) -> Result<(), Fault> {
-    let users = users_by(rule, state, kind, doc);
+fn refuse(
+    rule: &InUse,
+    state: &State,
+    (kind, doc): (&str, &Value),
+    own: Option<&str>,
+    deleted: Deleted,
+) -> Result<(), Fault> {
+    let users = users_by(rule, state, kind, doc, deleted);
     match users.iter().find(|(_, resource)| own.is_none_or(|own| !path::same(own, resource))) {
         Some((by, _)) => Err((rule.fault)(doc, by)),
         None => Ok(()),
@@ -339,12 +377,12 @@ fn refuse(rule: &InUse, state: &State, kind: &str, doc: &Value, own: Option<&str
 /// Refuses while something uses a resource or one of its children. Documented.
 pub(crate) fn unused(descriptor: &'static Descriptor, state: &State, doc: &Value) -> Result<(), Fault> {
     let mut rules = rules(descriptor, doc);
-    rules.try_for_each(|(rule, kind, part)| refuse(rule, state, kind, part, doc["id"].as_str()))
+    rules.try_for_each(|(rule, kind, part)| refuse(rule, state, (kind, part), doc["id"].as_str(), Deleted::Whole))
 }
 
 /// Refuses while something uses a child, another part of its document too.
 pub(crate) fn child_unused(children: &'static Children, state: &State, doc: &Value) -> Result<(), Fault> {
-    children.in_use.iter().try_for_each(|rule| refuse(rule, state, children.kind, doc, None))
+    children.in_use.iter().try_for_each(|rule| refuse(rule, state, (children.kind, doc), None, Deleted::Part))
 }
 
 /// Refuses a new document that leaves out a child which something uses.
@@ -360,7 +398,8 @@ pub(crate) fn left_out_unused(
             .filter(|child| !document::list(new, children).iter().any(|kept| kept["name"] == child["name"]));
         for child in gone {
             let mut rules = children.in_use.iter();
-            rules.try_for_each(|rule| refuse(rule, state, children.kind, child, old["id"].as_str()))?;
+            let own = old["id"].as_str();
+            rules.try_for_each(|rule| refuse(rule, state, (children.kind, child), own, Deleted::Part))?;
         }
     }
     Ok(())
@@ -372,7 +411,7 @@ pub(crate) fn users(state: &State, doc: &Value) -> Vec<String> {
         return Vec::new();
     };
     rules(descriptor, doc)
-        .flat_map(|(rule, kind, doc)| users_by(rule, state, kind, doc))
+        .flat_map(|(rule, kind, doc)| users_by(rule, state, kind, doc, Deleted::Whole))
         .map(|(_, resource)| resource)
         .filter(|resource| !doc["id"].as_str().is_some_and(|own| path::same(own, resource)))
         .collect()
@@ -435,8 +474,10 @@ fn show(doc: &mut Value, shown: &BackReference, by: &Referring) {
     let by = doc["id"].as_str().and_then(|id| by.get(&path::key(id))).map_or(&[][..], Vec::as_slice);
     let member = &mut doc["properties"];
     match (shown.form, by.first()) {
+        // Several types may refer to it.
         (Form::Many, _) | (Form::Some, Some(_)) => {
-            member[shown.member] = by.iter().map(|id| json!({"id": id})).collect()
+            let known = member[shown.member].as_array().cloned().unwrap_or_default();
+            member[shown.member] = known.into_iter().chain(by.iter().map(|id| json!({"id": id}))).collect();
         }
         (Form::One, Some(first)) => member[shown.member] = json!({"id": first}),
         (Form::Addresses, Some(_)) => {

@@ -99,18 +99,16 @@ fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Removes interfaces from the pools and NAT rules that a load balancer no longer has, where the switch says so. Else
-/// a pool that has interfaces cannot be deleted, and there is nothing to remove.
-pub(crate) fn leave(state: &mut State, old: &Value, new: Option<&Value>, at: Duration) {
+/// Removes interfaces from the pools and NAT rules of a load balancer that has been deleted, where the switch says so.
+/// Else one that has interfaces cannot be deleted, and there is nothing to remove.
+pub(crate) fn leave(state: &mut State, deleted: &Value, at: Duration) {
     if !state.switches.interfaces_leave_deleted_pool {
         return;
     }
-    let ids = |balancer: &Value| -> BTreeSet<String> {
-        let parts = LOAD_BALANCER.children.iter();
-        let parts = parts.filter(|part| [kinds::BACKEND_POOL, kinds::NAT_RULE].contains(&part.kind));
-        parts.flat_map(|part| document::list(balancer, part)).map(|part| path::key(path::of(part))).collect()
-    };
-    let gone: BTreeSet<String> = ids(old).difference(&new.map(ids).unwrap_or_default()).cloned().collect();
+    let parts = LOAD_BALANCER.children.iter();
+    let parts = parts.filter(|part| [kinds::BACKEND_POOL, kinds::NAT_RULE].contains(&part.kind));
+    let parts = parts.flat_map(|part| document::list(deleted, part));
+    let gone: BTreeSet<String> = parts.map(|part| path::key(path::of(part))).collect();
     let is_gone = |reference: &Value| reference["id"].as_str().is_some_and(|id| gone.contains(&path::key(id)));
     let concerned: Vec<String> = state
         .store

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::backends;
+use super::load_balancers::LOAD_BALANCER;
 use crate::arm::engine::references;
 use crate::arm::{kinds, regions};
 use crate::cidr;
@@ -56,6 +57,10 @@ pub(crate) fn check(state: &State, balancer: &Value, old: Option<&Value>) -> Res
     }
     let limits = if sku == "Basic" { &BASIC } else { &STANDARD };
     let frontends = parts(balancer, "frontendIPConfigurations");
+    let has_others = |member: &str| member != "frontendIPConfigurations" && !parts(balancer, member).is_empty();
+    if frontends.is_empty() && LOAD_BALANCER.children.iter().any(|children| has_others(children.member)) {
+        return Err(fault::no_frontend_but_others(id));
+    }
     if frontends.len() > limits.frontends {
         return Err(fault::too_many_frontends(limits.frontends));
     }
@@ -69,7 +74,7 @@ pub(crate) fn check(state: &State, balancer: &Value, old: Option<&Value>) -> Res
         return Err(fault::too_many_rules(limits.rules));
     }
     for rule in rules {
-        check_rule(balancer, rule, limits, sku)?;
+        check_rule(state, balancer, rule, (limits, sku))?;
     }
     for rule in nat_rules.iter().chain(parts(balancer, "inboundNatPools")) {
         check_idle(rule, &limits.idle)?;
@@ -132,7 +137,7 @@ fn check_idle(rule: &Value, idle: &RangeInclusive<u64>) -> Result<(), Fault> {
     Err(fault::invalid_rule_idle_timeout(path::of(rule), idle.start(), idle.end()))
 }
 
-fn check_rule(balancer: &Value, rule: &Value, limits: &Limits, sku: &str) -> Result<(), Fault> {
+fn check_rule(state: &State, balancer: &Value, rule: &Value, (limits, sku): (&Limits, &str)) -> Result<(), Fault> {
     let id = path::of(rule);
     if named(rule, "frontendIPConfiguration").is_empty() {
         return Err(fault::missing_value("frontendIPConfiguration"));
@@ -141,7 +146,8 @@ fn check_rule(balancer: &Value, rule: &Value, limits: &Limits, sku: &str) -> Res
     if front > 65_534 || back > 65_535 {
         return Err(fault::invalid_port(id));
     }
-    let all = text(rule, "protocol") == "All";
+    let all_protocols = text(rule, "protocol") == "All";
+    let all = all_protocols && (front == 0 || state.switches.all_protocols_need_port_0);
     if all != (front == 0) || all != (back == 0) {
         return Err(fault::all_ports_need_all_protocols(id));
     }

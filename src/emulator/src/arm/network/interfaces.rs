@@ -16,23 +16,7 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
     schema: Schema { name: "NNetworkInterfaceResource", root: "networkInterface" },
     layout: &["name", "id", "etag", "properties", "type", "location", "kind", "tags"],
     put: SYNCHRONOUS,
-    children: &[Children {
-        kind: "Microsoft.Network/networkInterfaces/ipConfigurations",
-        member: "ipConfigurations",
-        access: Access::Read,
-        layout: &["name", "id", "etag", "type", "properties"],
-        least: 1,
-        references: &[
-            Reference::new("properties/subnet", kinds::SUBNET),
-            Reference::new("properties/publicIPAddress", kinds::ADDRESS).exclusive(public_ip_addresses::EXCLUSIVE),
-            Reference::new("properties/loadBalancerBackendAddressPools/*", kinds::BACKEND_POOL),
-            Reference::new("properties/loadBalancerInboundNatRules/*", kinds::NAT_RULE),
-            Reference::new("properties/applicationSecurityGroups/*", kinds::APPLICATION_GROUP),
-        ],
-        named_by: NamedBy::Parent,
-        complete: configuration,
-        ..CHILDREN
-    }],
+    children: &[CONFIGURATIONS],
     references: &[Reference::new("properties/networkSecurityGroup", kinds::SECURITY_GROUP)],
     in_use: &[InUse { by: By::Named(machine), fault: |nic, by| fault::nic_in_use(path::of(nic), by) }],
     expands: &["ipConfigurations", "networkSecurityGroup", "virtualMachine", "privateEndpoint", "tapConfigurations"],
@@ -52,11 +36,30 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
     ..RESOURCE
 };
 
+/// Its parts, also those of the interfaces of scale sets.
+pub(crate) const CONFIGURATIONS: Children = Children {
+    kind: "Microsoft.Network/networkInterfaces/ipConfigurations",
+    member: "ipConfigurations",
+    access: Access::Read,
+    layout: &["name", "id", "etag", "type", "properties"],
+    least: 1,
+    references: &[
+        Reference::new("properties/subnet", kinds::SUBNET),
+        Reference::new("properties/publicIPAddress", kinds::ADDRESS).exclusive(public_ip_addresses::EXCLUSIVE),
+        Reference::new("properties/loadBalancerBackendAddressPools/*", kinds::BACKEND_POOL),
+        Reference::new("properties/loadBalancerInboundNatRules/*", kinds::NAT_RULE),
+        Reference::new("properties/applicationSecurityGroups/*", kinds::APPLICATION_GROUP),
+    ],
+    named_by: NamedBy::Parent,
+    complete: configuration,
+    ..CHILDREN
+};
+
 fn machine(nic: &Value) -> Vec<String> {
     nic["properties"]["virtualMachine"]["id"].as_str().map(str::to_owned).into_iter().collect()
 }
 
-fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
+pub(crate) fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
     let properties = json!({
         "ipConfigurations": [],
         "dnsSettings": {

@@ -27,6 +27,10 @@ pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
         ..RESOURCE.put
     },
     writers: Writers::Supersede,
+    in_use: &[InUse {
+        by: By::ToChildren(&[kinds::SCALE_SET, kinds::INSTANCE_NIC]),
+        fault: |balancer, by| fault::balancer_in_use_by_set(path::of(balancer), scale_set(by).unwrap_or(by)),
+    }],
     children: &[FRONTENDS, POOLS, RULES, PROBES, NAT_RULES, OUTBOUND_RULES, NAT_POOLS],
     expands: &["frontendIPConfigurations", "backendAddressPools"],
     quotas: &[Quota {
@@ -88,15 +92,20 @@ const POOLS: Children = Children {
         Reference::new("properties/loadBalancerBackendAddresses/*/properties/subnet", kinds::SUBNET),
     ],
     in_use: &[InUse {
-        by: By::ReferencesUnless(|switches| switches.interfaces_leave_deleted_pool),
-        fault: |pool, by| fault::pool_in_use(path::of(pool), by),
+        by: By::ReferencesBut(kinds::NIC, |switches| switches.interfaces_leave_deleted_pool),
+        fault: |pool, by| match scale_set(by) {
+            Some(set) => fault::pool_in_use_by_set(path::name_of(path::of(pool)), set),
+            None => fault::pool_in_use(path::of(pool), by),
+        },
     }],
     shows: &[
         shown("loadBalancingRules", kinds::RULE),
         shown("outboundRules", kinds::OUTBOUND_RULE),
         shown("inboundNatRules", kinds::NAT_RULE),
         shown("backendIPConfigurations", kinds::NIC),
+        shown("backendIPConfigurations", kinds::INSTANCE_NIC),
         BackReference { member: "loadBalancerBackendAddresses", from: kinds::NIC, form: Form::Addresses },
+        BackReference { member: "loadBalancerBackendAddresses", from: kinds::INSTANCE_NIC, form: Form::Addresses },
     ],
     complete: pool,
     ..PARTS
@@ -133,7 +142,7 @@ const NAT_RULES: Children = Children {
     schema: Schema { name: "NInboundNatRule", root: "inboundNatRule" },
     references: &[TO_FRONTEND, TO_POOL],
     in_use: &[InUse {
-        by: By::ReferencesUnless(|switches| switches.interfaces_leave_deleted_pool),
+        by: By::ReferencesBut(kinds::NIC, |switches| switches.interfaces_leave_deleted_pool),
         fault: |rule, by| fault::nat_rule_in_use(path::of(rule), by),
     }],
     shows: &[BackReference { member: "backendIPConfiguration", from: kinds::NIC, form: Form::One }],
@@ -159,9 +168,20 @@ const NAT_POOLS: Children = Children {
     member: "inboundNatPools",
     access: Access::Hidden,
     references: &[TO_FRONTEND],
+    in_use: &[InUse {
+        by: By::References,
+        fault: |pool, by| fault::nat_pool_in_use_by_set(path::name_of(path::of(pool)), scale_set(by).unwrap_or(by)),
+    }],
     complete: nat,
     ..PARTS
 };
+
+/// The scale set in an id: its own, or that of something below it.
+fn scale_set(id: &str) -> Option<&str> {
+    let at = id.to_ascii_lowercase().find("/virtualmachinescalesets/")? + "/virtualmachinescalesets/".len();
+    let end = id[at..].find('/').map_or(id.len(), |length| at + length);
+    id.get(..end)
+}
 
 /// Recorded members, but for that Basic is the SKU of one that asks for none, which is documented.
 fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
@@ -232,7 +252,7 @@ fn nat(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
 
 fn changed(state: &mut State, old: Option<&Value>, new: Option<&Value>, at: Duration) {
     public_ip_addresses::follow(state, old, new, at);
-    if let Some(old) = old {
-        backends::leave(state, old, new, at);
+    if let (Some(old), None) = (old, new) {
+        backends::leave(state, old, at);
     }
 }

@@ -17,8 +17,8 @@ pub(crate) mod security_groups;
 pub(crate) mod virtual_networks;
 
 use super::descriptor::{
-    Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits, NamedBy,
-    Own, Patch, Provider, Put, Schema, Scope, Shape, Stamps, Writers,
+    Absent, Access, Answered, Children, Commit, Descriptor, Etags, Extra, Family, Handler, Hooks, Latency, Limits,
+    NamedBy, Own, Patch, Provider, Put, Schema, Scope, Shape, Stamps, Writers,
 };
 use super::engine::quotas;
 use super::{polling, writes};
@@ -52,7 +52,7 @@ const fn operation(path: &'static str, handler: Handler) -> Extra {
     Extra { method: "GET", scope: Scope::Subscription, path, operation: "operations.get", handler, limit }
 }
 
-static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     style: Style::Network,
     namespace: "Microsoft.Network",
     collection: "operations",
@@ -93,6 +93,8 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
     layout: &["name", "id", "etag", "type", "location", "tags", "properties"],
     stamps: Stamps::StateAndGuid,
     put: Put { created: CREATED, updated: |_| UPDATED, running: |_| "Updating", commit: Commit::AtOnce },
+    creating: None,
+    absent: Absent::Default,
     patch: Patch::Tags { operation: "updateTags", schema: Schema { name: "TagsObject", root: "parameters" } },
     delete: Answered::new(202, Shape::Both),
     writers: Writers::Together,

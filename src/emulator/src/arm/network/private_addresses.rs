@@ -16,8 +16,9 @@ use crate::path;
 use crate::state::State;
 
 /// Types that have private addresses, and the children in which these stand.
-const HOLDERS: [(&str, &str); 3] = [
+const HOLDERS: [(&str, &str); 4] = [
     (kinds::NIC, "ipConfigurations"),
+    (kinds::INSTANCE_NIC, "ipConfigurations"),
     (kinds::LOAD_BALANCER, "frontendIPConfigurations"),
     (kinds::PRIVATE_LINK_SERVICE, "ipConfigurations"),
 ];
@@ -137,6 +138,21 @@ pub(crate) fn next_address(state: &State, subnet: &str, before: u32) -> Option<S
     let (first, last) = usable(&subnet_prefix(state, subnet, false)?);
     let address = cidr::with_bits(first, cidr::bits(first).checked_add(before.into())?);
     (first..=last).contains(&address).then(|| address.to_string())
+}
+
+/// So many free addresses of a subnet, the lowest first.
+///
+/// # Errors
+///
+/// When there is no such subnet, when it has no prefix of the family, or fewer addresses.
+pub(crate) fn free_addresses(state: &State, subnet: &str, ipv6: bool, count: usize) -> Result<Vec<String>, Fault> {
+    let prefix = subnet_prefix(state, subnet, ipv6).ok_or_else(|| fault::subnet_without_ipv6(subnet, subnet))?;
+    let (first, last) = usable(&prefix);
+    let used: BTreeSet<IpAddr> = taken(state, subnet).map(|(address, _)| address).collect();
+    let free = (cidr::bits(first)..=cidr::bits(last)).map(|bits| cidr::with_bits(first, bits));
+    let free: Vec<String> =
+        free.filter(|address| !used.contains(address)).take(count).map(|address| address.to_string()).collect();
+    if free.len() < count { Err(fault::subnet_full(path::name_of(subnet), prefix)) } else { Ok(free) }
 }
 
 /// The lowest free address from `.4` on.

@@ -182,7 +182,7 @@ fn check_fixed(id: &str, old: &Value, new: &Value) -> Result<(), Fault> {
 }
 
 /// The end of a write: a static address is drawn.
-fn settle(state: &mut State, ip: &mut Value) -> Result<(), Fault> {
+fn settle(state: &mut State, ip: &mut Value, _: Duration) -> Result<(), Fault> {
     if is_static(ip) && ip["properties"].get("ipAddress").is_none() {
         let address = draw(state, ip)?;
         put_address(ip, address);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -60,7 +61,7 @@ fn check(_: &State, prefix: &Value, old: Option<&Value>) -> Result<(), Fault> {
 
 /// The end of a creation: sixteen addresses of its own, of which the prefix takes the first. Which ones follows from
 /// the seed and its id.
-fn settle(state: &mut State, prefix: &mut Value) -> Result<(), Fault> {
+fn settle(state: &mut State, prefix: &mut Value, _: Duration) -> Result<(), Fault> {
     if prefix["properties"].get("ipPrefix").is_some() {
         return Ok(());
     }

@@ -32,7 +32,12 @@ pub(crate) fn list(context: &mut Context<'_>) -> Reply {
     };
     let by_tag = wanted.as_ref().is_some_and(Filter::names_tags);
     lists::select(context, &lists::scope(context)?, None, |doc| {
-        if doc["type"] == kinds::GROUP || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc)) {
+        // Instances of scale sets and what is below them are not among the resources that the gateway knows.
+        let within_set = |kind: &str| kind.starts_with(kinds::INSTANCE);
+        if doc["type"] == kinds::GROUP
+            || doc["type"].as_str().is_some_and(within_set)
+            || wanted.as_ref().is_some_and(|wanted| !wanted.holds(doc))
+        {
             return None;
         }
         let members = MEMBERS.iter().filter(|member| !(by_tag && **member == "tags"));
