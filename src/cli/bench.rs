@@ -1,14 +1,17 @@
 //! `lazuli bench`: what an operator would measure, against the embedded Azure.
 
 mod attach_storm;
+mod cluster;
 mod control;
 mod emulator;
 mod figures;
 mod footprint;
 mod life_storm;
 mod list_volumes;
+mod node_churn;
 mod node_loss;
 mod processes;
+mod service_storm;
 mod sidecars;
 mod storm;
 
@@ -45,6 +48,23 @@ enum Bench {
     /// Another principal deletes the VMs, so that the controller's request buckets are its own. The figures are of
     /// detaching.
     NodeLoss(node_loss::Options),
+    /// Makes many Services of type LoadBalancer, and waits until each has its address.
+    ///
+    /// Emulator and cloud controllers are processes of their own, and the API server is a small one in this process.
+    /// Azure's request buckets are full at the start and never filled afterwards. A Service has one TCP port and a public
+    /// IP of its own; its time is from its creation to the moment when the API server has its status.
+    ///
+    /// lower_bound_s = max(W, D) + P + max(L, G). W is the wait for the last write of a public IP that two buckets impose:
+    /// the larger of (n - 200) / 10 and (n - 1000) / (10 / 3), at least 0, where n is the number of Services and of one
+    /// write for each load balancer and for the security group. D is the time over which Services are made (--spread). P, L
+    /// and G are the shortest times that Azure took in this run for a public IP, a load balancer and a security group.
+    /// ratio is makespan_s over that. Writes are counted until none was made for some seconds after the last status.
+    ServiceStorm(service_storm::Options),
+    /// Lets a node join and leave a cluster with many Services, and lets the informers list everything anew.
+    ///
+    /// Set up as service-storm, but Azure takes no time and refuses no request for coming too soon. Each phase is counted
+    /// until no write was made for some seconds. idle_rss_bytes is the memory of the controllers in an empty cluster.
+    NodeChurn(node_churn::Options),
     /// How fast the emulator itself is: single requests and a list of 20,000 disks, in process and over loopback TCP.
     Emulator(emulator::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
@@ -58,6 +78,8 @@ pub(super) async fn run(options: Options) -> Outcome {
         Bench::AttachStorm(options) => attach_storm::run(options).await,
         Bench::LifeStorm(options) => life_storm::run(options).await,
         Bench::NodeLoss(options) => node_loss::run(options).await,
+        Bench::ServiceStorm(options) => service_storm::run(options).await,
+        Bench::NodeChurn(options) => node_churn::run(options).await,
         Bench::Emulator(options) => emulator::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
         Bench::ListVolumes(options) => list_volumes::run(options).await,

@@ -305,6 +305,7 @@ impl World<'_> {
         let env = security_group::Env {
             id: settings.security_group_id().unwrap(),
             tags: settings.tags.clone(),
+            nodes: BTreeSet::new(),
             keep: BTreeMap::new(),
         };
         let nodes: BTreeSet<IpAddr> = nodes().into_keys().collect();

@@ -110,20 +110,20 @@ pub(super) struct Principal {
     authorization: HeaderValue,
 }
 
-/// How often a deleted machine is looked for.
+/// How often what is made or deleted is looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Principal {
     /// Deletes a resource and waits until it is gone.
     pub(super) async fn delete(&self, id: &str, api_version: &str) -> Result<(), AnyError> {
         let path = format!("{id}?api-version={api_version}");
-        let status = self.send(Method::DELETE, &path).await?;
+        let status = self.send(Method::DELETE, &path, String::new()).await?.status().as_u16();
         if status != 202 {
             return Err(format!("Azure answers {status} to the deletion of {id}").into());
         }
         loop {
             tokio::time::sleep(LOOK).await;
-            match self.send(Method::GET, &path).await? {
+            match self.send(Method::GET, &path, String::new()).await?.status().as_u16() {
                 404 => return Ok(()),
                 200 | 429 => {}
                 status => return Err(format!("Azure answers {status} to a read of {id}").into()),
@@ -131,10 +131,28 @@ impl Principal {
         }
     }
 
-    async fn send(&self, method: Method, path: &str) -> Result<u16, AnyError> {
+    /// Makes a resource and waits until it is there.
+    pub(super) async fn make(&self, id: &str, api_version: &str, body: &Value) -> Result<(), AnyError> {
+        let path = format!("{id}?api-version={api_version}");
+        let made = self.send(Method::PUT, &path, body.to_string()).await?;
+        if !made.status().is_success() {
+            return Err(format!("Azure answers {} to the creation of {id}", made.status()).into());
+        }
+        loop {
+            let read = self.send(Method::GET, &path, String::new()).await?;
+            let body: Value = serde_json::from_slice(read.body()).unwrap_or(Value::Null);
+            if body["properties"]["provisioningState"] == "Succeeded" {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: String) -> Result<Response<Bytes>, AnyError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, self.authorization.clone());
-        Ok(self.control.send(method, path, headers, String::new()).await?.status().as_u16())
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.control.send(method, path, headers, body).await
     }
 }
 

@@ -50,6 +50,13 @@ pub(super) fn controller(socket: &Path, config: &Path) -> Command {
     controller_of(Path::new(THIS_PROGRAM), socket, config)
 }
 
+/// The cloud controllers of a cluster. They log errors alone.
+pub(super) fn cloud_controllers(config: &Path, kubeconfig: &Path) -> Command {
+    let mut command = lazuli(Path::new(THIS_PROGRAM), "cloud-controllers", "error");
+    command.arg("--cloud-config").arg(config).arg("--kubeconfig").arg(kubeconfig).arg("--cloud-config-secret-name=");
+    command
+}
+
 /// The controller of another build.
 pub(super) fn controller_of(program: &Path, socket: &Path, config: &Path) -> Command {
     let mut command = lazuli(program, "csi-controller", "error");

@@ -270,22 +270,20 @@ impl Controller {
         let was_synced = self.informed.shared().synced;
         let differs = {
             let mut told = self.informed.told();
-            match change {
+            told.change_nodes(|known| match change {
                 Change::Replaced(all) => {
                     let all: BTreeMap<_, _> = all.into_iter().collect();
-                    let differs = told.nodes.as_ref() != Some(&all);
-                    told.nodes = Some(all);
-                    differs
+                    known.replace(all) != *known
                 }
-                Change::Applied(name, Some(node)) => match &mut told.nodes {
+                Change::Applied(name, Some(node)) => match known {
                     Some(nodes) => nodes.insert(name, node.clone()) != Some(node),
                     None => false,
                 },
                 Change::Applied(name, None) | Change::Deleted(name) => {
-                    told.nodes.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some())
+                    known.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some())
                 }
                 Change::Confirmed | Change::Lost(_) => false,
-            }
+            })
         };
         if !was_synced && self.informed.shared().synced {
             self.informed.wake_all();

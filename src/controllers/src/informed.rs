@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -19,8 +19,10 @@ use lazuli_plan::{
     },
     model::ArmId,
     network::{
-        Cidr, Settings,
+        Cidr, Family, Settings,
         backends::{BackendNodes, Selection},
+        load_balancer::{self, PoolMembers},
+        settings::PoolKind,
     },
     service::{ServiceKey, Side, names::BaseName},
 };
@@ -41,11 +43,30 @@ pub(crate) struct AllWorkers {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) services: Option<BTreeMap<String, VersionedService>>,
-    pub(crate) nodes: Option<BackendNodes>,
+    nodes: Option<BackendNodes>,
     /// Services that have told the security group what they want. What others were given stays.
     pub(crate) at_security_group: BTreeSet<ServiceKey>,
     /// From when on a read shows everything that the leader before has written.
     pub(crate) trusted_from: Duration,
+    made: Made,
+}
+
+/// What every step needs of the nodes, made once for each change of them.
+#[derive(Debug, Default)]
+struct Made {
+    inputs: Option<Arc<Inputs>>,
+    load_balancers: BTreeMap<ArmId, Arc<load_balancer::Env>>,
+}
+
+impl Told {
+    /// Changes the nodes. Returns whether they differ afterwards.
+    pub(crate) fn change_nodes(&mut self, change: impl FnOnce(&mut Option<BackendNodes>) -> bool) -> bool {
+        let differs = change(&mut self.nodes);
+        if differs {
+            self.made = Made::default();
+        }
+        differs
+    }
 }
 
 /// What Azure held when this process began to lead.
@@ -122,9 +143,46 @@ impl Informed {
     }
 
     /// What the wants of a Service depend on.
-    pub(crate) fn inputs(&self) -> Inputs {
-        let nodes = self.told().nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
-        Inputs { settings: self.settings.clone(), nodes: nodes.unwrap_or_default() }
+    pub(crate) fn inputs(&self) -> Arc<Inputs> {
+        let told = &mut *self.told();
+        let make = || {
+            let nodes = told.nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
+            Arc::new(Inputs { settings: self.settings.clone(), nodes: nodes.unwrap_or_default() })
+        };
+        told.made.inputs.get_or_insert_with(make).clone()
+    }
+
+    /// What the planner of a load balancer needs to know. It plans once the informers are synced, when the subnets are
+    /// known.
+    pub(crate) fn of_load_balancer(&self, id: &ArmId) -> Arc<load_balancer::Env> {
+        let told = &mut *self.told();
+        let make = || {
+            let settings = &self.settings;
+            let mut pools = BTreeMap::new();
+            if let (Ok(vnet), Some(nodes)) = (settings.vnet_id(), &told.nodes) {
+                for family in [Family::V4, Family::V6] {
+                    let addresses = match settings.pool_kind {
+                        PoolKind::NodeIp => self.selection().addresses(nodes, family),
+                        PoolKind::Nic | PoolKind::PodIp => BTreeMap::new(),
+                    };
+                    let kind = settings.pool_kind;
+                    let members = PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
+                    pools.insert(settings.pool_name(family), members);
+                }
+            }
+            Arc::new(load_balancer::Env {
+                id: id.clone(),
+                location: settings.location.clone(),
+                sku: settings.sku,
+                edge_zone: settings.edge_zone.clone(),
+                zones: self.zones.clone(),
+                subnets: self.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
+                tags: settings.tags.clone(),
+                pools,
+                maximum_rules: settings.maximum_rules,
+            })
+        };
+        told.made.load_balancers.entry(id.clone()).or_insert_with(make).clone()
     }
 
     fn workers(&self) -> Option<&AllWorkers> {

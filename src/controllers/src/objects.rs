@@ -1,6 +1,12 @@
 //! Public IPs, load balancers, security groups and private link services: which calls their actions are.
 
-use std::{marker::PhantomData, net::IpAddr, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use lazuli_azure::{
@@ -21,17 +27,16 @@ use lazuli_plan::{
     fault::Fault,
     model::ArmId,
     network::{
-        BodyError, Family,
-        load_balancer::{self, PoolMembers, WriteTarget},
+        BodyError,
+        load_balancer::{self, WriteTarget},
         private_link, public_ip, security_group,
-        settings::PoolKind,
     },
     permit::Priority,
     service::{ServiceKey, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use crate::informed::Informed;
 
@@ -57,10 +62,12 @@ pub(crate) enum Target {
 pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Related = Key> {
     const TYPE: NetworkType;
     const NAME: &'static str;
+    /// The rank of its reads. Many Services wait for one read of what they share.
+    const READ_PRIORITY: Priority;
     fn key(id: &ArmId) -> Key;
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
-    fn inputs(informed: &Informed, id: &ArmId) -> Self::Inputs;
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
 }
 
 fn whole(body: Option<Value>) -> Target {
@@ -70,6 +77,7 @@ fn whole(body: Option<Value>) -> Target {
 impl Planned for PublicIps {
     const TYPE: NetworkType = NetworkType::PublicIp;
     const NAME: &'static str = "public_ip";
+    const READ_PRIORITY: Priority = Priority::Read;
 
     fn key(id: &ArmId) -> Key {
         Key::PublicIp(id.clone())
@@ -83,9 +91,9 @@ impl Planned for PublicIps {
         whole(public_ip::apply_raw(body, op, inputs))
     }
 
-    fn inputs(informed: &Informed, id: &ArmId) -> public_ip::Env {
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<public_ip::Env> {
         let settings = &informed.settings;
-        public_ip::Env {
+        Arc::new(public_ip::Env {
             id: id.clone(),
             cluster_name: settings.cluster_name.clone(),
             location: settings.location.clone(),
@@ -94,13 +102,14 @@ impl Planned for PublicIps {
             zones: informed.zones.clone(),
             tags: settings.tags.clone(),
             may_change_ip_tags: settings.may_change_ip_tags,
-        }
+        })
     }
 }
 
 impl Planned for LoadBalancers {
     const TYPE: NetworkType = NetworkType::LoadBalancer;
     const NAME: &'static str = "load_balancer";
+    const READ_PRIORITY: Priority = Priority::Attach;
 
     fn key(id: &ArmId) -> Key {
         Key::LoadBalancer(id.clone())
@@ -123,37 +132,15 @@ impl Planned for LoadBalancers {
         part.unwrap_or_else(|| whole(after))
     }
 
-    fn inputs(informed: &Informed, id: &ArmId) -> load_balancer::Env {
-        let settings = &informed.settings;
-        let mut pools = std::collections::BTreeMap::new();
-        if let (Ok(vnet), Some(nodes)) = (settings.vnet_id(), &informed.told().nodes) {
-            for family in [Family::V4, Family::V6] {
-                let addresses = match settings.pool_kind {
-                    PoolKind::NodeIp => informed.selection().addresses(nodes, family),
-                    PoolKind::Nic | PoolKind::PodIp => Default::default(),
-                };
-                let kind = settings.pool_kind;
-                let members = PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
-                pools.insert(settings.pool_name(family), members);
-            }
-        }
-        load_balancer::Env {
-            id: id.clone(),
-            location: settings.location.clone(),
-            sku: settings.sku,
-            edge_zone: settings.edge_zone.clone(),
-            zones: informed.zones.clone(),
-            subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
-            tags: settings.tags.clone(),
-            pools,
-            maximum_rules: settings.maximum_rules,
-        }
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<load_balancer::Env> {
+        informed.of_load_balancer(id)
     }
 }
 
 impl Planned for SecurityGroups {
     const TYPE: NetworkType = NetworkType::SecurityGroup;
     const NAME: &'static str = "security_group";
+    const READ_PRIORITY: Priority = Priority::Attach;
 
     fn key(id: &ArmId) -> Key {
         Key::SecurityGroup(id.clone())
@@ -167,23 +154,25 @@ impl Planned for SecurityGroups {
         whole(security_group::apply_raw(body, op, inputs))
     }
 
-    fn inputs(informed: &Informed, id: &ArmId) -> security_group::Env {
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<security_group::Env> {
+        let nodes = informed.inputs().nodes.clone();
         let told = informed.told();
         // A Service that has not told the group what it wants, because this process is new or its specification is
         // wrong, keeps what it was given.
         let silent = told.services.iter().flatten().map(|(_, service)| &service.object);
         let silent = silent.filter(|object| !told.at_security_group.contains(&object.key) && !object.is_deleting);
-        let mut keep: std::collections::BTreeMap<IpAddr, _> = Default::default();
+        let mut keep: BTreeMap<IpAddr, _> = BTreeMap::new();
         for (address, ports) in silent.flat_map(wants::kept_ports) {
-            keep.entry(address).or_insert_with(std::collections::BTreeSet::new).extend(ports);
+            keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
         }
-        security_group::Env { id: id.clone(), tags: informed.settings.tags.clone(), keep }
+        Arc::new(security_group::Env { id: id.clone(), tags: informed.settings.tags.clone(), nodes, keep })
     }
 }
 
 impl Planned for PrivateLinks {
     const TYPE: NetworkType = NetworkType::PrivateLinkService;
     const NAME: &'static str = "private_link_service";
+    const READ_PRIORITY: Priority = Priority::Read;
 
     fn key(id: &ArmId) -> Key {
         Key::PrivateLink(id.clone())
@@ -197,15 +186,15 @@ impl Planned for PrivateLinks {
         whole(private_link::apply_raw(body, op, inputs))
     }
 
-    fn inputs(informed: &Informed, id: &ArmId) -> private_link::Env {
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<private_link::Env> {
         let settings = &informed.settings;
-        private_link::Env {
+        Arc::new(private_link::Env {
             id: id.clone(),
             cluster_name: settings.cluster_name.clone(),
             location: settings.location.clone(),
             edge_zone: settings.edge_zone.clone(),
             tags: settings.tags.clone(),
-        }
+        })
     }
 }
 
@@ -234,10 +223,19 @@ fn failure(error: &ArmError) -> Failure<ServiceKey> {
     Failure { fault: error.fault.clone(), cause }
 }
 
+/// What a read has shown.
+fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
+    let model = O::read(key, &raw.body).map_err(|error| {
+        tracing::error!(%key, %error, "Azure answered what cannot be read");
+        Fault::Malformed
+    });
+    Observed { sent_at: informed.clock.since(sent_at), result: model.map(|model| (model, raw)) }
+}
+
 impl<O> Adapter<O> for Of<O>
 where
     O: Planned + Send + Sync + 'static,
-    O::Inputs: Send,
+    O::Inputs: Send + Sync,
     O::Op: Send,
     O::Model: Send,
 {
@@ -252,24 +250,19 @@ where
         self.informed.shared()
     }
 
-    fn inputs(&self, key: &ArmId) -> impl Deref<Target = O::Inputs> {
-        Box::new(O::inputs(&self.informed, key))
+    fn inputs(&self, key: &ArmId) -> Arc<O::Inputs> {
+        O::inputs(&self.informed, key)
     }
 
     fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            let freshness = Freshness::single().not_before(informed.clock.at(not_before));
+            let freshness = Freshness::single().priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
             let read = informed.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await;
             let result = match read {
                 Ok(read) => {
-                    let sent_at = informed.clock.since(read.sent_at);
-                    let model = O::read(&key, &read.body).map_err(|error| {
-                        tracing::error!(%key, %error, "Azure answered what cannot be read");
-                        Fault::Malformed
-                    });
                     let raw = Raw { body: read.body, etag: read.etag };
-                    return Observed { sent_at, result: model.map(|model| (model, raw)) };
+                    return observed::<O>(&informed, &key, read.sent_at, raw);
                 }
                 Err(error) => Err(error.fault.clone()),
             };
@@ -318,10 +311,19 @@ where
         })
     }
 
-    fn poll(&self, _: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O>> {
+    fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
+        let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            match operation.lock().await.settle(&Until::within(OPERATION)).await {
-                Ok(()) => Polled::Done,
+            let mut operation = operation.lock().await;
+            match operation.settle(&Until::within(OPERATION)).await {
+                Ok(()) => match operation.shown() {
+                    Some((body, sent_at)) => {
+                        let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+                        let raw = Raw { body: Arc::new(body.clone()), etag };
+                        Polled::Shown(observed::<O>(&informed, &key, sent_at, raw))
+                    }
+                    None => Polled::Done,
+                },
                 Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
                 Err(error) => Polled::Failed(failure(&error)),
             }

@@ -68,7 +68,7 @@ impl Kind for Services {
 
     fn step(&self, key: &ServiceKey, state: &mut Self::State, now: Duration, event: Self::Event) -> Vec<Self::Action> {
         let inputs = self.informed.inputs();
-        let env = Env { shared: self.informed.shared(), id: key, inputs: &inputs };
+        let env = Env { shared: self.informed.shared(), id: key, inputs: &*inputs };
         service::step(state, &env, now, event)
     }
 

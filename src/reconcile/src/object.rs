@@ -1,7 +1,7 @@
 //! What the adapters of all objects of Azure share: the raw body of the last observation, permits, and the operations of
 //! writes.
 
-use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{cell::OnceCell, collections::BTreeMap, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use lazuli_plan::{
@@ -34,7 +34,7 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
     fn shared(&self) -> Shared;
 
     /// What the planner needs to know of an object beside the wants.
-    fn inputs(&self, key: &Self::Key) -> impl Deref<Target = O::Inputs>;
+    fn inputs(&self, key: &Self::Key) -> Arc<O::Inputs>;
 
     /// Reads the object by a request that is sent no earlier than `not_before`.
     fn observe(&self, key: &Self::Key, not_before: Duration) -> BoxFuture<'static, Observed<O, Self::Raw>>;
@@ -52,7 +52,7 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
     ) -> BoxFuture<'static, Written<O, Self::Operation>>;
 
     /// Asks how an operation is doing.
-    fn poll(&self, key: &Self::Key, operation: Self::Operation) -> BoxFuture<'static, Polled<O>>;
+    fn poll(&self, key: &Self::Key, operation: Self::Operation) -> BoxFuture<'static, Polled<O, Self::Raw>>;
 
     /// Passes an outcome to its requester.
     fn tell(&self, key: &Self::Key, to: O::Requester, generation: u64, outcome: Outcome<O::Report>);
@@ -86,11 +86,13 @@ pub enum Written<O: Object, P> {
 
 /// What the answer to a poll says.
 #[derive(Debug)]
-pub enum Polled<O: Object> {
+pub enum Polled<O: Object, R> {
     /// The operation runs, or the poll was refused and may be repeated after this pause.
     Running(Duration),
     /// The operation has succeeded.
     Done,
+    /// The operation has succeeded, and what shows it was a read of the object, sent after Azure had accepted the write.
+    Shown(Observed<O, R>),
     /// The operation has failed.
     Failed(Failure<O::Requester>),
 }
@@ -122,7 +124,7 @@ pub enum ObjectEvent<O: Object, R, T, P> {
     /// The answer to a write.
     Written(Id, Written<O, P>),
     /// The answer to a poll.
-    Polled(Id, Polled<O>),
+    Polled(Id, Polled<O, R>),
 }
 
 impl<O: Object, R, T, P> From<Event<O>> for ObjectEvent<O, R, T, P> {
@@ -143,6 +145,21 @@ pub struct ObjectState<O: Object, A: Adapter<O>> {
 impl<O: Object, A: Adapter<O>> Default for ObjectState<O, A> {
     fn default() -> Self {
         Self { step: object::State::default(), raw: None, permits: BTreeMap::new(), operation: None }
+    }
+}
+
+/// The inputs of an object's planner, made when a step first looks at them.
+struct Inputs<'a, O: Object, A: Adapter<O>> {
+    adapter: &'a A,
+    key: &'a A::Key,
+    made: OnceCell<Arc<O::Inputs>>,
+}
+
+impl<O: Object, A: Adapter<O>> Deref for Inputs<'_, O, A> {
+    type Target = O::Inputs;
+
+    fn deref(&self) -> &O::Inputs {
+        self.made.get_or_init(|| self.adapter.inputs(self.key))
     }
 }
 
@@ -191,8 +208,8 @@ where
 
     fn step(&self, key: &A::Key, state: &mut Self::State, now: Duration, event: Self::Event) -> Vec<Action<O>> {
         let event = state.keep(event);
-        let inputs = self.adapter.inputs(key);
-        let env = Env { shared: self.adapter.shared(), inputs: &*inputs };
+        let inputs = Inputs { adapter: &*self.adapter, key, made: OnceCell::new() };
+        let env = Env { shared: self.adapter.shared(), inputs: &inputs };
         object::step(&mut state.step, &env, now, event)
     }
 
@@ -283,7 +300,14 @@ impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
             },
             ObjectEvent::Polled(id, polled) => match polled {
                 Polled::Running(pause) => Event::Polled { id, pause },
-                Polled::Done => Event::Ended { id, result: Ok(After::Unread) },
+                // A read that cannot be used is repeated.
+                Polled::Done | Polled::Shown(Observed { result: Err(_), .. }) => {
+                    Event::Ended { id, result: Ok(After::Unread) }
+                }
+                Polled::Shown(Observed { sent_at, result: Ok((model, raw)) }) => {
+                    self.raw = Some((id, Some(raw)));
+                    Event::Ended { id, result: Ok(After::Read { sent_at, model: Some(model) }) }
+                }
                 Polled::Failed(failure) => Event::Ended { id, result: Err(failure) },
             },
         }

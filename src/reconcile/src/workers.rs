@@ -13,7 +13,7 @@ use futures::{
 };
 use lazuli_telemetry::panics::catch;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::AbortHandle,
     time::{Instant, sleep_until},
 };
@@ -44,6 +44,8 @@ struct Keys<K: Kind> {
 
 struct Mailbox<E> {
     events: mpsc::UnboundedSender<E>,
+    /// Wakes the task. Wakes that come before the task has seen one are one.
+    wake: Arc<Notify>,
     task: AbortHandle,
     /// Which task it is; a later one of the same key has a greater number.
     number: u64,
@@ -102,15 +104,15 @@ impl<K: Kind> Workers<K> {
         // The first event is in the mailbox before the task can end.
         _ = events.send(event);
         let span = tracing::info_span!("reconcile", kind = K::NAME, key = %key);
-        let task = tokio::spawn(task.run(received).instrument(span)).abort_handle();
-        keys.mailboxes.insert(key.clone(), Mailbox { events, task, number });
+        let wake = Arc::new(Notify::new());
+        let task = tokio::spawn(task.run(received, wake.clone()).instrument(span)).abort_handle();
+        keys.mailboxes.insert(key.clone(), Mailbox { events, wake, task, number });
     }
 
     /// Wakes every key: the lease, the informers or other shared facts have changed.
     pub fn wake_all(&self) {
         for mailbox in self.shared.keys().mailboxes.values() {
-            // A task that has just ended needs no waking.
-            _ = mailbox.events.send(K::woke());
+            mailbox.wake.notify_one();
         }
     }
 
@@ -181,10 +183,10 @@ enum Next<E> {
 }
 
 impl<K: Kind> Task<K> {
-    async fn run(self, mut events: mpsc::UnboundedReceiver<K::Event>) {
+    async fn run(self, mut events: mpsc::UnboundedReceiver<K::Event>, wake: Arc<Notify>) {
         loop {
             // The compiler's future of a step with its reads and writes is large.
-            match catch(Box::pin(self.serve(&mut events))).await {
+            match catch(Box::pin(self.serve(&mut events, &wake))).await {
                 Ok(()) => return,
                 Err(panicked) => {
                     self.shared.metrics.panicked(K::NAME);
@@ -196,7 +198,7 @@ impl<K: Kind> Task<K> {
     }
 
     /// Serves the mailbox until the state is idle or the drain is over.
-    async fn serve(&self, events: &mut mpsc::UnboundedReceiver<K::Event>) {
+    async fn serve(&self, events: &mut mpsc::UnboundedReceiver<K::Event>, woken: &Notify) {
         let kind = &self.shared.kind;
         let mut state = K::State::default();
         let mut in_flight: FuturesUnordered<BoxFuture<'static, K::Event>> = FuturesUnordered::new();
@@ -210,6 +212,7 @@ impl<K: Kind> Task<K> {
                 biased;
                 Some(event) = in_flight.next() => Next::Ended(event),
                 Some(event) = events.recv() => Next::Event(event),
+                () = woken.notified() => Next::Woken,
                 Some(()) = OptionFuture::from(wake) => Next::Woken,
             };
             let event = match next {

@@ -60,6 +60,8 @@ pub struct Operation {
     sample: bool,
     watching: Option<Watching>,
     failures: u32,
+    /// When the read was sent that has shown the result.
+    shown_at: Option<Instant>,
 }
 
 /// Where lists may show the end of an operation.
@@ -117,6 +119,7 @@ impl Operation {
             sample,
             watching: None,
             failures: 0,
+            shown_at: None,
         };
         let body = answer.json().map_err(|error| operation.ended("the answer is no JSON", answer).caused_by(error))?;
         let follow = |name: &str| -> Result<Option<Url>, ArmError> {
@@ -165,6 +168,7 @@ impl Operation {
             sample,
             watching: None,
             failures: 0,
+            shown_at: None,
         }
     }
 
@@ -219,8 +223,8 @@ impl Operation {
             };
             let looks = looks.get_or_insert_with(|| self.looks());
             let call = async {
-                if let Look::Ended(value) = looks.next(self.since, self.expectation, self.last).await {
-                    return Seen::Listed(value);
+                if let Look::Ended(value, sent_at) = looks.next(self.since, self.expectation, self.last).await {
+                    return Seen::Listed(value, sent_at);
                 }
                 self.arm.0.metrics.poll(self.kind);
                 let rank = Rank::new(self.priority.min(Priority::Poll));
@@ -235,8 +239,9 @@ impl Operation {
             };
             let mut pause = None;
             match seen {
-                Seen::Listed(value) => {
+                Seen::Listed(value, sent_at) => {
                     self.arm.0.metrics.operation(self.kind, true, self.since.elapsed());
+                    self.shown_at = Some(sent_at);
                     self.state = State::Done(Ok(Some(Value::clone(&value))));
                 }
                 Seen::Polled(Ok(answer)) => {
@@ -248,6 +253,13 @@ impl Operation {
             self.last = Some(self.since.elapsed());
             looks.polled(pause.map(|pause| Instant::now() + pause));
         }
+    }
+
+    /// The resource, when a read of it, single or in a list, has shown the end, and when that was sent. `None` when the
+    /// operation itself has told its end: then the resource is to be read.
+    pub fn shown(&self) -> Option<(&Value, Instant)> {
+        let State::Done(Ok(Some(body))) = &self.state else { return None };
+        Some((body, self.shown_at?))
     }
 
     fn looks(&self) -> Looks {
@@ -339,6 +351,7 @@ impl Operation {
                 Some(ProvisioningState::Succeeded) | None => {
                     self.succeeded(None);
                     let body = body.filter(|_| *url == self.subject);
+                    self.shown_at = Some(answer.sent_at);
                     Some(State::Done(Ok(body.cloned())))
                 }
             },
@@ -463,7 +476,7 @@ impl Operation {
 
 /// What a look showed.
 enum Seen {
-    Listed(Arc<Value>),
+    Listed(Arc<Value>, Instant),
     Polled(Result<Answer, ArmError>),
 }
 

@@ -78,8 +78,8 @@ pub(crate) struct Observation {
 pub(crate) enum Look {
     /// Poll it.
     Poll,
-    /// It has ended, and this is the resource.
-    Ended(Arc<Value>),
+    /// It has ended, and this is the resource, by a list that was sent then.
+    Ended(Arc<Value>, Instant),
 }
 
 type Answer = Result<Observation, ArmError>;
@@ -540,7 +540,7 @@ impl List {
         let news = entry.group.list_ended(at, pages, whole, |id| shown.get(id).map(|(listed, _)| *listed));
         for (number, resource, news) in news {
             let look = match (news, shown.get(&resource)) {
-                (News::Ended, Some((_, value))) => Look::Ended(value.clone()),
+                (News::Ended, Some((_, value))) => Look::Ended(value.clone(), sent_at),
                 _ => Look::Poll,
             };
             if let Some(watch) = entry.watches.get(&number) {

@@ -167,7 +167,7 @@ impl Object for SecurityGroups {
     }
 
     fn removes(want: &Self::Want) -> bool {
-        !want.gone.destinations.is_empty()
+        !want.gone.is_nothing()
     }
 
     /// Rules go by their destinations, and a destination that the Service has given up may be another Service's later.

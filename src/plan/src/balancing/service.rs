@@ -229,13 +229,13 @@ fn of_security_group(
         want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
     }
     if level == Level::Clean {
-        want.gone = given_up(id, spec, seen, inputs);
+        want.gone = given_up(id, spec, seen);
     }
     want
 }
 
 /// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there.
-fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> security_group::Gone {
+fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> security_group::Gone {
     let mut destinations: BTreeSet<IpAddr> = BTreeSet::new();
     for (key, report) in seen.reports {
         if matches!(key, Key::PublicIp(_)) && report.is_tagged {
@@ -251,10 +251,9 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>, inp
             }
         }
     }
-    // Where floating IP is or was off, the Service's rules name the nodes.
-    destinations.extend(&inputs.nodes);
     destinations.extend(spec.iter().flat_map(|spec| &spec.ask.additional_addresses));
-    security_group::Gone { destinations, base: Some(BaseName::of(id)) }
+    // Where floating IP is or was off, the Service's rules name the nodes.
+    security_group::Gone { destinations, nodes: true, base: Some(BaseName::of(id)) }
 }
 
 fn of_private_link(

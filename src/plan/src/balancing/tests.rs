@@ -62,7 +62,7 @@ where
         let mut told = Vec::new();
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let env = object::Env { shared: world.shared(), inputs: &self.inputs };
+            let env = object::Env { shared: world.shared(), inputs: &&self.inputs };
             let actions = object::step(&mut self.state, &env, world.now, event);
             for action in actions {
                 match action {
@@ -536,7 +536,7 @@ fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
     let mut world = World::new();
     let former = fresh("former", annotated(&[])).key;
     let destinations = ["20.0.0.1".parse().unwrap()].into();
-    let gone = security_group::Gone { destinations, base: Some(BaseName::of(&former)) };
+    let gone = security_group::Gone { destinations, nodes: false, base: Some(BaseName::of(&former)) };
     let want = network::Want { present: security_group::Part::default(), gone };
     let told = world.group.feed(&mut world.clock, object::Event::Requested { from: former, generation: 1, want });
     assert!(matches!(told[..], [(_, 1, Outcome::Done(_))]), "{told:?}");

@@ -18,7 +18,7 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::Deref, time::Duration};
 
 use super::{
     Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
@@ -116,12 +116,17 @@ pub enum Served<R> {
 }
 
 /// What a step needs beside its own state.
-#[derive(Debug)]
 pub struct Env<'a, O: Object> {
     /// What all keys share.
     pub shared: Shared,
-    /// What the planner needs.
-    pub inputs: &'a O::Inputs,
+    /// What the planner needs. Only a step that plans looks at it, so that it may be made at the first look.
+    pub inputs: &'a dyn Deref<Target = O::Inputs>,
+}
+
+impl<O: Object> fmt::Debug for Env<'_, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("shared", &self.shared).finish_non_exhaustive()
+    }
 }
 
 /// What happened to an object.
@@ -344,6 +349,8 @@ pub struct State<O: Object> {
     /// When the object is read again to prove that something is gone.
     prove_at: Option<Duration>,
     quiet: QuietWindow,
+    /// The last observation that was planned from.
+    planned: Option<Id>,
     pause_until: Duration,
     conflicts: Backoff,
     failures: Backoff,
@@ -374,6 +381,7 @@ impl<O: Object> Default for State<O> {
             last_write: None,
             prove_at: None,
             quiet: QuietWindow::default(),
+            planned: None,
             pause_until: Duration::ZERO,
             conflicts: Backoff::CONFLICT,
             failures: Backoff::FAILURE,
@@ -415,8 +423,8 @@ impl<O: Object> State<O> {
     fn fold(&mut self, now: Duration, event: Event<O>, actions: &mut Vec<Action<O>>) {
         match event {
             Event::Requested { from, generation, want } => {
+                self.quiet.requested(now);
                 if self.wants.request(from.clone(), generation, want) {
-                    self.quiet.requested(now);
                     self.may_succeed_now(&from);
                 }
             }

@@ -1,13 +1,13 @@
-//! How long an idle key waits for a burst of requests to end, so that a burst costs one write.
+//! How long a key waits for a burst of requests to end, so that a burst costs one plan and one write.
 
 use std::time::Duration;
 
 /// The time without a request after which a burst has ended.
 pub const GAP: Duration = Duration::from_millis(25);
-/// How long after its first request a burst is served at the latest.
+/// How long after its first request a burst has ended at the latest.
 pub const CAP: Duration = Duration::from_millis(100);
 
-/// The burst of requests that no write has served yet.
+/// The burst of requests that no plan for a write has taken up yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QuietWindow(Option<Burst>);
 
@@ -24,8 +24,8 @@ impl QuietWindow {
         self.0 = Some(Burst { first, last: now });
     }
 
-    /// Records that a write has taken up all requests.
-    pub fn served(&mut self) {
+    /// Records that a plan takes up all requests.
+    pub fn taken_up(&mut self) {
         self.0 = None;
     }
 
@@ -57,7 +57,7 @@ mod tests {
         }
         assert_eq!(window.wait_until(ms(100)), Some(ms(110)));
         assert_eq!(window.wait_until(ms(110)), None);
-        window.served();
+        window.taken_up();
         window.requested(ms(120));
         assert_eq!(window.wait_until(ms(120)), Some(ms(145)));
     }

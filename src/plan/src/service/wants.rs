@@ -190,6 +190,7 @@ pub fn security_group(
     let gone = match stage {
         Stage::Trimming => security_group::Gone {
             destinations: destinations.iter().chain(&former.addresses).chain(frontends).copied().collect(),
+            nodes: false,
             base: Some(ask.base.clone()),
         },
         _ => security_group::Gone::default(),
@@ -199,7 +200,11 @@ pub fn security_group(
 
 /// The addresses that a Service is known to have had, when nothing may reach it any more.
 pub fn security_group_left(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
-    let gone = security_group::Gone { destinations: former.addresses.clone(), base: Some(BaseName::of(service)) };
+    let gone = security_group::Gone {
+        destinations: former.addresses.clone(),
+        nodes: false,
+        base: Some(BaseName::of(service)),
+    };
     Want { present: security_group::Part::default(), gone }
 }
 

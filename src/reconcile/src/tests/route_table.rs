@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -89,8 +88,8 @@ impl Adapter<RouteTable> for RouteTables {
         Shared { synced: true, lease, trusted_from, acceptance: Acceptance::Given, resync: None }
     }
 
-    fn inputs(&self, _: &String) -> impl Deref<Target = ()> {
-        &()
+    fn inputs(&self, _: &String) -> Arc<()> {
+        Arc::new(())
     }
 
     fn observe(&self, _: &String, not_before: Duration) -> BoxFuture<'static, Observed<RouteTable, (u64, Routes)>> {
@@ -133,7 +132,7 @@ impl Adapter<RouteTable> for RouteTables {
         })
     }
 
-    fn poll(&self, _: &String, ends_at: Duration) -> BoxFuture<'static, Polled<RouteTable>> {
+    fn poll(&self, _: &String, ends_at: Duration) -> BoxFuture<'static, Polled<RouteTable, (u64, Routes)>> {
         let ended = self.clock.now() >= ends_at;
         Box::pin(async move { if ended { Polled::Done } else { Polled::Running(Duration::ZERO) } })
     }

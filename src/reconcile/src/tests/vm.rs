@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -193,8 +192,8 @@ impl Adapter<DataDisks> for Vms {
         Shared { synced: true, lease, trusted_from, acceptance: Acceptance::Given, resync: None }
     }
 
-    fn inputs(&self, _: &String) -> impl Deref<Target = ()> {
-        &()
+    fn inputs(&self, _: &String) -> Arc<()> {
+        Arc::new(())
     }
 
     fn observe(&self, _: &String, not_before: Duration) -> BoxFuture<'static, Observed<DataDisks, ()>> {
@@ -242,7 +241,7 @@ impl Adapter<DataDisks> for Vms {
         })
     }
 
-    fn poll(&self, _: &String, (ends_at, fault): Self::Operation) -> BoxFuture<'static, Polled<DataDisks>> {
+    fn poll(&self, _: &String, (ends_at, fault): Self::Operation) -> BoxFuture<'static, Polled<DataDisks, ()>> {
         let ended = self.clock.now() > ends_at + Duration::from_millis(40);
         Box::pin(async move {
             match fault {

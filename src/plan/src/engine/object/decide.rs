@@ -69,6 +69,12 @@ impl<O: Object> State<O> {
             if self.waits_for_other_operation(now, actions) || self.lags(env, observation, now) {
                 return;
             }
+            // A plan looks at all wants, so that a burst of requests is planned once for each observation, and at its end.
+            let burst = self.quiet.wait_until(now);
+            if self.planned == Some(observation) && burst.is_some_and(|end| self.wait_until(end, now)) {
+                return;
+            }
+            self.planned = Some(observation);
             let Some(active) = self.active(now, actions) else { continue };
             let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
             let plan = O::plan(&active, actual, env.inputs);
@@ -253,9 +259,12 @@ impl<O: Object> State<O> {
                 self.tell(&requester, &outcome, actions);
             }
         }
-        let burst = self.quiet.wait_until(now);
+        if self.quiet.wait_until(now).is_some_and(|end| self.wait_until(end, now)) {
+            return;
+        }
+        self.quiet.taken_up();
         // The pause may have begun in this step.
-        if burst.is_some_and(|end| self.wait_until(end, now)) || self.wait_until(self.pause_until, now) {
+        if self.wait_until(self.pause_until, now) {
             return;
         }
         if held || !env.shared.lease.covers_write(now) {
@@ -271,7 +280,6 @@ impl<O: Object> State<O> {
             return;
         };
         let id = self.ids.next_id();
-        self.quiet.served();
         self.taints = write.taints;
         self.partial = write.is_partial.then(|| write.op.clone());
         self.write = Some(InFlight::new(id, now, active, members));
@@ -288,7 +296,7 @@ impl<O: Object> State<O> {
         actions: &mut Vec<Action<O>>,
     ) {
         self.release_permit(actions);
-        self.quiet.served();
+        self.quiet.taken_up();
         (self.settled, self.suspected) = (true, false);
         for (requester, served) in plan.served {
             if let Some(outcome) = self.outcome(env, now, active, &requester, served) {

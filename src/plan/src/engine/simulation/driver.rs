@@ -623,7 +623,7 @@ impl Run {
         let shared = self.shared(replica);
         let (now, this) = (self.now, &mut self.replicas[replica]);
         let state = this.objects.entry(name).or_default();
-        let env = object::Env { shared, inputs: &this.inputs };
+        let env = object::Env { shared, inputs: &&this.inputs };
         let actions = object::step(state, &env, now, event);
         let wake = state.wake_at();
         self.schedule_wake(replica, Key::Object(name), wake);

@@ -61,8 +61,17 @@ pub struct Allow {
 pub struct Gone {
     /// Addresses that the Service is or was reached at. Whatever no Service asks for at them goes.
     pub destinations: BTreeSet<IpAddr>,
+    /// Whether the same holds of the nodes ([`Env::nodes`]), which rules name where floating IP is or was off.
+    pub nodes: bool,
     /// The base name of the Service, for rules of its own from before 1.30.
     pub base: Option<BaseName>,
+}
+
+impl Gone {
+    /// Whether nothing is gone.
+    pub fn is_nothing(&self) -> bool {
+        self.destinations.is_empty() && !self.nodes
+    }
 }
 
 /// The wants of all Services for the security group.
@@ -75,6 +84,8 @@ pub struct Env {
     pub id: ArmId,
     /// The tags that it gets.
     pub tags: TagPolicy,
+    /// The addresses of the backends.
+    pub nodes: BTreeSet<IpAddr>,
     /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
     pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
 }

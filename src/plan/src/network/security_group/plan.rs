@@ -84,30 +84,61 @@ fn asked(part: &Part) -> Vec<Asked> {
     denied.chain(allowed).collect()
 }
 
-/// Whether rules from before 1.30 do for a destination what an allow rule would do.
-fn is_served_by_old(actual: &SecurityGroup, rule: &SecurityRule, destination: IpAddr) -> bool {
-    rule.is_allow
-        && rule.sources.iter().all(|source| {
-            rule.ports.iter().all(|port| {
-                actual.rules.iter().any(|old| {
-                    names::old_security_rule(&old.name).is_some()
-                        && old.is_allow
-                        && old.is_inbound
-                        && old.protocol.eq_ignore_ascii_case(&rule.protocol)
-                        && old.ports.iter().any(|there| there == port)
-                        && old.sources.iter().any(|there| same_prefix(there, source))
-                        && old.has_destination(destination)
-                })
-            })
-        })
+/// A rule of the security group with its destinations parsed: each Service asks about them.
+struct Shown<'a> {
+    rule: &'a SecurityRule,
+    addresses: BTreeSet<IpAddr>,
 }
 
-/// Whether the security group does for one destination what a rule asks.
-fn is_served(actual: &SecurityGroup, asked: &Asked, destination: IpAddr) -> bool {
-    let new = actual
-        .rule(&asked.rule.name)
-        .is_some_and(|there| there.has_same_effect(&asked.rule) && there.has_destination(destination));
-    new || is_served_by_old(actual, &asked.rule, destination)
+/// What the security group shows, by rule.
+struct Index<'a> {
+    by_name: BTreeMap<String, Shown<'a>>,
+    /// The rules from before 1.30 that allow.
+    old: Vec<Shown<'a>>,
+}
+
+impl<'a> Index<'a> {
+    fn of(actual: &'a SecurityGroup) -> Self {
+        let shown = |rule: &'a SecurityRule| Shown {
+            rule,
+            addresses: rule.destinations.iter().filter_map(|text| text.parse().ok()).collect(),
+        };
+        let mut by_name = BTreeMap::new();
+        for rule in &actual.rules {
+            by_name.entry(rule.name.to_ascii_lowercase()).or_insert_with(|| shown(rule));
+        }
+        let is_old =
+            |rule: &&SecurityRule| rule.is_allow && rule.is_inbound && names::old_security_rule(&rule.name).is_some();
+        Self { by_name, old: actual.rules.iter().filter(is_old).map(shown).collect() }
+    }
+
+    /// Whether the security group does for one destination what a rule asks.
+    fn serves(&self, asked: &Asked, destination: IpAddr) -> bool {
+        let new = self
+            .by_name
+            .get(&asked.rule.name.to_ascii_lowercase())
+            .is_some_and(|there| there.addresses.contains(&destination) && there.rule.has_same_effect(&asked.rule));
+        new || self.serves_by_old(&asked.rule, destination)
+    }
+
+    /// Whether rules from before 1.30 do for a destination what an allow rule would do.
+    fn serves_by_old(&self, rule: &SecurityRule, destination: IpAddr) -> bool {
+        rule.is_allow
+            && rule.sources.iter().all(|source| {
+                rule.ports.iter().all(|port| {
+                    self.old.iter().any(|old| {
+                        old.addresses.contains(&destination)
+                            && old.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
+                            && old.rule.ports.iter().any(|there| there == port)
+                            && old.rule.sources.iter().any(|there| same_prefix(there, source))
+                    })
+                })
+            })
+    }
+
+    fn serves_all(&self, rules: &[Asked]) -> bool {
+        rules.iter().all(|rule| rule.destinations.iter().all(|address| self.serves(rule, *address)))
+    }
 }
 
 /// Plans one write of the security group.
@@ -115,19 +146,17 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
     let Some(actual) = actual else { return without_group(wants, env) };
     let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
         wants.iter().map(|(service, want)| (service, asked(&want.present))).collect();
-    let is_all_served = |rules: &[Asked]| {
-        rules.iter().all(|rule| rule.destinations.iter().all(|address| is_served(actual, rule, *address)))
-    };
-
-    // Services that are served already go first: a newcomer that exceeds a limit is the one that is refused.
-    let mut order: Vec<&ServiceKey> = wants.keys().collect();
-    order.sort_by_key(|service| (!is_all_served(&parts[service]), *service));
+    let index = Index::of(actual);
+    // Services that are served already add nothing. A newcomer that exceeds a limit is the one that is refused.
+    let is_newcomer = |service: &&ServiceKey| !index.serves_all(&parts[service]);
+    let newcomers: BTreeSet<&ServiceKey> = wants.keys().filter(is_newcomer).collect();
     let mut refused: BTreeMap<ServiceKey, Refusal> = BTreeMap::new();
-    let mut accepted: BTreeSet<&ServiceKey> = BTreeSet::new();
+    let mut accepted: BTreeSet<&ServiceKey> = wants.keys().filter(|service| !newcomers.contains(service)).collect();
     let mut next = Rules::of(actual);
-    for service in order {
+    for service in &newcomers {
+        let service = *service;
         let mut with = next.clone();
-        with.add(&parts[service], actual);
+        with.add(&parts[service], &index);
         match with.excess(&next) {
             None => {
                 next = with;
@@ -139,13 +168,11 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
             }
         }
     }
-    // Priorities follow the order of Services, not of their acceptance.
-    let mut next = Rules::of(actual);
-    for (_, rules) in parts.iter().filter(|(service, _)| accepted.contains(*service)) {
-        next.add(rules, actual);
-    }
-    let gone: Vec<&Gone> =
-        wants.iter().filter(|(service, _)| accepted.contains(service)).map(|(_, want)| &want.gone).collect();
+    let gone: Vec<&Gone> = wants
+        .iter()
+        .filter(|(service, want)| accepted.contains(service) && !want.gone.is_nothing())
+        .map(|(_, want)| &want.gone)
+        .collect();
     let all: Vec<&Asked> = parts.values().flatten().collect();
     next.remove(&gone, &all, env);
 
@@ -159,7 +186,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .map(|(service, want)| {
             let state = match refused.remove(service) {
                 Some(refusal) => Served::Refused(refusal),
-                None if is_all_served(&parts[service]) && !is_left(&want.gone, &all, actual, env) => {
+                None if !newcomers.contains(service) && !is_left(&want.gone, &all, actual, env) => {
                     Served::Done(Found::default())
                 }
                 None => Served::Pending,
@@ -185,6 +212,11 @@ fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
 
 /// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
 fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked], env: &Env) -> bool {
+    let is_recorded =
+        |gone: &&Gone| gone.destinations.contains(&address) || (gone.nodes && env.nodes.contains(&address));
+    if !gone.iter().any(is_recorded) {
+        return false;
+    }
     let old = names::old_security_rule(&rule.name);
     let is_ours = match &old {
         None => rule.is_managed(),
@@ -193,7 +225,6 @@ fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked
             gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
         }
     };
-    let is_recorded = gone.iter().any(|gone| gone.destinations.contains(&address));
     let is_asked = all.iter().any(|asked| {
         let same_rule = asked.rule.name.eq_ignore_ascii_case(&rule.name);
         let same_traffic = old.is_some()
@@ -210,17 +241,18 @@ fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked
                     && rule.ports.iter().any(|there| *there == port.to_string())
             })
     });
-    is_ours && is_recorded && !is_asked && !is_kept
+    is_ours && !is_asked && !is_kept
 }
 
 /// Whether something of a gone Service is left.
 fn is_left(gone: &Gone, all: &[&Asked], actual: &SecurityGroup, env: &Env) -> bool {
-    actual.rules.iter().any(|rule| {
-        rule.destinations
-            .iter()
-            .filter_map(|text| text.parse::<IpAddr>().ok())
-            .any(|address| may_leave(rule, address, &[gone], all, env))
-    })
+    !gone.is_nothing()
+        && actual.rules.iter().any(|rule| {
+            rule.destinations
+                .iter()
+                .filter_map(|text| text.parse::<IpAddr>().ok())
+                .any(|address| may_leave(rule, address, &[gone], all, env))
+        })
 }
 
 /// The rules as they are to be.
@@ -242,10 +274,10 @@ impl Rules {
     }
 
     /// Adds destinations to the rules, which are made where they are missing.
-    fn add(&mut self, asked: &[Asked], actual: &SecurityGroup) {
+    fn add(&mut self, asked: &[Asked], index: &Index) {
         for wanted in asked {
             let missing: Vec<IpAddr> =
-                wanted.destinations.iter().filter(|address| !is_served(actual, wanted, **address)).copied().collect();
+                wanted.destinations.iter().filter(|address| !index.serves(wanted, **address)).copied().collect();
             if missing.is_empty() {
                 continue;
             }

@@ -126,6 +126,7 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
     security_group::Env {
         id: settings.security_group_id().unwrap(),
         tags: settings.tags.clone(),
+        nodes: BTreeSet::new(),
         keep: BTreeMap::new(),
     }
 }

@@ -56,7 +56,7 @@ fn wants_now(before: &[Option<Spec>], now: &[Now]) -> Wants {
         };
         let mut destinations = had;
         destinations.extend(present.allow.iter().flat_map(|allow| &allow.destinations));
-        let gone = Gone { destinations, base: Some(BaseName::of(&key(number))) };
+        let gone = Gone { destinations, nodes: false, base: Some(BaseName::of(&key(number))) };
         wants.insert(key(number), Want { present, gone });
     }
     wants

@@ -38,13 +38,13 @@ type Want = crate::network::Want<Part, Gone>;
 fn present(allows: Vec<Allow>, deny_all: &[&str]) -> Want {
     let destinations = allows.iter().flat_map(|allow| allow.destinations.clone()).collect();
     let deny_all = deny_all.iter().map(|text| ip(text)).collect();
-    Want { present: Part { allow: allows, deny_all }, gone: Gone { destinations, base: None } }
+    Want { present: Part { allow: allows, deny_all }, gone: Gone { destinations, nodes: false, base: None } }
 }
 
 /// A Service that had these addresses and is gone.
 fn gone(number: u8, destinations: &[&str]) -> Want {
     let destinations = destinations.iter().map(|text| ip(text)).collect();
-    Want { present: Part::default(), gone: Gone { destinations, base: Some(BaseName::of(&key(number))) } }
+    Want { present: Part::default(), gone: Gone { destinations, nodes: false, base: Some(BaseName::of(&key(number))) } }
 }
 
 fn body(rules: &Value) -> Value {

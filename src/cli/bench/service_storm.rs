@@ -1,0 +1,177 @@
+//! Many Services of type LoadBalancer at once: how long each takes, and what it costs.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use lazuli_rig::Folder;
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{Outcome, output::Format},
+    cluster::{Cluster, Layout, PoolKind, percentile},
+    figures::{ratio, rounded},
+    processes::AnyError,
+};
+
+/// How long the informers may take to see the nodes, before the first Service is made.
+const INFORMED: Duration = Duration::from_secs(2);
+/// Size and refill per second of the buckets that writes come from (source: Microsoft's documents
+/// request-limits-and-throttling and azure-subscription-service-limits: the network provider takes 1,000 writes in five
+/// minutes).
+const BUCKETS: [(f64, f64); 2] = [(200.0, 10.0), (1_000.0, 1_000.0 / 300.0)];
+
+/// Options of the measurement.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// How many Services.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    services: u32,
+    /// How many nodes.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    nodes: u32,
+    /// How many load balancers share the Services, evenly.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=50))]
+    load_balancers: u32,
+    /// How the pools are filled.
+    #[arg(long, value_enum, default_value_t = PoolKind::NodeIp)]
+    pool_kind: PoolKind,
+    /// Over how many seconds the Services are made, evenly; 0: at once.
+    #[arg(long, default_value_t = 0)]
+    spread: u32,
+    /// How long Azure takes: none, typical, azure, bad-day, or a file.
+    #[arg(long, default_value = "typical")]
+    latency: String,
+    /// Seed of Azure's latencies.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+pub(super) async fn run(options: Options) -> Outcome {
+    let folder = Folder::make("bench")?;
+    let layout = Layout {
+        services: options.services,
+        load_balancers: options.load_balancers,
+        pool_kind: options.pool_kind,
+        latency: &options.latency,
+        throttling: true,
+        seed: options.seed,
+    };
+    let mut cluster = Cluster::start(&layout, folder.path()).await?;
+    let result = measure(&mut cluster, &options).await;
+    cluster.end().await;
+    options.output.print_object(&Value::Object(result?));
+    Ok(())
+}
+
+async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String, Value>, AnyError> {
+    cluster.add_nodes(0..options.nodes)?;
+    tokio::time::sleep(INFORMED).await;
+    let phase = cluster.control.begin("storm").await?;
+    let began = Instant::now();
+    let apart = Duration::from_secs(options.spread.into()) / options.services;
+    let mut made = Vec::new();
+    for number in 0..options.services {
+        if !apart.is_zero() {
+            tokio::time::sleep_until((began + apart * number).into()).await;
+        }
+        made.push((cluster.add_service(number)?, Instant::now()));
+    }
+    let served = cluster.served(made.len()).await?;
+    let took = |(name, made): &(String, Instant)| Some(served.get(name)?.duration_since(*made).as_secs_f64());
+    let mut times: Vec<f64> = made.iter().filter_map(took).collect();
+    times.sort_by(f64::total_cmp);
+    let last = served.values().max().copied().unwrap_or(began);
+    let makespan = last.duration_since(began).as_secs_f64();
+    let counted = cluster.rested(phase).await?;
+    let shortest = Shortest::of(&cluster.control.operations(phase.number).await?);
+    let bound = lower_bound(options, shortest);
+
+    let mut result = Map::new();
+    for (name, value) in [
+        ("bench", json!("service-storm")),
+        ("services", json!(options.services)),
+        ("nodes", json!(options.nodes)),
+        ("load_balancers", json!(options.load_balancers)),
+        ("spread_s", json!(options.spread)),
+        ("latency", json!(options.latency)),
+        ("seed", json!(options.seed)),
+        ("makespan_s", rounded(makespan)),
+        ("lower_bound_s", rounded(bound)),
+        ("ratio", ratio(makespan, bound)),
+        ("p50_s", percentile(&times, 50)),
+        ("p95_s", percentile(&times, 95)),
+        ("p99_s", percentile(&times, 99)),
+    ] {
+        result.insert(name.into(), value);
+    }
+    result.extend(counted.figures());
+    result.insert("peak_rss_bytes".into(), json!(cluster.memory()?.peak));
+    Ok(result)
+}
+
+/// The shortest times that Azure took, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Shortest {
+    public_ip: f64,
+    load_balancer: f64,
+    security_group: f64,
+}
+
+impl Shortest {
+    /// From the emulator's record of operations.
+    fn of(operations: &[Value]) -> Self {
+        let of_kind = |kind: &str| {
+            let durations = operations.iter().filter(|operation| operation["kind"] == kind).filter_map(|operation| {
+                Some((operation["endedMs"].as_f64()? - operation["acceptedMs"].as_f64()?) / 1e3)
+            });
+            durations.min_by(f64::total_cmp).unwrap_or_default()
+        };
+        Self {
+            public_ip: of_kind("publicIpAddress"),
+            load_balancer: of_kind("loadBalancer"),
+            security_group: of_kind("securityGroup"),
+        }
+    }
+}
+
+/// The formula of the help.
+fn lower_bound(options: &Options, shortest: Shortest) -> f64 {
+    let writes = f64::from(options.services + options.load_balancers + 1);
+    let waits = BUCKETS.map(|(size, refill)| ((writes - size) / refill).max(0.0));
+    // The last Service is made one interval before the end.
+    let made = f64::from(options.spread) * f64::from(options.services - 1) / f64::from(options.services);
+    let wait = waits.into_iter().fold(made, f64::max);
+    wait + shortest.public_ip + shortest.load_balancer.max(shortest.security_group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(services: u32, load_balancers: u32, spread: u32) -> f64 {
+        let options = Options {
+            services,
+            nodes: 1,
+            load_balancers,
+            pool_kind: PoolKind::NodeIp,
+            spread,
+            latency: String::new(),
+            seed: 1,
+            output: Format::Json,
+        };
+        lower_bound(&options, Shortest { public_ip: 3.0, load_balancer: 4.0, security_group: 3.0 })
+    }
+
+    #[test]
+    fn the_bound_is_what_the_buckets_and_azure_impose() {
+        assert_eq!(bound(1, 1, 0), 7.0);
+        assert_eq!(bound(198, 1, 0), 7.0);
+        assert_eq!(bound(298, 1, 0), 17.0);
+        assert_eq!(bound(300, 1, 60), 59.8 + 7.0);
+        assert_eq!(bound(995, 4, 0), 87.0);
+        assert_eq!(bound(1_995, 4, 0), 307.0);
+    }
+}
