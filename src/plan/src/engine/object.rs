@@ -585,9 +585,11 @@ impl<O: Object> State<O> {
                     Cause::Member(named) => members.contains(&named).then_some(named),
                     Cause::Unnamed | Cause::Reference => None,
                 };
-                match named.or_else(|| only(&members)) {
+                // Where a want has changed, the cause may be the one that no longer holds: it proves nothing of the others.
+                let is_among_members = !members.is_empty() && members.len() == write.members.len();
+                match named.or_else(|| only(&members).filter(|_| is_among_members)) {
                     Some(cause) => self.refuse(&cause, failure.fault, now, actions),
-                    None if members.is_empty() => self.pause_until = now + self.failures.failed(),
+                    None if !is_among_members => self.pause_until = now + self.failures.failed(),
                     None => {
                         self.bisection.failed(members.into_iter().collect());
                         self.refusal = Some(failure.fault);

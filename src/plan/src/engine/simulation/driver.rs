@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::{
+    mutant::Mutant,
     oracle::Oracle,
-    schedule::{Fate, Incident, Numbers, Schedule},
-    toy::{Arm, Gone, Inputs, Mutant, Report, Tag, Want},
+    schedule::{Fate, Incident, Numbers, Race, Schedule},
+    toy::{Arm, Gone, Inputs, Report, Tag, Want},
     world::{Api, Azure, Body, Name, Owner, POISON, Provisioning, Version},
 };
 use crate::{
@@ -51,22 +52,65 @@ pub(super) enum Message {
 pub(super) enum Happens {
     Incident(Incident),
     Wake(Key, Duration),
-    ReadArrives { name: Name, id: Id, sent_at: Duration },
-    Read { name: Name, id: Id, sent_at: Duration, result: Result<Version, Fault> },
-    WriteArrives { name: Name, id: Id, etag: Option<u64>, body: Option<Body>, fate: Option<Fate> },
-    Accepted { name: Name, id: Id, operation: u64 },
-    Ended { name: Name, id: Id, result: Result<(), (Fault, bool)> },
+    ReadArrives {
+        name: Name,
+        id: Id,
+        sent_at: Duration,
+    },
+    Read {
+        name: Name,
+        id: Id,
+        sent_at: Duration,
+        result: Result<Version, Fault>,
+    },
+    WriteArrives {
+        name: Name,
+        id: Id,
+        etag: Option<u64>,
+        body: Option<Body>,
+        fate: Option<Fate>,
+    },
+    Accepted {
+        name: Name,
+        id: Id,
+        operation: u64,
+    },
+    Ended {
+        name: Name,
+        id: Id,
+        result: Result<(), (Fault, bool)>,
+    },
     OperationEnds(u64),
     OtherEnds(Name),
-    PollArrives { name: Name, id: Id },
-    Polled { name: Name, id: Id },
-    Permitted { name: Name, id: Id },
-    PatchArrives { owner: Owner, id: Id, version: u64, patch: Patch<u32> },
-    Patched { owner: Owner, id: Id, result: Result<u64, PatchFault> },
+    PollArrives {
+        name: Name,
+        id: Id,
+    },
+    Polled {
+        name: Name,
+        id: Id,
+    },
+    Permitted {
+        name: Name,
+        id: Id,
+    },
+    PatchArrives {
+        owner: Owner,
+        id: Id,
+        version: u64,
+        patch: Patch<u32>,
+    },
+    Patched {
+        owner: Owner,
+        id: Id,
+        result: Result<u64, PatchFault>,
+    },
     Informed(Owner),
     NodesInformed,
     LeaseEnds,
     Acquires,
+    /// The operator may have accepted what removes or replaces something.
+    Accepts,
 }
 
 /// One process.
@@ -105,6 +149,9 @@ pub(super) struct Run {
     pub(super) mutant: Mutant,
     pub(super) inbox: VecDeque<(usize, Message)>,
     pub(super) fates: VecDeque<Fate>,
+    pub(super) races: VecDeque<Race>,
+    /// Until when the operator has not accepted what removes or replaces something.
+    pub(super) unaccepted_until: Duration,
     pub(super) read_faults: VecDeque<Fault>,
     pub(super) lag_until: Duration,
     pub(super) operations_of: BTreeMap<u64, Name>,
@@ -136,7 +183,7 @@ impl Run {
             numbers: Numbers::new(schedule.seed ^ 0xA5A5),
             heap: BinaryHeap::new(),
             pending: Vec::new(),
-            azure: Azure::new(schedule.seed.is_multiple_of(2)),
+            azure: Azure::new(schedule.seed.is_multiple_of(2), schedule.seed.is_multiple_of(3)),
             api: Api::default(),
             oracle: Oracle::default(),
             replicas: [replica(), replica()],
@@ -144,6 +191,8 @@ impl Run {
             mutant,
             inbox: VecDeque::new(),
             fates: VecDeque::new(),
+            races: VecDeque::new(),
+            unaccepted_until: Duration::ZERO,
             read_faults: VecDeque::new(),
             lag_until: Duration::ZERO,
             operations_of: BTreeMap::new(),
@@ -176,6 +225,8 @@ impl Run {
             .any(|name| self.azure.current(name).is_some_and(|version| version.provisioning == Provisioning::Failed));
         let (writes, version) = (self.writes, self.api.services.clone());
         self.fates.clear();
+        self.lag_until = Duration::ZERO;
+        self.races.clear();
         self.read_faults.clear();
         let leader = usize::from(self.replicas[1].leads);
         self.end_process(leader);
@@ -261,9 +312,13 @@ impl Run {
             synced: true,
             lease: Lease { until: Some(until), least: LEAST },
             trusted_from: if self.mutant == Mutant::TrustsAtOnce { Duration::ZERO } else { replica.trusted_from },
-            acceptance: Acceptance::Given,
+            acceptance: self.acceptance(),
             resync: None,
         }
+    }
+
+    pub(super) fn acceptance(&self) -> Acceptance {
+        if self.now < self.unaccepted_until { Acceptance::Awaited } else { Acceptance::Given }
     }
 
     fn happen(&mut self, replica: usize, process: u32, happens: Happens) {
@@ -292,6 +347,7 @@ impl Run {
                 self.later(2_000, 1 - replica, Happens::Acquires);
             }
             Happens::Acquires => self.acquire(replica),
+            Happens::Accepts => self.accepts(),
             Happens::Informed(owner) if alive => self.inform(replica, owner),
             Happens::NodesInformed if alive => {
                 self.replicas[replica].inputs.nodes.clone_from(&self.nodes);
@@ -344,118 +400,7 @@ impl Run {
         }
     }
 
-    fn incident(&mut self, incident: Incident) {
-        self.note(|| format!("* {incident:?}"));
-        let leader = self.replicas.iter().position(|replica| replica.leads);
-        match incident {
-            Incident::Apply(owner, ask) => {
-                self.count("service changed");
-                if self.api.services.get(&owner).is_some_and(|service| service.deleting) {
-                    return;
-                }
-                self.api.put(owner, |service| {
-                    service.ask = Some(ask);
-                    service.claimed = true;
-                });
-                self.user_changed(owner);
-            }
-            Incident::Mistake(owner) if self.api.services.get(&owner).is_some_and(|service| !service.deleting) => {
-                self.count("service with a mistake");
-                self.api.put(owner, |service| service.ask = None);
-                self.user_changed(owner);
-            }
-            Incident::Delete(owner) if self.api.services.contains_key(&owner) => {
-                self.count("service deleted");
-                self.api.put(owner, |service| service.deleting = true);
-                self.user_changed(owner);
-            }
-            Incident::Unclaim(owner) if self.api.services.contains_key(&owner) => {
-                self.count("service type changed");
-                self.api.put(owner, |service| service.claimed = false);
-                self.user_changed(owner);
-            }
-            Incident::Mistake(_) | Incident::Delete(_) | Incident::Unclaim(_) => {}
-            Incident::Write(fate) => self.fates.push_back(fate),
-            Incident::ThrottledRead => {
-                let retry_after = Some(Duration::from_secs(2));
-                self.read_faults.push_back(Fault::Throttled { retry_after });
-            }
-            Incident::FailedRead => self.read_faults.push_back(Fault::Unavailable),
-            Incident::Lag(seconds) => self.lag_until = self.now + Duration::from_secs(seconds),
-            Incident::Foreign(name) => {
-                self.count("foreign write");
-                if !self.azure.is_busy(name) {
-                    let now = self.now;
-                    let provisioning = self.azure.current(name).map(|version| version.provisioning);
-                    self.azure.write_by_other(now, name, provisioning.unwrap_or(Provisioning::Succeeded));
-                }
-            }
-            Incident::ForeignOperation(name, seconds) => {
-                if !self.azure.is_busy(name) && self.azure.current(name).is_some() {
-                    self.count("foreign operation");
-                    let now = self.now;
-                    self.azure.write_by_other(now, name, Provisioning::Updating);
-                    self.at(now + Duration::from_secs(seconds), 0, Happens::OtherEnds(name));
-                }
-            }
-            Incident::Breaks(name) => {
-                if !self.azure.is_busy(name) && self.azure.current(name).is_some() {
-                    self.count("public IP failed");
-                    let now = self.now;
-                    self.azure.write_by_other(now, name, Provisioning::Failed);
-                }
-            }
-            Incident::Partition => {
-                if let Some(leader) = leader.filter(|leader| self.replicas[*leader].lease_end.is_none()) {
-                    self.count("partition");
-                    let end = self.now + LEASE;
-                    self.replicas[leader].lease_end = Some(end);
-                    if !self.replicas[leader].writing.is_empty() {
-                        self.count("lease moves mid-write");
-                    }
-                    self.at(end, leader, Happens::LeaseEnds);
-                }
-            }
-            Incident::Kill => {
-                if let Some(leader) = leader.filter(|leader| self.replicas[*leader].lease_end.is_none()) {
-                    self.count("killed");
-                    if !self.replicas[leader].writing.is_empty() {
-                        self.count("killed mid-write");
-                    }
-                    self.end_process(leader);
-                    let at = self.now + LEASE - self.numbers.ms(2_000);
-                    self.at(at, 1 - leader, Happens::Acquires);
-                }
-            }
-            Incident::AddNode(node) => {
-                self.count("node added");
-                self.nodes.insert(node);
-                self.later(100, 0, Happens::NodesInformed);
-                self.later(100, 1, Happens::NodesInformed);
-            }
-            Incident::RemoveNode(node) => {
-                // An empty list of nodes plans nothing, so the informer never shows one.
-                if self.nodes.len() > 1 && self.nodes.remove(&node) {
-                    self.count("node removed");
-                    self.later(100, 0, Happens::NodesInformed);
-                    self.later(100, 1, Happens::NodesInformed);
-                }
-            }
-        }
-    }
-
-    fn user_changed(&mut self, owner: Owner) {
-        self.refused.clear();
-        self.oracle.changed(owner, self.api.services.get(&owner), self.now);
-        self.inform_all(owner);
-    }
-
-    fn inform_all(&mut self, owner: Owner) {
-        self.later(200, 0, Happens::Informed(owner));
-        self.later(200, 1, Happens::Informed(owner));
-    }
-
-    fn end_process(&mut self, replica: usize) {
+    pub(super) fn end_process(&mut self, replica: usize) {
         let inputs = self.replicas[replica].inputs.clone();
         let process = self.replicas[replica].process + 1;
         self.replicas[replica] = Replica { process, inputs, ..Replica::default() };
@@ -500,7 +445,7 @@ impl Run {
             desired,
             finalizer: service.finalizer,
             status: service.status,
-            found: found.into_iter().chain(own).collect(),
+            found: found.into_iter().chain(own).chain([Name::PrivateLink(owner)]).collect(),
         };
         self.step_service(replica, owner, service::Event::Changed(snapshot));
     }
@@ -536,6 +481,8 @@ impl Run {
                     Want::PublicIp(Tag::Leaves) => self.count("told: public IP left to others"),
                     Want::PublicIp(Tag::Gone) => self.count("told: public IP gone"),
                     Want::Member(_) => self.count("told: member"),
+                    Want::PrivateLink(_) => self.count("told: private link"),
+                    Want::NoPrivateLink => self.count("told: private link gone"),
                     Want::Nothing => self.count("told: look"),
                 }
                 let early = match self.mutant {
@@ -670,6 +617,7 @@ impl Run {
                     Outcome::Done(_) => "outcome: done",
                     Outcome::Waiting(crate::engine::Waiting::FreshReads) => "outcome: waits for fresh reads",
                     Outcome::Waiting(crate::engine::Waiting::OtherOperation) => "outcome: waits for another operation",
+                    Outcome::Waiting(crate::engine::Waiting::Acceptance) => "outcome: waits for acceptance",
                     Outcome::Waiting(_) => "outcome: waiting",
                     Outcome::Refused(_) => "outcome: refused",
                 });

@@ -125,6 +125,10 @@ impl Oracle {
     pub(super) fn status(&self, owner: Owner, status: Address, azure: &Azure) -> Result<(), String> {
         let Some(window) = self.windows.get(&owner) else { return Err("a status of an unknown service".to_owned()) };
         let Some(last) = window.asks.last() else { return Err("a status of a service without a spec".to_owned()) };
+        let links = window.stayed && window.asks.iter().all(|ask| ask.link);
+        if links && !is_linked(azure, owner, status) {
+            return Err(format!("service {owner} got status {status} without its private link service"));
+        }
         for port in &last.ports {
             for source in SOURCES {
                 let asked = window.asks.iter().all(|ask| ask.admits(*port, source));
@@ -173,7 +177,7 @@ impl Oracle {
             if let Name::PublicIp(number) = name
                 && azure.public_ip(number).is_some_and(|(tags, _)| tags.is_empty())
             {
-                return Err(format!("public IP {number} is nobody's"));
+                return Err(format!("public IP {number} is no Service's"));
             }
         }
         let addresses = azure.addresses();
@@ -199,6 +203,7 @@ fn remains(azure: &Azure, owner: Owner) -> Vec<String> {
             left.push(format!("a tag on public IP {number}"));
         }
     }
+    left.extend(azure.private_link(owner).map(|frontend| format!("a private link service on {frontend:?}")));
     for number in 0..2 {
         let Some(body) = azure.load_balancer(number) else { continue };
         // A frontend whose public IP is another Service's too outlives the one that made it.
@@ -213,6 +218,13 @@ fn remains(azure: &Azure, owner: Owner) -> Vec<String> {
         left.extend(frontends.map(|frontend| format!("frontend {frontend:?}")));
     }
     left
+}
+
+/// Whether a Service's private link service is on the frontend that has this address.
+fn is_linked(azure: &Azure, owner: Owner, address: Address) -> bool {
+    let body = azure.load_balancer(1);
+    let frontend = azure.private_link(owner).and_then(|name| body?.frontends.get(&name).copied());
+    frontend.and_then(|frontend| azure.address_of(frontend)) == Some(address)
 }
 
 /// Whether Azure holds exactly what a Service asks for.
@@ -248,6 +260,9 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
                 return Err(format!("source {source} at port {port}: {}", azure.admits(status, *port, source)));
             }
         }
+    }
+    if ask.link != azure.private_link(owner).is_some() || (ask.link && !is_linked(azure, owner, status)) {
+        return Err(format!("its private link service is on {:?}", azure.private_link(owner)));
     }
     let expected = match ask.address {
         AskAddress::Shared => Some(0),

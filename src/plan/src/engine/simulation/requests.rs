@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{
     driver::{Happens, LEASE, Run, TIME_OUT},
-    schedule::Fate,
-    toy::{Mutant, Op},
-    world::{Body, Course, Name, Owner, POISON, Refused},
+    mutant::Mutant,
+    schedule::{Fate, Race},
+    toy::Op,
+    world::{Body, Course, Name, Owner, POISON, Provisioning, Refused, takes_away},
 };
 use crate::{
     engine::{
-        Id,
+        Acceptance, Id,
         object::{self, After, Cause, Failure},
     },
     fault::Fault,
@@ -59,11 +60,15 @@ impl Run {
             self.judge(Err(format!("a write of {name:?} names an observation that is not the last")));
             return;
         };
-        let etag = version.map(|version| version.etag);
         let body = match op {
             Op::Put(body) => Some(body),
             Op::Delete => None,
         };
+        let there = version.as_ref().map(|version| &version.body);
+        if self.acceptance() == Acceptance::Awaited && takes_away(there, body.as_ref()) {
+            self.judge(Err(format!("a write of {name:?} removes something that the operator has not accepted")));
+        }
+        let etag = version.map(|version| version.etag);
         let fate = self.fates.pop_front();
         let at = match fate {
             Some(Fate::Late) => self.now + TIME_OUT + self.numbers.ms(3_000),
@@ -127,6 +132,7 @@ impl Run {
             _ => Vec::new(),
         };
         let poisoned = poisoned(&body);
+        self.race(name, body.is_none());
         let mut result = Err(Refused::Busy);
         self.change(|azure, now| result = azure.write(now, name, etag, body, course));
         match result {
@@ -169,7 +175,30 @@ impl Run {
         }
     }
 
-    /// While nobody changes a Service, one process has at most log2(n) + 1 writes refused because of one, after the first.
+    /// Lets another writer be faster than a write that arrives now, where an incident says so.
+    fn race(&mut self, name: Name, deletes: bool) {
+        let now = self.now;
+        let of_public_ip = deletes && matches!(name, Name::PublicIp(_));
+        let concerned = |race: &Race| of_public_ip || matches!(race, Race::Operates(_));
+        let Some(race) = self.races.iter().position(concerned).and_then(|index| self.races.remove(index)) else {
+            return;
+        };
+        let comes_first = match race {
+            Race::Deletes => self.azure.delete_by_other(now, name),
+            Race::Holds(seconds) => self.azure.hold(name, now + Duration::from_secs(seconds)),
+            Race::Operates(_) if self.azure.is_busy(name) || self.azure.current(name).is_none() => false,
+            Race::Operates(seconds) => {
+                self.azure.write_by_other(now, name, Provisioning::Updating);
+                self.at(now + Duration::from_secs(seconds), 0, Happens::OtherEnds(name));
+                true
+            }
+        };
+        if comes_first {
+            self.note(|| format!("another writer comes before the write of {name:?}: {race:?}"));
+        }
+    }
+
+    /// While no user changes a Service, one process has at most log2(n) + 1 writes refused because of one, after the first.
     fn refused_by_azure(&mut self, poisoned: &[Owner]) {
         if let [owner] = poisoned {
             let refused = self.refused.entry(*owner).or_default();

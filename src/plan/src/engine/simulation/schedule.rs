@@ -76,6 +76,17 @@ const FATES: [Fate; 12] = [
     Fate::FailsPartly,
 ];
 
+/// What another writer does at the moment in which a write of ours arrives: the write then comes second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Race {
+    /// It deletes the public IP that the write is to delete.
+    Deletes,
+    /// A resource of its own uses the public IP that the write is to delete, for so many seconds.
+    Holds(u64),
+    /// It begins an operation on the object, for so many seconds.
+    Operates(u64),
+}
+
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Incident {
@@ -98,6 +109,10 @@ pub(super) enum Incident {
     Foreign(Name),
     /// Another writer's operation runs for some seconds.
     ForeignOperation(Name, u64),
+    /// The next write that it can concern comes second to another writer.
+    Race(Race),
+    /// For so many seconds the operator has not accepted what removes or replaces something.
+    Unaccepted(u64),
     /// A public IP becomes `Failed`.
     Breaks(Name),
     /// The leader cannot reach the API server any more.
@@ -135,15 +150,17 @@ fn ask(owner: Owner, numbers: &mut Numbers) -> Ask {
     if numbers.one_in(4) && !deny {
         sources.insert(VIRTUAL_NETWORK);
     }
-    Ask { address, ports, sources, deny }
+    let link = matches!(address, AskAddress::Internal(_)) && numbers.one_in(2);
+    Ask { address, ports, sources, deny, link }
 }
 
 fn object(numbers: &mut Numbers) -> Name {
-    match numbers.below(7) {
+    match numbers.below(8) {
         0 | 1 => Name::LoadBalancer(numbers.below(2) as u8),
         2 | 3 => Name::SecurityGroup,
         4 => Name::PublicIp(0),
         5 => Name::PublicIp(numbers.below(11) as u8),
+        6 => Name::PrivateLink(numbers.below(OWNERS) as u8),
         _ => Name::Interface(numbers.below(2) as u8),
     }
 }
@@ -167,7 +184,7 @@ impl Schedule {
                 _ => numbers.ms(60_000),
             };
             let owner = numbers.below(OWNERS) as u8;
-            let incident = match numbers.below(40) {
+            let incident = match numbers.below(44) {
                 0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
                 12 => Incident::Mistake(owner),
                 13 | 14 => Incident::Delete(owner),
@@ -190,6 +207,8 @@ impl Schedule {
                 26 => Incident::FailedRead,
                 27 | 28 => Incident::Lag(1 + numbers.below(8)),
                 29..32 => Incident::Foreign(object(&mut numbers)),
+                // Some run for longer than the steps wait for them.
+                32 if numbers.one_in(8) => Incident::ForeignOperation(object(&mut numbers), 310),
                 32 => Incident::ForeignOperation(object(&mut numbers), 1 + numbers.below(8)),
                 33 => Incident::Breaks(Name::PublicIp(if numbers.one_in(2) { 0 } else { numbers.below(11) as u8 })),
                 34 => Incident::Partition,
@@ -206,7 +225,14 @@ impl Schedule {
                 }
                 36 | 37 => Incident::Kill,
                 38 => Incident::AddNode(numbers.below(6) as u8),
-                _ => Incident::RemoveNode(numbers.below(6) as u8),
+                39 => Incident::RemoveNode(numbers.below(6) as u8),
+                40 => Incident::Unaccepted(1 + numbers.below(30)),
+                41 => Incident::Race(Race::Operates(1 + numbers.below(8))),
+                _ => {
+                    let race = if numbers.one_in(2) { Race::Deletes } else { Race::Holds(1 + numbers.below(20)) };
+                    incidents.push((at, Incident::Race(race)));
+                    Incident::Delete(owner)
+                }
             };
             incidents.push((at, incident));
         }

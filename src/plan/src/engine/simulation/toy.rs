@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::world::{
-    Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, LoadBalancer, Name, Owner, Provisioning, RuleName,
-    VIRTUAL_NETWORK, Version, own_public_ip,
+use super::{
+    mutant::Mutant,
+    world::{
+        Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, INTERNAL, LoadBalancer, Name, Owner,
+        Provisioning, RuleName, VIRTUAL_NETWORK, Version, own_public_ip, takes_away,
+    },
 };
 use crate::{
     engine::{
@@ -26,70 +29,6 @@ pub(super) struct Inputs {
     pub(super) mutant: Mutant,
 }
 
-/// A law that is broken on purpose, to see that the oracle notices. The steps know nothing of it: it is broken in a
-/// planner, in a Service's wants, or in the wiring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Mutant {
-    #[default]
-    None,
-    /// A planner removes parts of Services it does not know.
-    AbsenceDeletes,
-    /// A planner writes its own body instead of edits of the one that was read.
-    OverwritesForeign,
-    /// A pool loses all members that are no nodes, and the last.
-    EmptiesPool,
-    /// What a spec does not ask for goes before what it asks for exists.
-    BreaksBeforeMake,
-    /// A security rule outlives its address.
-    ReleasesEarly,
-    /// The security group is not trimmed.
-    LeavesAdmission,
-    /// A public IP is not deleted.
-    LeavesAddress,
-    /// The load-balancing rule exists before the rule that denies.
-    DenyLate,
-    /// The status is set before the objects are done.
-    StatusEarly,
-    /// Writes carry no ETag.
-    NoEtag,
-    /// A write starts without enough lease.
-    NoFence,
-    /// A new leader believes absence at once.
-    TrustsAtOnce,
-    /// A lost answer counts as a conflict.
-    TrustsAfterLoss,
-    /// A 429 without its Retry-After.
-    ForgetsRetryAfter,
-    /// What is wanted while a write is in flight is dropped.
-    DropsWants,
-    /// A refusal is forgotten at once.
-    RetriesRefusals,
-    /// The finalizer goes with the deletion.
-    FinalizerEarly,
-}
-
-impl Mutant {
-    pub(super) const ALL: [Self; 17] = [
-        Self::AbsenceDeletes,
-        Self::OverwritesForeign,
-        Self::EmptiesPool,
-        Self::BreaksBeforeMake,
-        Self::ReleasesEarly,
-        Self::LeavesAdmission,
-        Self::LeavesAddress,
-        Self::DenyLate,
-        Self::StatusEarly,
-        Self::NoEtag,
-        Self::NoFence,
-        Self::TrustsAtOnce,
-        Self::TrustsAfterLoss,
-        Self::ForgetsRetryAfter,
-        Self::DropsWants,
-        Self::RetriesRefusals,
-        Self::FinalizerEarly,
-    ];
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Want {
     Nothing,
@@ -107,6 +46,9 @@ pub(super) enum Want {
         gone: BTreeMap<Address, GoneAt>,
     },
     Member(Name),
+    /// Of the Service's private link service: the frontend that it is on.
+    PrivateLink(FrontendName),
+    NoPrivateLink,
 }
 
 /// What a Service wants of a public IP.
@@ -166,6 +108,8 @@ pub(super) struct Report {
     pub(super) tagged: bool,
     /// Whether it has another's tag too.
     pub(super) shared: bool,
+    /// The frontend that the private link service is on.
+    pub(super) link: Option<FrontendName>,
 }
 
 impl Object for Arm {
@@ -194,12 +138,14 @@ impl Object for Arm {
                     });
                     public.collect()
                 }
-                Some(Body::Interface { .. }) => vec![Name::LoadBalancer(0), Name::LoadBalancer(1)],
+                Some(Body::Interface { .. }) => vec![Name::LoadBalancer(0), INTERNAL],
+                Some(Body::PrivateLink { .. }) => vec![INTERNAL],
+                None if matches!(body, Some(Body::PrivateLink { .. })) => vec![INTERNAL],
                 _ => Vec::new(),
             },
             op: after.clone().map_or(Op::Delete, Op::Put),
             priority: Priority::Create,
-            replaces: false,
+            replaces: takes_away(body, after.as_ref()) && inputs.mutant != Mutant::RemovesUnaccepted,
             is_partial: plan_body(wants, after.as_ref(), inputs, None) != after,
         });
         let served = wants.keys().map(|owner| {
@@ -215,7 +161,8 @@ impl Object for Arm {
 
     fn removes(want: &Want) -> bool {
         match want {
-            Want::Nothing | Want::Member(_) => false,
+            Want::Nothing | Want::Member(_) | Want::PrivateLink(_) => false,
+            Want::NoPrivateLink => true,
             Want::PublicIp(tag) => *tag != Tag::Present,
             Want::LoadBalancer { gone, .. } => *gone != Gone::Nothing,
             Want::SecurityGroup { gone, .. } => !gone.is_empty(),
@@ -226,7 +173,7 @@ impl Object for Arm {
     fn spent(want: &Want) -> Want {
         let mut spent = want.clone();
         match &mut spent {
-            Want::Nothing | Want::Member(_) | Want::PublicIp(_) => {}
+            Want::Nothing | Want::Member(_) | Want::PublicIp(_) | Want::PrivateLink(_) | Want::NoPrivateLink => {}
             Want::LoadBalancer { released, .. } => released.clear(),
             Want::SecurityGroup { gone, .. } => gone.clear(),
         }
@@ -292,6 +239,11 @@ fn plan_body(all: &BTreeMap<Owner, Want>, body: Option<&Body>, inputs: &Inputs, 
                     pools.insert(*pool);
                 }
             }
+            Want::PrivateLink(on) => match &mut after {
+                Some(Body::PrivateLink { frontend, .. }) => *frontend = *on,
+                _ => after = Some(Body::PrivateLink { frontend: *on, note: 0 }),
+            },
+            Want::NoPrivateLink => after = None,
         }
     }
     // What is present goes before what is gone.
@@ -407,6 +359,7 @@ pub(super) fn report(owner: Owner, body: Option<&Body>) -> Report {
             }
             report.ports = body.rules.keys().filter(|rule| rule.0 == owner).map(|rule| rule.2).collect();
         }
+        Some(Body::PrivateLink { frontend, .. }) => report.link = Some(*frontend),
         _ => {}
     }
     report
@@ -427,12 +380,14 @@ impl Service for Arm {
             Name::LoadBalancer(_) => Role::LoadBalancer,
             Name::SecurityGroup => Role::SecurityGroup,
             Name::Interface(_) => Role::Members,
+            Name::PrivateLink(_) => Role::PrivateLink,
         }
     }
 
     fn keys(owner: &Owner, ask: &Ask, inputs: &Inputs) -> BTreeSet<Name> {
         let mut keys = BTreeSet::from([load_balancer(ask), Name::SecurityGroup]);
         keys.extend(public_ip(*owner, ask).map(Name::PublicIp));
+        keys.extend(ask.link.then_some(Name::PrivateLink(*owner)));
         if inputs.by_interface {
             keys.extend([Name::Interface(0), Name::Interface(1)]);
         }
@@ -482,6 +437,11 @@ impl Service for Arm {
             Name::SecurityGroup => want_of_security_group(*owner, ask, level, seen),
             Name::Interface(_) => match ask {
                 Some(ask) if level >= Level::Make => Want::Member(load_balancer(ask)),
+                _ => Want::Nothing,
+            },
+            Name::PrivateLink(_) => match ask {
+                Some(ask) if level >= Level::Make => Want::PrivateLink(frontend(*owner, ask)),
+                None if level == Level::Clean && inputs.mutant != Mutant::LeavesLink => Want::NoPrivateLink,
                 _ => Want::Nothing,
             },
         }

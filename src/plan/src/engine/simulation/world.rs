@@ -1,7 +1,7 @@
 //! A small Azure and a small API server. They know nothing of the planner or of the engine.
 //!
-//! Azure holds two load balancers, a security group, public IP addresses and network interfaces, with ETags, operations
-//! that take time, reads that lag, and the checks of references that the real one makes.
+//! Azure holds two load balancers, a security group, public IP addresses, network interfaces and private link services, with
+//! ETags, operations that take time, reads that lag, and the checks of references that the real one makes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,12 @@ pub(super) enum Name {
     LoadBalancer(u8),
     SecurityGroup,
     Interface(u8),
+    /// The private link service of a Service, on a frontend of the internal load balancer.
+    PrivateLink(Owner),
 }
+
+/// The load balancer that private link services lie on.
+pub(super) const INTERNAL: Name = Name::LoadBalancer(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FrontendAddress {
@@ -46,6 +51,7 @@ pub(super) enum Body {
     LoadBalancer(LoadBalancer),
     SecurityGroup(SecurityGroup),
     Interface { pools: BTreeSet<Name>, note: u32 },
+    PrivateLink { frontend: FrontendName, note: u32 },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -115,11 +121,15 @@ pub(super) struct Azure {
     operations: u64,
     /// What other writers have written last, by object.
     notes: BTreeMap<Name, u32>,
+    /// Until when a resource of another writer uses a public IP.
+    held: BTreeMap<Name, Duration>,
+    /// Whether a write of an object that is busy is refused for that, whatever its ETag.
+    busy_first: bool,
 }
 
 impl Azure {
-    pub(super) fn new(internal: bool) -> Self {
-        let mut azure = Self::default();
+    pub(super) fn new(internal: bool, busy_first: bool) -> Self {
+        let mut azure = Self { busy_first, ..Self::default() };
         let mut load_balancer = LoadBalancer::default();
         load_balancer.frontends.insert((FOREIGN, 0), FrontendAddress::Private(FOREIGN_ADDRESS));
         load_balancer.rules.insert((FOREIGN, 0, 443), (FOREIGN, 0));
@@ -182,6 +192,22 @@ impl Azure {
             Body::PublicIp { tags, address, .. } => Some((tags, *address)),
             _ => None,
         }
+    }
+
+    /// The frontend that a Service's private link service is on.
+    pub(super) fn private_link(&self, owner: Owner) -> Option<FrontendName> {
+        match &self.current(Name::PrivateLink(owner))?.body {
+            Body::PrivateLink { frontend, .. } => Some(*frontend),
+            _ => None,
+        }
+    }
+
+    /// The frontends that private link services are on.
+    fn linked(&self) -> impl Iterator<Item = FrontendName> {
+        self.names().filter_map(|name| match name {
+            Name::PrivateLink(owner) => self.private_link(owner),
+            _ => None,
+        })
     }
 
     /// The number of backends behind a load balancer.
@@ -264,7 +290,25 @@ impl Azure {
                 if foreign.flatten().any(|frontend| seen.contains(&frontend)) {
                     return Err(Refused::Invalid);
                 }
+                if name == INTERNAL {
+                    let before = self.load_balancer(1);
+                    let moves =
+                        |linked| body.frontends.get(&linked) != before.and_then(|before| before.frontends.get(&linked));
+                    if self.linked().any(moves) {
+                        return Err(Refused::InUse);
+                    }
+                }
                 Body::LoadBalancer(body)
+            }
+            Body::PrivateLink { frontend, note } => {
+                let version = self.current(INTERNAL).ok_or(Refused::Invalid)?;
+                if version.provisioning != Provisioning::Succeeded {
+                    return Err(Refused::ReferenceNotProvisioned);
+                }
+                if self.load_balancer(1).is_none_or(|body| !body.frontends.contains_key(&frontend)) {
+                    return Err(Refused::Invalid);
+                }
+                Body::PrivateLink { frontend, note }
             }
             other => other,
         })
@@ -280,16 +324,20 @@ impl Azure {
         course: Course,
     ) -> Result<u64, Refused> {
         let current = self.current(name);
+        // A creation that will fail shows nothing while it runs.
+        let busy = self.is_busy(name) || self.running.values().any(|(running, ..)| *running == name);
+        if busy && self.busy_first {
+            return Err(Refused::Busy);
+        }
         if etag != current.map(|version| version.etag) {
             return Err(if current.is_none() { Refused::NotFound } else { Refused::Precondition });
         }
-        // A creation that will fail shows nothing while it runs.
-        if self.is_busy(name) || self.running.values().any(|(running, ..)| *running == name) {
+        if busy {
             return Err(Refused::Busy);
         }
         let before = current.map(|version| version.body.clone());
         let body = match body {
-            None if self.is_referred_to(name) => return Err(Refused::InUse),
+            None if self.is_used(name, now) => return Err(Refused::InUse),
             None => None,
             Some(body) => Some(self.check(name, body)?),
         };
@@ -302,18 +350,30 @@ impl Azure {
         // The object shows the new body while it is updated; one that is deleted shows the old one.
         let shown = if after.is_some() { after.clone() } else { before };
         self.set(now, name, shown, Provisioning::Updating);
+        self.touch_related(now, name);
         self.running.insert(self.operations, (name, after, course));
         Ok(self.operations)
     }
 
-    fn is_referred_to(&self, name: Name) -> bool {
+    /// Whether a frontend, or a resource of another writer, uses a public IP.
+    fn is_used(&self, name: Name, now: Duration) -> bool {
         let Name::PublicIp(number) = name else { return false };
+        if self.held.get(&name).is_some_and(|until| now < *until) {
+            return true;
+        }
         let refers = |number_of: u8| {
             self.load_balancer(number_of).is_some_and(|body| {
                 body.frontends.values().any(|frontend| *frontend == FrontendAddress::Public(number))
             })
         };
         refers(0) || refers(1)
+    }
+
+    /// An operation on a private link service changes the ETag of its load balancer.
+    fn touch_related(&mut self, now: Duration, name: Name) {
+        if let (Name::PrivateLink(_), Some(version)) = (name, self.current(INTERNAL).cloned()) {
+            self.set(now, INTERNAL, Some(version.body), version.provisioning);
+        }
     }
 
     /// Ends an operation.
@@ -324,6 +384,7 @@ impl Azure {
             self.notes.remove(&name);
         }
         self.set(now, name, after, if succeeds { Provisioning::Succeeded } else { Provisioning::Failed });
+        self.touch_related(now, name);
         self.ended.insert(operation, succeeds);
     }
 
@@ -341,7 +402,7 @@ impl Azure {
         let Some(version) = self.current(name) else { return };
         let mut body = version.body.clone();
         let note = match &mut body {
-            Body::PublicIp { note, .. } | Body::Interface { note, .. } => note,
+            Body::PublicIp { note, .. } | Body::Interface { note, .. } | Body::PrivateLink { note, .. } => note,
             Body::LoadBalancer(body) => &mut body.note,
             Body::SecurityGroup(body) => &mut body.note,
         };
@@ -357,12 +418,31 @@ impl Azure {
         self.set(now, name, Some(body), Provisioning::Succeeded);
     }
 
+    /// Another writer deletes a public IP that nothing uses. Returns whether it was there.
+    pub(super) fn delete_by_other(&mut self, now: Duration, name: Name) -> bool {
+        let deletes = self.current(name).is_some() && !self.is_busy(name) && !self.is_used(name, now);
+        if deletes {
+            self.notes.remove(&name);
+            self.set(now, name, None, Provisioning::Succeeded);
+        }
+        deletes
+    }
+
+    /// A resource of another writer begins to use a public IP, until the given time. Returns whether it could.
+    pub(super) fn hold(&mut self, name: Name, until: Duration) -> bool {
+        let holds = self.current(name).is_some();
+        if holds {
+            self.held.insert(name, until);
+        }
+        holds
+    }
+
     /// Whether everything that is not of our Services is as its owner left it.
     pub(super) fn foreign_is_untouched(&self) -> Result<(), String> {
         for (name, note) in &self.notes {
             let Some(version) = self.current(*name) else { continue };
             let shown = match &version.body {
-                Body::PublicIp { note, .. } | Body::Interface { note, .. } => *note,
+                Body::PublicIp { note, .. } | Body::Interface { note, .. } | Body::PrivateLink { note, .. } => *note,
                 Body::LoadBalancer(body) => body.note,
                 Body::SecurityGroup(body) => body.note,
             };
@@ -433,6 +513,29 @@ fn partly(before: Option<Body>, after: Option<Body>) -> Option<Body> {
     }
 }
 
+/// Whether a write takes away or replaces something that is there.
+pub(super) fn takes_away(before: Option<&Body>, after: Option<&Body>) -> bool {
+    match (before, after) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(Body::PublicIp { tags: before, .. }), Some(Body::PublicIp { tags: after, .. })) => {
+            !before.is_subset(after)
+        }
+        (Some(Body::LoadBalancer(before)), Some(Body::LoadBalancer(after))) => {
+            before.frontends.iter().any(|(name, address)| after.frontends.get(name) != Some(address))
+                || before.rules.iter().any(|(name, frontend)| after.rules.get(name) != Some(frontend))
+                || !before.members.is_subset(&after.members)
+        }
+        (Some(Body::SecurityGroup(before)), Some(Body::SecurityGroup(after))) => {
+            !before.allow.is_subset(&after.allow) || !before.deny.is_subset(&after.deny)
+        }
+        (Some(Body::Interface { pools: before, .. }), Some(Body::Interface { pools: after, .. })) => {
+            !before.is_subset(after)
+        }
+        (before, after) => before != after,
+    }
+}
+
 /// What a user asks for of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ask {
@@ -440,6 +543,8 @@ pub(super) struct Ask {
     pub(super) ports: BTreeSet<u16>,
     pub(super) sources: BTreeSet<u8>,
     pub(super) deny: bool,
+    /// Whether it asks for a private link service; an internal one may.
+    pub(super) link: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
