@@ -14,7 +14,7 @@ use lazuli_azure::{
 };
 use lazuli_cluster::{Change, Ended, LeaseName, VersionedService, follow_backends, follow_services, lead};
 use lazuli_plan::{
-    balancing::{Key, Spec},
+    balancing::{Key, Spec, events},
     engine::{
         freshness,
         object::{EnvChange, Event as ObjectEvent},
@@ -35,6 +35,7 @@ use lazuli_plan::{
     service::{AddressAsk, Existing, PublicIpAsk, ServiceObject, Side, names, parse, wants},
 };
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
+use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,8 @@ pub struct Options {
     pub lease: LeaseName,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
+    /// Where events for the owners of Services go.
+    pub events: lossy::Sender<lazuli_plan::event::Event>,
 }
 
 /// The service controller.
@@ -94,8 +97,8 @@ impl Controller {
     pub fn new(options: Options, network: Network, api: Client, metrics: Metrics) -> Self {
         let clock = Clock::start();
         let (holder, lease) = LeaseHolder::new(clock, LEAST_LEASE);
-        let informed =
-            Arc::new(Informed::new(clock, lease, options.settings.clone(), options.zones.clone(), network, api));
+        let (settings, zones, events) = (options.settings.clone(), options.zones.clone(), options.events.clone());
+        let informed = Arc::new(Informed::new(clock, lease, settings, zones, network, api, events));
         fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
@@ -291,6 +294,12 @@ impl Controller {
             self.informed.wake_all();
         }
         let Some(workers) = self.informed.workers.get().filter(|_| differs) else { return };
+        if self.informed.has_no_backends() {
+            let told = self.informed.told();
+            let services = told.services.iter().flatten().map(|(_, service)| &service.object);
+            let served = services.filter(|object| object.wants_load_balancer(self.options.class.as_deref()));
+            served.for_each(|object| self.informed.events.send(events::no_backends(&object.key)));
+        }
         for id in self.load_balancers() {
             workers.load_balancers.send(&id, ObjectEvent::EnvChanged(EnvChange::Cures).into());
         }
@@ -317,6 +326,9 @@ impl Controller {
             return;
         }
         let desired = if wants_balancer { self.desired(object) } else { Desired::Gone };
+        if wants_balancer && self.informed.has_no_backends() {
+            self.informed.events.send(events::no_backends(&object.key));
+        }
         let found = self.informed.found.get();
         let mut keys: BTreeSet<Key> = self.load_balancers().into_iter().map(Key::LoadBalancer).collect();
         keys.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
@@ -335,7 +347,7 @@ impl Controller {
             Err(mistakes) => Desired::Invalid(mistakes.iter().map(ToString::to_string).collect()),
             Ok(ask) => {
                 for warning in &ask.warnings {
-                    warn!(service = %object.key, reason = ?warning.reason, "{}", warning.message);
+                    self.informed.events.send(events::of_warning(&object.key, warning));
                 }
                 self.spec(object, ask).map_or_else(|error| Desired::Invalid(vec![error.to_string()]), Desired::Present)
             }

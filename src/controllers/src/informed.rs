@@ -25,6 +25,7 @@ use lazuli_plan::{
     service::{ServiceKey, Side, names::BaseName},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
+use lazuli_telemetry::lossy;
 
 use crate::{objects::Of, services::Services};
 
@@ -76,6 +77,10 @@ pub(crate) struct Informed {
     pub(crate) zones: Vec<String>,
     pub(crate) network: Network,
     pub(crate) api: Client,
+    /// Where events for the owners of Services go.
+    pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
+    /// The code of Azure's last refusal of a write, by object, for those events.
+    refusals: Mutex<BTreeMap<ArmId, String>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
     told: Mutex<Told>,
@@ -89,9 +94,21 @@ impl Informed {
         zones: Vec<String>,
         network: Network,
         api: Client,
+        events: lossy::Sender<lazuli_plan::event::Event>,
     ) -> Self {
-        let (found, workers, told) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { clock, lease, settings, zones, network, api, found, workers, told }
+        let (found, workers, told, refusals) = (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
+        Self { clock, lease, settings, zones, network, api, events, refusals, found, workers, told }
+    }
+
+    /// Notes the code with which Azure refused a write.
+    pub(crate) fn refused(&self, object: &ArmId, code: &str) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.insert(object.clone(), code.to_owned());
+    }
+
+    /// The code with which Azure refused the last write that it refused.
+    pub(crate) fn refusal_of(&self, object: &ArmId) -> String {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned().unwrap_or_default()
     }
 
     pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
@@ -119,6 +136,11 @@ impl Informed {
     /// Which Nodes are backends.
     pub(crate) fn selection(&self) -> Selection<'_> {
         Selection { resource_group: &self.settings.resource_group, leaves_out_control_plane: true }
+    }
+
+    /// Whether the Nodes are known, and none of them is a backend.
+    pub(crate) fn has_no_backends(&self) -> bool {
+        self.told().nodes.as_ref().is_some_and(|nodes| self.selection().of(nodes).next().is_none())
     }
 
     /// What the wants of a Service depend on.

@@ -228,7 +228,8 @@ pub(crate) struct Raw {
     etag: Option<String>,
 }
 
-fn failure(error: &ArmError) -> Failure<ServiceKey> {
+fn failure(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<ServiceKey> {
+    informed.refused(object, &error.code);
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
     Failure { fault: error.fault.clone(), cause }
@@ -313,17 +314,18 @@ where
                     let expectation = operation.expectation();
                     Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
                 }
-                Err(error) => Written::Failed(failure(&error)),
+                Err(error) => Written::Failed(failure(&informed, &key, &error)),
             }
         })
     }
 
-    fn poll(&self, _: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O>> {
+    fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O>> {
+        let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
             match operation.lock().await.settle(&Until::within(OPERATION)).await {
                 Ok(()) => Polled::Done,
                 Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
-                Err(error) => Polled::Failed(failure(&error)),
+                Err(error) => Polled::Failed(failure(&informed, &key, &error)),
             }
         })
     }

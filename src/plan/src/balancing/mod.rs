@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`events`] | what the owner of a Service is told by Kubernetes events |
 //! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service |
 //! | [`report`] | what an object shows of one Service |
 //! | [`service`] | the Service: its keys, the order of its writes, its wants, its status |
@@ -10,6 +11,7 @@
 //! What a Service gives up is found in what the objects show of it, never in its own status: an address in a status may
 //! have been given to another Service since.
 
+pub mod events;
 pub mod objects;
 pub mod report;
 pub mod service;
