@@ -108,8 +108,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     // Events about Services name them; no volume is looked up.
     let (_, no_volumes) = watch::channel(VolumeHandles::NoCluster);
     let ended = CancellationToken::new();
-    let writing =
-        Box::pin(write_events(client.clone(), reporter, no_volumes, queue, event_metrics, ended.clone()));
+    let writing = Box::pin(write_events(client.clone(), reporter, no_volumes, queue, event_metrics, ended.clone()));
     let controller = Controller::new(
         ControllerOptions {
             settings,

@@ -11,7 +11,7 @@ use kube::Client;
 use lazuli_azure::network::Network;
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
-    balancing::{Inputs, Key, LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Want},
+    balancing::{Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Want},
     engine::{
         Acceptance, Shared,
         object::{Event, Taint},
@@ -22,10 +22,14 @@ use lazuli_plan::{
         Cidr, Settings,
         backends::{BackendNodes, Selection},
     },
-    service::{ServiceKey, Side, names::BaseName},
+    service::{
+        ServiceKey, Side,
+        names::{self, BaseName},
+    },
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
+use tokio::sync::Notify;
 
 use crate::{objects::Of, services::Services};
 
@@ -47,6 +51,16 @@ pub(crate) struct Told {
     pub(crate) at_security_group: BTreeSet<ServiceKey>,
     /// From when on a read shows everything that the leader before has written.
     pub(crate) trusted_from: Duration,
+    /// The load balancers that Services are spread over.
+    pub(crate) balancers: Balancers,
+    /// The labels of namespaces, where selectors of load balancers ask for them.
+    pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// On which Nodes the endpoints of Services are, where Services have pools of their own.
+    pub(crate) endpoints: Option<LocalPools>,
+    /// Services, as `namespace/name`, that have no place or name an address that is not there.
+    pub(crate) unplaced: BTreeSet<String>,
+    /// Public IPs by their address, as lists after that of the start have shown them.
+    pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
 }
 
 /// What Azure held when this process began to lead.
@@ -83,6 +97,8 @@ pub(crate) struct Informed {
     refusals: Mutex<BTreeMap<ArmId, String>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
+    /// Services that have no place may have one now.
+    pub(crate) retry: Notify,
     told: Mutex<Told>,
 }
 
@@ -97,7 +113,20 @@ impl Informed {
         events: lossy::Sender<lazuli_plan::event::Event>,
     ) -> Self {
         let (found, workers, told, refusals) = (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
-        Self { clock, lease, settings, zones, network, api, events, refusals, found, workers, told }
+        Self {
+            clock,
+            lease,
+            settings,
+            zones,
+            network,
+            api,
+            events,
+            refusals,
+            found,
+            workers,
+            retry: Notify::new(),
+            told,
+        }
     }
 
     /// Notes the code with which Azure refused a write.
@@ -123,7 +152,9 @@ impl Informed {
         let is_listed = |empty: Option<bool>| empty == Some(false);
         let synced = is_listed(told.services.as_ref().map(BTreeMap::is_empty))
             && is_listed(told.nodes.as_ref().map(BTreeMap::is_empty))
-            && self.found.get().is_some();
+            && self.found.get().is_some()
+            && (told.namespaces.is_some() || !self.follows_namespaces())
+            && (told.endpoints.is_some() || !self.follows_endpoints());
         Shared {
             synced,
             lease: self.lease.now(),
@@ -131,6 +162,18 @@ impl Informed {
             acceptance: Acceptance::Given,
             resync: None,
         }
+    }
+
+    /// The load balancers of both sides that a Service of this cluster may be on.
+    pub(crate) fn load_balancers(&self) -> Vec<ArmId> {
+        let settings = &self.settings;
+        let stems: Vec<&str> = if settings.configurations.is_empty() {
+            vec![settings.load_balancer_name.as_deref().unwrap_or(&settings.cluster_name)]
+        } else {
+            settings.configurations.iter().map(|one| one.name.as_str()).collect()
+        };
+        let names = stems.iter().flat_map(|stem| [false, true].map(|inner| names::load_balancer(stem, inner)));
+        names.filter_map(|name| settings.load_balancer_id(&name).ok()).collect()
     }
 
     /// Which Nodes are backends.

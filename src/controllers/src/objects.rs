@@ -21,10 +21,9 @@ use lazuli_plan::{
     fault::Fault,
     model::ArmId,
     network::{
-        BodyError, Family,
-        load_balancer::{self, PoolMembers, WriteTarget},
+        BodyError,
+        load_balancer::{self, WriteTarget},
         private_link, public_ip, security_group,
-        settings::PoolKind,
     },
     permit::Priority,
     service::{ServiceKey, wants},
@@ -61,6 +60,8 @@ pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Relate
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Self::Inputs;
+    /// A read has shown this; `None` when the object does not exist.
+    fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
 }
 
 fn whole(body: Option<Value>) -> Target {
@@ -125,18 +126,6 @@ impl Planned for LoadBalancers {
 
     fn inputs(informed: &Informed, id: &ArmId) -> load_balancer::Env {
         let settings = &informed.settings;
-        let mut pools = std::collections::BTreeMap::new();
-        if let (Ok(vnet), Some(nodes)) = (settings.vnet_id(), &informed.told().nodes) {
-            for family in [Family::V4, Family::V6] {
-                let addresses = match settings.pool_kind {
-                    PoolKind::NodeIp => informed.selection().addresses(nodes, family),
-                    PoolKind::Nic | PoolKind::PodIp => Default::default(),
-                };
-                let kind = settings.pool_kind;
-                let members = PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
-                pools.insert(settings.pool_name(family), members);
-            }
-        }
         load_balancer::Env {
             id: id.clone(),
             location: settings.location.clone(),
@@ -145,9 +134,13 @@ impl Planned for LoadBalancers {
             zones: informed.zones.clone(),
             subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
             tags: settings.tags.clone(),
-            pools,
+            pools: informed.pools(&informed.told(), id),
             maximum_rules: settings.maximum_rules,
         }
+    }
+
+    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+        informed.balancer_observed(id, actual);
     }
 }
 
@@ -269,10 +262,18 @@ where
                         tracing::error!(%key, %error, "Azure answered what cannot be read");
                         Fault::Malformed
                     });
+                    if let Ok(model) = &model {
+                        O::observed(&informed, &key, Some(model));
+                    }
                     let raw = Raw { body: read.body, etag: read.etag };
                     return Observed { sent_at, result: model.map(|model| (model, raw)) };
                 }
-                Err(error) => Err(error.fault.clone()),
+                Err(error) => {
+                    if error.fault == Fault::NotFound {
+                        O::observed(&informed, &key, None);
+                    }
+                    Err(error.fault.clone())
+                }
             };
             Observed { sent_at: not_before, result }
         })

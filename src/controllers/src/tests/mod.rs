@@ -35,6 +35,7 @@ const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
 mod events;
+mod several;
 
 struct Rig {
     emulator: Emulator,
