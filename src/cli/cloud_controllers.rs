@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
-use lazuli_cluster::{Ended, LeaseName};
+use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::{BackendPoolType, Config, ConfigError};
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
+use lazuli_plan::list::VolumeHandles;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -50,6 +52,9 @@ pub(super) struct Options {
     #[command(flatten)]
     endpoints: EndpointOptions,
 }
+
+/// The reporter of events.
+const REPORTER: &str = "lazuli-cloud-controllers";
 
 fn not_empty(text: &str) -> Result<String, String> {
     match text.trim() {
@@ -95,14 +100,22 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         namespace: options.lease_namespace.clone(),
         name: options.lease_name.clone(),
         // A host name is not enough: a container that was restarted has the name of the one before.
-        identity: format!("{}_{}", host_name("lazuli-cloud-controllers"), uuid::Uuid::new_v4()),
+        identity: format!("{}_{}", host_name(REPORTER), uuid::Uuid::new_v4()),
     };
+    let event_metrics = EventMetrics::register(&mut registry);
+    let (events, queue) = event_queue(&event_metrics);
+    let reporter = Reporter { controller: REPORTER.to_owned(), instance: host_name(REPORTER) };
+    // Events about Services name them; no volume is looked up.
+    let (_, no_volumes) = watch::channel(VolumeHandles::NoCluster);
+    let ended = CancellationToken::new();
+    let writing = Box::pin(write_events(client.clone(), reporter, no_volumes, queue, event_metrics, ended.clone()));
     let controller = Controller::new(
         ControllerOptions {
             settings,
             zones: options.zones.clone(),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
+            events,
         },
         azure.network.clone(),
         client.clone(),
@@ -116,7 +129,6 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         class = options.load_balancer_class,
         "waiting for the Lease of the cloud controllers"
     );
-    let ended = CancellationToken::new();
     let drain = Duration::from_secs(options.drain_seconds);
     let controlling = async {
         let running = Box::pin(controller.run(stop.clone()));
@@ -131,8 +143,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         ended.cancel();
         outcome
     };
-    let (outcome, (), (), _) = tokio::join!(
+    let (outcome, (), (), (), _) = tokio::join!(
         controlling,
+        writing,
         endpoints.run(&ended),
         async {
             // Without /readyz nothing asks for it.

@@ -1,6 +1,7 @@
 //! Nodes as backends of load balancers.
 //!
-//! kubelet's report every few minutes changes nothing that is kept here: its receiver compares.
+//! kubelet's report every few minutes changes nothing that is kept here: its receiver compares, after it has dropped the
+//! labels that it does not need.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -86,6 +87,7 @@ impl Slim for SlimBackend {
             addresses: status.addresses.iter().filter_map(address).collect(),
             exclusion: Exclusion::of(label),
             resource_group: label(labels::RESOURCE_GROUP).map(str::to_owned),
+            labels: metadata.labels,
         })
     }
 }

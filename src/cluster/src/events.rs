@@ -212,6 +212,12 @@ impl Writer {
             Regarding::Node(name) => {
                 Some(Object { kind: "Node", namespace: None, name: name.clone(), uid: Some(name.clone()) })
             }
+            Regarding::Service(service) => Some(Object {
+                kind: "Service",
+                namespace: Some(service.namespace.clone()),
+                name: service.name.clone(),
+                uid: Some(service.uid.clone()),
+            }),
             Regarding::ClaimOf(disk) => {
                 let Some(volume) = self.volume_of(disk) else { return Ok(None) };
                 let read: Option<BoundVolume> = get(&self.client, VOLUMES, &volume).await?;

@@ -74,6 +74,19 @@ pub enum Change<V> {
     Lost(String),
 }
 
+impl<V> Change<V> {
+    /// The same change with other values.
+    pub fn map<W>(self, mut of: impl FnMut(V) -> W) -> Change<W> {
+        match self {
+            Self::Replaced(all) => Change::Replaced(all.into_iter().map(|(name, value)| (name, of(value))).collect()),
+            Self::Applied(name, value) => Change::Applied(name, value.map(of)),
+            Self::Deleted(name) => Change::Deleted(name),
+            Self::Confirmed => Change::Confirmed,
+            Self::Lost(why) => Change::Lost(why),
+        }
+    }
+}
+
 /// Why the watch ended.
 enum End {
     /// The version is too old, or nothing was heard: list again.

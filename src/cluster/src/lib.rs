@@ -7,6 +7,7 @@
 
 mod backends;
 mod client;
+mod endpoints;
 mod events;
 #[cfg(test)]
 mod fake;
@@ -14,6 +15,7 @@ mod follow;
 mod lease;
 mod liveness;
 mod metrics_review;
+mod namespaces;
 mod node_facts;
 mod nodes;
 mod own_node;
@@ -27,11 +29,13 @@ mod tests;
 
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
+pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use lease::{Ended, LeaseName, lead};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
+pub use namespaces::{NamespacesChange, follow_namespaces};
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
 pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};

@@ -1,20 +1,25 @@
 //! Starts the service controller and feeds it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use kube::Client;
 use lazuli_azure::{
     Until,
     error::ArmError,
     network::{API_VERSION, Network, NetworkType},
 };
-use lazuli_cluster::{Change, Ended, LeaseName, VersionedService, follow_backends, follow_services, lead};
+use lazuli_cluster::{
+    Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends, follow_endpoints,
+    follow_namespaces, follow_services, lead,
+};
 use lazuli_plan::{
-    balancing::{Key, Spec},
+    balancing::{Key, Spec, events},
     engine::{
         freshness,
         object::{EnvChange, Event as ObjectEvent},
@@ -23,20 +28,17 @@ use lazuli_plan::{
     fault::Fault,
     lease::Terms,
     model::{ArmId, ArmIdError},
-    network::{
-        Cidr, Settings,
-        load_balancer::{
-            LoadBalancer,
-            placement::{Balancer, Surroundings, place},
-        },
-        public_ip::PublicIp,
-    },
+    network::{Cidr, Settings, load_balancer::LoadBalancer, public_ip::PublicIp},
     permit::Priority,
-    service::{AddressAsk, Existing, PublicIpAsk, ServiceObject, Side, names, parse, wants},
+    service::{AddressAsk, Ask, Existing, Mistake, PublicIpAsk, ServiceObject, Side, names, parse, wants},
 };
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
+use lazuli_telemetry::lossy;
 use serde_json::Value;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, MissedTickBehavior},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -53,6 +55,8 @@ const LEAST_LEASE: Duration = Duration::from_secs(8);
 const LISTS: Duration = Duration::from_secs(300);
 /// How soon they are tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How often a public IP is looked for that a Service names and that is not there.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
@@ -65,6 +69,8 @@ pub struct Options {
     pub lease: LeaseName,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
+    /// Where events for the owners of Services go.
+    pub events: lossy::Sender<lazuli_plan::event::Event>,
 }
 
 /// The service controller.
@@ -94,8 +100,8 @@ impl Controller {
     pub fn new(options: Options, network: Network, api: Client, metrics: Metrics) -> Self {
         let clock = Clock::start();
         let (holder, lease) = LeaseHolder::new(clock, LEAST_LEASE);
-        let informed =
-            Arc::new(Informed::new(clock, lease, options.settings.clone(), options.zones.clone(), network, api));
+        let (settings, zones, events) = (options.settings.clone(), options.zones.clone(), options.events.clone());
+        let informed = Arc::new(Informed::new(clock, lease, settings, zones, network, api, events));
         fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
@@ -176,16 +182,28 @@ impl Controller {
         _ = self.informed.found.set(found);
         let (services, mut of_services) = follow_services(self.informed.api.clone());
         let (nodes, mut of_nodes) = follow_backends(self.informed.api.clone());
+        let (namespaces, mut of_namespaces) =
+            only_if(self.informed.follows_namespaces(), || follow_namespaces(self.informed.api.clone()));
+        let (endpoints, mut of_endpoints) =
+            only_if(self.informed.follows_endpoints(), || follow_endpoints(self.informed.api.clone()));
         let feeding = async {
+            let mut again = tokio::time::interval(LOOK_AGAIN);
+            again.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     Some(change) = of_services.recv() => self.services_changed(change),
                     Some(change) = of_nodes.recv() => self.nodes_changed(change),
-                    else => return,
+                    Some(change) = of_namespaces.recv() => self.namespaces_changed(change),
+                    Some(change) = of_endpoints.recv() => self.endpoints_changed(change),
+                    () = self.informed.retry.notified() => self.place_again(),
+                    _ = again.tick(), if !self.informed.told().unplaced.is_empty() => {
+                        self.look_for_public_ips().await;
+                        self.place_again();
+                    }
                 }
             }
         };
-        tokio::join!(services, nodes, feeding);
+        tokio::join!(services, nodes, namespaces, endpoints, feeding);
     }
 
     /// What Azure holds: each kind is read once.
@@ -194,6 +212,7 @@ impl Controller {
         let until = Until::within(LISTS);
         let list = |kind, group| self.informed.network.list(kind, &settings.subscription, group, &until);
         let mut found = Found::default();
+        let managed = self.informed.load_balancers();
         for body in list(NetworkType::PublicIp, &settings.resource_group).await? {
             let Some(ip) = id_of(&body).and_then(|id| PublicIp::read(&id, &body).ok()) else { continue };
             for service in ip.services() {
@@ -210,6 +229,9 @@ impl Controller {
             } else {
                 Side::Internal
             };
+            if managed.contains(&balancer.id) {
+                self.informed.balancer_observed(&balancer.id, Some(&balancer));
+            }
             let names =
                 balancer.frontends.iter().map(|one| &one.name).chain(balancer.rules.iter().map(|one| &one.name));
             for base in names.filter_map(|name| names::base_in(name)) {
@@ -240,7 +262,7 @@ impl Controller {
                 let before = self.informed.told().services.replace(all.clone()).unwrap_or_default();
                 for (name, service) in &before {
                     if all.get(name).is_none_or(|now| now.object.key != service.object.key) {
-                        self.informed.to_service(&service.object.key, Event::Removed);
+                        self.removed(service);
                     }
                 }
                 all.values().for_each(|service| self.changed(service));
@@ -248,14 +270,14 @@ impl Controller {
             Change::Applied(name, Some(service)) => {
                 let before = self.informed.told().services.get_or_insert_default().insert(name, service.clone());
                 if let Some(before) = before.filter(|before| before.object.key != service.object.key) {
-                    self.informed.to_service(&before.object.key, Event::Removed);
+                    self.removed(&before);
                 }
                 self.changed(&service);
             }
             Change::Applied(name, None) | Change::Deleted(name) => {
                 let before = self.informed.told().services.as_mut().and_then(|services| services.remove(&name));
                 if let Some(before) = before {
-                    self.informed.to_service(&before.object.key, Event::Removed);
+                    self.removed(&before);
                 }
             }
             Change::Confirmed => {}
@@ -266,11 +288,130 @@ impl Controller {
         }
     }
 
+    fn removed(&self, service: &VersionedService) {
+        let key = &service.object.key;
+        {
+            let mut told = self.informed.told();
+            told.balancers.forget(key);
+            told.unplaced.remove(&key.tag_name());
+        }
+        self.informed.to_service(key, Event::Removed);
+    }
+
+    fn namespaces_changed(&self, change: NamespacesChange) {
+        let was_synced = self.informed.shared().synced;
+        let differ: BTreeSet<String> = {
+            let mut told = self.informed.told();
+            let known = told.namespaces.get_or_insert_default();
+            match change {
+                Change::Replaced(all) => {
+                    let all: BTreeMap<_, _> = all.into_iter().collect();
+                    let before = std::mem::replace(known, all);
+                    let names = before.keys().chain(known.keys()).cloned();
+                    names.filter(|name| before.get(name) != known.get(name)).collect()
+                }
+                Change::Applied(name, Some(labels)) => {
+                    let differs = known.insert(name.clone(), labels.clone()) != Some(labels);
+                    differs.then_some(name).into_iter().collect()
+                }
+                // Its Services go one by one.
+                Change::Applied(name, None) | Change::Deleted(name) => {
+                    known.remove(&name);
+                    BTreeSet::new()
+                }
+                Change::Confirmed | Change::Lost(_) => BTreeSet::new(),
+            }
+        };
+        let services = self.informed.told().services.clone().unwrap_or_default();
+        services.values().filter(|one| differ.contains(&one.object.key.namespace)).for_each(|one| self.changed(one));
+        if !was_synced && self.informed.shared().synced {
+            self.informed.wake_all();
+        }
+    }
+
+    fn endpoints_changed(&self, change: EndpointsChange) {
+        let was_synced = self.informed.shared().synced;
+        let differ: BTreeSet<String> = {
+            let mut told = self.informed.told();
+            let known = told.endpoints.get_or_insert_default();
+            match change {
+                Change::Replaced(all) => {
+                    let now: BTreeSet<&String> = all.iter().map(|(name, _)| name).collect();
+                    let gone: Vec<String> = known.slices().filter(|name| !now.contains(name)).cloned().collect();
+                    let mut differ: BTreeSet<String> = gone.iter().flat_map(|name| known.slice(name, None)).collect();
+                    for (name, slice) in all {
+                        differ.extend(known.slice(&name, Some((slice.service, slice.nodes))));
+                    }
+                    differ
+                }
+                Change::Applied(name, slice) => known.slice(&name, slice.map(|one| (one.service, one.nodes))),
+                Change::Deleted(name) => known.slice(&name, None),
+                Change::Confirmed | Change::Lost(_) => BTreeSet::new(),
+            }
+        };
+        let on: BTreeSet<ArmId> = {
+            let told = self.informed.told();
+            let services = told.services.iter().flatten().map(|(_, service)| &service.object);
+            let local = services.filter(|object| object.is_local && differ.contains(&object.key.tag_name()));
+            local.filter_map(|object| told.balancers.place_of(&object.key).cloned()).collect()
+        };
+        if let Some(workers) = self.informed.workers.get() {
+            on.iter().for_each(|id| workers.load_balancers.send(id, ObjectEvent::EnvChanged(EnvChange::Replan).into()));
+        }
+        if !was_synced && self.informed.shared().synced {
+            self.informed.wake_all();
+        }
+    }
+
+    /// Tries the Services again that had no place.
+    fn place_again(&self) {
+        let services: Vec<VersionedService> = {
+            let mut told = self.informed.told();
+            let unplaced = std::mem::take(&mut told.unplaced);
+            unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
+        };
+        services.iter().for_each(|service| self.changed(service));
+    }
+
+    /// Looks for public IPs that Services name by their address and that were not there.
+    async fn look_for_public_ips(&self) {
+        let settings = &self.informed.settings;
+        let groups: BTreeSet<String> = {
+            let told = self.informed.told();
+            let services = told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name));
+            let asks = services.filter_map(|service| self.parse(&service.object).ok());
+            let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
+                AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
+                    Some((address, resource_group))
+                }
+                _ => None,
+            });
+            addresses.filter(|(address, _)| !told.by_address.contains_key(address)).map(|(_, group)| group).collect()
+        };
+        for group in groups {
+            let until = Until::within(LISTS);
+            match self.informed.network.list(NetworkType::PublicIp, &settings.subscription, &group, &until).await {
+                Ok(bodies) => {
+                    let read = |body: &Value| id_of(body).and_then(|id| PublicIp::read(&id, body).ok());
+                    let with_address = |ip: PublicIp| Some((ip.address?, ip.id));
+                    let found = bodies.iter().filter_map(read).filter_map(with_address);
+                    self.informed.told().by_address.extend(found);
+                }
+                Err(error) => warn!(%error, group, "public IPs cannot be listed; it is tried again"),
+            }
+        }
+    }
+
     fn nodes_changed(&self, change: Change<lazuli_plan::network::backends::BackendNode>) {
         let was_synced = self.informed.shared().synced;
+        let labels = self.informed.node_labels();
+        let change = change.map(|mut node| {
+            node.labels.retain(|key, _| labels.contains(key.as_str()));
+            node
+        });
         let differs = {
-            let mut told = self.informed.told();
-            told.change_nodes(|known| match change {
+            let told = &mut *self.informed.told();
+            let differs = told.change_nodes(|known| match change {
                 Change::Replaced(all) => {
                     let all: BTreeMap<_, _> = all.into_iter().collect();
                     known.replace(all) != *known
@@ -283,28 +424,26 @@ impl Controller {
                     known.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some())
                 }
                 Change::Confirmed | Change::Lost(_) => false,
-            })
+            });
+            if differs {
+                self.informed.assign_nodes(told);
+            }
+            differs
         };
         if !was_synced && self.informed.shared().synced {
             self.informed.wake_all();
         }
         let Some(workers) = self.informed.workers.get().filter(|_| differs) else { return };
-        for id in self.load_balancers() {
+        if self.informed.has_no_backends() {
+            let told = self.informed.told();
+            let services = told.services.iter().flatten().map(|(_, service)| &service.object);
+            let served = services.filter(|object| object.wants_load_balancer(self.options.class.as_deref()));
+            served.for_each(|object| self.informed.events.send(events::no_backends(&object.key)));
+        }
+        for id in self.informed.load_balancers() {
             workers.load_balancers.send(&id, ObjectEvent::EnvChanged(EnvChange::Cures).into());
         }
         workers.services.wake_all();
-    }
-
-    /// The load balancers of both sides that a Service of this cluster may be on.
-    fn load_balancers(&self) -> Vec<ArmId> {
-        let settings = &self.informed.settings;
-        let stems: Vec<&str> = if settings.configurations.is_empty() {
-            vec![settings.load_balancer_name.as_deref().unwrap_or(&settings.cluster_name)]
-        } else {
-            settings.configurations.iter().map(|one| one.name.as_str()).collect()
-        };
-        let names = stems.iter().flat_map(|stem| [false, true].map(|inner| names::load_balancer(stem, inner)));
-        names.filter_map(|name| settings.load_balancer_id(&name).ok()).collect()
     }
 
     /// Passes a Service's state on.
@@ -314,9 +453,20 @@ impl Controller {
         if !wants_balancer && !object.has_finalizer {
             return;
         }
+        let mut object = Cow::Borrowed(object);
+        if self.informed.follows_namespaces() {
+            let told = self.informed.told();
+            // Without the labels it has no place; it is changed again when they are known.
+            let Some(namespaces) = &told.namespaces else { return };
+            object.to_mut().namespace_labels = namespaces.get(&object.key.namespace).cloned().unwrap_or_default();
+        }
+        let object = &*object;
         let desired = if wants_balancer { self.desired(object) } else { Desired::Gone };
+        if wants_balancer && self.informed.has_no_backends() {
+            self.informed.events.send(events::no_backends(&object.key));
+        }
         let found = self.informed.found.get();
-        let mut keys: BTreeSet<Key> = self.load_balancers().into_iter().map(Key::LoadBalancer).collect();
+        let mut keys: BTreeSet<Key> = self.informed.load_balancers().into_iter().map(Key::LoadBalancer).collect();
         keys.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
         let tagged = found.and_then(|found| found.tagged.get(&object.key.tag_name().to_lowercase()));
         keys.extend(tagged.into_iter().flatten().cloned().map(Key::PublicIp));
@@ -326,22 +476,33 @@ impl Controller {
         self.informed.to_service(&object.key, Event::Changed(snapshot));
     }
 
-    fn desired(&self, object: &ServiceObject) -> Desired<Spec> {
+    fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {
         let side = self.informed.found.get().and_then(|found| found.side(&object.key));
-        let existing = Existing { side, changed: BTreeSet::new() };
-        match parse(object, &self.informed.settings, &existing) {
+        parse(object, &self.informed.settings, &Existing { side, changed: BTreeSet::new() })
+    }
+
+    fn desired(&self, object: &ServiceObject) -> Desired<Spec> {
+        let name = object.key.tag_name();
+        self.informed.told().unplaced.remove(&name);
+        match self.parse(object) {
             Err(mistakes) => Desired::Invalid(mistakes.iter().map(ToString::to_string).collect()),
             Ok(ask) => {
                 for warning in &ask.warnings {
-                    warn!(service = %object.key, reason = ?warning.reason, "{}", warning.message);
+                    self.informed.events.send(events::of_warning(&object.key, warning));
                 }
-                self.spec(object, ask).map_or_else(|error| Desired::Invalid(vec![error.to_string()]), Desired::Present)
+                self.spec(object, ask).map_or_else(
+                    |error| {
+                        self.informed.told().unplaced.insert(name);
+                        Desired::Invalid(vec![error.to_string()])
+                    },
+                    Desired::Present,
+                )
             }
         }
     }
 
     /// Finds the objects of a Service.
-    fn spec(&self, object: &ServiceObject, ask: lazuli_plan::service::Ask) -> Result<Spec, SpecError> {
+    fn spec(&self, object: &ServiceObject, ask: Ask) -> Result<Spec, SpecError> {
         let settings = &self.informed.settings;
         let mut public_ips = BTreeMap::new();
         for family in &ask.families {
@@ -349,20 +510,24 @@ impl Controller {
             let id = match (wants::public_ip_id(public, settings)?, public) {
                 (Some(id), _) => id,
                 (None, PublicIpAsk::WithAddress { address, resource_group, .. }) => {
-                    let found = self.informed.found.get().and_then(|found| found.by_address.get(address));
+                    let found = self.informed.found.get().and_then(|found| found.by_address.get(address)).cloned();
                     let missing = || format!("public IP {address} was not found in resource group {resource_group}");
-                    found.cloned().ok_or_else(|| SpecError::Sentence(missing()))?
+                    let found = found.or_else(|| self.informed.told().by_address.get(address).cloned());
+                    found.ok_or_else(|| SpecError::Sentence(missing()))?
                 }
                 (None, _) => continue,
             };
             public_ips.insert(family.family, id);
         }
-        let existing = self.load_balancers();
-        let balancers: Vec<Balancer<'_>> =
-            existing.iter().map(|id| Balancer { name: id.name(), actual: None, planned_rules: 0 }).collect();
-        let around = Surroundings { balancers: &balancers, vm_sets: &[], public_ip_user: None };
-        let name = place(&ask, object, settings, &around).map_err(|refusal| SpecError::Sentence(refusal.message))?;
-        let load_balancer = settings.load_balancer_id(&name)?;
+        let (load_balancer, moved) = {
+            let told = &mut *self.informed.told();
+            let placed = told.balancers.place(&ask, object, settings, &[], &public_ips);
+            let (id, begins) = placed.map_err(|refusal| SpecError::Sentence(refusal.message))?;
+            (id, begins && self.informed.assign_nodes(told))
+        };
+        if moved {
+            self.informed.replan_load_balancers(None);
+        }
         let private_link = match &ask.private_link {
             Some(link) => {
                 let frontend = LoadBalancer::frontend_id(&load_balancer, &ask.families[0].frontend);
@@ -373,6 +538,21 @@ impl Controller {
         };
         Ok(Spec { ask, load_balancer, public_ips, private_link })
     }
+}
+
+/// What a follower brings.
+type Following<'f, V> = (BoxFuture<'f, ()>, mpsc::Receiver<Change<V>>);
+
+/// Follows a kind of objects only where it is needed.
+fn only_if<'f, V, F: Future<Output = ()> + Send + 'f>(
+    is_needed: bool,
+    follow: impl FnOnce() -> (F, mpsc::Receiver<Change<V>>),
+) -> Following<'f, V> {
+    if !is_needed {
+        return (Box::pin(async {}), mpsc::channel(1).1);
+    }
+    let (following, told) = follow();
+    (Box::pin(following), told)
 }
 
 /// The address prefixes of a subnet.

@@ -11,7 +11,7 @@ use kube::Client;
 use lazuli_azure::network::Network;
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
-    balancing::{Inputs, Key, LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Want},
+    balancing::{Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Want},
     engine::{
         Acceptance, Shared,
         object::{Event, Taint},
@@ -19,14 +19,17 @@ use lazuli_plan::{
     },
     model::ArmId,
     network::{
-        Cidr, Family, Settings,
+        Cidr, Settings,
         backends::{BackendNodes, Selection},
-        load_balancer::{self, PoolMembers},
-        settings::PoolKind,
     },
-    service::{ServiceKey, Side, names::BaseName},
+    service::{
+        ServiceKey, Side,
+        names::{self, BaseName},
+    },
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
+use lazuli_telemetry::lossy;
+use tokio::sync::Notify;
 
 use crate::{objects::Of, services::Services};
 
@@ -43,19 +46,24 @@ pub(crate) struct AllWorkers {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) services: Option<BTreeMap<String, VersionedService>>,
-    nodes: Option<BackendNodes>,
+    /// Only [`Told::change_nodes`] changes them.
+    pub(crate) nodes: Option<BackendNodes>,
     /// Services that have told the security group what they want. What others were given stays.
     pub(crate) at_security_group: BTreeSet<ServiceKey>,
     /// From when on a read shows everything that the leader before has written.
     pub(crate) trusted_from: Duration,
-    made: Made,
-}
-
-/// What every step needs of the nodes, made once for each change of them.
-#[derive(Debug, Default)]
-struct Made {
+    /// The load balancers that Services are spread over.
+    pub(crate) balancers: Balancers,
+    /// The labels of namespaces, where selectors of load balancers ask for them.
+    pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// On which Nodes the endpoints of Services are, where Services have pools of their own.
+    pub(crate) endpoints: Option<LocalPools>,
+    /// Services, as `namespace/name`, that have no place or name an address that is not there.
+    pub(crate) unplaced: BTreeSet<String>,
+    /// Public IPs by their address, as lists after that of the start have shown them.
+    pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
+    /// What every Service's step needs of the nodes, made once for each change of them.
     inputs: Option<Arc<Inputs>>,
-    load_balancers: BTreeMap<ArmId, Arc<load_balancer::Env>>,
 }
 
 impl Told {
@@ -63,7 +71,7 @@ impl Told {
     pub(crate) fn change_nodes(&mut self, change: impl FnOnce(&mut Option<BackendNodes>) -> bool) -> bool {
         let differs = change(&mut self.nodes);
         if differs {
-            self.made = Made::default();
+            self.inputs = None;
         }
         differs
     }
@@ -97,8 +105,14 @@ pub(crate) struct Informed {
     pub(crate) zones: Vec<String>,
     pub(crate) network: Network,
     pub(crate) api: Client,
+    /// Where events for the owners of Services go.
+    pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
+    /// The code of Azure's last refusal of a write, by object, for those events.
+    refusals: Mutex<BTreeMap<ArmId, String>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
+    /// Services that have no place may have one now.
+    pub(crate) retry: Notify,
     told: Mutex<Told>,
 }
 
@@ -110,9 +124,34 @@ impl Informed {
         zones: Vec<String>,
         network: Network,
         api: Client,
+        events: lossy::Sender<lazuli_plan::event::Event>,
     ) -> Self {
-        let (found, workers, told) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { clock, lease, settings, zones, network, api, found, workers, told }
+        let (found, workers, told, refusals) = (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
+        Self {
+            clock,
+            lease,
+            settings,
+            zones,
+            network,
+            api,
+            events,
+            refusals,
+            found,
+            workers,
+            retry: Notify::new(),
+            told,
+        }
+    }
+
+    /// Notes the code with which Azure refused a write.
+    pub(crate) fn refused(&self, object: &ArmId, code: &str) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.insert(object.clone(), code.to_owned());
+    }
+
+    /// The code with which Azure refused the last write that it refused.
+    pub(crate) fn refusal_of(&self, object: &ArmId) -> String {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned().unwrap_or_default()
     }
 
     pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
@@ -127,7 +166,9 @@ impl Informed {
         let is_listed = |empty: Option<bool>| empty == Some(false);
         let synced = is_listed(told.services.as_ref().map(BTreeMap::is_empty))
             && is_listed(told.nodes.as_ref().map(BTreeMap::is_empty))
-            && self.found.get().is_some();
+            && self.found.get().is_some()
+            && (told.namespaces.is_some() || !self.follows_namespaces())
+            && (told.endpoints.is_some() || !self.follows_endpoints());
         Shared {
             synced,
             lease: self.lease.now(),
@@ -137,9 +178,26 @@ impl Informed {
         }
     }
 
+    /// The load balancers of both sides that a Service of this cluster may be on.
+    pub(crate) fn load_balancers(&self) -> Vec<ArmId> {
+        let settings = &self.settings;
+        let stems: Vec<&str> = if settings.configurations.is_empty() {
+            vec![settings.load_balancer_name.as_deref().unwrap_or(&settings.cluster_name)]
+        } else {
+            settings.configurations.iter().map(|one| one.name.as_str()).collect()
+        };
+        let names = stems.iter().flat_map(|stem| [false, true].map(|inner| names::load_balancer(stem, inner)));
+        names.filter_map(|name| settings.load_balancer_id(&name).ok()).collect()
+    }
+
     /// Which Nodes are backends.
     pub(crate) fn selection(&self) -> Selection<'_> {
         Selection { resource_group: &self.settings.resource_group, leaves_out_control_plane: true }
+    }
+
+    /// Whether the Nodes are known, and none of them is a backend.
+    pub(crate) fn has_no_backends(&self) -> bool {
+        self.told().nodes.as_ref().is_some_and(|nodes| self.selection().of(nodes).next().is_none())
     }
 
     /// What the wants of a Service depend on.
@@ -149,40 +207,7 @@ impl Informed {
             let nodes = told.nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
             Arc::new(Inputs { settings: self.settings.clone(), nodes: nodes.unwrap_or_default() })
         };
-        told.made.inputs.get_or_insert_with(make).clone()
-    }
-
-    /// What the planner of a load balancer needs to know. It plans once the informers are synced, when the subnets are
-    /// known.
-    pub(crate) fn of_load_balancer(&self, id: &ArmId) -> Arc<load_balancer::Env> {
-        let told = &mut *self.told();
-        let make = || {
-            let settings = &self.settings;
-            let mut pools = BTreeMap::new();
-            if let (Ok(vnet), Some(nodes)) = (settings.vnet_id(), &told.nodes) {
-                for family in [Family::V4, Family::V6] {
-                    let addresses = match settings.pool_kind {
-                        PoolKind::NodeIp => self.selection().addresses(nodes, family),
-                        PoolKind::Nic | PoolKind::PodIp => BTreeMap::new(),
-                    };
-                    let kind = settings.pool_kind;
-                    let members = PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
-                    pools.insert(settings.pool_name(family), members);
-                }
-            }
-            Arc::new(load_balancer::Env {
-                id: id.clone(),
-                location: settings.location.clone(),
-                sku: settings.sku,
-                edge_zone: settings.edge_zone.clone(),
-                zones: self.zones.clone(),
-                subnets: self.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
-                tags: settings.tags.clone(),
-                pools,
-                maximum_rules: settings.maximum_rules,
-            })
-        };
-        told.made.load_balancers.entry(id.clone()).or_insert_with(make).clone()
+        told.inputs.get_or_insert_with(make).clone()
     }
 
     fn workers(&self) -> Option<&AllWorkers> {

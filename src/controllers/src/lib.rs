@@ -15,6 +15,7 @@
 //! | [`settings`] | from the cloud configuration to what planners know |
 //! | `informed` | what the informers, the lease and the lists of the start have told |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
+//! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `services` | a Service as a key of the engine |
 //! | [`controller`] | starts all of it and feeds it |
 //!
@@ -23,6 +24,7 @@
 pub mod controller;
 mod informed;
 mod objects;
+mod pools;
 mod services;
 pub mod settings;
 

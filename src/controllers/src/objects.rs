@@ -68,6 +68,8 @@ pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Relate
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
+    /// A read has shown this; `None` when the object does not exist.
+    fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
 }
 
 fn whole(body: Option<Value>) -> Target {
@@ -133,7 +135,22 @@ impl Planned for LoadBalancers {
     }
 
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<load_balancer::Env> {
-        informed.of_load_balancer(id)
+        let settings = &informed.settings;
+        Arc::new(load_balancer::Env {
+            id: id.clone(),
+            location: settings.location.clone(),
+            sku: settings.sku,
+            edge_zone: settings.edge_zone.clone(),
+            zones: informed.zones.clone(),
+            subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
+            tags: settings.tags.clone(),
+            pools: informed.pools(&informed.told(), id),
+            maximum_rules: settings.maximum_rules,
+        })
+    }
+
+    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+        informed.balancer_observed(id, actual);
     }
 }
 
@@ -217,7 +234,8 @@ pub(crate) struct Raw {
     etag: Option<String>,
 }
 
-fn failure(error: &ArmError) -> Failure<ServiceKey> {
+fn failure(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<ServiceKey> {
+    informed.refused(object, &error.code);
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
     Failure { fault: error.fault.clone(), cause }
@@ -229,6 +247,9 @@ fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw:
         tracing::error!(%key, %error, "Azure answered what cannot be read");
         Fault::Malformed
     });
+    if let Ok(model) = &model {
+        O::observed(informed, key, Some(model));
+    }
     Observed { sent_at: informed.clock.since(sent_at), result: model.map(|model| (model, raw)) }
 }
 
@@ -264,7 +285,12 @@ where
                     let raw = Raw { body: read.body, etag: read.etag };
                     return observed::<O>(&informed, &key, read.sent_at, raw);
                 }
-                Err(error) => Err(error.fault.clone()),
+                Err(error) => {
+                    if error.fault == Fault::NotFound {
+                        O::observed(&informed, &key, None);
+                    }
+                    Err(error.fault.clone())
+                }
             };
             Observed { sent_at: not_before, result }
         })
@@ -306,7 +332,7 @@ where
                     let expectation = operation.expectation();
                     Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
                 }
-                Err(error) => Written::Failed(failure(&error)),
+                Err(error) => Written::Failed(failure(&informed, &key, &error)),
             }
         })
     }
@@ -325,7 +351,7 @@ where
                     None => Polled::Done,
                 },
                 Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
-                Err(error) => Polled::Failed(failure(&error)),
+                Err(error) => Polled::Failed(failure(&informed, &key, &error)),
             }
         })
     }

@@ -1,12 +1,20 @@
 //! A Service as a key of the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use lazuli_cluster::{PatchServiceError, ServicePatch, patch_service};
 use lazuli_plan::{
-    balancing::{Balanced, Key},
-    engine::service::{self, Action, Env, Event, Patch, PatchFault, Reason},
+    balancing::{Balanced, Key, events},
+    engine::{
+        Outcome,
+        service::{self, Action, Env, Event, Patch, PatchFault, Reason},
+    },
+    event::Severity,
     service::ServiceKey,
 };
 use lazuli_reconcile::Kind;
@@ -17,21 +25,37 @@ use crate::informed::Informed;
 /// The kind of all Services.
 pub(crate) struct Services {
     informed: Arc<Informed>,
+    /// Services that this process has changed, or has reported a failure of. A Service that is served as it was when this
+    /// process began gets no event.
+    active: Mutex<BTreeSet<ServiceKey>>,
 }
 
 impl Services {
     pub(crate) fn new(informed: Arc<Informed>) -> Self {
-        Self { informed }
+        Self { informed, active: Mutex::default() }
     }
 
-    fn report(service: &ServiceKey, reason: &Reason<Key>) {
-        match reason {
-            Reason::Ensured => info!(%service, "the load balancer is as the Service asks"),
-            Reason::Deleted => info!(%service, "nothing of the Service is left on Azure"),
-            Reason::Invalid(mistakes) => warn!(%service, mistakes = mistakes.join("; "), "the Service is not valid"),
-            Reason::Refused(key, refusal) => warn!(%service, object = %key, ?refusal, "the Service is refused"),
-            Reason::Retry(key, fault) => warn!(%service, object = %key, ?fault, "a write is tried again"),
-            Reason::Held(key) => warn!(%service, object = %key, "a plan waits to be accepted"),
+    fn active(&self) -> MutexGuard<'_, BTreeSet<ServiceKey>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, service: &ServiceKey, reason: &Reason<Key>) {
+        let object = match reason {
+            Reason::Refused(key, _) | Reason::Retry(key, _) | Reason::Held(key) => Some(key.id()),
+            Reason::Ensured | Reason::Deleted | Reason::Invalid(_) => None,
+        };
+        let code = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
+        let event = events::of_reason(service, reason, &code);
+        let was_active = match reason {
+            Reason::Deleted => self.active().remove(service),
+            _ => !self.active().insert(service.clone()),
+        };
+        match event.reason.severity() {
+            Severity::Normal => info!(%service, reason = event.reason.as_str(), "{}", event.note),
+            Severity::Warning => warn!(%service, reason = event.reason.as_str(), "{}", event.note),
+        }
+        if *reason != Reason::Ensured || was_active {
+            self.informed.events.send(event);
         }
     }
 }
@@ -67,6 +91,9 @@ impl Kind for Services {
     }
 
     fn step(&self, key: &ServiceKey, state: &mut Self::State, now: Duration, event: Self::Event) -> Vec<Self::Action> {
+        if let Event::Told { outcome: Outcome::Done(report), .. } = &event {
+            report.found.notices.iter().for_each(|notice| self.informed.events.send(events::of_notice(key, notice)));
+        }
         let inputs = self.informed.inputs();
         let env = Env { shared: self.informed.shared(), id: key, inputs: &*inputs };
         service::step(state, &env, now, event)
@@ -89,9 +116,10 @@ impl Kind for Services {
         match action {
             Action::Tell { key: object, generation, want } => self.informed.want(&object, key, generation, want),
             Action::Withdraw(object) => self.informed.withdraw(&object, key),
-            Action::Report(reason) => Self::report(key, &reason),
+            Action::Report(reason) => self.report(key, &reason),
             Action::Drained => {}
             Action::Patch { id, version, patch } => {
+                self.active().insert(key.clone());
                 let (api, key) = (self.informed.api.clone(), key.clone());
                 return Some(Box::pin(async move {
                     let patch = match patch {

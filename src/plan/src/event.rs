@@ -9,7 +9,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use crate::{
     fault::{self, Fault, Rpc},
     model::ArmId,
+    service::ServiceKey,
 };
+
+mod reason;
+
+pub use reason::{Reason, Severity};
 
 /// How often an event that goes on is written again. The API server forgets an event after an hour (source: the default
 /// of kube-apiserver's `--event-ttl`).
@@ -24,230 +29,6 @@ const REFILL: Duration = Duration::from_secs(300);
 const MOST_OBJECTS: usize = 512;
 /// The longest note, in bytes (source: the API server's validation of events).
 const LONGEST_NOTE: usize = 1024;
-
-/// How Kubernetes shows an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// Something was set right.
-    Normal,
-    /// Something needs a person.
-    Warning,
-}
-
-impl Severity {
-    /// The `type` of the event.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// Why an event is written. Operators select events by these names, so a name that was published does not change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the row of each reason says what it means")]
-pub enum Reason {
-    AuthorizationFailed,
-    LinkedAuthorizationFailed,
-    CredentialRefused,
-    ScopeNotFound,
-    ResourceLocked,
-    QuotaExceeded,
-    Throttled,
-    VMSizeFull,
-    ZoneMismatch,
-    ExpansionNeedsDetach,
-    StaleAttachmentDetached,
-    StaleAttachmentKept,
-    ForceDetached,
-    FormatRefused,
-    FilesystemDamaged,
-    DuplicateFilesystem,
-    IdentityUnconfirmed,
-}
-
-/// What stands behind a reason.
-struct Row {
-    name: &'static str,
-    /// What was being done: the event's `action`.
-    action: &'static str,
-    /// How long it must last before an event is written.
-    hold_off: Duration,
-    advice: &'static str,
-}
-
-const AT_ONCE: Duration = Duration::ZERO;
-
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 17] = [
-        Self::AuthorizationFailed,
-        Self::LinkedAuthorizationFailed,
-        Self::CredentialRefused,
-        Self::ScopeNotFound,
-        Self::ResourceLocked,
-        Self::QuotaExceeded,
-        Self::Throttled,
-        Self::VMSizeFull,
-        Self::ZoneMismatch,
-        Self::ExpansionNeedsDetach,
-        Self::StaleAttachmentDetached,
-        Self::StaleAttachmentKept,
-        Self::ForceDetached,
-        Self::FormatRefused,
-        Self::FilesystemDamaged,
-        Self::DuplicateFilesystem,
-        Self::IdentityUnconfirmed,
-    ];
-
-    fn row(self) -> Row {
-        let (name, action, hold_off, advice) = match self {
-            Self::AuthorizationFailed => (
-                "AuthorizationFailed",
-                "CallAzure",
-                AT_ONCE,
-                "Assign the role of deploy/azure/role.json to the controller's identity on the resource group; a new \
-                 assignment takes minutes to count.",
-            ),
-            Self::LinkedAuthorizationFailed => (
-                "LinkedAuthorizationFailed",
-                "CallAzure",
-                AT_ONCE,
-                "Give the controller's identity the right to read the disk encryption set, disk access or other \
-                 resource that the disk refers to.",
-            ),
-            Self::CredentialRefused => (
-                "CredentialRefused",
-                "CallAzure",
-                AT_ONCE,
-                "Renew the credential in the cloud configuration; the controller reads it again within a minute.",
-            ),
-            Self::ScopeNotFound => (
-                "ScopeNotFound",
-                "CallAzure",
-                AT_ONCE,
-                "Correct resourceGroup and subscriptionID in the StorageClass or in the cloud configuration, or make \
-                 the resource group.",
-            ),
-            Self::ResourceLocked => (
-                "ResourceLocked",
-                "CallAzure",
-                AT_ONCE,
-                "Remove the management lock from the resource or its resource group.",
-            ),
-            Self::QuotaExceeded => (
-                "QuotaExceeded",
-                "ProvisionDisk",
-                AT_ONCE,
-                "Raise the quota of the subscription in this region, or choose another SKU, zone or size.",
-            ),
-            Self::Throttled => (
-                "Throttled",
-                "CallAzure",
-                Duration::from_secs(120),
-                "The calls wait and are repeated. If it lasts, find the other client that uses up the request quota of \
-                 the subscription, or give this driver an identity of its own.",
-            ),
-            Self::VMSizeFull => (
-                "VMSizeFull",
-                "AttachDisk",
-                AT_ONCE,
-                "Move pods with volumes to another node, use a larger VM size, or detach disks that Kubernetes does not \
-                 manage; node.reservedSlots of the chart keeps slots free for those.",
-            ),
-            Self::ZoneMismatch => (
-                "ZoneMismatch",
-                "AttachDisk",
-                AT_ONCE,
-                "Use a StorageClass with volumeBindingMode WaitForFirstConsumer, or schedule the pod to a node in the \
-                 zone of the disk.",
-            ),
-            Self::ExpansionNeedsDetach => (
-                "ExpansionNeedsDetach",
-                "ExpandDisk",
-                AT_ONCE,
-                "Stop the pods that use the volume, wait until the claim has grown, and start them again.",
-            ),
-            Self::StaleAttachmentDetached => {
-                ("StaleAttachmentDetached", "DetachDisk", AT_ONCE, "Nothing is to be done.")
-            }
-            Self::StaleAttachmentKept => (
-                "StaleAttachmentKept",
-                "DetachDisk",
-                AT_ONCE,
-                "If no process on the node uses the disk, detach it in Azure. If the machine is stopped for good, taint \
-                 the node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
-            ),
-            Self::ForceDetached => (
-                "ForceDetached",
-                "DetachDisk",
-                AT_ONCE,
-                "Check the file system's data: writes that the stopped machine had not flushed are lost.",
-            ),
-            Self::FormatRefused => (
-                "FormatRefused",
-                "StageVolume",
-                AT_ONCE,
-                "Look at the disk from another machine. If its content is not needed, delete the claim and make a new \
-                 one.",
-            ),
-            Self::FilesystemDamaged => (
-                "FilesystemDamaged",
-                "StageVolume",
-                AT_ONCE,
-                "Take a snapshot of the disk, then repair the file system with fsck on another machine.",
-            ),
-            Self::DuplicateFilesystem => (
-                "DuplicateFilesystem",
-                "StageVolume",
-                AT_ONCE,
-                "Use another node, or give the copy its own id with btrfstune -m.",
-            ),
-            Self::IdentityUnconfirmed => (
-                "IdentityUnconfirmed",
-                "StageVolume",
-                Duration::from_secs(60),
-                "See that http://169.254.169.254 can be reached from the node, and compare the VM's data disks in Azure \
-                 with /dev/disk/azure/scsi1 on the node.",
-            ),
-        };
-        Row { name, action, hold_off, advice }
-    }
-
-    /// The event's `reason`.
-    pub fn as_str(self) -> &'static str {
-        self.row().name
-    }
-
-    /// The event's `action`.
-    pub fn action(self) -> &'static str {
-        self.row().action
-    }
-
-    /// The event's `type`.
-    pub fn severity(self) -> Severity {
-        match self {
-            Self::StaleAttachmentDetached => Severity::Normal,
-            _ => Severity::Warning,
-        }
-    }
-
-    /// Whether the reason lies in the volume, and not in the VM that it is to be attached to.
-    pub fn lies_in_the_volume(self) -> bool {
-        matches!(self, Self::LinkedAuthorizationFailed | Self::QuotaExceeded | Self::ZoneMismatch | Self::ScopeNotFound)
-    }
-
-    /// How long the reason must last before an event is written.
-    pub fn hold_off(self) -> Duration {
-        self.row().hold_off
-    }
-
-    /// What a person can do about it.
-    pub fn advice(self) -> &'static str {
-        self.row().advice
-    }
-}
 
 /// A PersistentVolumeClaim, as external-provisioner names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -306,6 +87,8 @@ pub enum Regarding {
     ClaimOf(ArmId),
     /// A Node, by its name.
     Node(String),
+    /// A Service.
+    Service(ServiceKey),
 }
 
 impl Regarding {
@@ -325,18 +108,24 @@ pub struct Event {
     pub reason: Reason,
     /// The sentence for the reader.
     pub note: String,
+    /// Whether its observer reports a state when it begins, and not again and again while it lasts.
+    pub is_change: bool,
 }
 
 impl Event {
     /// An event that says what happened, then what to do about it.
     pub fn new(regarding: Regarding, reason: Reason, what: impl fmt::Display) -> Self {
-        let mut note = format!("{what}. {}", reason.advice());
+        let advice = match &regarding {
+            Regarding::Service(_) => reason.advice_for_services(),
+            Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Node(_) => reason.advice(),
+        };
+        let mut note = format!("{what}. {advice}");
         if note.len() > LONGEST_NOTE {
             let end = (0..=LONGEST_NOTE - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or(0);
             note.truncate(end);
             note.push('…');
         }
-        Self { regarding, reason, note }
+        Self { regarding, reason, note, is_change: false }
     }
 
     /// The event of a failure of Azure's, if a person must know about it ([`fault::reason`]).
@@ -440,11 +229,12 @@ impl EventLog {
         }
         series.last_seen = now;
         series.count = series.count.saturating_add(1);
-        let lasted = now.saturating_sub(series.since) >= event.reason.hold_off();
+        let lasted = event.is_change || now.saturating_sub(series.since) >= event.reason.hold_off();
         let decision = match series.written {
             _ if !lasted => Decision::Nothing,
             None if object.take(now) => Decision::Create,
             None => Decision::Suppress,
+            Some(_) if event.is_change && object.take(now) => Decision::Repeat(series.count),
             Some(at) if now.saturating_sub(at) >= REPEAT => Decision::Repeat(series.count),
             Some(_) => Decision::Nothing,
         };

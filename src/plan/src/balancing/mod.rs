@@ -3,6 +3,8 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`balancers`] | the load balancers that Services and Nodes are spread over, and the members of their pools |
+//! | [`events`] | what the owner of a Service is told by Kubernetes events |
 //! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service |
 //! | [`report`] | what an object shows of one Service |
 //! | [`service`] | the Service: its keys, the order of its writes, its wants, its status |
@@ -10,6 +12,8 @@
 //! What a Service gives up is found in what the objects show of it, never in its own status: an address in a status may
 //! have been given to another Service since.
 
+pub mod balancers;
+pub mod events;
 pub mod objects;
 pub mod report;
 pub mod service;
@@ -19,6 +23,7 @@ mod tests;
 
 use std::fmt;
 
+pub use balancers::{Balancers, LocalPools};
 pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups};
 pub use report::Report;
 pub use service::{Balanced, Inputs, Spec, Want};

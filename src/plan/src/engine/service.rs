@@ -64,6 +64,9 @@ use std::{
 use super::{Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
 use crate::fault::Fault;
 
+/// How long Azure must have refused requests as too many before the owner of the Service is told.
+const THROTTLED: Duration = Duration::from_secs(120);
+
 /// What a Service is made of.
 pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     /// What names the Service's parts: its namespace, name and uid.
@@ -339,6 +342,8 @@ pub struct State<S: Service> {
     patches: Backoff,
     pause_until: Duration,
     reported: Option<(u64, Reason<S::Key>)>,
+    /// Since when Azure has refused requests for the Service as too many, with no object done in between.
+    throttled_since: Option<Duration>,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -357,6 +362,7 @@ impl<S: Service> Default for State<S> {
             patches: Backoff::CONFLICT,
             pause_until: Duration::ZERO,
             reported: None,
+            throttled_since: None,
             draining: false,
             wake: None,
         }
@@ -482,16 +488,34 @@ impl<S: Service> State<S> {
         }
     }
 
-    /// Reports the first failure of an object, in order of the keys.
-    fn report_failure(&mut self, actions: &mut Vec<Action<S>>) {
+    /// Reports the first failure of an object, in order of the keys. A pause that Azure asks for is one when it has lasted.
+    fn report_failure(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+        let throttled =
+            |asked: &Asked<S>| matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))));
+        if self.asked.values().any(throttled) {
+            self.throttled_since.get_or_insert(now);
+        } else if self.asked.values().all(Asked::is_done) {
+            self.throttled_since = None;
+        }
+        let reportable_at = self.throttled_since.map(|since| since + THROTTLED);
+        let mut wake = None;
         let reason = self.asked.iter().find_map(|(key, asked)| match asked.outcome.as_ref()? {
             Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
-            // A pause that Azure asks for is no failure.
-            Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) => None,
+            Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) if reportable_at.is_some_and(|at| now < at) => {
+                wake = reportable_at;
+                None
+            }
+            // The pause differs from try to try.
+            Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) => {
+                Some(Reason::Retry(key.clone(), Fault::Throttled { retry_after: None }))
+            }
             Outcome::Waiting(Waiting::Retry(fault)) => Some(Reason::Retry(key.clone(), fault.clone())),
             Outcome::Waiting(Waiting::Acceptance) => Some(Reason::Held(key.clone())),
             Outcome::Waiting(_) | Outcome::Done(_) => None,
         });
+        if let Some(at) = wake {
+            self.wake = earlier(self.wake, at);
+        }
         if let Some(reason) = reason {
             self.report(reason, actions);
         }

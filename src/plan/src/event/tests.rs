@@ -102,6 +102,23 @@ fn an_unconfirmed_identity_is_told_after_a_minute_and_throttling_after_two() {
     }
 }
 
+#[test]
+fn each_change_of_a_service_is_written_until_there_are_too_many() {
+    let mut log = EventLog::default();
+    let service = Regarding::Service(ServiceKey::new("db", "web", UID));
+    let ensured = Event::new(service.clone(), Reason::EnsuredLoadBalancer, "served");
+    let ensured = Event { is_change: true, ..ensured };
+    assert_eq!(log.observe(seconds(0), &ensured), Decision::Create);
+    assert_eq!(log.observe(seconds(1), &ensured), Decision::Repeat(2));
+    let ignored = Event::new(service.clone(), Reason::IgnoredValue, "ignored");
+    let of_ignored = [log.observe(seconds(2), &ignored), log.observe(seconds(3), &ignored)];
+    assert_eq!(of_ignored, [Decision::Create, Decision::Nothing]);
+    let written = (4..104).filter(|at| log.observe(seconds(*at), &ensured) != Decision::Nothing).count();
+    assert_eq!(written, 7, "a burst");
+    let refused = Event::new(service, Reason::AuthorizationFailed, "refused");
+    assert!(refused.note.contains("role-cloud-controllers.json"), "{}", refused.note);
+}
+
 fn observations() -> impl Strategy<Value = Vec<(u64, usize, usize, u8)>> {
     prop::collection::vec((0u64..900, 0usize..3, 0usize..Reason::ALL.len(), 0u8..3), 1..200)
 }

@@ -21,6 +21,19 @@ pub struct BackendNode {
     pub exclusion: Option<Exclusion>,
     /// The label `kubernetes.azure.com/resource-group`.
     pub resource_group: Option<String>,
+    /// Its labels, as far as selectors of load balancers ask for them.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl BackendNode {
+    /// The name of its scale set, as its provider id spells it; `None` for a machine that is in none.
+    pub fn scale_set(&self) -> Option<&str> {
+        let id = self.provider_id.as_deref()?;
+        let lower = id.to_ascii_lowercase();
+        let start = lower.find("/virtualmachinescalesets/")? + "/virtualmachinescalesets/".len();
+        let (name, rest) = id[start..].split_once('/')?;
+        rest.to_ascii_lowercase().starts_with("virtualmachines/").then_some(name)
+    }
 }
 
 /// Why a Node is in no pool.

@@ -80,7 +80,7 @@ impl<S: Service> State<S> {
             return;
         }
         let Some(snapshot) = self.snapshot.clone() else { return };
-        self.report_failure(actions);
+        self.report_failure(now, actions);
         match &snapshot.desired {
             Desired::Present(_) if !snapshot.finalizer => self.patch(env, now, Patch::AddFinalizer, actions),
             Desired::Present(spec) => {

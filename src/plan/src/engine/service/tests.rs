@@ -190,6 +190,27 @@ fn while_an_object_refuses_the_finalizer_stays_and_one_event_says_why() {
 }
 
 #[test]
+fn throttling_is_reported_when_it_has_lasted() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Gone, true, None);
+    let actions = bench.step(snapshot);
+    let Action::Tell { key, generation, .. } = actions[0] else { panic!("{actions:?}") };
+    let told = |seconds| {
+        let fault = Fault::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
+        Event::Told { key, generation, outcome: Outcome::Waiting(Waiting::Retry(fault)) }
+    };
+    let began = bench.now;
+    assert!(bench.step(told(3)).is_empty());
+    assert!(bench.step(told(7)).is_empty(), "a pause that Azure asks for is no failure");
+    let due = bench.state.wake_at().unwrap();
+    assert_eq!(due, began + THROTTLED);
+    bench.now = due;
+    let throttled = Reason::Retry(key, Fault::Throttled { retry_after: None });
+    assert_eq!(bench.step(Event::Woke), [Action::Report(throttled)]);
+    assert!(bench.step(told(9)).is_empty(), "the same reason with another pause");
+}
+
+#[test]
 fn a_mistake_is_reported_and_what_was_asked_before_stays() {
     let mut bench = Bench::new(Order::Parallel);
     let snapshot = bench.snapshot(Desired::Present(1), true, Some(7));

@@ -8,17 +8,21 @@ use lazuli_azure::{
     arm::{Arm, Retry},
     auth::{Credential, Secret, Tokens},
     metrics::Metrics,
-    network::{API_VERSION, Network},
+    network::{API_VERSION, Network, NetworkType},
     transport::{Routes, Transport},
 };
-use lazuli_cluster::{Ended, LeaseName};
+use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_emulator::{Emulator, Options as EmulatorOptions, latency::Profile, scenario};
-use lazuli_plan::network::{
-    Settings, TagPolicy,
-    settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
+use lazuli_plan::{
+    list::VolumeHandles,
+    network::{
+        Settings, TagPolicy,
+        settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
+    },
 };
 use serde_json::{Value, json};
 use tokio::{
+    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -30,10 +34,14 @@ use crate::{Controller, Options};
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
+mod events;
+mod several;
+
 struct Rig {
     emulator: Emulator,
     server: ApiServer,
     network: Network,
+    settings: Settings,
 }
 
 fn url(text: &str) -> Url {
@@ -71,6 +79,11 @@ fn settings() -> Settings {
 
 impl Rig {
     async fn start() -> Self {
+        Self::with(settings()).await
+    }
+
+    /// A cluster of this configuration.
+    async fn with(settings: Settings) -> Self {
         let options = EmulatorOptions { latency: Profile::typical(), ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
         let base = url(&emulator.url());
@@ -93,7 +106,7 @@ impl Rig {
         let until = lazuli_azure::Until::within(Duration::from_secs(3_600));
         let network = Network::new(arm, API_VERSION);
         // Reads bring the token that writes need at hand.
-        let kind = lazuli_azure::network::NetworkType::SecurityGroup;
+        let kind = NetworkType::SecurityGroup;
         network.list(kind, subscription, resource_group, &until).await.unwrap();
         let body = json!({"location": scenario::LOCATION, "properties": {}});
         let put = lazuli_azure::network::NetworkWrite::Put { body, etag: None };
@@ -108,12 +121,23 @@ impl Rig {
                 "status": {"addresses": [{"type": "InternalIP", "address": address}]}});
             server.put("nodes", node).unwrap();
         }
-        Self { emulator, server, network }
+        Self { emulator, server, network, settings }
     }
 
+    fn client(&self) -> Client {
+        Client::new(self.server.router(), "default")
+    }
+
+    /// A replica that also writes events.
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
+        let metrics = EventMetrics::register(&mut prometheus_client::registry::Registry::default());
+        let (events, queue) = event_queue(&metrics);
+        let reporter = Reporter { controller: "lazuli-cloud-controllers".to_owned(), instance: identity.to_owned() };
+        let (_, no_volumes) = watch::channel(VolumeHandles::NoCluster);
+        let stop = CancellationToken::new();
+        tokio::spawn(write_events(self.client(), reporter, no_volumes, queue, metrics, stop.clone()));
         let options = Options {
-            settings: settings(),
+            settings: self.settings.clone(),
             zones: vec![],
             lease: LeaseName {
                 namespace: "kube-system".to_owned(),
@@ -121,17 +145,55 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
+            events,
         };
-        let client = Client::new(self.server.router(), "default");
         let metrics = lazuli_reconcile::metrics::Metrics::unregistered();
-        let controller = Controller::new(options, self.network.clone(), client, metrics);
-        let stop = CancellationToken::new();
+        let controller = Controller::new(options, self.network.clone(), self.client(), metrics);
         (stop.clone(), tokio::spawn(controller.run(stop)))
     }
 
     fn service(&self, name: &str) -> Value {
         let service = json!({"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
         self.server.put("services", service).unwrap()
+    }
+
+    /// A Service with these annotations, without their prefix.
+    fn annotated(&self, name: &str, annotations: &[(&str, &str)]) -> Value {
+        let key = |key: &str| format!("service.beta.kubernetes.io/{key}");
+        let annotations: serde_json::Map<String, Value> =
+            annotations.iter().map(|(name, value)| (key(name), json!(value))).collect();
+        let mut service = self.server.get("services", "default", name).unwrap_or_else(|| self.service(name));
+        service["metadata"]["annotations"] = annotations.into();
+        self.server.put("services", service).unwrap()
+    }
+
+    /// The reasons and notes of the events about a Service, in the order of their names.
+    fn events(&self, name: &str) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let all = self.server.list("events");
+        let about =
+            all.iter().filter(|event| event["regarding"]["kind"] == "Service" && event["regarding"]["name"] == name);
+        about.map(|event| (text(&event["reason"]), text(&event["note"]))).collect()
+    }
+
+    /// Waits for this.
+    async fn until(&self, what: &str, is: impl AsyncFn() -> bool) {
+        let began = Instant::now();
+        while !is().await {
+            assert!(
+                began.elapsed() < Duration::from_secs(600),
+                "{what}: {:#?} {:#?}",
+                self.writes(),
+                self.server.list("events")
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// The objects of a kind in the cluster's resource group.
+    async fn list(&self, kind: NetworkType) -> Vec<Value> {
+        let until = lazuli_azure::Until::within(Duration::from_secs(60));
+        self.network.list(kind, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until).await.unwrap()
     }
 
     /// The addresses in a Service's status, once there are some.
@@ -187,10 +249,7 @@ async fn a_service_gets_its_address_and_leaves_nothing_behind() {
         assert!(began.elapsed() < Duration::from_secs(300), "{:#?}", rig.writes());
         sleep(Duration::from_millis(100)).await;
     }
-    let (kind, until) =
-        (lazuli_azure::network::NetworkType::PublicIp, lazuli_azure::Until::within(Duration::from_secs(60)));
-    let left = rig.network.list(kind, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until);
-    assert_eq!(left.await.unwrap(), Vec::<Value>::new(), "{:#?}", rig.writes());
+    assert_eq!(rig.list(NetworkType::PublicIp).await, Vec::<Value>::new(), "{:#?}", rig.writes());
     stop.cancel();
     assert_eq!(running.await.unwrap(), Ended::Stopped);
 }

@@ -1,0 +1,71 @@
+//! What the owners of Services are told.
+
+use super::*;
+
+fn reasons(rig: &Rig, name: &str) -> Vec<String> {
+    rig.events(name).into_iter().map(|(reason, _)| reason).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_told_that_it_is_served_and_what_is_wrong_with_it() {
+    let rig = Rig::start().await;
+    rig.service("web");
+    let (stop, running) = rig.controller("one");
+    rig.addresses("web").await;
+    rig.until("web is served", async || reasons(&rig, "web") == ["EnsuredLoadBalancer"]).await;
+
+    rig.annotated("web", &[("azure-load-balancer-tcp-idle-timeout", "soon")]);
+    rig.until("the mistake is told", async || reasons(&rig, "web").contains(&"InvalidService".to_owned())).await;
+    let event = rig.events("web").into_iter().find(|(reason, _)| reason == "InvalidService").unwrap();
+    assert!(event.1.contains("azure-load-balancer-tcp-idle-timeout is \"soon\""), "{event:?}");
+    assert!(event.1.ends_with("until then Azure keeps what it had before."), "{event:?}");
+
+    rig.annotated("web", &[("azure-load-balancer-tcp-idle-timout", "5")]);
+    rig.until("the unknown annotation is told", async || {
+        reasons(&rig, "web").contains(&"UnknownAnnotation".to_owned())
+    })
+    .await;
+    let ensured = || {
+        let is_it = |event: &Value| event["regarding"]["name"] == "web" && event["reason"] == "EnsuredLoadBalancer";
+        rig.server.list("events").into_iter().find(is_it).unwrap()
+    };
+    rig.until("web is served again", async || ensured()["series"]["count"] == 2).await;
+    assert_eq!(ensured()["type"], "Normal");
+
+    // A Service that is served as it was gets no event of a new process.
+    stop.cancel();
+    running.await.unwrap();
+    let before = rig.server.list("events");
+    let (stop, running) = rig.controller("two");
+    sleep(Duration::from_secs(300)).await;
+    let told = |events: &[Value]| events.iter().filter(|event| event["reason"] == "EnsuredLoadBalancer").count();
+    assert_eq!(told(&rig.server.list("events")), told(&before));
+    assert_eq!(ensured()["series"]["count"], 2);
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || reasons(&rig, "web").contains(&"DeletedLoadBalancer".to_owned())).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_azure_and_a_cluster_without_backends_are_told_once() {
+    let rig = Rig::start().await;
+    for at in 0..2 {
+        let mut node = rig.server.get("nodes", "", &format!("node-{at}")).unwrap();
+        node["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": "false"});
+        rig.server.put("nodes", node).unwrap();
+    }
+    let ip = "/providers/Microsoft.Network/publicIPAddresses/";
+    rig.annotated("web", &[("azure-pip-name", "missing")]);
+    let (stop, running) = rig.controller("one");
+    rig.until("the missing address is told", async || reasons(&rig, "web").len() == 2).await;
+    assert_eq!(reasons(&rig, "web").iter().filter(|reason| *reason == "UnAvailableLoadBalancer").count(), 1);
+    let (reason, note) = rig.events("web").into_iter().find(|(reason, _)| reason != "UnAvailableLoadBalancer").unwrap();
+    assert_eq!(reason, "NotFound");
+    assert!(note.contains("missing"), "{note}");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.events("web").len(), 2, "{:#?}", rig.events("web"));
+    assert!(!rig.writes().iter().any(|write| write.contains(ip)));
+    stop.cancel();
+    running.await.unwrap();
+}

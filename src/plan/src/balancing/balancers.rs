@@ -1,0 +1,415 @@
+//! The load balancers that Services and Nodes are spread over: what was observed of them, what is placed on them and not on
+//! Azure yet, and which members their pools get.
+//!
+//! Only names, addresses and counts are kept of an observation, so that the memory is bounded by what Azure allows on a load
+//! balancer.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use crate::{
+    model::ArmId,
+    network::{
+        Family, Refusal, RefusalReason, Settings,
+        backends::{BackendNodes, Selection},
+        load_balancer::{
+            Frontend, LoadBalancer, Pool, PoolMembers,
+            placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
+        },
+    },
+    service::{Ask, ServiceKey, ServiceObject, Side, names},
+};
+
+/// What is known of all load balancers of a cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Balancers {
+    seen: BTreeMap<ArmId, Seen>,
+    placed: BTreeMap<ServiceKey, Placed>,
+    /// The configuration that each Node belongs to, where there are several.
+    nodes: BTreeMap<String, String>,
+}
+
+/// What is known of one load balancer.
+#[derive(Debug, Clone)]
+struct Seen {
+    /// Frontends and rules: those that were observed, and a frontend for each Service that is placed on it.
+    actual: LoadBalancer,
+    /// Rules of Services that are placed on it and not on Azure yet.
+    planned_rules: usize,
+    /// The addresses of its pools, by the name of the pool in lower case.
+    members: BTreeMap<String, BTreeSet<IpAddr>>,
+}
+
+/// Where a Service was placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Placed {
+    on: ArmId,
+    base: names::BaseName,
+    rules: usize,
+}
+
+/// What a further observation of a load balancer changes for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Consequences {
+    /// A Service that had no place may have one now, and Nodes may belong elsewhere.
+    pub placement: bool,
+    /// Pools may have other members.
+    pub members: bool,
+}
+
+impl Seen {
+    fn new(id: &ArmId, settings: &Settings) -> Self {
+        let actual = LoadBalancer {
+            id: id.clone(),
+            sku: settings.sku,
+            tags: BTreeMap::new(),
+            frontends: vec![],
+            rules: vec![],
+            probes: vec![],
+            pools: vec![],
+            outbound_rules: vec![],
+            nat: vec![],
+            provisioning: Default::default(),
+        };
+        Self { actual, planned_rules: 0, members: BTreeMap::new() }
+    }
+
+    fn is_in_use(&self) -> bool {
+        !self.actual.frontends.is_empty()
+    }
+}
+
+/// A frontend that stands for a Service that is placed on a load balancer.
+fn planned(base: &names::BaseName) -> Frontend {
+    Frontend {
+        name: base.as_str().to_owned(),
+        public_ip: None,
+        subnet: None,
+        private_address: None,
+        is_static: false,
+        family: Family::V4,
+        zones: vec![],
+    }
+}
+
+fn is_internal(id: &ArmId) -> bool {
+    names::load_balancer_stem(id.name()) != id.name()
+}
+
+fn members_of(pools: &[Pool]) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let addresses = |pool: &Pool| pool.addresses.iter().filter_map(|member| member.address).collect();
+    pools.iter().map(|pool| (pool.name.to_lowercase(), addresses(pool))).collect()
+}
+
+impl Balancers {
+    /// Takes in what a read has shown of a load balancer; `None` when it does not exist.
+    pub fn observed(&mut self, id: &ArmId, actual: Option<&LoadBalancer>, settings: &Settings) -> Consequences {
+        let before = self.seen.remove(id);
+        let mut seen = Seen::new(id, settings);
+        let mut bases: BTreeSet<String> = BTreeSet::new();
+        if let Some(actual) = actual {
+            seen.actual.frontends.clone_from(&actual.frontends);
+            seen.actual.rules.clone_from(&actual.rules);
+            seen.members = members_of(&actual.pools);
+            let all = actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
+            bases.extend(all.filter_map(|name| names::base_in(name)).map(str::to_lowercase));
+        }
+        let missing = |placed: &&Placed| placed.on == *id && !bases.contains(&placed.base.as_str().to_lowercase());
+        for placed in self.placed.values().filter(missing) {
+            seen.planned_rules += placed.rules;
+            seen.actual.frontends.push(planned(&placed.base));
+        }
+        let counts = |seen: &Seen| (seen.actual.rules.len() + seen.planned_rules, seen.is_in_use());
+        let consequences = Consequences {
+            placement: before.as_ref().map(counts).unwrap_or_default() != counts(&seen),
+            members: before.as_ref().map(|before| &before.members) != Some(&seen.members),
+        };
+        self.seen.insert(id.clone(), seen);
+        consequences
+    }
+
+    /// Chooses the load balancer of a Service, and counts its rules there from now on. `public_ips` are those that it uses.
+    /// Returns also whether that load balancer begins to be used, so that Nodes belong to it.
+    ///
+    /// # Errors
+    /// When none fits; the sentence is for the owner of the Service.
+    pub fn place(
+        &mut self,
+        ask: &Ask,
+        object: &ServiceObject,
+        settings: &Settings,
+        vm_sets: &[String],
+        public_ips: &BTreeMap<Family, ArmId>,
+    ) -> Result<(ArmId, bool), Refusal> {
+        let balancers: Vec<Balancer<'_>> = self
+            .seen
+            .values()
+            .map(|seen| Balancer {
+                name: seen.actual.id.name(),
+                actual: seen.is_in_use().then_some(&seen.actual),
+                planned_rules: seen.planned_rules,
+            })
+            .collect();
+        let user = self.seen.values().find_map(|seen| {
+            let uses =
+                |one: &&Frontend| one.public_ip.as_ref().is_some_and(|ip| public_ips.values().any(|id| id == ip));
+            let frontend = seen.actual.frontends.iter().find(uses)?;
+            Some(LoadBalancer::frontend_id(&seen.actual.id, &frontend.name))
+        });
+        let around = Surroundings { balancers: &balancers, vm_sets, public_ip_user: user.as_ref() };
+        let name = place(ask, object, settings, &around)?;
+        let id = settings
+            .load_balancer_id(&name)
+            .map_err(|error| Refusal::new(RefusalReason::NoPlacement, error.to_string()))?;
+        let rules = ask.families.iter().map(|family| family.rules.len()).sum();
+        let is_in_use = |balancers: &Self| balancers.seen.get(&id).is_some_and(Seen::is_in_use);
+        let was_in_use = is_in_use(self);
+        self.note(&ask.service, Placed { on: id.clone(), base: ask.base.clone(), rules }, settings);
+        let begins = !was_in_use && is_in_use(self);
+        Ok((id, begins))
+    }
+
+    fn note(&mut self, service: &ServiceKey, placed: Placed, settings: &Settings) {
+        if self.placed.get(service) == Some(&placed) {
+            return;
+        }
+        self.forget(service);
+        let seen = self.seen.entry(placed.on.clone()).or_insert_with_key(|id| Seen::new(id, settings));
+        let is_there = seen.actual.frontends.iter().any(|one| placed.base.owns(&one.name))
+            || seen.actual.rules.iter().any(|one| placed.base.owns(&one.name));
+        if !is_there {
+            seen.planned_rules += placed.rules;
+            seen.actual.frontends.push(planned(&placed.base));
+        }
+        self.placed.insert(service.clone(), placed);
+    }
+
+    /// Forgets where a Service was placed. What was observed of it stays until the next observation.
+    pub fn forget(&mut self, service: &ServiceKey) {
+        let Some(placed) = self.placed.remove(service) else { return };
+        let Some(seen) = self.seen.get_mut(&placed.on) else { return };
+        let planned = planned(&placed.base);
+        if let Some(at) = seen.actual.frontends.iter().position(|one| *one == planned) {
+            seen.actual.frontends.remove(at);
+            seen.planned_rules = seen.planned_rules.saturating_sub(placed.rules);
+        }
+    }
+
+    /// The load balancer that a Service was placed on.
+    pub fn place_of(&self, service: &ServiceKey) -> Option<&ArmId> {
+        self.placed.get(service).map(|placed| &placed.on)
+    }
+
+    /// Spreads the Nodes over the configured load balancers that are in use. Returns whether one belongs elsewhere now.
+    pub fn assign(
+        &mut self,
+        nodes: &BackendNodes,
+        selection: &Selection<'_>,
+        settings: &Settings,
+        vm_set: impl Fn(&str) -> String,
+    ) -> bool {
+        let in_use: BTreeSet<String> = self
+            .seen
+            .values()
+            .filter(|seen| seen.is_in_use())
+            .map(|seen| names::load_balancer_stem(seen.actual.id.name()).to_owned())
+            .collect();
+        let places: Vec<NodePlace> = selection
+            .of(nodes)
+            .map(|(name, node)| NodePlace {
+                name: name.to_owned(),
+                vm_set: vm_set(name),
+                labels: node.labels.clone(),
+                current: self.nodes.get(name).cloned().or_else(|| self.stem_with(&node.addresses, settings)),
+            })
+            .collect();
+        let after: BTreeMap<String, String> = place_nodes(&places, settings, &in_use)
+            .nodes
+            .into_iter()
+            .flat_map(|(stem, nodes)| nodes.into_iter().map(move |node| (node, stem.clone())))
+            .collect();
+        let differs = after != self.nodes;
+        self.nodes = after;
+        differs
+    }
+
+    /// The configuration whose pool of all Nodes has one of these addresses.
+    fn stem_with(&self, addresses: &[IpAddr], settings: &Settings) -> Option<String> {
+        let pools = [Family::V4, Family::V6].map(|family| settings.pool_name(family).to_lowercase());
+        let has = |seen: &&Seen| {
+            pools
+                .iter()
+                .filter_map(|pool| seen.members.get(pool))
+                .any(|members| addresses.iter().any(|address| members.contains(address)))
+        };
+        let seen = self.seen.values().find(has)?;
+        Some(names::load_balancer_stem(seen.actual.id.name()).to_owned())
+    }
+
+    /// The members of the pool of all Nodes of a load balancer, where there are several. A Node that moves between two leaves
+    /// the pool of one before it joins that of the other.
+    pub fn members(&self, id: &ArmId, pool: &str, all: BTreeMap<IpAddr, String>) -> BTreeMap<IpAddr, String> {
+        let stem = names::load_balancer_stem(id.name());
+        let pool = pool.to_lowercase();
+        let belongs = |node: &String| self.nodes.get(node).is_some_and(|on| on.eq_ignore_ascii_case(stem));
+        let is_elsewhere = |address: &IpAddr| {
+            let others = self.seen.values().filter(|seen| seen.actual.id != *id);
+            let mut others = others.filter(|seen| is_internal(&seen.actual.id) == is_internal(id));
+            others.any(|seen| seen.members.get(&pool).is_some_and(|members| members.contains(address)))
+        };
+        all.into_iter().filter(|(address, node)| belongs(node) && !is_elsewhere(address)).collect()
+    }
+
+    /// The members of a pool whose Service's endpoints are on these Nodes. Members are added before others leave, so that
+    /// the Service is served all the time.
+    pub fn local_members(&self, id: &ArmId, pool: &str, wanted: BTreeMap<IpAddr, String>) -> BTreeMap<IpAddr, String> {
+        let there = self.seen.get(id).and_then(|seen| seen.members.get(&pool.to_lowercase()));
+        let Some(there) = there else { return wanted };
+        if wanted.keys().all(|address| there.contains(address)) {
+            return wanted;
+        }
+        let stay = there.iter().filter(|address| !wanted.contains_key(address));
+        let stay: Vec<(IpAddr, String)> = stay.map(|address| (*address, address.to_string())).collect();
+        wanted.into_iter().chain(stay).collect()
+    }
+}
+
+/// Which Services have pools of their own, and on which Nodes their endpoints are.
+#[derive(Debug, Clone, Default)]
+pub struct LocalPools {
+    /// The Nodes of each slice, by its Service as `namespace/name` and by the slice.
+    slices: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    of_slice: BTreeMap<String, String>,
+}
+
+impl LocalPools {
+    /// Takes in one EndpointSlice; `None` when it is gone. Returns the Services whose Nodes differ now.
+    pub fn slice(&mut self, slice: &str, now: Option<(String, BTreeSet<String>)>) -> BTreeSet<String> {
+        let mut differ = BTreeSet::new();
+        let before = self.of_slice.remove(slice);
+        let moved = before.filter(|before| now.as_ref().is_none_or(|(service, _)| service != before));
+        if let Some(service) = moved {
+            let nodes_before = self.nodes_of(&service);
+            if let Some(slices) = self.slices.get_mut(&service) {
+                slices.remove(slice);
+                if slices.is_empty() {
+                    self.slices.remove(&service);
+                }
+            }
+            if self.nodes_of(&service) != nodes_before {
+                differ.insert(service);
+            }
+        }
+        if let Some((service, nodes)) = now {
+            let nodes_before = self.nodes_of(&service);
+            self.of_slice.insert(slice.to_owned(), service.clone());
+            self.slices.entry(service.clone()).or_default().insert(slice.to_owned(), nodes);
+            if self.nodes_of(&service) != nodes_before {
+                differ.insert(service);
+            }
+        }
+        differ
+    }
+
+    /// The slices that are known.
+    pub fn slices(&self) -> impl Iterator<Item = &String> {
+        self.of_slice.keys()
+    }
+
+    /// The Nodes with an endpoint of a Service, given as `namespace/name`.
+    pub fn nodes_of(&self, service: &str) -> BTreeSet<String> {
+        self.slices.get(service).into_iter().flat_map(BTreeMap::values).flatten().cloned().collect()
+    }
+}
+
+/// The members of the pools of one load balancer.
+///
+/// `local` names the Services that are placed on it and have pools of their own.
+pub fn pools<'a>(
+    id: &ArmId,
+    settings: &Settings,
+    nodes: &BackendNodes,
+    selection: &Selection<'_>,
+    balancers: &Balancers,
+    local: impl Iterator<Item = &'a ServiceKey>,
+    endpoints: &LocalPools,
+) -> BTreeMap<String, PoolMembers> {
+    use crate::network::settings::PoolKind;
+    let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
+    let side = if is_internal(id) { Side::Internal } else { Side::Public };
+    let kind = settings.pool_kind;
+    // The operator fills them: a name without members changes nothing.
+    let is_preconfigured = settings.preconfigured_pools.covers(side);
+    let several = settings.has_several_load_balancers();
+    let of_family = [Family::V4, Family::V6].map(|family| {
+        let lists = kind == PoolKind::NodeIp && !is_preconfigured;
+        (family, if lists { selection.addresses(nodes, family) } else { BTreeMap::new() })
+    });
+    let mut pools = BTreeMap::new();
+    for (family, all) in &of_family {
+        let name = settings.pool_name(*family);
+        let addresses = if several { balancers.members(id, &name, all.clone()) } else { all.clone() };
+        let may_be_empty = several && !is_preconfigured && kind == PoolKind::NodeIp;
+        pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty });
+    }
+    if !several || is_preconfigured || kind != PoolKind::NodeIp {
+        return pools;
+    }
+    for service in local {
+        let on = endpoints.nodes_of(&service.tag_name());
+        for (family, all) in &of_family {
+            let name = names::local_pool(service, *family);
+            let own = all.iter().filter(|(_, node)| on.contains(*node));
+            let wanted = own.map(|(address, node)| (*address, node.clone())).collect();
+            let addresses = balancers.local_members(id, &name, wanted);
+            pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: true });
+        }
+    }
+    pools
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_nodes_of_a_service_are_those_of_all_its_slices() {
+        let mut pools = LocalPools::default();
+        let web = || "shop/web".to_owned();
+        assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one", "two"])))), [web()].into());
+        assert_eq!(pools.slice("shop/b", Some((web(), nodes(&["two"])))), BTreeSet::new(), "no Node more");
+        assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one"])))), BTreeSet::new());
+        assert_eq!(pools.nodes_of("shop/web"), nodes(&["one", "two"]));
+        assert_eq!(pools.slice("shop/b", Some(("shop/db".to_owned(), nodes(&["two"])))).len(), 2, "it moved");
+        assert_eq!(pools.slice("shop/a", None), [web()].into());
+        assert_eq!(pools.slice("shop/a", None), BTreeSet::new());
+        assert_eq!((pools.slices().count(), pools.slices.len()), (1, 1), "nothing is kept of what is gone");
+    }
+
+    #[test]
+    fn a_pool_grows_before_it_shrinks() {
+        let settings = crate::service::tests::settings();
+        let id = settings.load_balancer_id("one").unwrap();
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let wanted = |all: &[u8]| all.iter().map(|last| (address(*last), format!("node-{last}"))).collect();
+        let mut balancers = Balancers::default();
+        let mut observe = |all: &[u8]| {
+            let mut seen = Seen::new(&id, &settings);
+            seen.members.insert("shop-web".to_owned(), all.iter().map(|last| address(*last)).collect());
+            balancers.seen.insert(id.clone(), seen);
+            let members = |wanted: BTreeMap<IpAddr, String>| -> Vec<IpAddr> {
+                balancers.local_members(&id, "Shop-Web", wanted).into_keys().collect()
+            };
+            members(wanted(&[2, 3]))
+        };
+        assert_eq!(observe(&[1, 2]), [1, 2, 3].map(address), "3 joins, and 1 stays meanwhile");
+        assert_eq!(observe(&[1, 2, 3]), [2, 3].map(address));
+        assert_eq!(observe(&[]), [2, 3].map(address));
+    }
+}

@@ -1,0 +1,344 @@
+//! The reasons of events: name, action, how long each must last, and what a person can do about it.
+
+use std::time::Duration;
+
+/// How Kubernetes shows an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Something was set right.
+    Normal,
+    /// Something needs a person.
+    Warning,
+}
+
+impl Severity {
+    /// The `type` of the event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Why an event is written. Operators select events by these names, so a name that was published does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the row of each reason says what it means")]
+pub enum Reason {
+    AuthorizationFailed,
+    LinkedAuthorizationFailed,
+    CredentialRefused,
+    ScopeNotFound,
+    ResourceLocked,
+    QuotaExceeded,
+    Throttled,
+    VMSizeFull,
+    ZoneMismatch,
+    ExpansionNeedsDetach,
+    StaleAttachmentDetached,
+    StaleAttachmentKept,
+    ForceDetached,
+    FormatRefused,
+    FilesystemDamaged,
+    DuplicateFilesystem,
+    IdentityUnconfirmed,
+    EnsuredLoadBalancer,
+    DeletedLoadBalancer,
+    SyncLoadBalancerFailed,
+    UnAvailableLoadBalancer,
+    InvalidService,
+    PlanHeld,
+    PortConflict,
+    LimitExceeded,
+    NotFound,
+    ForeignOwner,
+    WouldReplaceAddress,
+    NoPlacement,
+    Mismatch,
+    UnknownAnnotation,
+    IgnoredValue,
+    NoEffect,
+    ConflictConfiguration,
+}
+
+/// What stands behind a reason.
+struct Row {
+    name: &'static str,
+    /// What was being done: the event's `action`.
+    action: &'static str,
+    /// How long it must last before an event is written.
+    hold_off: Duration,
+    advice: &'static str,
+}
+
+const AT_ONCE: Duration = Duration::ZERO;
+/// The action of events about Services.
+const SYNC: &str = "SyncLoadBalancer";
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 34] = [
+        Self::AuthorizationFailed,
+        Self::LinkedAuthorizationFailed,
+        Self::CredentialRefused,
+        Self::ScopeNotFound,
+        Self::ResourceLocked,
+        Self::QuotaExceeded,
+        Self::Throttled,
+        Self::VMSizeFull,
+        Self::ZoneMismatch,
+        Self::ExpansionNeedsDetach,
+        Self::StaleAttachmentDetached,
+        Self::StaleAttachmentKept,
+        Self::ForceDetached,
+        Self::FormatRefused,
+        Self::FilesystemDamaged,
+        Self::DuplicateFilesystem,
+        Self::IdentityUnconfirmed,
+        Self::EnsuredLoadBalancer,
+        Self::DeletedLoadBalancer,
+        Self::SyncLoadBalancerFailed,
+        Self::UnAvailableLoadBalancer,
+        Self::InvalidService,
+        Self::PlanHeld,
+        Self::PortConflict,
+        Self::LimitExceeded,
+        Self::NotFound,
+        Self::ForeignOwner,
+        Self::WouldReplaceAddress,
+        Self::NoPlacement,
+        Self::Mismatch,
+        Self::UnknownAnnotation,
+        Self::IgnoredValue,
+        Self::NoEffect,
+        Self::ConflictConfiguration,
+    ];
+
+    fn row(self) -> Row {
+        let (name, action, hold_off, advice) = match self {
+            Self::AuthorizationFailed => (
+                "AuthorizationFailed",
+                "CallAzure",
+                AT_ONCE,
+                "Assign the role of deploy/azure/role.json to the controller's identity on the resource group; a new \
+                 assignment takes minutes to count.",
+            ),
+            Self::LinkedAuthorizationFailed => (
+                "LinkedAuthorizationFailed",
+                "CallAzure",
+                AT_ONCE,
+                "Give the controller's identity the right to read the disk encryption set, disk access or other \
+                 resource that the disk refers to.",
+            ),
+            Self::CredentialRefused => (
+                "CredentialRefused",
+                "CallAzure",
+                AT_ONCE,
+                "Renew the credential in the cloud configuration; the controller reads it again within a minute.",
+            ),
+            Self::ScopeNotFound => (
+                "ScopeNotFound",
+                "CallAzure",
+                AT_ONCE,
+                "Correct resourceGroup and subscriptionID in the StorageClass or in the cloud configuration, or make \
+                 the resource group.",
+            ),
+            Self::ResourceLocked => (
+                "ResourceLocked",
+                "CallAzure",
+                AT_ONCE,
+                "Remove the management lock from the resource or its resource group.",
+            ),
+            Self::QuotaExceeded => (
+                "QuotaExceeded",
+                "ProvisionDisk",
+                AT_ONCE,
+                "Raise the quota of the subscription in this region, or choose another SKU, zone or size.",
+            ),
+            Self::Throttled => (
+                "Throttled",
+                "CallAzure",
+                Duration::from_secs(120),
+                "The calls wait and are repeated. If it lasts, find the other client that uses up the request quota of \
+                 the subscription, or give this driver an identity of its own.",
+            ),
+            Self::VMSizeFull => (
+                "VMSizeFull",
+                "AttachDisk",
+                AT_ONCE,
+                "Move pods with volumes to another node, use a larger VM size, or detach disks that Kubernetes does not \
+                 manage; node.reservedSlots of the chart keeps slots free for those.",
+            ),
+            Self::ZoneMismatch => (
+                "ZoneMismatch",
+                "AttachDisk",
+                AT_ONCE,
+                "Use a StorageClass with volumeBindingMode WaitForFirstConsumer, or schedule the pod to a node in the \
+                 zone of the disk.",
+            ),
+            Self::ExpansionNeedsDetach => (
+                "ExpansionNeedsDetach",
+                "ExpandDisk",
+                AT_ONCE,
+                "Stop the pods that use the volume, wait until the claim has grown, and start them again.",
+            ),
+            Self::StaleAttachmentDetached => {
+                ("StaleAttachmentDetached", "DetachDisk", AT_ONCE, "Nothing is to be done.")
+            }
+            Self::StaleAttachmentKept => (
+                "StaleAttachmentKept",
+                "DetachDisk",
+                AT_ONCE,
+                "If no process on the node uses the disk, detach it in Azure. If the machine is stopped for good, taint \
+                 the node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
+            ),
+            Self::ForceDetached => (
+                "ForceDetached",
+                "DetachDisk",
+                AT_ONCE,
+                "Check the file system's data: writes that the stopped machine had not flushed are lost.",
+            ),
+            Self::FormatRefused => (
+                "FormatRefused",
+                "StageVolume",
+                AT_ONCE,
+                "Look at the disk from another machine. If its content is not needed, delete the claim and make a new \
+                 one.",
+            ),
+            Self::FilesystemDamaged => (
+                "FilesystemDamaged",
+                "StageVolume",
+                AT_ONCE,
+                "Take a snapshot of the disk, then repair the file system with fsck on another machine.",
+            ),
+            Self::DuplicateFilesystem => (
+                "DuplicateFilesystem",
+                "StageVolume",
+                AT_ONCE,
+                "Use another node, or give the copy its own id with btrfstune -m.",
+            ),
+            Self::IdentityUnconfirmed => (
+                "IdentityUnconfirmed",
+                "StageVolume",
+                Duration::from_secs(60),
+                "See that http://169.254.169.254 can be reached from the node, and compare the VM's data disks in Azure \
+                 with /dev/disk/azure/scsi1 on the node.",
+            ),
+            // Source of the names of these four: the service controller of Kubernetes' cloud-provider library.
+            Self::EnsuredLoadBalancer => ("EnsuredLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
+            Self::DeletedLoadBalancer => ("DeletedLoadBalancer", SYNC, AT_ONCE, "Nothing is to be done."),
+            Self::SyncLoadBalancerFailed => (
+                "SyncLoadBalancerFailed",
+                SYNC,
+                AT_ONCE,
+                "The controller tries again by itself; its log has Azure's whole answer.",
+            ),
+            Self::UnAvailableLoadBalancer => (
+                "UnAvailableLoadBalancer",
+                SYNC,
+                AT_ONCE,
+                "Add a Node, or remove the label node.kubernetes.io/exclude-from-external-load-balancers from one.",
+            ),
+            Self::InvalidService => {
+                ("InvalidService", SYNC, AT_ONCE, "Correct the Service; until then Azure keeps what it had before.")
+            }
+            Self::PlanHeld => (
+                "PlanHeld",
+                SYNC,
+                AT_ONCE,
+                "See the changes with lazuli cloud-controllers --dry-run, then start the controller with --accept-plan.",
+            ),
+            Self::PortConflict => {
+                ("PortConflict", SYNC, AT_ONCE, "Use another port, or remove the address from one of both Services.")
+            }
+            Self::LimitExceeded => {
+                ("LimitExceeded", SYNC, AT_ONCE, "Remove Services, or configure another load balancer.")
+            }
+            Self::NotFound => ("NotFound", SYNC, AT_ONCE, "Make what the Service names, or correct the Service."),
+            Self::ForeignOwner => {
+                ("ForeignOwner", SYNC, AT_ONCE, "Name another object in the Service, or release that one.")
+            }
+            Self::WouldReplaceAddress => (
+                "WouldReplaceAddress",
+                SYNC,
+                AT_ONCE,
+                "Undo the change of the Service, or delete and create the Service to get another address.",
+            ),
+            Self::NoPlacement => {
+                ("NoPlacement", SYNC, AT_ONCE, "Correct the Service or the load balancers of the cloud configuration.")
+            }
+            Self::Mismatch => ("Mismatch", SYNC, AT_ONCE, "Name an object of the kind that the Service needs."),
+            Self::UnknownAnnotation => {
+                ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")
+            }
+            Self::IgnoredValue => ("IgnoredValue", SYNC, AT_ONCE, "Correct the value."),
+            Self::NoEffect => ("NoEffect", SYNC, AT_ONCE, "Remove the setting, or change what makes it void."),
+            Self::ConflictConfiguration => ("ConflictConfiguration", SYNC, AT_ONCE, "Keep one of both settings."),
+        };
+        Row { name, action, hold_off, advice }
+    }
+
+    /// The event's `reason`.
+    pub fn as_str(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The event's `action`.
+    pub fn action(self) -> &'static str {
+        self.row().action
+    }
+
+    /// The event's `type`.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::StaleAttachmentDetached | Self::EnsuredLoadBalancer | Self::DeletedLoadBalancer => Severity::Normal,
+            _ => Severity::Warning,
+        }
+    }
+
+    /// Whether the reason lies in the volume, and not in the VM that it is to be attached to.
+    pub fn lies_in_the_volume(self) -> bool {
+        matches!(self, Self::LinkedAuthorizationFailed | Self::QuotaExceeded | Self::ZoneMismatch | Self::ScopeNotFound)
+    }
+
+    /// How long the reason must last before an event is written.
+    pub fn hold_off(self) -> Duration {
+        self.row().hold_off
+    }
+
+    /// The reason of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+
+    /// What a person can do about it on a Service.
+    pub fn advice_for_services(self) -> &'static str {
+        match self {
+            Self::AuthorizationFailed => {
+                "Assign the role of deploy/azure/role-cloud-controllers.json to the controller's identity on the resource \
+                 groups of the cluster and of its network; a new assignment takes minutes to count."
+            }
+            Self::LinkedAuthorizationFailed => {
+                "Give the controller's identity the right to join the subnet, public IP or public IP prefix that the \
+                 Service names."
+            }
+            Self::ScopeNotFound => {
+                "Correct the resource group in the Service's annotation or in the cloud configuration, or make the \
+                 resource group."
+            }
+            Self::QuotaExceeded => {
+                "Raise the quota of the subscription in this region, or delete Services and public IPs that nothing uses."
+            }
+            Self::Throttled => {
+                "The calls wait and are repeated. If it lasts, find the other client that uses up the request quota of \
+                 the subscription, or give this controller an identity of its own."
+            }
+            _ => self.advice(),
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn advice(self) -> &'static str {
+        self.row().advice
+    }
+}
