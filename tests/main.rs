@@ -39,6 +39,7 @@ mod it {
     mod disk_permit;
     mod disk_replicas;
     mod disk_rig;
+    mod disk_scale_sets;
     mod disk_source;
     mod disk_stale_disks;
     mod disk_storm;

@@ -9,12 +9,15 @@ use std::{
 use lazuli_assembly::clients;
 use lazuli_azure::{Until, transport::Routes};
 use lazuli_config::{Config, Credential, Document, Environment, ManagedIdentity};
-use lazuli_emulator::{call_log::Call, scenario};
+use lazuli_emulator::{call_log::Call, options::MissingInstance, scenario};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::disk_rig::{
-    GIB, Method, Rig, create_all, delete, expand, list, numbered, publish_all, seconds, typical, unpublish_all,
+use super::{
+    disk_rig::{
+        GIB, Method, Rig, create_all, delete, expand, list, numbered, publish_all, seconds, typical, unpublish_all,
+    },
+    disk_scale_sets,
 };
 
 fn folder() -> PathBuf {
@@ -106,8 +109,9 @@ async fn life(method: Method) -> BTreeSet<String> {
     let config = Config::from_documents(Some(&document), None, &Environment::new(&BTreeMap::new())).unwrap();
     let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await.unwrap();
     azure.compute.vm_sizes(scenario::SUBSCRIPTION, scenario::LOCATION, &Until::within(seconds(60))).await.unwrap();
-    let needed = needed(&rig.calls());
+    let mut needed = needed(&rig.calls());
     rig.stop().await;
+    needed.extend(disk_scale_sets::actions_of_a_life(method, MissingInstance::NotFound).await);
     needed
 }
 
@@ -121,10 +125,13 @@ async fn the_roles_allow_what_the_controller_asks_of_azure_and_nothing_else() {
         .collect();
     assert_eq!(life(Method::Action).await, base.difference(&linked).cloned().collect(), "the role without writes");
 
-    let attach = "microsoft.compute/virtualmachines/attachdetachdatadisks/action".to_owned();
+    let attach = ["virtualmachines", "virtualmachinescalesets/virtualmachines"]
+        .map(|kind| format!("microsoft.compute/{kind}/attachdetachdatadisks/action"));
     for method in [Method::WholeList, Method::AzureStack] {
         let mut needed = life(method).await;
-        assert!(needed.insert(attach.clone()), "{method:?} asks for the action");
+        for attach in attach.clone() {
+            assert!(needed.insert(attach), "{method:?} asks for the action");
+        }
         let both: BTreeSet<String> = base.union(&whole_list).cloned().collect();
         assert_eq!(needed, both.difference(&linked).cloned().collect(), "both roles, with {method:?}");
     }

@@ -139,5 +139,5 @@
 //! | turns the read-write cache of translated in-tree volumes into a read cache when told to | has no such switch: what the volume says is done |
 //! | takes every key of a class in a VolumeAttributesClass and ignores most | the same on creation, where they are not ignored; changing a volume is not offered |
 //! | lists the volumes of one subscription | lists those of every subscription that a known volume is in, and no others |
-//! | snapshots, clones, Windows, scale sets in uniform mode | not in this version |
+//! | snapshots, clones, Windows | not in this version |
 //! | runs fsck of a large disk inside the container's limit (AKS#4682) | the same; there are no manifests that could set one |

@@ -115,6 +115,14 @@ impl Client {
         self.0.list_vms(subscription, resource_group, &Until::working(LIST)).await
     }
 
+    pub(crate) async fn list_instances(&self, scale_set: &ArmId) -> Result<Vec<Vm>, ArmError> {
+        self.0.list_instances(scale_set, &Until::working(LIST)).await
+    }
+
+    pub(crate) async fn scale_set_exists(&self, scale_set: &ArmId, priority: Priority) -> Result<bool, ArmError> {
+        self.0.scale_set_exists(scale_set, priority, &Until::working(VIEW)).await
+    }
+
     /// A permit to write a VM, if there is one now.
     pub(crate) fn try_permit(&self, vm: &ArmId, priority: Priority) -> Option<Permit> {
         self.0.try_permit_vm_write(vm, priority)

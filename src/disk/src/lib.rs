@@ -52,7 +52,7 @@ pub use error::VolumeError;
 use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Candidate, Nodes, Search, is_machine};
+use nodes::{Candidate, Nodes, Search, is_machine, scale_set_exists, scale_set_of};
 use worker::{Goal, VmWorkers};
 
 /// How long to wait for another writer's operation on a disk.
@@ -299,7 +299,7 @@ impl Volumes {
                 self.nodes.learn(node, &vm);
                 Ok(())
             }
-            Err(error) if error.fault == Fault::NotFound => {
+            Err(error) if self.tells_that_it_is_missing(&error, &vm).await? => {
                 self.nodes.forget(node);
                 if named {
                     let others = self.nodes.vms_beside(&self.client, &vm).await?;
@@ -323,8 +323,26 @@ impl Volumes {
         let freshness = Freshness::single().priority(Priority::DetachDeadNode);
         match self.client.read_vm(vm, freshness).await {
             Ok(_) => Ok(false),
-            Err(error) if error.fault == Fault::NotFound => Ok(true),
-            Err(error) => Err(VolumeError::azure(format!("{vm} cannot be read"), error)),
+            Err(error) => {
+                let error = VolumeError::azure(format!("{vm} cannot be read"), error);
+                if self.tells_that_it_is_missing(&error, vm).await? { Ok(true) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Whether a request that failed so shows that a machine does not exist. Of an instance Azure may also say that its
+    /// scale set does not exist, or that the request is invalid; then the scale set and the list of its instances tell.
+    async fn tells_that_it_is_missing(&self, error: &VolumeError, vm: &ArmId) -> Result<bool, VolumeError> {
+        match (&error.fault, scale_set_of(vm)) {
+            (Fault::NotFound, _) => Ok(true),
+            (Fault::ScopeNotFound | Fault::Invalid, Some(set)) => {
+                if !scale_set_exists(&self.client, &set).await? {
+                    return Ok(true);
+                }
+                let instances = self.nodes.vms_beside(&self.client, vm).await?;
+                Ok(!instances.iter().any(|instance| instance.id == *vm))
+            }
+            _ => Ok(false),
         }
     }
 

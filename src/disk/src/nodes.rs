@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::{
-    FutureExt,
+    FutureExt, TryFutureExt,
     future::{BoxFuture, WeakShared},
 };
 use lazuli_azure::error::ArmError;
@@ -21,6 +21,7 @@ use lazuli_plan::{
     fault::Fault,
     model::{ArmId, Vm},
     node::{ClusterNodes, Machine, Place},
+    permit::Priority,
 };
 use tokio::{
     sync::watch,
@@ -34,11 +35,51 @@ const LIST_AGE: Duration = Duration::from_secs(2);
 /// How long a request waits until the cluster's Nodes are known.
 const NODES_WAIT: Duration = Duration::from_secs(30);
 const VM: &str = "Microsoft.Compute/virtualMachines";
+const INSTANCE: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
 
 /// A list of VMs that is being read for several callers.
 type WeakVmList = WeakShared<BoxFuture<'static, Result<Arc<Vec<Vm>>, ArmError>>>;
-/// A subscription and a resource group in it, in lower case.
-type GroupKey = (String, String);
+
+/// A list of machines that Azure offers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum MachineList {
+    /// The VMs of a resource group: of those of scale sets, only of flexible ones.
+    Group {
+        /// In lower case.
+        subscription: String,
+        /// In lower case.
+        group: String,
+    },
+    /// The instances of a uniform scale set.
+    ScaleSet(ArmId),
+}
+
+impl MachineList {
+    fn group(subscription: &str, group: &str) -> Self {
+        Self::Group { subscription: subscription.to_ascii_lowercase(), group: group.to_ascii_lowercase() }
+    }
+
+    async fn read(self, client: Client) -> Result<Vec<Vm>, ArmError> {
+        match self {
+            Self::Group { subscription, group } => client.list_vms(&subscription, &group).await,
+            Self::ScaleSet(set) => client.list_instances(&set).await,
+        }
+    }
+}
+
+impl fmt::Display for MachineList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group { group, .. } => write!(f, "the VMs of the resource group {group}"),
+            Self::ScaleSet(set) => write!(f, "the instances of the scale set {}", set.name()),
+        }
+    }
+}
+
+/// The scale set that a machine is an instance of; `None` for a VM of its own, also one of a flexible scale set.
+pub(crate) fn scale_set_of(machine: &ArmId) -> Option<ArmId> {
+    machine.is_type(INSTANCE).then(|| machine.parent()).flatten()
+}
 
 /// The nodes and their VMs, in both directions.
 #[derive(Clone)]
@@ -48,8 +89,8 @@ pub(crate) struct Nodes {
     /// What Kubernetes says of them.
     cluster: ClusterSnapshot<ClusterNodes>,
     seen: Arc<Mutex<Seen>>,
-    /// For each group, the list that was begun last, and when; empty once no caller waits for it.
-    latest: Arc<Mutex<BTreeMap<GroupKey, (Instant, WeakVmList)>>>,
+    /// Of each list the reading that was begun last, and when; empty once no caller waits for it.
+    latest: Arc<Mutex<BTreeMap<MachineList, (Instant, WeakVmList)>>>,
 }
 
 impl fmt::Debug for Nodes {
@@ -95,8 +136,7 @@ impl Nodes {
     /// meet another VM, so they are waited for.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known;
-    /// [`Fault::Invalid`] for an instance of a uniform scale set.
+    /// [`Fault::NotFound`] when no VM can have this node id; [`Fault::Unavailable`] while the Nodes are not known.
     pub(crate) async fn candidate(&self, node: &str) -> Result<Candidate, VolumeError> {
         let _ = timeout(NODES_WAIT, self.cluster.known()).await;
         let place = self.cluster.now().place(node);
@@ -110,16 +150,7 @@ impl Nodes {
                     ),
                 ));
             }
-            Some(Place::Named(Machine::Vm(vm))) => return Ok(Candidate { vm, named: true }),
-            Some(Place::Named(Machine::Instance(instance))) => {
-                return Err(VolumeError::new(
-                    Fault::Invalid,
-                    format!(
-                        "node {node} is {instance}: disks cannot be attached to instances of uniform scale sets in this \
-                         version; expected a VM"
-                    ),
-                ));
-            }
+            Some(Place::Named(Machine::Vm(vm) | Machine::Instance(vm))) => return Ok(Candidate { vm, named: true }),
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
@@ -129,9 +160,9 @@ impl Nodes {
         let cannot_be = |why: String| VolumeError::new(Fault::NotFound, format!("node {node:?} cannot be a VM: {why}"));
         if node.starts_with('/') {
             let vm: ArmId = node.parse().map_err(|error| cannot_be(format!("{error}")))?;
-            return match vm.is_type(VM) {
+            return match vm.is_type(VM) || vm.is_type(INSTANCE) {
                 true => Ok(Candidate { vm, named: true }),
-                false => Err(cannot_be(format!("expected the id of a resource of type {VM}"))),
+                false => Err(cannot_be(format!("expected the id of a resource of type {VM} or {INSTANCE}"))),
             };
         }
         let group = group.as_deref().unwrap_or(&self.resource_group);
@@ -199,7 +230,7 @@ impl Nodes {
     /// # Errors
     /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
     pub(crate) async fn search(&self, client: &Client, node: &str) -> Result<Search, VolumeError> {
-        let vms = self.list(client, &self.subscription, &self.resource_group).await?;
+        let vms = self.list(client, MachineList::group(&self.subscription, &self.resource_group)).await?;
         let of_its_name = |vm: &&Vm| vm.id.name().eq_ignore_ascii_case(node);
         let mut found: Vec<&Vm> = vms.iter().filter(|vm| is_machine(vm, node)).collect();
         // VM names are unique in a resource group, computer names are not.
@@ -222,41 +253,51 @@ impl Nodes {
         }
     }
 
-    /// The VMs beside one that is missing, in its own resource group.
+    /// The machines beside one that is missing: the VMs of its resource group, or the instances of its scale set. Where
+    /// the scale set does not exist either, the VMs of the resource group are beside it.
     ///
     /// # Errors
     /// Azure's own failures.
     pub(crate) async fn vms_beside(&self, client: &Client, vm: &ArmId) -> Result<Arc<Vec<Vm>>, VolumeError> {
-        self.list(client, vm.subscription(), vm.resource_group()).await
+        if let Some(set) = scale_set_of(vm)
+            && scale_set_exists(client, &set).await?
+        {
+            return self.list(client, MachineList::ScaleSet(set)).await;
+        }
+        self.list(client, MachineList::group(vm.subscription(), vm.resource_group())).await
     }
 
-    /// The VMs of a resource group. All who ask within a while share one list.
+    /// The machines of a list. All who ask within a while share one reading.
     ///
     /// # Errors
     /// Azure's own failures.
-    async fn list(&self, client: &Client, subscription: &str, group: &str) -> Result<Arc<Vec<Vm>>, VolumeError> {
-        let key = (subscription.to_ascii_lowercase(), group.to_ascii_lowercase());
+    async fn list(&self, client: &Client, of: MachineList) -> Result<Arc<Vec<Vm>>, VolumeError> {
         let list = {
             let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = latest.get(&key).filter(|(began, _)| began.elapsed() <= LIST_AGE);
+            let fresh = latest.get(&of).filter(|(began, _)| began.elapsed() <= LIST_AGE);
             match fresh.and_then(|(_, list)| list.upgrade()) {
                 Some(list) => list,
                 None => {
                     latest.retain(|_, (began, _)| began.elapsed() <= LIST_AGE);
-                    let (client, subscription, group) = (client.clone(), subscription.to_owned(), group.to_owned());
-                    let read = async move { client.list_vms(&subscription, &group).await.map(Arc::new) };
-                    let list = read.boxed().shared();
+                    let list = of.clone().read(client.clone()).map_ok(Arc::new).boxed().shared();
                     if let Some(weak) = list.downgrade() {
-                        latest.insert(key, (Instant::now(), weak));
+                        latest.insert(of.clone(), (Instant::now(), weak));
                     }
                     list
                 }
             }
         };
-        list.await.map_err(|error| {
-            VolumeError::azure(format!("the VMs of the resource group {group} cannot be listed"), error)
-        })
+        list.await.map_err(|error| VolumeError::azure(format!("{of} cannot be listed"), error))
     }
+}
+
+/// Whether a scale set exists.
+///
+/// # Errors
+/// Azure's own failures.
+pub(crate) async fn scale_set_exists(client: &Client, set: &ArmId) -> Result<bool, VolumeError> {
+    let read = client.scale_set_exists(set, Priority::DetachDeadNode).await;
+    read.map_err(|error| VolumeError::azure(format!("the scale set {set} cannot be read"), error))
 }
 
 /// The result of a search for a node in the list of VMs.

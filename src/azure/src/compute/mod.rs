@@ -310,14 +310,43 @@ impl Compute {
     /// Any [`Fault`].
     pub async fn list_vms(&self, subscription: &str, resource_group: &str, until: &Until) -> Result<Vec<Vm>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
-        let mut list = self.arm.pages(&path, self.versions.virtual_machines, &[], Priority::List, until)?;
+        self.list_machines(&path, self.versions.virtual_machines, until).await
+    }
+
+    /// Lists the instances of a uniform scale set.
+    ///
+    /// # Errors
+    /// Any [`Fault`].
+    pub async fn list_instances(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Vm>, ArmError> {
+        self.list_machines(&format!("{scale_set}/virtualMachines"), self.versions.scale_sets, until).await
+    }
+
+    async fn list_machines(&self, path: &str, version: &'static str, until: &Until) -> Result<Vec<Vm>, ArmError> {
+        let mut list = self.arm.pages(path, version, &[], Priority::List, until)?;
         let mut vms = Vec::new();
         while let Some(items) = list.next_of(listed::MACHINES.fields).await? {
             for item in &items {
-                vms.push(decode_vm(item).map_err(|error| undecodable(&path, error))?);
+                vms.push(decode_vm(item).map_err(|error| undecodable(path, error))?);
             }
         }
         Ok(vms)
+    }
+
+    /// Reads whether a scale set exists.
+    ///
+    /// # Errors
+    /// Any [`Fault`] but [`Fault::NotFound`].
+    pub async fn scale_set_exists(
+        &self,
+        scale_set: &ArmId,
+        priority: Priority,
+        until: &Until,
+    ) -> Result<bool, ArmError> {
+        match self.arm.get(scale_set.as_str(), self.versions.scale_sets, &[], priority, until).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.fault == Fault::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.

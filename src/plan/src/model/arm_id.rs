@@ -93,6 +93,14 @@ impl ArmId {
         self.text.rsplit('/').next().expect("the parser counted the segments")
     }
 
+    /// The id of the resource that this one is a part of, as a scale set is of its instance; `None` for a resource of
+    /// its own.
+    pub fn parent(&self) -> Option<Self> {
+        let (of_type, _) = self.text.rsplit_once('/')?;
+        let (parent, _) = of_type.rsplit_once('/')?;
+        parent.parse().ok()
+    }
+
     /// Whether this is the id of a resource of the given type, such as `Microsoft.Compute/disks`; the case of
     /// letters is ignored.
     pub fn is_type(&self, resource_type: &str) -> bool {

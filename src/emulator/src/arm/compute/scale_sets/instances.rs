@@ -78,14 +78,11 @@ pub(crate) fn missing(context: &Context<'_>) -> Fault {
 }
 
 /// PUT: data disks, network interfaces and other members of the instance's own model. Documented: what is left out
-/// stays.
+/// stays. The region may be left out: the Go disk driver has attached disks so for years.
 fn put(context: &mut Context<'_>) -> Reply {
     let old = vms::existing(context)?;
     let mut body = context.read("VirtualMachineScaleSetVM", "parameters", true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
-    if location.is_empty() && context.state.switches.put_needs_location {
-        return Err(fault::location_required());
-    }
     let there = old["location"].as_str().unwrap_or("");
     if !location.is_empty() && there != location {
         let name = old["name"].as_str().unwrap_or("");

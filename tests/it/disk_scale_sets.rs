@@ -1,0 +1,166 @@
+//! Disks on instances of scale sets. An instance of a flexible set is a VM of its own, which Kubernetes knows by the VM's
+//! id; one of a uniform set is a part of its set.
+
+use std::collections::BTreeSet;
+
+use lazuli_emulator::{
+    options::MissingInstance,
+    scenario::{self, ScaleSet, Scenario},
+};
+use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use serde_json::json;
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::{
+    deploy_azure,
+    disk_rig::{
+        Client, METHODS, Method, Rig, create, create_all, delete, list, numbered, pass, publish, publish_all, refused,
+        seconds, typical, unpublish, unpublish_all,
+    },
+};
+
+fn set_id(name: &str) -> String {
+    format!(
+        "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/virtualMachineScaleSets/{name}",
+        scenario::SUBSCRIPTION,
+        scenario::RESOURCE_GROUP
+    )
+}
+
+fn instance_id(set: &str, instance: u32) -> String {
+    format!("{}/virtualMachines/{instance}", set_id(set))
+}
+
+fn node(machine: &str) -> Node {
+    Node { machine: Machine::of_provider_id(&format!("azure://{machine}")), healthy: true, ..Node::default() }
+}
+
+/// A uniform set of three instances, of which two are nodes.
+async fn rig(method: Method, missing: MissingInstance) -> (Rig, Client) {
+    let mut known = KnownNodes::default();
+    known.replace([
+        ("pool000000".to_owned(), node(&instance_id("pool", 0))),
+        ("pool000001".to_owned(), node(&instance_id("pool", 1))),
+    ]);
+    let nodes = watch::channel(ClusterNodes::Known(known)).1;
+    let mut azure = typical();
+    let scale_sets = vec![ScaleSet::uniform("pool", 3)];
+    azure.unverified.missing_instance = missing;
+    azure.scenario = Scenario { scale_sets, ..Scenario::default() };
+    let mut rig = Rig::with(azure, |options| {
+        method.set(options);
+        options.nodes = Some(nodes);
+    })
+    .await;
+    let client = rig.controller().await;
+    (rig, client)
+}
+
+/// What the hypervisor of an instance holds.
+fn held(rig: &Rig, instance: u32) -> usize {
+    rig.control.lun_maps().get(&instance_id("pool", instance).to_lowercase()).map_or(0, |luns| luns.len())
+}
+
+/// What a life of volumes on instances asks of Azure, by the actions of roles.
+pub(super) async fn actions_of_a_life(method: Method, missing: MissingInstance) -> BTreeSet<String> {
+    let (rig, client) = rig(method, missing).await;
+    let volumes = create_all(&client, &numbered(4)).await;
+    let luns: BTreeSet<u8> =
+        publish_all(&client, &volumes, "pool000000").await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(luns.len(), volumes.len());
+    assert_eq!(held(&rig, 0), volumes.len());
+    rig.check();
+    let writes: Vec<String> = rig.writes().into_iter().map(|call| call.path).collect();
+    let of_instance = writes.iter().filter(|path| path.contains("/virtualMachineScaleSets/")).count();
+    assert_eq!(of_instance, 1, "one write for all: {writes:?}");
+    let listed = list(&client).await.unwrap();
+    assert!(listed.values().all(|nodes| *nodes == ["pool000000"]));
+
+    // On another node of the set it must be taken from the first.
+    refused(publish(&client, &volumes[0], "pool000001").await, Code::FailedPrecondition);
+    for answer in unpublish_all(&client, &volumes, "pool000000").await {
+        answer.unwrap();
+    }
+    assert_eq!(held(&rig, 0), 0);
+    publish(&client, &volumes[0], "pool000001").await.unwrap();
+
+    // The instance is gone, and with it the attachment.
+    assert_eq!(rig.other_tool().call("DELETE", &instance_id("pool", 1), None).await.0, 202);
+    pass(seconds(120)).await;
+    unpublish(&client, &volumes[0].volume_id, "pool000001").await.unwrap();
+    publish(&client, &volumes[0], "pool000000").await.unwrap();
+    unpublish(&client, &volumes[0].volume_id, "pool000000").await.unwrap();
+    for volume in &volumes {
+        delete(&client, &volume.volume_id).await.unwrap();
+    }
+    rig.check_empty();
+    let needed = deploy_azure::needed(&rig.calls());
+    rig.stop().await;
+    needed
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_volume_lives_on_an_instance_of_a_uniform_scale_set() {
+    for method in METHODS {
+        // Azure tells of an instance that is gone in either way.
+        for missing in [MissingInstance::NotFound, MissingInstance::InvalidParameter] {
+            assert!(!actions_of_a_life(method, missing).await.is_empty());
+        }
+    }
+}
+
+/// One 404 proves nothing, nor do two while the other instances cannot be listed.
+#[tokio::test(start_paused = true)]
+async fn disk_an_instance_is_gone_only_where_its_scale_set_can_be_listed() {
+    for (status, code, expected) in
+        [(403, "AuthorizationFailed", Code::PermissionDenied), (503, "ServiceUnavailable", Code::Unavailable)]
+    {
+        let (rig, client) = rig(Method::Action, MissingInstance::NotFound).await;
+        let volume = create(&client, "pvc-a").await.unwrap();
+        publish(&client, &volume, "pool000000").await.unwrap();
+        rig.incident(json!({
+            "match": {"method": "GET", "path": "*/virtualMachines/0"},
+            "then": {"status": 404, "code": "ResourceNotFound"}, "times": 0,
+        }));
+        rig.incident(json!({
+            "match": {"method": "GET", "path": "*/pool/virtualMachines"},
+            "then": {"status": status, "code": code}, "times": 0,
+        }));
+        refused(unpublish(&client, &volume.volume_id, "pool000000").await, expected);
+        assert_eq!(held(&rig, 0), 1);
+        rig.stop().await;
+    }
+}
+
+/// With a scale set all its instances are gone. The resource group must show that it can be read.
+#[tokio::test(start_paused = true)]
+async fn disk_a_scale_set_that_was_deleted_holds_no_disk() {
+    let (rig, client) = rig(Method::Action, MissingInstance::NotFound).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "pool000000").await.unwrap();
+    assert_eq!(rig.other_tool().call("DELETE", &set_id("pool"), None).await.0, 202);
+    pass(seconds(300)).await;
+    rig.incident(json!({
+        "match": {"method": "GET", "path": "*/virtualMachineScaleSets/pool"},
+        "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 1,
+    }));
+    refused(unpublish(&client, &volume.volume_id, "pool000000").await, Code::PermissionDenied);
+    unpublish(&client, &volume.volume_id, "pool000000").await.unwrap();
+    delete(&client, &volume.volume_id).await.unwrap();
+    rig.check_empty();
+    rig.stop().await;
+}
+
+/// An instance that is no Node of the cluster takes no disk, and a VM that has an instance's name is not the node.
+#[tokio::test(start_paused = true)]
+async fn disk_an_instance_that_is_no_node_takes_no_disk() {
+    let (rig, client) = rig(Method::Action, MissingInstance::NotFound).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    refused(publish(&client, &volume, &instance_id("pool", 2)).await, Code::NotFound);
+    refused(publish(&client, &volume, "pool000002").await, Code::NotFound);
+    assert_eq!(rig.vm_writes("pool000002"), []);
+    assert_eq!(held(&rig, 2), 0);
+    rig.check();
+    rig.stop().await;
+}
