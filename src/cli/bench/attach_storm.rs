@@ -26,7 +26,7 @@ fn names(disks: u32) -> impl Iterator<Item = String> {
 }
 
 async fn measure(storm: &mut Storm, options: &SpreadOptions) -> Result<Map<String, Value>, AnyError> {
-    let mut volumes = storm.existing(names(options.disks), options.nodes)?;
+    let mut volumes = storm.existing(names(options.disks), &options.node_ids(storm))?;
     // A controller at work has a token and a connection; a cold start is measured elsewhere.
     let first = ControllerGetVolumeRequest { volume_id: volumes[0].id.clone() };
     storm.sidecars.client().controller_get_volume(first).await?;

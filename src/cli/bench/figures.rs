@@ -77,10 +77,14 @@ pub(super) fn row(
 }
 
 fn vm_writes(counters: &Value) -> u64 {
-    const READS: [&str; 5] = ["get", "list", "listByLocation", "listAvailableSizes", "instanceView"];
+    const KINDS: [&str; 2] = ["virtualMachines.", "virtualMachineScaleSetVMs."];
+    const READS: [&str; 6] = ["get", "list", "listByLocation", "listAvailableSizes", "instanceView", "getInstanceView"];
     let operations = counters["byOperation"].as_object().into_iter().flatten();
     operations
-        .filter(|(name, _)| name.strip_prefix("virtualMachines.").is_some_and(|verb| !READS.contains(&verb)))
+        .filter(|(name, _)| {
+            let verb = KINDS.iter().find_map(|kind| name.strip_prefix(kind));
+            verb.is_some_and(|verb| !READS.contains(&verb))
+        })
         .filter_map(|(_, count)| count.as_u64())
         .sum()
 }

@@ -34,7 +34,7 @@ type Rows = Vec<Map<String, Value>>;
 
 async fn measure(storm: &mut Storm, options: &SpreadOptions) -> Result<(Map<String, Value>, Rows), AnyError> {
     let names = (0..options.disks).map(|n| format!("pvc-{n:05}"));
-    let mut volumes = storm::to_be_made(names, options.nodes);
+    let mut volumes = storm::to_be_made(names, &options.node_ids(storm));
     for step in [Step::Create, Step::Publish, Step::Unpublish, Step::Delete] {
         storm.phase(step, &mut volumes).await?;
     }

@@ -68,7 +68,8 @@ fn names(disks: u32) -> impl Iterator<Item = String> {
 }
 
 async fn measure(storm: &mut Storm, options: &Options) -> Result<Map<String, Value>, AnyError> {
-    let mut volumes = storm.existing(names(options.disks), options.lost)?;
+    let nodes: Vec<String> = (0..options.lost).map(storm::standalone).collect();
+    let mut volumes = storm.existing(names(options.disks), &nodes)?;
     storm.phase(Step::Publish, &mut volumes).await?;
 
     storm.control.begin("lose").await?;

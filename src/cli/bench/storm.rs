@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use csi_proto::csi::ControllerGetCapabilitiesRequest;
 use lazuli_plan::model::ArmId;
 use serde_json::{Map, Value, json};
@@ -68,16 +68,68 @@ pub(super) struct SpreadOptions {
     /// How many volumes, spread evenly over the nodes; at most 64 a node.
     #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..=64_000))]
     pub(super) disks: u32,
+    /// What the nodes are: VMs of their own, or instances of scale sets, of which each has 1,000.
+    #[arg(long, value_enum, default_value_t = VmKind::Standalone)]
+    vm_kind: VmKind,
     #[command(flatten)]
     pub(super) storm: StormOptions,
 }
 
+/// What nodes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum VmKind {
+    Standalone,
+    Uniform,
+    Flexible,
+}
+
+impl VmKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Standalone => "standalone",
+            Self::Uniform => "uniform",
+            Self::Flexible => "flexible",
+        }
+    }
+}
+
+/// How many instances a scale set has at most (source: Azure's published limits).
+const INSTANCES: u32 = 1000;
+
 impl SpreadOptions {
     /// Starts both processes, with one call at a time for each volume. `disks` are those that exist at the start.
     pub(super) async fn start(&self, disks: Value, folder: &Path) -> Result<Storm, AnyError> {
-        let machines = machines(self.nodes, size(self.nodes, self.disks)?);
-        let scenario = json!({ "virtualMachines": machines, "disks": disks });
+        let size = size(self.nodes, self.disks)?;
+        let scenario = match self.vm_kind {
+            VmKind::Standalone => json!({ "virtualMachines": machines(self.nodes, size), "disks": disks }),
+            VmKind::Uniform | VmKind::Flexible => {
+                let sets = (0..self.nodes.div_ceil(INSTANCES)).map(|set| {
+                    let count = (self.nodes - set * INSTANCES).min(INSTANCES);
+                    let orchestration = self.vm_kind.name();
+                    json!({ "name": format!("set{set}"), "count": count, "orchestration": orchestration, "size": size })
+                });
+                json!({ "virtualMachines": [], "scaleSets": sets.collect::<Vec<_>>(), "disks": disks })
+            }
+        };
         Storm::start(&self.storm, &scenario, self.disks, folder).await
+    }
+
+    /// The node ids of all nodes. Without Nodes to ask, the controller knows an instance of a uniform set by its id, and one
+    /// of a flexible set by the name that the machine gives itself.
+    pub(super) fn node_ids(&self, storm: &Storm) -> Vec<String> {
+        let id = |node: u32| {
+            let (set, instance) = (node / INSTANCES, node % INSTANCES);
+            match self.vm_kind {
+                VmKind::Standalone => standalone(node),
+                VmKind::Flexible => format!("set{set}{}", six_digits(instance)),
+                VmKind::Uniform => format!(
+                    "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/virtualMachineScaleSets/set{set}\
+                     /virtualMachines/{instance}",
+                    storm.subscription, storm.resource_group
+                ),
+            }
+        };
+        (0..self.nodes).map(id).collect()
     }
 
     /// What was measured, as the result names it.
@@ -86,6 +138,7 @@ impl SpreadOptions {
             ("bench", json!(bench)),
             ("nodes", json!(self.nodes)),
             ("disks", json!(self.disks)),
+            ("vm_kind", json!(self.vm_kind.name())),
             ("latency", json!(self.storm.latency)),
             ("callers", json!(self.storm.callers.unwrap_or(self.disks))),
             ("seed", json!(self.storm.seed)),
@@ -101,6 +154,21 @@ pub(super) fn size(nodes: u32, disks: u32) -> Result<&'static str, AnyError> {
     let per_node = disks.div_ceil(nodes.max(1));
     let size = SIZES.iter().find(|(takes, _)| *takes >= per_node).map(|(_, size)| *size);
     size.ok_or_else(|| format!("{nodes} nodes take at most {} disks, not {disks}", nodes * 64).into())
+}
+
+/// The name of a node that is a VM of its own.
+pub(super) fn standalone(node: u32) -> String {
+    format!("node-{node}")
+}
+
+/// A number as Azure ends the computer names of instances: in base 36, with six digits.
+fn six_digits(mut number: u32) -> String {
+    let mut digits = [b'0'; 6];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
 /// The machines of a scenario.
@@ -169,7 +237,11 @@ impl Storm {
     }
 
     /// Volumes whose disks the scenario has.
-    pub(super) fn existing(&self, names: impl Iterator<Item = String>, nodes: u32) -> Result<Vec<Volume>, AnyError> {
+    pub(super) fn existing(
+        &self,
+        names: impl Iterator<Item = String>,
+        nodes: &[String],
+    ) -> Result<Vec<Volume>, AnyError> {
         let mut volumes = to_be_made(names, nodes);
         for volume in &mut volumes {
             volume.id = ArmId::disk(&self.subscription, &self.resource_group, &volume.name)?.to_string();
@@ -222,15 +294,10 @@ impl Storm {
 }
 
 /// Volumes that are only a name, spread evenly over the nodes.
-pub(super) fn to_be_made(names: impl Iterator<Item = String>, nodes: u32) -> Vec<Volume> {
+pub(super) fn to_be_made(names: impl Iterator<Item = String>, nodes: &[String]) -> Vec<Volume> {
     names
-        .zip((0..nodes).cycle())
-        .map(|(name, node)| Volume {
-            name,
-            id: String::new(),
-            context: Default::default(),
-            node: format!("node-{node}"),
-        })
+        .zip(nodes.iter().cycle())
+        .map(|(name, node)| Volume { name, id: String::new(), context: Default::default(), node: node.clone() })
         .collect()
 }
 
