@@ -450,6 +450,9 @@ pub(crate) struct Exceeded<'a> {
     pub(crate) used: u64,
 }
 
+/// Begins a write, of the old document and the new.
+pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>;
+
 /// What data cannot say. Each has a default in [`Hooks::NONE`].
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
@@ -464,7 +467,7 @@ pub(crate) struct Hooks {
     pub(crate) accepted: fn(&Value, &Value) -> Value,
     /// A write is about to be accepted, of the old document and the new: changes what is below the resource, or refuses
     /// the write and changes nothing.
-    pub(crate) begun: fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>,
+    pub(crate) begun: BeginWrite,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
     pub(crate) settle: fn(&mut State, &mut Value, Duration) -> Result<(), Fault>,
     /// An operation on the resource of this id has failed, which has been marked.
