@@ -85,8 +85,10 @@ pub(crate) struct Descriptor {
     /// The type as Azure prints it: `Microsoft.Network/publicIPAddresses`.
     pub(crate) kind: &'static str,
     /// The path of the collection after the namespace, with `*` for names: `publicIPAddresses`,
-    /// `storageAccounts/*/fileServices/default/shares`. The last segment begins the names of its operations.
+    /// `storageAccounts/*/fileServices/default/shares`.
     pub(crate) path: &'static str,
+    /// What the names of its operations begin with, where it is not the last segment of the path.
+    pub(crate) operations: Option<&'static str>,
     /// The resource that must exist, and with which this one goes. Without one it is the resource group.
     pub(crate) parent: Option<&'static Descriptor>,
     /// Versions that the provider's document names.
@@ -581,9 +583,9 @@ impl Descriptor {
         self.kind.split_once('/').map_or(self.kind, |(namespace, _)| namespace)
     }
 
-    /// The last segment of the path: the first part of the names of its operations.
+    /// The first part of the names of its operations.
     pub(crate) fn stem(&self) -> &'static str {
-        path::name_of(self.path)
+        self.operations.unwrap_or_else(|| path::name_of(self.path))
     }
 
     /// How many segments stand between the namespace and the name.

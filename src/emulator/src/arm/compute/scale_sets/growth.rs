@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{all_members, interfaces, is_flexible, model};
 use crate::arm::compute::disk_work;
+use crate::arm::network::public_ip_addresses;
 use crate::arm::{engine, kinds, routes, writes};
 use crate::derived::guid_of;
 use crate::fault::Fault;
@@ -67,13 +68,14 @@ pub(crate) fn plan(state: &State, set: &Value, count: usize, stamp: &str) -> Res
     let configurations = model::of_set(set);
     let addresses = interfaces::allocate(state, configurations, count)?;
     let made = state.store.get(path::of(set)).map_or(0, |resource| resource.next_instance);
+    let mut public = public_ip_addresses::taken(state);
     let numbered = zones(state, set, count).into_iter().zip(addresses).zip(made..);
     numbered
         .map(|((zone, addresses), number)| {
             let names = Names::of(set, number);
             let Disks { documents: disks, os, data } = disks(set, &names, zone.as_deref(), stamp);
             let doc = document(set, &names, zone.as_deref(), (os, data), stamp);
-            let interfaces = interfaces::documents(state, &doc, configurations, &addresses)?;
+            let interfaces = interfaces::documents(state, &doc, configurations, &addresses, &mut public)?;
             Ok(Fresh { id: names.id, doc, interfaces, disks })
         })
         .collect()
