@@ -38,7 +38,7 @@ pub(crate) fn of(provider: Option<&str>, kind: &str) -> Vec<&'static str> {
         kind if kind.starts_with("disks") || kind.starts_with("snapshots") => DISKS,
         // The network provider answers below the compute provider's path.
         kind if kind.starts_with("virtualmachinescalesets/") && kind.contains("/networkinterfaces") => NETWORK,
-        "virtualmachinescalesets/networkinterfaces" => NETWORK,
+        "virtualmachinescalesets/networkinterfaces" | "virtualmachinescalesets/publicipaddresses" => NETWORK,
         _ => COMPUTE,
     };
     let list = match provider.map(str::to_ascii_lowercase).as_deref() {

@@ -84,6 +84,8 @@ const VERSIONS: [&str; 31] = [
 
 /// A question about something named by its ARM id.
 type AskById<A> = Box<dyn Fn(&str) -> A + Send + Sync>;
+/// Fault and update domain of a machine.
+type AskDomains = Box<dyn Fn(&Value) -> Option<(usize, usize)> + Send + Sync>;
 /// LUN to disk id of a machine so long ago.
 type AskAttached = Box<dyn Fn(&str, Duration) -> BTreeMap<u8, String> + Send + Sync>;
 
@@ -94,7 +96,7 @@ pub(crate) struct Cloud {
     /// Any document by ARM id, in any letter case.
     pub(crate) document: AskById<Option<Document>>,
     /// Fault and update domain of a machine, by its document.
-    pub(crate) domains: Box<dyn Fn(&Value) -> Option<(usize, usize)> + Send + Sync>,
+    pub(crate) domains: AskDomains,
     /// LUN to disk id of a machine as it was so long ago: what its host held then.
     pub(crate) attached: AskAttached,
     /// Emulated time since the start, for the rate limits.

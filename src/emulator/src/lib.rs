@@ -69,6 +69,26 @@
 //! | `If-Match` that does not match | 412 with the provider's own text | R |
 //! | `managedBy`, `diskState`, LUN map | change when the operation ends, never before | D |
 //! | failed attach / detach | element leaves the model / stays marked: `AttachDiskWhileBeingDetached` | U ([`Switches::failed_attach_stays_in_model`]) / D |
+//! | machine extension PUT, PATCH, DELETE | as a network resource; protected settings never show; 409 unless the machine runs | D |
+//! | scale set PUT, PATCH, DELETE | 201, then 200, `Azure-AsyncOperation` only; 202 both headers; `x-ms-request-charge` | R, what is charged U |
+//! | the etag of a scale set | `"1"`, one more with each change of it; an unchanged PUT and the end of a creation change nothing | R |
+//! | … after a write of an instance | another | D, when U |
+//! | members left out of a PUT of a set or an instance | stay; lists are replaced | D |
+//! | a change of what a set is made with: orchestration, prefix, zones less | 409 `PropertyChangeNotAllowed` | D, which members U |
+//! | uniform instances | `SET_N`, numbers never twice, computer name with N in six digits of base 36 | D, capitals U |
+//! | flexible instances | machines `SET_xxxxxxxx` with interfaces of their own, which go with the set | D, the latter U |
+//! | capacity down | the highest number of the fullest zone goes first | D |
+//! | capacity after the deletion of an instance | one less | D |
+//! | instance PUT | 200, `Azure-AsyncOperation`, `Updating`, `x-ms-request-charge: 0` | R |
+//! | instance id that is no number | 400 `InvalidParameter` of `instanceId` | R |
+//! | an instance that is not there: writes / GET | 400 `InvalidParameter` of `instanceIds` / 404 | D / U: [`Switches::missing_instance`] |
+//! | an instance that is being created | 409 to writes | D, at the operation's end U |
+//! | a changed model | `latestModelApplied: false`, until `manualupgrade`, or by the upgrade policy | D |
+//! | network interfaces of instances | by the instance's own configurations, when its write ends; addresses stay | D, that they stay U |
+//! | the same of a flexible set | 404 `NotFound` | D, the code U |
+//! | DELETE of a load balancer / a pool or NAT pool alone that a model or an instance names | 400 | D / the code U |
+//! | `$filter` of instances | by `latestModelApplied` and codes of the instance view | D, other forms U |
+//! | fault domains of instances | dealt out in turn | U |
 //! | virtual network PUT / network interface PUT | 201 and `Azure-AsyncOperation` / synchronous | R |
 //! | a machine in deletion | 409 `OperationNotAllowed` for all but another DELETE, which ends with the first | D |
 //! | switch off, restart, redeploy a deallocated machine | 409 `OperationNotAllowed` | D |

@@ -30,6 +30,7 @@ const UNTOLD: [&str; 8] = ["etag", "id", "name", "primary", "provisioningState",
 
 const GROUPS: &str = "microsoft.resources/resourcegroups";
 const VIRTUAL_MACHINES: &str = "microsoft.compute/virtualmachines";
+const SCALE_SETS: &str = "microsoft.compute/virtualmachinescalesets";
 const INSTANCES: &str = "microsoft.compute/virtualmachinescalesets/virtualmachines";
 const DISKS: &str = "microsoft.compute/disks";
 
@@ -289,6 +290,12 @@ fn row(key: &str, resource: &Resource, holders: &BTreeMap<String, Vec<(String, O
         _ => {
             let mut properties = properties.clone();
             redact(&mut properties);
+            if kind == SCALE_SETS {
+                row.facts.push(("capacity".to_owned(), text(&doc["sku"]["capacity"])));
+                // The rest tells what an instance is made of.
+                let own = ["orchestrationMode", "upgradePolicy", "platformFaultDomainCount"];
+                properties = own.iter().map(|member| ((*member).to_owned(), properties[*member].take())).collect();
+            }
             collect_facts("", &properties, &mut row.facts);
         }
     }

@@ -512,7 +512,9 @@ fn finish(
         );
     }
     // Recorded on refusals and polls of the compute provider as well.
-    let compute = ["virtualMachines.", "availabilitySets."].iter().any(|kind| asked.operation.starts_with(kind))
+    const KINDS: [&str; 4] =
+        ["virtualMachines.", "availabilitySets.", "virtualMachineScaleSets.", "virtualMachineScaleSetVMs."];
+    let compute = KINDS.iter().any(|kind| asked.operation.starts_with(kind))
         || request.raw_path.to_ascii_lowercase().contains("/providers/microsoft.compute/locations/")
             && request.path.rest.get(2).is_some_and(|kind| kind.eq_ignore_ascii_case("operations"));
     if provider_answer && compute && !empty_list {

@@ -1,7 +1,7 @@
 //! `--future-fields`: members newer than every published type, and the check that clients keep them; and a machine size
 //! that no table has.
 //!
-//! A client that reads a machine, a disk or a network resource, changes something and writes it back must not lose
+//! A client that reads a machine, a scale set, a disk or a network resource, changes something and writes it back must not lose
 //! what it does not know. With the switch on, each answer carries [`MEMBER`] in places that such clients
 //! rewrite; a PUT that sends one of these objects back without it is refused and recorded. Objects
 //! that a partial PUT leaves out altogether are not a loss, nor are parts that are made anew.
@@ -34,6 +34,14 @@ pub(crate) fn dress(doc: &mut Value) {
             mark(part.get_mut("properties"), "part");
         }
     }
+    for pointer in CONFIGURATIONS {
+        let list = doc.pointer_mut(pointer).and_then(Value::as_array_mut);
+        for interface in list.into_iter().flatten() {
+            let own = interface.pointer_mut("/properties/ipConfigurations").and_then(Value::as_array_mut);
+            own.into_iter().flatten().for_each(|part| mark(part.get_mut("properties"), "configuration"));
+            mark(interface.get_mut("properties"), "interface");
+        }
+    }
     if let Some(profile) = doc.get_mut("properties").and_then(|p| p.get_mut("storageProfile")) {
         if let Some(elements) = profile.get_mut("dataDisks").and_then(Value::as_array_mut) {
             for element in elements {
@@ -45,6 +53,12 @@ pub(crate) fn dress(doc: &mut Value) {
     }
 }
 
+/// Where a scale set's model, and an instance, have their network interfaces.
+const CONFIGURATIONS: [&str; 2] = [
+    "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations",
+    "/properties/networkProfileConfiguration/networkInterfaceConfigurations",
+];
+
 fn mark(object: Option<&mut Value>, seed: &str) {
     if let Some(Value::Object(object)) = object {
         object.entry(MEMBER.to_owned()).or_insert_with(|| json!({ "mode": "Automatic", "seed": seed }));
@@ -54,10 +68,26 @@ fn mark(object: Option<&mut Value>, seed: &str) {
 /// Members that only an answer has: a body with one of them is a document written back.
 const ONLY_IN_ANSWERS: [&str; 4] = ["provisioningState", "vmId", "uniqueId", "timeCreated"];
 
+/// The name of an interface, or of an IP configuration, that both have and that lacks the member.
+fn dropped_of(old: &Value, given: &Value) -> Option<String> {
+    let twin = |list: &'_ Value, one: &Value| list.as_array()?.iter().find(|had| had["name"] == one["name"]).cloned();
+    given.as_array()?.iter().find_map(|interface| {
+        let had = twin(old, interface)?;
+        if interface["properties"].get(MEMBER).is_none() {
+            return Some(interface["name"].to_string());
+        }
+        let own = interface["properties"]["ipConfigurations"].as_array()?;
+        let known = |part: &&Value| twin(&had["properties"]["ipConfigurations"], part).is_some();
+        let part = own.iter().filter(known).find(|part| part["properties"].get(MEMBER).is_none())?;
+        Some(part["name"].to_string())
+    })
+}
+
 /// What a body drops of what the resource's last answer had, in words.
 ///
-/// Four objects count: an element of `dataDisks` at a LUN that the machine has, an OS disk sent with
-/// its id, `properties` sent with members that only an answer has, and a part, such as a rule, sent with its etag.
+/// Five objects count: an element of `dataDisks` at a LUN that the machine has, an OS disk sent with its id,
+/// `properties` sent with members that only an answer has, a part, such as a rule, sent with its etag, and a network
+/// interface, or IP configuration, of a scale set's model or of an instance that has one of that name.
 pub(crate) fn dropped(old: &Value, body: &Value) -> Option<String> {
     let lacks = |object: &Value| object.get(MEMBER).is_none();
     let properties = &body["properties"];
@@ -68,6 +98,11 @@ pub(crate) fn dropped(old: &Value, body: &Value) -> Option<String> {
     let mut parts = parts.filter_map(Value::as_array).flatten().filter(|part| part["etag"].is_string());
     if let Some(part) = parts.find(|part| part["id"].is_string() && lacks(&part["properties"])) {
         return Some(format!("{} was sent back without its member '{MEMBER}'.", part["name"]));
+    }
+    if let Some(name) =
+        CONFIGURATIONS.iter().find_map(|pointer| dropped_of(old.pointer(pointer)?, body.pointer(pointer)?))
+    {
+        return Some(format!("{name} was sent back without its member '{MEMBER}'."));
     }
     let os_disk = &properties["storageProfile"]["osDisk"];
     if os_disk["managedDisk"]["id"].is_string() && lacks(os_disk) {

@@ -85,8 +85,10 @@ pub(crate) struct Descriptor {
     /// The type as Azure prints it: `Microsoft.Network/publicIPAddresses`.
     pub(crate) kind: &'static str,
     /// The path of the collection after the namespace, with `*` for names: `publicIPAddresses`,
-    /// `storageAccounts/*/fileServices/default/shares`. The last segment begins the names of its operations.
+    /// `storageAccounts/*/fileServices/default/shares`.
     pub(crate) path: &'static str,
+    /// What the names of its operations begin with, where it is not the last segment of the path.
+    pub(crate) operations: Option<&'static str>,
     /// The resource that must exist, and with which this one goes. Without one it is the resource group.
     pub(crate) parent: Option<&'static Descriptor>,
     /// Versions that the provider's document names.
@@ -450,6 +452,9 @@ pub(crate) struct Exceeded<'a> {
     pub(crate) used: u64,
 }
 
+/// Begins a write, of the old document and the new.
+pub(crate) type BeginWrite = fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>;
+
 /// What data cannot say. Each has a default in [`Hooks::NONE`].
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks {
@@ -464,7 +469,7 @@ pub(crate) struct Hooks {
     pub(crate) accepted: fn(&Value, &Value) -> Value,
     /// A write is about to be accepted, of the old document and the new: changes what is below the resource, or refuses
     /// the write and changes nothing.
-    pub(crate) begun: fn(&mut Context<'_>, Option<&Value>, Option<&Value>) -> Result<Begun, Fault>,
+    pub(crate) begun: BeginWrite,
     /// The end of a write, before the document is put in place: adds what the service draws, or fails the write.
     pub(crate) settle: fn(&mut State, &mut Value, Duration) -> Result<(), Fault>,
     /// An operation on the resource of this id has failed, which has been marked.
@@ -578,9 +583,9 @@ impl Descriptor {
         self.kind.split_once('/').map_or(self.kind, |(namespace, _)| namespace)
     }
 
-    /// The last segment of the path: the first part of the names of its operations.
+    /// The first part of the names of its operations.
     pub(crate) fn stem(&self) -> &'static str {
-        path::name_of(self.path)
+        self.operations.unwrap_or_else(|| path::name_of(self.path))
     }
 
     /// How many segments stand between the namespace and the name.

@@ -16,7 +16,10 @@ pub(crate) const SCALE_SET: &str = "Microsoft.Compute/virtualMachineScaleSets";
 pub(crate) const INSTANCE: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
 /// Their network interfaces.
 pub(crate) const INSTANCE_NIC: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces";
-/// Their extensions.
+/// Public addresses of these.
+pub(crate) const INSTANCE_ADDRESS: &str =
+    "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces/ipConfigurations/publicIPAddresses";
+/// Extensions of instances.
 pub(crate) const INSTANCE_EXTENSION: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/extensions";
 /// Availability sets.
 pub(crate) const SET: &str = "Microsoft.Compute/availabilitySets";

@@ -6,7 +6,8 @@ const CALLS_SHOWN = 200;
 const ROWS_SHOWN = 200;
 const MACHINES = "microsoft.compute/virtualmachines";
 const DISKS = "microsoft.compute/disks";
-const FIRST = [MACHINES, DISKS];
+const INSTANCES = "microsoft.compute/virtualmachinescalesets/virtualmachines";
+const FIRST = [MACHINES, INSTANCES, DISKS];
 
 const page = {
   run: null,
@@ -55,7 +56,11 @@ const spaced = (text) => text.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase
 const title = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const typeName = (type) => title(spaced(type.split("/").slice(1).join(" / ") || type));
-const lastOf = (id) => id.split("/").pop();
+/** The name of a resource; of an instance of a scale set the set's name and its number. */
+const lastOf = (id) => {
+  const [, set, number] = /\/virtualMachineScaleSets\/([^/]+)\/virtualMachines\/([^/]+)$/i.exec(id) ?? [];
+  return set ? `${set}_${number}` : id.split("/").pop();
+};
 
 const GOOD = /^(succeeded|running|attached|unattached|reserved)$/i;
 const BAD = /fail|cancel|preempt|stale/i;
@@ -195,7 +200,7 @@ function showResources() {
   const types = [...page.types].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
   const sections = types.map((type) => {
     const key = type.name.toLowerCase();
-    const { columns, row, word } = key === MACHINES || key === DISKS ? LAYOUTS[key] : ANY;
+    const { columns, row, word } = LAYOUTS[key === INSTANCES ? MACHINES : key] ?? ANY;
     const fitting = type.rows.filter((one) => matches(type.name, textsOf(one)));
     const shown = page.whole.has(key) ? fitting : fitting.slice(0, ROWS_SHOWN);
     // One group is named once; several have a column. Tags have one where there are any.

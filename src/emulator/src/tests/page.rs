@@ -94,6 +94,29 @@ async fn the_overview_shows_machines_with_their_luns_and_disks_with_their_machin
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_overview_shows_scale_sets_and_their_instances_as_machines() {
+    let mut options = options();
+    options.scenario.scale_sets = vec![crate::scenario::ScaleSet::uniform("pool", 2)];
+    let rig = Rig::new(options).await;
+    rig.disk("a").await;
+    let id = format!("{}/providers/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/1", group());
+    let uri = format!("{id}/attachDetachDataDisks?api-version={COMPUTE_VERSION}");
+    let body = json!({"dataDisksToAttach": [{"diskId": disk_id("a"), "lun": 3}]});
+    let got = rig.call("POST", &uri, Some(body)).await.expect(202);
+    rig.finish(&got).await;
+    let seen = overview(&rig, "").await;
+    let set = row_of(&seen, "Microsoft.Compute/virtualMachineScaleSets", "pool");
+    assert_eq!(set["facts"][0], json!(["capacity", "2"]), "{set}");
+    assert_eq!(set["facts"][1], json!(["orchestrationMode", "Uniform"]), "{set}");
+    let instance = row_of(&seen, "Microsoft.Compute/virtualMachineScaleSets/virtualMachines", "pool_1");
+    let machine = json!({
+        "power": "running", "size": "Standard_D8s_v3", "luns": [{"lun": 3, "disk": "a", "state": "attached"}],
+    });
+    assert_eq!(instance["machine"], machine);
+    assert_eq!(row_of(&seen, DISKS, "a")["disk"]["machines"], json!([["pool_1", 3]]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_overview_counts_the_parts_of_a_network_resource() {
     let rig = Rig::new(slow()).await;
     let group = format!("{}/providers/Microsoft.Network/networkSecurityGroups/nsg?api-version=2025-05-01", group());

@@ -3,16 +3,16 @@
 use super::*;
 
 /// A folder that goes with its test.
-struct Folder(std::path::PathBuf);
+pub(super) struct Folder(std::path::PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("lazuli-emulator-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
 
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         Options { state_file: Some(self.0.join("state.json")), ..slow() }
     }
 }
@@ -24,7 +24,7 @@ impl Drop for Folder {
 }
 
 /// Ends an emulator as a kill does: nothing more is written.
-async fn kill(rig: Rig, folder: &Folder) {
+pub(super) async fn kill(rig: Rig, folder: &Folder) {
     // The last change has been on disk for long by now.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let file = folder.0.join("state.json");

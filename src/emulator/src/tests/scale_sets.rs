@@ -122,14 +122,15 @@ async fn a_uniform_set_has_numbered_instances_with_disks_and_interfaces() {
     let rig = Rig::new(slow()).await;
     let got = rig.call("PUT", &set_uri("s", ""), Some(set(2, &[]))).await.expect(201);
     assert_eq!((got.header("etag"), got.header("x-ms-request-charge")), ("\"1\"", "2"));
-    assert!(got.header("location").is_empty());
+    assert_eq!((got.header("location"), got.header("x-ms-need-to-refresh-epl-cache")), ("", "False"));
     assert_eq!(got.body["properties"]["provisioningState"], "Creating");
     assert!(got.body["properties"]["virtualMachineProfile"]["osProfile"].get("adminPassword").is_none());
     let during = rig.get(&instance("s", 0)).await.expect(200).body;
     assert_eq!(during["properties"]["provisioningState"], "Creating");
     let early = rig.call("PUT", &instance("s", 0), Some(own_network(&[]))).await.refused(409, "OperationNotAllowed");
     assert!(early.message().ends_with("is not allowed because the VM instance is not provisioned yet."));
-    rig.done(got).await;
+    let end = rig.finish(&got).await;
+    assert_eq!((&end["status"], end.get("properties")), (&json!("Succeeded"), None));
     let made = rig.get(&set_uri("s", "")).await.expect(200);
     assert_eq!((made.header("etag"), &made.body["sku"]["capacity"]), ("\"1\"", &json!(2)));
     assert_eq!(rig.names("s").await, ["s_0", "s_1"]);
@@ -681,4 +682,124 @@ fn a_scenario_of_impossible_sets_is_refused_by_the_key() {
     }
     let scenario = Scenario::parse("scaleSets: [{name: a, count: 1, orchestration: flexible, upgradePolicy: rolling}]");
     assert_eq!(scenario.unwrap().scale_sets.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_sets_and_instances_in_flight_at_a_kill_are_at_their_end_after_the_next_start() {
+    let folder = recovery::Folder::new("scale-sets");
+    let rig = Rig::new(folder.options()).await;
+    rig.balancer("lb").await;
+    for name in ["grows", "shrinks", "goes", "own"] {
+        rig.scale_set(name, set(2, &[])).await;
+    }
+    rig.disk("a").await;
+    let capacity = |count: u64| Some(json!({"sku": {"capacity": count}}));
+    rig.call("PATCH", &set_uri("grows", ""), capacity(3)).await.expect(200);
+    rig.call("PATCH", &set_uri("shrinks", ""), capacity(1)).await.expect(200);
+    rig.call("DELETE", &set_uri("goes", ""), None).await.expect(202);
+    rig.call("DELETE", &instance("own", 0), None).await.expect(202);
+    let mut body = own_network(&[&pool()]);
+    body["properties"]["storageProfile"] = json!({"dataDisks": [element("a", 7)]});
+    rig.call("PUT", &instance("own", 1), Some(body)).await.expect(200);
+    recovery::kill(rig, &folder).await;
+    let rig = Rig::new(folder.options()).await;
+    assert_eq!(rig.names("grows").await, ["grows_0", "grows_1", "grows_2"]);
+    assert_eq!(rig.names("shrinks").await, ["shrinks_0"]);
+    rig.get(&set_uri("goes", "")).await.refused(404, "ResourceNotFound");
+    assert_eq!(rig.names("own").await, ["own_1"]);
+    for (name, count) in [("grows", 3), ("shrinks", 1), ("own", 1)] {
+        let shown = rig.get(&set_uri(name, "")).await.expect(200).body;
+        assert_eq!(
+            (&shown["sku"]["capacity"], &shown["properties"]["provisioningState"]),
+            (&json!(count), &json!("Succeeded"))
+        );
+        for doc in rig.instances(name, "").await {
+            assert_eq!(doc["properties"]["provisioningState"], "Succeeded", "{name}");
+        }
+    }
+    let own = rig.control().store(|store| store.lun_map(&instance_id("own", 1)));
+    assert_eq!(own.into_iter().collect::<Vec<_>>(), [(7, disk_id("a"))]);
+    let configuration = &rig.nic("own", 1).await["properties"]["ipConfigurations"][0];
+    assert_eq!(configuration["properties"]["loadBalancerBackendAddressPools"], json!([reference(&pool())]));
+    // Numbers go on.
+    rig.change("PATCH", &set_uri("shrinks", ""), json!({"sku": {"capacity": 2}})).await;
+    assert_eq!(rig.names("shrinks").await, ["shrinks_0", "shrinks_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_late_shows_it_on_the_set_and_its_instances() {
+    let rig = Rig::new(slow()).await;
+    rig.control()
+        .add_incident(
+            serde_json::from_value(json!({
+                "match": {"operation": "virtualMachineScaleSets.createOrUpdate"}, "times": 1,
+                "then": {"lateFailure": {"code": "OverconstrainedAllocationRequest", "message": "no room"}},
+            }))
+            .unwrap(),
+        )
+        .unwrap();
+    let got = rig.call("PUT", &set_uri("s", ""), Some(set(1, &[]))).await.expect(201);
+    assert_eq!(rig.finish(&got).await["status"], "Failed");
+    assert_eq!(rig.get(&set_uri("s", "")).await.expect(200).body["properties"]["provisioningState"], "Failed");
+    assert_eq!(rig.instances("s", "").await[0]["properties"]["provisioningState"], "Failed");
+    let got = rig.call("DELETE", &set_uri("s", ""), None).await.expect(202);
+    rig.done(got).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_written_back_keeps_what_its_writer_does_not_know() {
+    let rig = Rig::new(Options { future_fields: true, ..options() }).await;
+    rig.scale_set("s", set(1, &[])).await;
+    let shown = rig.get(&set_uri("s", "")).await.expect(200).body;
+    rig.change("PUT", &set_uri("s", ""), shown.clone()).await;
+    let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0";
+    let inner = "/properties/ipConfigurations/0/properties";
+    for part in ["/properties", inner] {
+        let mut dropped = shown.clone();
+        let own = dropped.pointer_mut(&format!("{pointer}{part}")).unwrap();
+        own.as_object_mut().unwrap().remove(crate::unknown_fields::MEMBER).unwrap();
+        rig.call("PUT", &set_uri("s", ""), Some(dropped)).await.refused(400, "BadRequest");
+    }
+    let one = rig.get(&instance("s", 0)).await.expect(200).body;
+    let body = |configurations: Value| json!({"location": "westeurope", "properties": {"networkProfileConfiguration": configurations}});
+    let mut configurations = one["properties"]["networkProfileConfiguration"].clone();
+    rig.change("PUT", &instance("s", 0), body(configurations.clone())).await;
+    let own = configurations.pointer_mut(&format!("/networkInterfaceConfigurations/0{inner}")).unwrap();
+    own.as_object_mut().unwrap().remove(crate::unknown_fields::MEMBER).unwrap();
+    rig.call("PUT", &instance("s", 0), Some(body(configurations))).await.refused(400, "BadRequest");
+    assert_eq!(rig.control().violations().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_have_public_addresses_where_the_model_asks_for_them() {
+    let rig = Rig::new(options()).await;
+    let mut body = set(2, &[]);
+    let pointer = "/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties";
+    let asked = json!({"name": "public", "sku": {"name": "Standard"}, "properties": {"idleTimeoutInMinutes": 15}});
+    let own = body.pointer_mut(&format!("{pointer}/ipConfigurations/0/properties")).unwrap();
+    own["publicIPAddressConfiguration"] = asked;
+    rig.scale_set("s", body).await;
+    let listed = rig.get(&set_uri("s", "/publicIPAddresses")).await.expect(200).body;
+    let addresses: Vec<&str> =
+        listed["value"].as_array().unwrap().iter().map(|ip| ip["properties"]["ipAddress"].as_str().unwrap()).collect();
+    assert!(addresses.len() == 2 && addresses[0] != addresses[1], "{addresses:?}");
+    let named = rig.nic("s", 1).await["properties"]["ipConfigurations"][0]["properties"]["publicIPAddress"].clone();
+    let uri = format!("{}?api-version=2018-10-01", named["id"].as_str().unwrap());
+    let shown = rig.get(&uri).await.expect(200).body;
+    assert_eq!((&shown["properties"]["ipAddress"], &shown["name"]), (&json!(addresses[1]), &json!("public")));
+    assert_eq!((&shown["properties"]["idleTimeoutInMinutes"], shown.get("type")), (&json!(15), None));
+    let below = uri.replace("/public?", "?");
+    assert_eq!(rig.get(&below).await.expect(200).body["value"].as_array().unwrap().len(), 1);
+    rig.call("PUT", &uri, Some(json!({}))).await.refused(405, "MethodNotAllowed");
+    let uri_of_balancer = "/_imds/s_1/metadata/loadbalancer?api-version=2021-02-01";
+    let seen = rig.with("GET", uri_of_balancer, None, &[("metadata", "true")]).await.expect(200).body;
+    assert_eq!(seen["loadbalancer"]["publicIpAddresses"][0]["frontendIpAddress"], addresses[1]);
+    // It stays through a write, and goes when it is no longer asked for.
+    rig.change("PUT", &instance("s", 0), data_disks_body(json!([]))).await;
+    assert_eq!(rig.get(&set_uri("s", "/publicIPAddresses")).await.expect(200).body, listed);
+    rig.change("PUT", &instance("s", 0), own_network(&[])).await;
+    assert_eq!(
+        rig.get(&set_uri("s", "/publicIPAddresses")).await.expect(200).body["value"].as_array().unwrap().len(),
+        1
+    );
 }

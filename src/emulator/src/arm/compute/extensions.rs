@@ -47,6 +47,7 @@ const ANY: Descriptor = Descriptor {
 pub(crate) static EXTENSION: Descriptor = Descriptor {
     kind: kinds::EXTENSION,
     path: "virtualMachines/*/extensions",
+    operations: Some("virtualMachineExtensions"),
     parent: Some(&VIRTUAL_MACHINE),
     limits: Limits { get: Some(GET_VM), list: Some(GET_VM), write: Some(UPDATE_VM), delete: Some(DELETE_VM) },
     schema: SCHEMA,
@@ -59,6 +60,7 @@ pub(crate) static EXTENSION: Descriptor = Descriptor {
 pub(crate) static INSTANCE_EXTENSION: Descriptor = Descriptor {
     kind: kinds::INSTANCE_EXTENSION,
     path: "virtualMachineScaleSets/*/virtualMachines/*/extensions",
+    operations: Some("virtualMachineScaleSetVMExtensions"),
     parent: Some(&INSTANCE),
     limits: Limits { get: None, list: None, write: Some(UPDATE_INSTANCE), delete: Some(DELETE_INSTANCE) },
     schema: INSTANCE_SCHEMA,

@@ -41,6 +41,7 @@ pub(crate) static PROVIDER: Provider = Provider {
         &scale_sets::SCALE_SET,
         &scale_sets::instances::INSTANCE,
         &scale_sets::interfaces::INSTANCE_INTERFACE,
+        &scale_sets::addresses::INSTANCE_ADDRESS,
         &extensions::INSTANCE_EXTENSION,
     ],
     other_types: &[
@@ -94,6 +95,7 @@ pub(crate) const VM_FAMILY: Family = Family {
 pub(crate) const RESOURCE: Descriptor = Descriptor {
     kind: "",
     path: "",
+    operations: None,
     parent: None,
     api_versions: &["2025-04-01", "2024-07-01"],
     family: &DISK_FAMILY,

@@ -107,7 +107,7 @@ pub(crate) fn refuse_unsettled(context: &Context<'_>, doc: &Value, operation: &s
             Err(fault::instance_not_provisioned(operation, path::name_of(id), path::name_of(path::parent_of(id))))
         }
         Some("Deleting") if in_flight(context, id).is_none() => {
-            Err(fault::marked_for_deletion(operation, &path::machine_name(id)))
+            Err(fault::marked_for_deletion(operation, path::machine_name(id)))
         }
         _ => Ok(()),
     }

@@ -120,7 +120,7 @@ fn write(descriptor: &'static Descriptor, context: &mut Context<'_>, asked: Writ
         }
     }
     refuse_if_busy(descriptor, context, id)?;
-    if let Some(old) = old.filter(|_| descriptor.family.etags == Etags::Weak) {
+    if let Some(old) = old.filter(|_| descriptor.family.etags != Etags::None) {
         writes::refuse_if_dropped(context, old)?;
     }
     if descriptor.layout.contains(&"zones") {
@@ -399,8 +399,10 @@ pub(crate) fn finish(
     let Some(shown) = shown else {
         return Ok(Outcome::default());
     };
-    if descriptor.put.commit == Commit::AtEnd {
-        changed(descriptor, state, before.as_deref(), Some(&shown), at);
+    if descriptor.put.commit == Commit::AtOnce {
+        return Ok(Outcome::default());
     }
+    changed(descriptor, state, before.as_deref(), Some(&shown), at);
+    // Recorded for disks; operations on scale sets show no output.
     Ok(if descriptor.family.style == Style::Compute { Outcome::both(&shown) } else { Outcome::default() })
 }

@@ -78,6 +78,7 @@ const UPDATED: Answered = Answered::new(200, Shape::AsyncOperation);
 pub(crate) const RESOURCE: Descriptor = Descriptor {
     kind: "",
     path: "",
+    operations: None,
     parent: None,
     api_versions: &["2025-05-01", "2024-03-01"],
     family: &FAMILY,

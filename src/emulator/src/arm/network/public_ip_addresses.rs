@@ -198,17 +198,23 @@ fn put_address(ip: &mut Value, address: IpAddr) {
     }
 }
 
-fn taken(state: &State) -> BTreeSet<IpAddr> {
+/// The public addresses that something has.
+pub(crate) fn taken(state: &State) -> BTreeSet<IpAddr> {
     let address = |ip: &Value| ip["properties"]["ipAddress"].as_str()?.parse().ok();
-    state.store.of_kind(kinds::ADDRESS).filter_map(address).collect()
+    let all = state.store.of_kind(kinds::ADDRESS).chain(state.store.of_kind(kinds::INSTANCE_ADDRESS));
+    all.filter_map(address).collect()
+}
+
+fn draw(state: &State, ip: &Value) -> Result<IpAddr, Fault> {
+    draw_beside(state, ip, &taken(state))
 }
 
 /// An address that nothing has: of its prefix, or one that follows from the seed and its id.
-fn draw(state: &State, ip: &Value) -> Result<IpAddr, Fault> {
-    let (id, taken) = (path::of(ip), taken(state));
+pub(crate) fn draw_beside(state: &State, ip: &Value, taken: &BTreeSet<IpAddr>) -> Result<IpAddr, Fault> {
+    let id = path::of(ip);
     if let Some(prefix) = ip["properties"]["publicIPPrefix"]["id"].as_str() {
         let doc = state.store.document(prefix).unwrap_or_default();
-        return public_ip_prefixes::free_address(&doc, &taken).ok_or_else(|| fault::prefix_full(prefix));
+        return public_ip_prefixes::free_address(&doc, taken).ok_or_else(|| fault::prefix_full(prefix));
     }
     let first = state.drawn(id) % 0x1_0000;
     let of_number = |number: u64| -> IpAddr {

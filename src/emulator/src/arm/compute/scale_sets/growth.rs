@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{all_members, interfaces, is_flexible, model};
 use crate::arm::compute::disk_work;
+use crate::arm::network::public_ip_addresses;
 use crate::arm::{engine, kinds, routes, writes};
 use crate::derived::guid_of;
 use crate::fault::Fault;
@@ -67,13 +68,14 @@ pub(crate) fn plan(state: &State, set: &Value, count: usize, stamp: &str) -> Res
     let configurations = model::of_set(set);
     let addresses = interfaces::allocate(state, configurations, count)?;
     let made = state.store.get(path::of(set)).map_or(0, |resource| resource.next_instance);
+    let mut public = public_ip_addresses::taken(state);
     let numbered = zones(state, set, count).into_iter().zip(addresses).zip(made..);
     numbered
         .map(|((zone, addresses), number)| {
             let names = Names::of(set, number);
-            let (disks, elements) = disks(set, &names, zone.as_deref(), stamp);
-            let doc = document(set, &names, zone.as_deref(), elements, stamp);
-            let interfaces = interfaces::documents(state, &doc, configurations, &addresses)?;
+            let Disks { documents: disks, os, data } = disks(set, &names, zone.as_deref(), stamp);
+            let doc = document(set, &names, zone.as_deref(), (os, data), stamp);
+            let interfaces = interfaces::documents(state, &doc, configurations, &addresses, &mut public)?;
             Ok(Fresh { id: names.id, doc, interfaces, disks })
         })
         .collect()
@@ -139,13 +141,14 @@ impl Names {
     }
 }
 
-/// The disks of a new instance, and what its storage profile says of them.
-fn disks(
-    set: &Value,
-    names: &Names,
-    zone: Option<&str>,
-    stamp: &str,
-) -> (Vec<(Option<u8>, Value)>, (Value, Vec<Value>)) {
+/// The disks of a new instance: their documents by LUN, and what its storage profile says of them.
+struct Disks {
+    documents: Vec<(Option<u8>, Value)>,
+    os: Value,
+    data: Vec<Value>,
+}
+
+fn disks(set: &Value, names: &Names, zone: Option<&str>, stamp: &str) -> Disks {
     let profile = &set["properties"]["virtualMachineProfile"]["storageProfile"];
     let location = set["location"].as_str().unwrap_or("");
     let group = names.id.split("/providers/").next().unwrap_or("");
@@ -168,7 +171,7 @@ fn disks(
         make(&format!("{}_OsDisk_1_{suffix}", names.disks), os, os["diskSizeGB"].as_u64().unwrap_or(30));
     disk["properties"]["osType"] = os["osType"].clone();
     disk["properties"]["creationData"] = json!({"createOption": "FromImage"});
-    let (mut made, mut elements) = (vec![(None, disk)], Vec::new());
+    let (mut documents, mut data) = (vec![(None, disk)], Vec::new());
     for asked in profile["dataDisks"].as_array().into_iter().flatten() {
         let Some(lun) = asked["lun"].as_u64().and_then(|lun| u8::try_from(lun).ok()) else {
             continue;
@@ -176,10 +179,10 @@ fn disks(
         let name = format!("{}_disk{}_{suffix}", names.disks, u64::from(lun) + 2);
         let (disk, mut element) = make(&name, asked, asked["diskSizeGB"].as_u64().unwrap_or(30));
         element["toBeDetached"] = json!(false);
-        made.push((Some(lun), disk));
-        elements.push(element);
+        documents.push((Some(lun), disk));
+        data.push(element);
     }
-    (made, (os, elements))
+    Disks { documents, os, data }
 }
 
 /// The document of a new instance. Documented members.

@@ -27,6 +27,7 @@ use crate::throttle::{DELETE_INSTANCE, GET_SCALE_SET, LIST_SCALE_SET, UPDATE_INS
 pub(crate) static INSTANCE: Descriptor = Descriptor {
     kind: kinds::INSTANCE,
     path: "virtualMachineScaleSets/*/virtualMachines",
+    operations: Some("virtualMachineScaleSetVMs"),
     parent: Some(&SCALE_SET),
     family: &VM_FAMILY,
     lists: &[Scope::Group],

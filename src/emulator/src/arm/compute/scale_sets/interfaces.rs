@@ -3,17 +3,18 @@
 //! Documented: the compute provider's path, the network provider's documents, without type and location; they are read
 //! only, and a flexible set has none (azure-cli#28258).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::instances::INSTANCE;
-use super::{SCALE_SET, is_flexible};
+use super::{SCALE_SET, addresses, is_flexible};
 use crate::answer::{Context, Reply};
 use crate::arm::descriptor::{Children, Descriptor, Draft, Hooks, Origin, Own, Patch, Reference, Scope};
 use crate::arm::engine::{self, delete, document, read};
-use crate::arm::network::{self, interfaces, private_addresses};
+use crate::arm::network::{self, interfaces, private_addresses, public_ip_addresses};
 use crate::arm::{kinds, lists, writes};
 use crate::derived::guid_of;
 use crate::document::Document;
@@ -25,6 +26,7 @@ use crate::store::Resource;
 pub(crate) static INSTANCE_INTERFACE: Descriptor = Descriptor {
     kind: kinds::INSTANCE_NIC,
     path: "virtualMachineScaleSets/*/virtualMachines/*/networkInterfaces",
+    operations: Some("virtualMachineScaleSetNetworkInterfaces"),
     parent: Some(&INSTANCE),
     lists: &[Scope::Group],
     layout: &["name", "id", "etag", "properties", "type"],
@@ -40,12 +42,13 @@ pub(crate) static INSTANCE_INTERFACE: Descriptor = Descriptor {
     ..network::RESOURCE
 };
 
-fn refuse(context: &mut Context<'_>) -> Reply {
+/// What is read only.
+pub(super) fn refuse(context: &mut Context<'_>) -> Reply {
     Err(fault::method_not_allowed(&context.request.method))
 }
 
 /// As it is shown.
-fn shown(mut doc: Document) -> Document {
+pub(super) fn shown(mut doc: Document) -> Document {
     if let Some(doc) = doc.as_object_mut() {
         doc.shift_remove("type");
     }
@@ -150,7 +153,7 @@ fn id_of(machine: &str, interface: &Value, unique: &str) -> String {
     format!("{group}/providers/{}/{}-{}", kinds::NIC, name(interface), unique.get(..8).unwrap_or(""))
 }
 
-/// The documents of a machine's interfaces.
+/// The documents of a machine's interfaces, and of their public addresses. `public`: those that are taken.
 ///
 /// # Errors
 ///
@@ -160,9 +163,18 @@ pub(crate) fn documents(
     machine: &Value,
     configurations: &Value,
     addresses: &Addresses,
+    public: &mut BTreeSet<IpAddr>,
 ) -> Result<Vec<Value>, Fault> {
-    let list = configurations.as_array().into_iter().flatten();
-    list.map(|interface| one(state, machine, interface, addresses)).collect()
+    let mut documents = Vec::new();
+    for interface in configurations.as_array().into_iter().flatten() {
+        let mut doc = one(state, machine, interface, addresses)?;
+        // Public addresses of a flexible set's machines are not emulated.
+        if machine["type"] == kinds::INSTANCE {
+            documents.extend(addresses::documents(state, &mut doc, interface, public)?);
+        }
+        documents.push(doc);
+    }
+    Ok(documents)
 }
 
 fn one(state: &State, machine: &Value, interface: &Value, addresses: &Addresses) -> Result<Value, Fault> {
@@ -208,6 +220,11 @@ fn one(state: &State, machine: &Value, interface: &Value, addresses: &Addresses)
     Ok(doc)
 }
 
+/// The descriptor of what an instance has in the network.
+fn descriptor_of(doc: &Value) -> &'static Descriptor {
+    if doc["type"] == kinds::INSTANCE_ADDRESS { &addresses::INSTANCE_ADDRESS } else { &INSTANCE_INTERFACE }
+}
+
 /// Brings the interfaces of an instance in line with its configurations. Addresses stay.
 ///
 /// # Errors
@@ -216,8 +233,9 @@ fn one(state: &State, machine: &Value, interface: &Value, addresses: &Addresses)
 pub(crate) fn follow(state: &mut State, instance: &Value, at: Duration) -> Result<(), Fault> {
     let configurations = &instance["properties"]["networkProfileConfiguration"]["networkInterfaceConfigurations"];
     let id = path::of(instance);
+    let below = [kinds::INSTANCE_NIC, kinds::INSTANCE_ADDRESS].into_iter();
     let had: Vec<Document> =
-        state.store.below_of_kind(id, kinds::INSTANCE_NIC).map(|resource| resource.doc.clone()).collect();
+        below.flat_map(|kind| state.store.below_of_kind(id, kind)).map(|resource| resource.doc.clone()).collect();
     let mut addresses = allocate(state, configurations, 1)?.pop().unwrap_or_default();
     for (interface, configuration) in had.iter().flat_map(|old| {
         let own = old["properties"]["ipConfigurations"].as_array().into_iter().flatten();
@@ -232,9 +250,10 @@ pub(crate) fn follow(state: &mut State, instance: &Value, at: Duration) -> Resul
             addresses.insert((name(interface).to_owned(), name(configuration).to_owned()), address.to_owned());
         }
     }
-    let wanted = documents(state, instance, configurations, &addresses)?;
+    let mut public = public_ip_addresses::taken(state);
+    let wanted = documents(state, instance, configurations, &addresses, &mut public)?;
     for old in had.iter().filter(|old| !wanted.iter().any(|new| path::same(path::of(new), path::of(old)))) {
-        delete::remove(&INSTANCE_INTERFACE, state, path::of(old), at);
+        delete::remove(descriptor_of(old), state, path::of(old), at);
     }
     for mut new in wanted {
         let old = had.iter().find(|old| path::same(path::of(old), path::of(&new)));
@@ -242,12 +261,12 @@ pub(crate) fn follow(state: &mut State, instance: &Value, at: Duration) -> Resul
             Some(old) if document::same(old, &new) => continue,
             Some(_) => {
                 let etag = document::weak(&state.guid());
-                document::retag(&INSTANCE_INTERFACE, &mut new, &etag);
+                document::retag(descriptor_of(&new), &mut new, &etag);
                 state.store.change(path::of(&new), at, |resource| resource.doc = new.clone().into());
             }
             None => state.store.insert(path::of(&new), Resource::new(new.clone()), at),
         }
-        engine::changed(&INSTANCE_INTERFACE, state, old.map(|old| &**old), Some(&new), at);
+        engine::changed(descriptor_of(&new), state, old.map(|old| &**old), Some(&new), at);
     }
     let named = names(id, configurations, "");
     state.store.change(id, at, |resource| {

@@ -16,6 +16,7 @@
 //! scale-in takes first, upgrade policies. Unverified is marked where it is written.
 
 mod actions;
+pub(crate) mod addresses;
 mod growth;
 pub(crate) mod instances;
 pub(crate) mod interfaces;
@@ -111,7 +112,11 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         read("instanceview", "virtualMachineScaleSets.getInstanceView", instance_view),
         Extra {
             limit: Some(READ_NETWORK),
-            ..read("networkinterfaces", "networkInterfaces.listVirtualMachineScaleSet", interfaces::list_of_set)
+            ..read("networkinterfaces", "virtualMachineScaleSetNetworkInterfaces.listOfSet", interfaces::list_of_set)
+        },
+        Extra {
+            limit: Some(READ_NETWORK),
+            ..read("publicipaddresses", "virtualMachineScaleSetPublicIPAddresses.listOfSet", addresses::list_of_set)
         },
         action("start", "virtualMachineScaleSets.start"),
         action("poweroff", "virtualMachineScaleSets.powerOff"),
