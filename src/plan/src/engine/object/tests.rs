@@ -206,7 +206,7 @@ impl Deref for Looks {
 fn a_burst_is_planned_once_for_its_observation_and_once_at_its_end() {
     let (mut bench, looks) = (Bench::new(), Looks::default());
     let names: Vec<&'static str> = vec!["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"];
-    let mut step = |bench: &mut Bench, event| {
+    let step = |bench: &mut Bench, event| {
         let env = Env { shared: bench.shared, inputs: &looks };
         let actions = step(&mut bench.state, &env, bench.now, event);
         (actions, looks.0.take())
