@@ -57,7 +57,7 @@
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
 //! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
-//! | 6 | `lazuli` | the command line | assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry | apiserver, disk |
+//! | 6 | `lazuli` | the command line | apiserver, assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry | disk |
 //!
 //! # How a request goes
 //!

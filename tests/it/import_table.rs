@@ -179,7 +179,7 @@ fn a_production_build_has_no_emulator() {
         tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
     };
     let (whole, production) = (packages(&[]), packages(&["--no-default-features"]));
-    for only_with_emulator in ["lazuli-emulator", "lazuli-rig"] {
+    for only_with_emulator in ["lazuli-apiserver", "lazuli-emulator", "lazuli-rig"] {
         assert!(whole.contains(only_with_emulator), "{only_with_emulator} has another name now");
         assert!(!production.contains(only_with_emulator), "{only_with_emulator} is in a production build");
     }

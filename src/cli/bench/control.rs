@@ -58,6 +58,11 @@ impl Control {
         list(self.read(&format!("/_emulator/phases/{phase}/operations")).await?)
     }
 
+    /// The newest calls.
+    pub(super) async fn calls(&self) -> Result<Vec<Value>, AnyError> {
+        list(self.read("/_emulator/calls").await?)
+    }
+
     /// How fast all phases could have been, one after the other, in seconds.
     pub(super) async fn lower_bound(&self) -> Result<f64, AnyError> {
         Ok(seconds(&self.read("/_emulator/lower-bound").await?["total"]))

@@ -86,7 +86,7 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
     let last = served.values().max().copied().unwrap_or(began);
     let makespan = last.duration_since(began).as_secs_f64();
     let counted = cluster.rested(phase).await?;
-    let shortest = Shortest::of(&cluster.control.operations(phase.number).await?);
+    let shortest = Shortest::of(&cluster.control.calls().await?);
     let bound = lower_bound(options, shortest);
 
     let mut result = Map::new();
@@ -121,18 +121,17 @@ struct Shortest {
 }
 
 impl Shortest {
-    /// From the emulator's record of operations.
-    fn of(operations: &[Value]) -> Self {
-        let of_kind = |kind: &str| {
-            let durations = operations.iter().filter(|operation| operation["kind"] == kind).filter_map(|operation| {
-                Some((operation["endedMs"].as_f64()? - operation["acceptedMs"].as_f64()?) / 1e3)
-            });
-            durations.min_by(f64::total_cmp).unwrap_or_default()
+    /// From the emulator's record of calls.
+    fn of(calls: &[Value]) -> Self {
+        let of_writes = |name: &str| {
+            let writes = calls.iter().filter(|call| call["operation"] == name);
+            let seconds = writes.filter_map(|call| Some(call["latencyMs"].as_f64()? / 1e3));
+            seconds.min_by(f64::total_cmp).unwrap_or_default()
         };
         Self {
-            public_ip: of_kind("publicIpAddress"),
-            load_balancer: of_kind("loadBalancer"),
-            security_group: of_kind("securityGroup"),
+            public_ip: of_writes("publicIPAddresses.createOrUpdate"),
+            load_balancer: of_writes("loadBalancers.createOrUpdate"),
+            security_group: of_writes("networkSecurityGroups.createOrUpdate"),
         }
     }
 }

@@ -138,8 +138,13 @@ impl Controller {
                                 let now = self.informed.clock.now();
                                 self.informed.told().trusted_from = now + freshness::LATE;
                             }
-                            self.holder.renewed(self.informed.clock.since(until));
-                            self.informed.wake_all();
+                            // Only a lack of lease has stopped anything, and until its next renewal a lease only runs out.
+                            let clock = self.informed.clock;
+                            let covered = self.informed.lease.now().covers_write(clock.now());
+                            self.holder.renewed(clock.since(until));
+                            if !covered {
+                                self.informed.wake_all();
+                            }
                         }
                         None => self.holder.released(),
                     }

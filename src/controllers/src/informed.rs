@@ -205,7 +205,7 @@ impl Informed {
         let told = &mut *self.told();
         let make = || {
             let nodes = told.nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
-            Arc::new(Inputs { settings: self.settings.clone(), nodes: nodes.unwrap_or_default() })
+            Arc::new(Inputs::new(self.settings.clone(), nodes.unwrap_or_default()))
         };
         told.inputs.get_or_insert_with(make).clone()
     }

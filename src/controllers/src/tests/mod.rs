@@ -1,6 +1,6 @@
 //! The service controller against the emulator and the small API server, in one runtime on paused time.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::Client;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
@@ -210,6 +210,45 @@ impl Rig {
         }
     }
 
+    /// Makes Services, evenly over a time, and returns in seconds how long each took to its address, sorted.
+    async fn storm(&self, services: u32, spread: Duration) -> Vec<f64> {
+        let began = Instant::now();
+        let (mut waiting, mut times, mut seen) = (BTreeMap::new(), Vec::new(), 0);
+        let mut due =
+            (0..services).map(|at| (began + spread / services * at, format!("web-{services}-{at}"))).peekable();
+        while due.peek().is_some() || !waiting.is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(600), "{} Services have no address", waiting.len());
+            while let Some((_, name)) = due.next_if(|(at, _)| *at <= Instant::now()) {
+                self.service(&name);
+                waiting.insert(name, Instant::now());
+            }
+            let version = self.server.version();
+            let services = if version == seen { vec![] } else { self.server.list("services") };
+            seen = version;
+            for service in services {
+                let name = service["metadata"]["name"].as_str().unwrap();
+                if service["status"]["loadBalancer"]["ingress"].is_array()
+                    && let Some(made) = waiting.remove(name)
+                {
+                    times.push(made.elapsed().as_secs_f64());
+                }
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        times.sort_by(f64::total_cmp);
+        times
+    }
+
+    /// How many calls of Azure's operations of a type were made.
+    fn count(&self, of: &str) -> usize {
+        self.emulator.control().call_log().iter().filter(|call| call.operation.starts_with(of)).count()
+    }
+
+    /// How many requests Azure refused for coming too soon.
+    fn throttled(&self) -> usize {
+        self.emulator.control().call_log().iter().filter(|call| call.status == 429).count()
+    }
+
     /// What was written to Azure so far.
     fn writes(&self) -> Vec<String> {
         let calls = self.emulator.control().call_log();
@@ -272,6 +311,40 @@ async fn a_new_process_writes_nothing() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(rig.writes(), writes);
     assert_eq!(rig.server.get("services", "default", "a").unwrap(), version);
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), Ended::Stopped);
+}
+
+/// 300 public IPs from a bucket of 200 writes that 10 a second refill, then the load balancer: 10.2 s, 3 s and 4 s.
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_services_is_served_as_fast_as_azures_limits_allow() {
+    let rig = Rig::start().await;
+    let (stop, running) = rig.controller("one");
+    sleep(Duration::from_secs(60)).await;
+    let before = rig.count("networkSecurityGroups.createOrUpdate");
+    let times = rig.storm(300, Duration::ZERO).await;
+    assert!(times[299] < 1.2 * 17.2, "the last after {:.1} s", times[299]);
+    sleep(Duration::from_secs(30)).await;
+    let writes = rig.count("loadBalancers.createOrUpdate") + rig.count("networkSecurityGroups.createOrUpdate") - before;
+    assert!(writes <= 12, "{writes} writes of what the Services share");
+    assert_eq!(rig.count("publicIPAddresses.createOrUpdate"), 300);
+    let reads = rig.count("publicIPAddresses.get");
+    assert!(reads < 450, "{reads} reads of public IPs: one each, and one each of those whose end was polled");
+    assert_eq!(rig.throttled(), 0);
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), Ended::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_come_one_after_the_other_wait_for_no_more_than_the_write_in_flight() {
+    let rig = Rig::start().await;
+    let (stop, running) = rig.controller("one");
+    sleep(Duration::from_secs(60)).await;
+    let times = rig.storm(1, Duration::ZERO).await;
+    assert!(times[0] < 8.0, "one alone after {:.1} s", times[0]);
+    let times = rig.storm(150, Duration::from_secs(30)).await;
+    assert!(times[148] < 16.0, "99 % after {:.1} s", times[148]);
+    assert_eq!(rig.throttled(), 0);
     stop.cancel();
     assert_eq!(running.await.unwrap(), Ended::Stopped);
 }

@@ -44,6 +44,16 @@ pub struct Inputs {
     pub settings: Settings,
     /// The addresses of the backends: destinations of security rules where floating IP is off.
     pub nodes: BTreeSet<IpAddr>,
+    /// The security group of the cloud configuration.
+    security_group: Option<ArmId>,
+}
+
+impl Inputs {
+    /// What the settings and the addresses of the backends make.
+    pub fn new(settings: Settings, nodes: BTreeSet<IpAddr>) -> Self {
+        let security_group = settings.security_group_id().ok();
+        Self { settings, nodes, security_group }
+    }
 }
 
 /// What a Service wants of one object.
@@ -60,6 +70,16 @@ pub enum Want {
 }
 
 impl Spec {
+    /// Whether an object is among those that the Service needs.
+    fn needs(&self, key: &Key, inputs: &Inputs) -> bool {
+        match key {
+            Key::PublicIp(id) => self.public_ips.values().any(|needed| needed == id),
+            Key::LoadBalancer(id) => self.load_balancer == *id,
+            Key::SecurityGroup(id) => inputs.security_group.as_ref() == Some(id),
+            Key::PrivateLink(id) => self.private_link.as_ref() == Some(id),
+        }
+    }
+
     /// Whether its address may be that of another Service or of a user.
     fn may_share_its_address(&self) -> bool {
         self.ask.families.iter().any(|family| match &family.address {
@@ -91,7 +111,7 @@ impl Service for Balanced {
     fn keys(_: &ServiceKey, spec: &Spec, inputs: &Inputs) -> BTreeSet<Key> {
         let mut keys: BTreeSet<Key> = spec.public_ips.values().cloned().map(Key::PublicIp).collect();
         keys.insert(Key::LoadBalancer(spec.load_balancer.clone()));
-        keys.extend(inputs.settings.security_group_id().ok().map(Key::SecurityGroup));
+        keys.extend(inputs.security_group.clone().map(Key::SecurityGroup));
         keys.extend(spec.private_link.clone().map(Key::PrivateLink));
         keys
     }
@@ -119,7 +139,7 @@ impl Service for Balanced {
         seen: &Seen<'_, Self>,
         inputs: &Inputs,
     ) -> Want {
-        let spec = spec.filter(|spec| Self::keys(id, spec, inputs).contains(key));
+        let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
             Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level)),
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),

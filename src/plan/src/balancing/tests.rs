@@ -192,7 +192,7 @@ impl World {
             public_ips: BTreeMap::new(),
             load_balancers: [balancer(Side::Public), balancer(Side::Internal)].into(),
             group,
-            inputs: Inputs { settings, nodes: BTreeSet::new() },
+            inputs: Inputs::new(settings, BTreeSet::new()),
             messages: VecDeque::new(),
         }
     }

@@ -58,6 +58,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::Arc,
     time::Duration,
 };
 
@@ -330,7 +331,7 @@ impl<S: Service> Asked<S> {
 #[derive(Debug, Clone)]
 pub struct State<S: Service> {
     ids: Ids,
-    snapshot: Option<Snapshot<S>>,
+    snapshot: Option<Arc<Snapshot<S>>>,
     /// Counts the specs, and the addresses that one spec has had.
     spec: u64,
     generation: u64,
@@ -431,7 +432,7 @@ impl<S: Service> State<S> {
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
         }
-        self.snapshot = Some(snapshot);
+        self.snapshot = Some(Arc::new(snapshot));
     }
 
     fn removed(&mut self, actions: &mut Vec<Action<S>>) {
@@ -456,7 +457,7 @@ impl<S: Service> State<S> {
 
     fn patched(&mut self, version: u64, patch: Patch<S::Status>) {
         self.patches.succeeded();
-        let Some(snapshot) = &mut self.snapshot else { return };
+        let Some(snapshot) = self.snapshot.as_mut().map(Arc::make_mut) else { return };
         snapshot.version = snapshot.version.max(version);
         match patch {
             Patch::AddFinalizer => snapshot.finalizer = true,

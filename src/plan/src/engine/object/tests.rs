@@ -189,6 +189,53 @@ fn a_burst_of_requests_makes_one_write_and_each_is_told_what_azure_then_shows() 
     assert_eq!(bench.state.wake_at(), None);
 }
 
+/// Inputs that count how often a planner looks at them.
+#[derive(Default)]
+struct Looks(std::cell::Cell<usize>);
+
+impl Deref for Looks {
+    type Target = ();
+
+    fn deref(&self) -> &() {
+        self.0.set(self.0.get() + 1);
+        &()
+    }
+}
+
+#[test]
+fn a_burst_is_planned_once_for_its_observation_and_once_at_its_end() {
+    let (mut bench, looks) = (Bench::new(), Looks::default());
+    let names: Vec<&'static str> = vec!["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"];
+    let step = |bench: &mut Bench, event| {
+        let env = Env { shared: bench.shared, inputs: &looks };
+        let actions = step(&mut bench.state, &env, bench.now, event);
+        (actions, looks.0.take())
+    };
+    let requested = |from, letter| {
+        let want = LettersWant { present: letters(letter), gone: letters("") };
+        Event::Requested { from, generation: 1, want }
+    };
+    let (read, _) = step(&mut bench, requested("s0", "a"));
+    let [Action::Observe { id, .. }] = read[..] else { panic!("{read:?} is no read") };
+    let observed = Event::Observed { id, sent_at: bench.now, result: Ok(model("")) };
+    assert_eq!(step(&mut bench, observed).1, 1, "what is known already is told at once");
+    for name in names {
+        bench.now += ms(1);
+        assert_eq!(step(&mut bench, requested(name, "b")), (vec![], 0));
+    }
+    bench.now = bench.state.wake_at().expect("the burst ends");
+    let (actions, plans) = step(&mut bench, Event::Woke);
+    assert_eq!(plans, 1);
+    let Some(Action::TakePermit { id, .. }) = actions.last() else { panic!("{actions:?} asks for no permit") };
+    // While the permit is awaited, what comes is a burst of its own, which ends before the write.
+    assert_eq!(step(&mut bench, requested("s9", "c")), (vec![], 0));
+    assert_eq!(step(&mut bench, Event::Permitted(*id)), (vec![], 0));
+    bench.now = bench.state.wake_at().expect("the burst ends");
+    let (actions, plans) = step(&mut bench, Event::Woke);
+    assert!(matches!(&actions[..], [.., Action::Write { op, .. }] if *op == letters("abc")), "{actions:?}");
+    assert_eq!(plans, 1);
+}
+
 #[test]
 fn what_is_there_already_costs_one_read_and_no_write() {
     let mut bench = Bench::new();
