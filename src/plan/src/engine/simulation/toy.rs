@@ -422,7 +422,7 @@ impl Service for Arm {
             (Mutant::LeavesAdmission, Level::Clean, Name::SecurityGroup) => Level::Make,
             _ => level,
         };
-        let ask = ask.filter(|ask| Self::keys(owner, ask, inputs).contains(key));
+        let ask = ask.filter(|ask| needs(*owner, ask, *key, inputs));
         match key {
             Name::PublicIp(_) => match level {
                 Level::Look => Want::Nothing,
@@ -449,6 +449,17 @@ impl Service for Arm {
 
     fn status(owner: &Owner, ask: &Ask, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Address> {
         address_of(*owner, ask, seen)
+    }
+}
+
+/// Whether an object is one of the keys that a spec needs.
+fn needs(owner: Owner, ask: &Ask, key: Name, inputs: &Inputs) -> bool {
+    match key {
+        Name::PublicIp(number) => public_ip(owner, ask) == Some(number),
+        Name::LoadBalancer(_) => key == load_balancer(ask),
+        Name::SecurityGroup => true,
+        Name::Interface(_) => inputs.by_interface,
+        Name::PrivateLink(of) => ask.link && of == owner,
     }
 }
 

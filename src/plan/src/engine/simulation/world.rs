@@ -16,6 +16,8 @@ pub(super) type Address = u32;
 pub(super) const FOREIGN_ADDRESS: Address = 200;
 /// The source that a private address admits without a rule.
 pub(super) const VIRTUAL_NETWORK: u8 = 9;
+/// How many network interfaces there are.
+const INTERFACES: u8 = 2;
 /// A port that Azure refuses.
 pub(super) const POISON: u16 = 6666;
 
@@ -142,7 +144,7 @@ impl Azure {
             Provisioning::Succeeded,
         );
         azure.set(Duration::ZERO, Name::SecurityGroup, Some(Body::SecurityGroup(group)), Provisioning::Succeeded);
-        for interface in 0..2 {
+        for interface in 0..INTERFACES {
             let body = Body::Interface { pools: BTreeSet::new(), note: 0 };
             azure.set(Duration::ZERO, Name::Interface(interface), Some(body), Provisioning::Succeeded);
         }
@@ -218,7 +220,7 @@ impl Azure {
             _ => false,
         };
         let members = self.load_balancer(number).map_or(0, |body| body.members.len());
-        members + self.names().filter(|name| in_pool(*name)).count()
+        members + (0..INTERFACES).filter(|number| in_pool(Name::Interface(*number))).count()
     }
 
     pub(super) fn address_of(&self, frontend: FrontendAddress) -> Option<Address> {

@@ -12,12 +12,15 @@ use super::{
     model::{SecurityGroup, SecurityRule, same_prefix},
 };
 use crate::{
-    network::{Family, Found, Plan, Refusal, RefusalReason, Served},
+    network::{Cidr, Family, Found, Plan, Refusal, RefusalReason, Served, aggregate},
     service::{
         SecurityProtocol, ServiceKey,
         names::{self, OldSecurityRule},
     },
 };
+
+/// The service tag of all addresses outside virtual networks.
+const INTERNET: &str = "Internet";
 
 /// A rule of this provider and the destinations that a Service asks it to have.
 #[derive(Debug, Clone)]
@@ -102,12 +105,52 @@ fn is_served_by_old(actual: &SecurityGroup, rule: &SecurityRule, destination: Ip
         })
 }
 
+/// Whether a rule of this provider, under whatever hash, allows at a destination exactly what another one would.
+fn allows_the_same(there: &SecurityRule, rule: &SecurityRule, destination: IpAddr, denied: &BTreeSet<IpAddr>) -> bool {
+    let is_default_let_in = is_private(destination) && !denied.contains(&destination);
+    there.is_managed()
+        && there.is_allow
+        && rule.is_allow
+        && there.has_same_effect(&SecurityRule { sources: there.sources.clone(), ..rule.clone() })
+        && sources_in_short(&there.sources, is_default_let_in) == sources_in_short(&rule.sources, is_default_let_in)
+}
+
+/// The fewest sources that say the same: ranges aggregated, service tags in lower case. Where the virtual network is let in
+/// by default, `Internet` stands for all addresses.
+fn sources_in_short(sources: &[String], is_default_let_in: bool) -> BTreeSet<String> {
+    let ranges = aggregate(sources.iter().filter_map(|source| source.parse::<Cidr>().ok()));
+    let tags = sources.iter().filter(|source| source.parse::<Cidr>().is_err()).map(|tag| tag.to_ascii_lowercase());
+    let range = |range: &Cidr| {
+        if is_default_let_in && range.is_everything() { INTERNET.to_ascii_lowercase() } else { range.to_string() }
+    };
+    ranges.iter().map(range).chain(tags).collect()
+}
+
+/// Whether an address is one of a virtual network for certain.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => address.is_unique_local(),
+    }
+}
+
+/// The destinations that a rule of this provider denies, or is to deny.
+fn denied<'a>(actual: &SecurityGroup, asked: impl IntoIterator<Item = &'a Asked>) -> BTreeSet<IpAddr> {
+    let there = actual.rules.iter().filter(|rule| rule.is_managed() && !rule.is_allow);
+    let there = there.flat_map(|rule| &rule.destinations).filter_map(|text| text.parse().ok());
+    let asked = asked.into_iter().filter(|asked| asked.is_deny).flat_map(|asked| asked.destinations.iter().copied());
+    there.chain(asked).collect()
+}
+
 /// Whether the security group does for one destination what a rule asks.
-fn is_served(actual: &SecurityGroup, asked: &Asked, destination: IpAddr) -> bool {
-    let new = actual
+fn is_served(actual: &SecurityGroup, asked: &Asked, destination: IpAddr, denied: &BTreeSet<IpAddr>) -> bool {
+    let by_name = actual
         .rule(&asked.rule.name)
         .is_some_and(|there| there.has_same_effect(&asked.rule) && there.has_destination(destination));
-    new || is_served_by_old(actual, &asked.rule, destination)
+    let by_meaning = |there: &SecurityRule| {
+        there.has_destination(destination) && allows_the_same(there, &asked.rule, destination, denied)
+    };
+    by_name || actual.rules.iter().any(by_meaning) || is_served_by_old(actual, &asked.rule, destination)
 }
 
 /// Plans one write of the security group.
@@ -115,8 +158,10 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
     let Some(actual) = actual else { return without_group(wants, env) };
     let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
         wants.iter().map(|(service, want)| (service, asked(&want.present))).collect();
+    let all: Vec<&Asked> = parts.values().flatten().collect();
+    let denied = denied(actual, all.iter().copied());
     let is_all_served = |rules: &[Asked]| {
-        rules.iter().all(|rule| rule.destinations.iter().all(|address| is_served(actual, rule, *address)))
+        rules.iter().all(|rule| rule.destinations.iter().all(|address| is_served(actual, rule, *address, &denied)))
     };
 
     // Services that are served already go first: a newcomer that exceeds a limit is the one that is refused.
@@ -127,7 +172,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
     let mut next = Rules::of(actual);
     for service in order {
         let mut with = next.clone();
-        with.add(&parts[service], actual);
+        with.add(&parts[service], actual, &denied);
         match with.excess(&next) {
             None => {
                 next = with;
@@ -142,12 +187,11 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
     // Priorities follow the order of Services, not of their acceptance.
     let mut next = Rules::of(actual);
     for (_, rules) in parts.iter().filter(|(service, _)| accepted.contains(*service)) {
-        next.add(rules, actual);
+        next.add(rules, actual, &denied);
     }
     let gone: Vec<&Gone> =
         wants.iter().filter(|(service, _)| accepted.contains(service)).map(|(_, want)| &want.gone).collect();
-    let all: Vec<&Asked> = parts.values().flatten().collect();
-    next.remove(&gone, &all, env);
+    next.remove(&gone, &Kept { actual, all: &all, denied: &denied, env });
 
     let mut edits = next.edits(actual);
     let change = env.tags.change(&actual.tags);
@@ -159,7 +203,9 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .map(|(service, want)| {
             let state = match refused.remove(service) {
                 Some(refusal) => Served::Refused(refusal),
-                None if is_all_served(&parts[service]) && !is_left(&want.gone, &all, actual, env) => {
+                None if is_all_served(&parts[service])
+                    && !is_left(&want.gone, actual, &Kept { actual, all: &all, denied: &denied, env }) =>
+                {
                     Served::Done(Found::default())
                 }
                 None => Served::Pending,
@@ -183,43 +229,84 @@ fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     Plan { edits: vec![], served: served.collect(), is_partial: false }
 }
 
-/// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
-fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked], env: &Env) -> bool {
-    let old = names::old_security_rule(&rule.name);
-    let is_ours = match &old {
-        None => rule.is_managed(),
-        Some(OldSecurityRule::Shared) => true,
-        Some(OldSecurityRule::Own { base }) => {
-            gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
-        }
-    };
-    let is_recorded = gone.iter().any(|gone| gone.destinations.contains(&address));
-    let is_asked = all.iter().any(|asked| {
-        let same_rule = asked.rule.name.eq_ignore_ascii_case(&rule.name);
-        let same_traffic = old.is_some()
-            && asked.rule.is_allow == rule.is_allow
-            && asked.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
-            && rule.ports.iter().any(|port| asked.rule.ports.contains(port))
-            && rule.sources.iter().any(|source| asked.rule.sources.iter().any(|there| same_prefix(there, source)));
-        (same_rule || same_traffic) && asked.destinations.contains(&address)
-    });
-    let is_kept = env.keep.get(&address).is_some_and(|ports| {
-        !rule.is_allow
-            || ports.iter().any(|(protocol, port)| {
-                rule.protocol.eq_ignore_ascii_case(protocol.as_str())
-                    && rule.ports.iter().any(|there| *there == port.to_string())
+/// What keeps destinations in rules.
+struct Kept<'a> {
+    actual: &'a SecurityGroup,
+    /// What all Services ask for.
+    all: &'a [&'a Asked],
+    denied: &'a BTreeSet<IpAddr>,
+    env: &'a Env,
+}
+
+impl Kept<'_> {
+    fn asks_for(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        let is_old = names::old_security_rule(&rule.name).is_some();
+        self.all.iter().filter(|asked| asked.destinations.contains(&address)).any(|asked| {
+            let same_traffic = is_old
+                && asked.rule.is_allow == rule.is_allow
+                && asked.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
+                && rule.ports.iter().any(|port| asked.rule.ports.contains(port))
+                && rule.sources.iter().any(|source| asked.rule.sources.iter().any(|there| same_prefix(there, source)));
+            asked.rule.name.eq_ignore_ascii_case(&rule.name)
+                || same_traffic
+                || allows_the_same(rule, &asked.rule, address, self.denied)
+        })
+    }
+
+    /// Whether a Service without a valid specification may need it.
+    fn may_need(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        self.env.keep.get(&address).is_some_and(|ports| {
+            !rule.is_allow
+                || ports.iter().any(|(protocol, port)| {
+                    rule.protocol.eq_ignore_ascii_case(protocol.as_str())
+                        && rule.ports.iter().any(|there| *there == port.to_string())
+                })
+        })
+    }
+
+    /// Whether a denial guards an address for a Service that is not known: an allow rule stays there that no Service asks for.
+    fn guards_others(&self, address: IpAddr, gone: &[&Gone]) -> bool {
+        self.actual.rules.iter().any(|rule| {
+            let is_ours = rule.is_managed() || names::old_security_rule(&rule.name).is_some();
+            let stays = || !self.asks_for(rule, address) && !self.lets_go(rule, address, gone);
+            rule.is_allow && is_ours && rule.has_destination(address) && stays()
+        })
+    }
+
+    /// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
+    fn lets_go(&self, rule: &SecurityRule, address: IpAddr, gone: &[&Gone]) -> bool {
+        let is_ours = match names::old_security_rule(&rule.name) {
+            None => rule.is_managed(),
+            Some(OldSecurityRule::Shared) => true,
+            Some(OldSecurityRule::Own { base }) => {
+                gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(&base)))
+            }
+        };
+        let is_recorded = gone.iter().any(|gone| gone.destinations.contains(&address) || gone.takes(rule, address))
+            || (!rule.is_allow
+                && gone.iter().any(|gone| gone.shared.contains_key(&address))
+                && !self.guards_others(address, gone));
+        is_ours && is_recorded && !self.asks_for(rule, address) && !self.may_need(rule, address)
+    }
+}
+
+impl Gone {
+    /// Whether all ports of an allow rule are those at which the Service was reached at an address that others use too.
+    fn takes(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        let Some(own) = self.shared.get(&address).filter(|_| rule.is_allow) else { return false };
+        rule.ports.iter().all(|text| {
+            own.iter().any(|(protocol, port)| {
+                rule.protocol.eq_ignore_ascii_case(protocol.as_str()) && *text == port.to_string()
             })
-    });
-    is_ours && is_recorded && !is_asked && !is_kept
+        })
+    }
 }
 
 /// Whether something of a gone Service is left.
-fn is_left(gone: &Gone, all: &[&Asked], actual: &SecurityGroup, env: &Env) -> bool {
+fn is_left(gone: &Gone, actual: &SecurityGroup, kept: &Kept) -> bool {
     actual.rules.iter().any(|rule| {
-        rule.destinations
-            .iter()
-            .filter_map(|text| text.parse::<IpAddr>().ok())
-            .any(|address| may_leave(rule, address, &[gone], all, env))
+        let destinations = rule.destinations.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+        destinations.into_iter().any(|address| kept.lets_go(rule, address, &[gone]))
     })
 }
 
@@ -242,10 +329,10 @@ impl Rules {
     }
 
     /// Adds destinations to the rules, which are made where they are missing.
-    fn add(&mut self, asked: &[Asked], actual: &SecurityGroup) {
+    fn add(&mut self, asked: &[Asked], actual: &SecurityGroup, denied: &BTreeSet<IpAddr>) {
         for wanted in asked {
-            let missing: Vec<IpAddr> =
-                wanted.destinations.iter().filter(|address| !is_served(actual, wanted, **address)).copied().collect();
+            let is_missing = |address: &&IpAddr| !is_served(actual, wanted, **address, denied);
+            let missing: Vec<IpAddr> = wanted.destinations.iter().filter(is_missing).copied().collect();
             if missing.is_empty() {
                 continue;
             }
@@ -285,12 +372,11 @@ impl Rules {
     }
 
     /// Takes away what is gone; a rule without destinations goes.
-    fn remove(&mut self, gone: &[&Gone], all: &[&Asked], env: &Env) {
+    fn remove(&mut self, gone: &[&Gone], kept: &Kept) {
         for rule in &mut self.rules {
             let (before, copy) = (rule.destinations.len(), rule.clone());
-            rule.destinations.retain(|text| {
-                text.parse::<IpAddr>().map_or(true, |address| !may_leave(&copy, address, gone, all, env))
-            });
+            rule.destinations
+                .retain(|text| text.parse::<IpAddr>().map_or(true, |address| !kept.lets_go(&copy, address, gone)));
             if rule.destinations.len() < before {
                 rule.sort_destinations();
             }
