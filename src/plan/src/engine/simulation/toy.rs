@@ -419,6 +419,7 @@ impl Service for Arm {
         let level = match (inputs.mutant, level, key) {
             (Mutant::BreaksBeforeMake, Level::Look, Name::LoadBalancer(_)) => Level::Clean,
             (Mutant::ReleasesEarly, Level::Make, Name::LoadBalancer(_)) => Level::Clean,
+            (Mutant::ShutsEarly, Level::Frontend | Level::Make, Name::SecurityGroup) => Level::Clean,
             (Mutant::LeavesAdmission, Level::Clean, Name::SecurityGroup) => Level::Make,
             _ => level,
         };

@@ -18,6 +18,8 @@ pub(super) const FOREIGN_ADDRESS: Address = 200;
 pub(super) const VIRTUAL_NETWORK: u8 = 9;
 /// How many network interfaces there are.
 const INTERFACES: u8 = 2;
+/// All sources.
+pub(super) const SOURCES: [u8; 5] = [1, 2, 3, 4, VIRTUAL_NETWORK];
 /// A port that Azure refuses.
 pub(super) const POISON: u16 = 6666;
 
@@ -562,6 +564,13 @@ pub(super) enum AskAddress {
 impl Ask {
     pub(super) fn is_internal(&self) -> bool {
         matches!(self.address, AskAddress::Internal(_))
+    }
+
+    /// The ports and sources that it admits.
+    pub(super) fn promises(&self) -> BTreeSet<(u16, u8)> {
+        let of_port = |port: u16| SOURCES.map(|source| (port, source)).into_iter();
+        let all = self.ports.iter().flat_map(|port| of_port(*port));
+        all.filter(|(port, source)| self.admits(*port, *source)).collect()
     }
 
     pub(super) fn admits(&self, port: u16, source: u8) -> bool {
