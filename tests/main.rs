@@ -46,6 +46,7 @@ mod it {
     mod disk_waits;
     mod disk_windows;
     mod go_bodies;
+    mod go_bodies_1_30;
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;

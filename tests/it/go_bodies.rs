@@ -42,16 +42,21 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("public IP name appears / 2: /networksecuritygroups/nsg.", "as above"),
     ("public IP prefix appears / 2: /networksecuritygroups/nsg.", "as above"),
     (
-        "IP tags change / ",
+        "IP tags change / 2: ",
         "the Go manager deletes the public IP for other IP tags, and leaves the Service without frontend; here an event says so",
+    ),
+    ("IP tags change / 3: before it", "as above: the Service gets its frontend back"),
+    (
+        "IP tags change / 3: /networksecuritygroups/nsg.",
+        "as above: without a frontend the Go manager leaves the rule behind when the Service is deleted",
     ),
     (
         "floating IP goes off / 2: /networksecuritygroups/nsg.",
         "as above: the Service's address is no destination any more, and its rule stays",
     ),
     (
-        "floating IP goes off / 3: ",
-        "the Go manager leaves that rule behind for ever; it goes at take-over, for it lets nothing through that is asked for",
+        "floating IP goes off / 3: /networksecuritygroups/nsg.",
+        "the Go manager leaves that rule behind for ever; here it goes at the Service's next change, not at take-over",
     ),
     (
         "DNS label changes and goes / 3: /publicipaddresses/kubernetes-a0000000100004000800000000000000.tags.k8s-azure-dns-",
@@ -66,11 +71,11 @@ const ERRORS: &[(&str, &str)] = &[
     ("private link on a pool of addresses / ", "Azure refuses it: the pool needs NICs"),
 ];
 
-fn texts(value: &Value) -> Vec<String> {
+pub(super) fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|item| Some(item.as_str()?.to_owned())).collect()
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
@@ -78,7 +83,7 @@ fn number(value: &Value) -> u16 {
     value.as_u64().unwrap_or_default().try_into().unwrap()
 }
 
-fn settings(json: &Value) -> Settings {
+pub(super) fn settings(json: &Value) -> Settings {
     let group = || "lazuli".to_owned();
     let no_map = BTreeMap::new();
     let name = json["loadBalancerName"].as_str().map(str::to_owned);
@@ -114,7 +119,7 @@ fn settings(json: &Value) -> Settings {
     }
 }
 
-fn service(json: &Value, ingress: Vec<IpAddr>) -> ServiceObject {
+pub(super) fn service(json: &Value, ingress: Vec<IpAddr>) -> ServiceObject {
     let (metadata, spec) = (&json["metadata"], &json["spec"]);
     let annotations = metadata["annotations"].as_object().into_iter().flatten();
     ServiceObject {
@@ -163,12 +168,12 @@ struct Live {
     public_ips: BTreeMap<Family, ArmId>,
 }
 
-type Documents = BTreeMap<String, Value>;
+pub(super) type Documents = BTreeMap<String, Value>;
 
 /// The planners on a copy of the resources.
-struct World<'a> {
+pub(super) struct World<'a> {
     settings: &'a Settings,
-    documents: Documents,
+    pub(super) documents: Documents,
     live: BTreeMap<ServiceKey, Live>,
     /// Ids of what was written.
     written: BTreeSet<String>,
@@ -188,7 +193,11 @@ fn zones() -> Vec<String> {
     ["1", "2", "3"].map(str::to_owned).into()
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Self {
+        Self { settings, documents: BTreeMap::new(), live: BTreeMap::new(), written: BTreeSet::new() }
+    }
+
     /// Writes what a planner plans until it is quiet; how each Service is served then.
     fn write<E>(
         &mut self,
@@ -380,7 +389,7 @@ impl World<'_> {
     }
 
     /// Does one step of a case; what is refused and why.
-    fn step(&mut self, service: &ServiceKey, next: Option<(Ask, BTreeSet<IpAddr>)>) -> Vec<String> {
+    pub(super) fn step(&mut self, service: &ServiceKey, next: Option<(Ask, BTreeSet<IpAddr>)>) -> Vec<String> {
         let old = self.live.remove(service);
         let former = old.as_ref().map_or_else(Former::default, |live| Former {
             addresses: live.former.clone(),
@@ -428,7 +437,7 @@ impl World<'_> {
     }
 
     /// Plans all Services on what the manager left, as a process that has just started; the ids of what it would write.
-    fn take_over(&mut self) -> BTreeSet<String> {
+    pub(super) fn take_over(&mut self) -> BTreeSet<String> {
         self.written.clear();
         let services: Vec<ServiceKey> = self.live.keys().cloned().collect();
         for service in &services {
@@ -622,7 +631,7 @@ fn differences(title: &str, ours: &Documents, go: &Documents) -> Vec<String> {
     found
 }
 
-fn recordings() -> Vec<Value> {
+pub(super) fn recordings() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/go_bodies");
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -637,17 +646,19 @@ fn recordings() -> Vec<Value> {
         .collect()
 }
 
+pub(super) fn documents(before: &Value) -> Documents {
+    before.as_object().unwrap().iter().map(|(id, body)| (id.to_lowercase(), body.clone())).collect()
+}
+
 /// Runs a case through the planners; what differs.
 fn compare(recording: &Value, case: &Value) -> Vec<String> {
     let settings = settings(&recording["settings"]);
-    let mut world =
-        World { settings: &settings, documents: BTreeMap::new(), live: BTreeMap::new(), written: BTreeSet::new() };
+    let mut world = World::new(&settings);
     let mut found = Vec::new();
     let mut keys: BTreeMap<String, ServiceKey> = BTreeMap::new();
     for (index, step) in case["steps"].as_array().unwrap().iter().enumerate() {
         let title = format!("{} / {} / {}", text(&recording["name"]), text(&case["name"]), index + 1);
-        let before: Documents =
-            step["before"].as_object().unwrap().iter().map(|(id, body)| (id.to_lowercase(), body.clone())).collect();
+        let before = documents(&step["before"]);
         let ingress: BTreeSet<IpAddr> =
             texts(&step["ingress"]).iter().map(|address| address.parse().unwrap()).collect();
         world.documents.clone_from(&before);

@@ -35,8 +35,8 @@
 //!
 //! | the Go manager | here | proved by |
 //! |---|---|---|
-//! | drops every destination that it does not know, of another cluster too | a destination goes when a Service gives it up | `destinations_that_nobody_has_given_up_stay` |
-//! | a user's rule named `k8s-azure-lb…` is collected | it stays unless it lists an address that a Service gives up | `destinations_that_nobody_has_given_up_stay` `rules_of_users_are_left_alone_also_when_they_name_our_addresses` |
+//! | drops every destination that it does not know, of another cluster too | a destination goes when a Service gives it up | `destinations_that_no_service_has_given_up_stay` |
+//! | a user's rule named `k8s-azure-lb…` is collected | it stays unless it lists an address that a Service gives up | `destinations_that_no_service_has_given_up_stay` `rules_of_users_are_left_alone_also_when_they_name_our_addresses` |
 //! | rules from before 1.30 are replaced by ones of another name | they count as present | `rules_with_names_from_before_1_30_count_as_present_and_end_with_their_service` |
 //!
 //! # Public IPs

@@ -223,7 +223,7 @@ pub struct Answer<'a> {
     pub retry_after: Option<Duration>,
 }
 
-/// The codes of a resize that Azure makes once the disk is detached, or is read by nobody (source: Microsoft's page on
+/// The codes of a resize that Azure makes once the disk is detached, or while no VM reads it (source: Microsoft's page on
 /// errors of disk resizes).
 const GROWS_ONLY_DETACHED: [&str; 6] = [
     "ChangeDiskSizeWhileAttachedNotAllowed",

@@ -46,7 +46,7 @@ pub type Reserved = BTreeMap<Lun, BTreeSet<Option<ArmId>>>;
 
 impl LunReservations {
     /// The reservations of one node, by whatever names it is known: a CSI driver may call it otherwise than Kubernetes
-    /// does, and Azure ignores case. A reservation whose volume cannot be told belongs to nobody: its LUN stays empty.
+    /// does, and Azure ignores case. A reservation whose volume cannot be told belongs to no volume: its LUN stays empty.
     pub fn of_node(&self, names: &[&str]) -> NodeReservations {
         match self {
             Self::NoCluster => NodeReservations::Known(BTreeMap::new()),
@@ -70,7 +70,7 @@ impl LunReservations {
 pub fn allocate(disks: &BTreeSet<ArmId>, occupied: &BTreeSet<Lun>, reserved: &Reserved) -> BTreeMap<ArmId, Lun> {
     let mut given: BTreeMap<ArmId, Lun> = BTreeMap::new();
     let mut taken = occupied.clone();
-    // A LUN that two disks' attachments name is nobody's: giving it to either could stage the other.
+    // A LUN that two disks' attachments name is given to neither: either could stage the other.
     for (lun, owners) in reserved {
         if let (1, Some(Some(owner))) = (owners.len(), owners.first())
             && disks.contains(owner)
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lun_that_attachments_of_two_volumes_name_is_nobodys_also_when_one_of_them_cannot_be_told() {
+    fn a_lun_that_attachments_of_two_volumes_name_is_given_to_neither_also_when_one_cannot_be_told() {
         for other in [None, Some(disk(9))] {
             let reserved = Reserved::from([(lun(0), [Some(disk(1)), other].into())]);
             assert_eq!(allocate(&[disk(1)].into(), &BTreeSet::new(), &reserved)[&disk(1)], lun(1));
@@ -184,7 +184,7 @@ mod tests {
                     prop_assert!(owners.len() == 1 && owners.contains(&Some(disk.clone())));
                 }
             }
-            // Nobody goes without while an open LUN is left.
+            // No volume goes without a LUN while an open one is left.
             let open = Lun::all().filter(|l| !occupied.contains(l) && !reserved.contains_key(l)).count();
             let from_open = given.values().filter(|l| !reserved.contains_key(*l)).count();
             prop_assert!(given.len() == wanted.len() || from_open == open);

@@ -92,7 +92,7 @@ impl SizeLimits {
 /// How many volumes a node takes: `max_volumes_per_node` of NodeGetInfo.
 ///
 /// The operator's override counts as it is, 0 included, which the CSI specification reads as "no limit". Otherwise it
-/// is what the VM's size takes (`max_data_disks`; of a size nobody knows, [`DEFAULT_MAX_DATA_DISKS`]), less the slots
+/// is what the VM's size takes (`max_data_disks`; of an unknown size, [`DEFAULT_MAX_DATA_DISKS`]), less the slots
 /// that are reserved and those that hold disks which are not Kubernetes'. That is never less than 1: 0 would say "no
 /// limit" on a VM that is full, and the scheduler would send it everything.
 pub fn attach_limit(max_data_disks: Option<u8>, override_limit: Option<u32>, reserved: u32, foreign: u32) -> u32 {

@@ -176,7 +176,7 @@ impl Object for SecurityGroups {
     }
 }
 
-/// Public IPs.
+/// Public IPs. One is released by the tag that lists the Service, so it stays released once that is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicIps;
 
@@ -214,14 +214,9 @@ impl Object for PublicIps {
     fn removes(want: &Self::Want) -> bool {
         want.gone != public_ip::Gone::Nothing
     }
-
-    /// A public IP is released by the tag that lists the Service, so it stays released.
-    fn spent(want: &Self::Want) -> Self::Want {
-        want.clone()
-    }
 }
 
-/// Private link services.
+/// Private link services. One is released by the tag of its owner, so it stays released once that is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateLinks;
 
@@ -263,11 +258,6 @@ impl Object for PrivateLinks {
 
     fn removes(want: &Self::Want) -> bool {
         want.gone != private_link::Gone::Nothing
-    }
-
-    /// A private link service is released by the tag of its owner, so it stays released.
-    fn spent(want: &Self::Want) -> Self::Want {
-        want.clone()
     }
 }
 

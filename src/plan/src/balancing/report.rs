@@ -19,6 +19,8 @@ pub struct Report {
     pub found: Found,
     /// Of a load balancer: the frontends that bear the Service's name or that its rules use.
     pub frontends: BTreeSet<Frontend>,
+    /// Those of them that rules of others use too.
+    pub shared: BTreeSet<Frontend>,
     /// Of a load balancer: the ports at which traffic of the Service's rules passes the security group.
     pub ports: BTreeSet<(SecurityProtocol, u16)>,
     /// Of a public IP: its address.
@@ -49,7 +51,11 @@ impl Report {
             let id = LoadBalancer::frontend_id(&actual.id, &frontend.name);
             if base.owns(&frontend.name) || own.iter().any(|rule| rule.frontend.as_ref() == Some(&id)) {
                 let shown = frontend.public_ip.clone().map(Frontend::Public);
-                report.frontends.extend(shown.or(frontend.private_address.map(Frontend::Private)));
+                let shown = shown.or(frontend.private_address.map(Frontend::Private));
+                if actual.rules.iter().any(|rule| rule.frontend.as_ref() == Some(&id) && !base.owns(&rule.name)) {
+                    report.shared.extend(shown.clone());
+                }
+                report.frontends.extend(shown);
             }
         }
         report.ports = own.into_iter().map(admitted_port).collect();

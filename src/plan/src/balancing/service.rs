@@ -141,7 +141,7 @@ impl Service for Balanced {
     ) -> Want {
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
-            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level)),
+            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level, seen.reports.get(key))),
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
@@ -150,6 +150,11 @@ impl Service for Balanced {
 
     fn status(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Vec<IpAddr>> {
         wants::ingress(&spec.ask, &addresses(spec, seen))
+    }
+
+    /// The Go manager writes the addresses in the order of the frontends.
+    fn is_same_status(one: &Vec<IpAddr>, other: &Vec<IpAddr>) -> bool {
+        wants::is_same_ingress(one, other)
     }
 }
 
@@ -163,7 +168,7 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
 }
 
-fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level) -> network::Want<public_ip::Part, public_ip::Gone> {
+fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, shown: Option<&Report>) -> public_ip::Want {
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
         return nothing;
@@ -178,6 +183,7 @@ fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level) -> network::Want<
     match asked {
         Some(want) => want,
         None if level < Level::Clean => nothing,
+        None if shown.is_some_and(|report| report.is_shared) => wants::public_ip_left_to_others(),
         None => wants::public_ip_released(),
     }
 }
@@ -254,26 +260,43 @@ fn of_security_group(
     want
 }
 
-/// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there.
+/// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there. Of
+/// an address that other Services use, only the Service's own ports are given up.
 fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> security_group::Gone {
-    let mut destinations: BTreeSet<IpAddr> = BTreeSet::new();
+    let (mut all, mut shared): (BTreeSet<IpAddr>, BTreeSet<IpAddr>) = Default::default();
+    let mut note = |address: Option<IpAddr>, is_shared: bool| {
+        all.extend(address);
+        shared.extend(address.filter(|_| is_shared));
+    };
     for (key, report) in seen.reports {
         if matches!(key, Key::PublicIp(_)) && report.is_tagged {
-            destinations.extend(report.address);
+            note(report.address, report.is_shared);
         }
         for frontend in &report.frontends {
             match frontend {
-                Frontend::Private(address) => destinations.extend([*address]),
+                Frontend::Private(address) => note(Some(*address), report.shared.contains(frontend)),
                 Frontend::Public(id) => {
-                    let report = seen.reports.get(&Key::PublicIp(id.clone()));
-                    destinations.extend(report.and_then(|report| report.address));
+                    let shown = seen.reports.get(&Key::PublicIp(id.clone()));
+                    note(
+                        shown.and_then(|shown| shown.address),
+                        report.shared.contains(frontend) || shown.is_some_and(|shown| shown.is_shared),
+                    );
                 }
             }
         }
     }
+    let own = ports(seen.reports.values());
+    let mut destinations: BTreeSet<IpAddr> = all.difference(&shared).copied().collect();
+    // The Go manager leaves a rule for the frontend where floating IP was switched off. It does no harm until the Service
+    // changes.
+    if let Some(spec) = spec.filter(|spec| !spec.ask.floating_ip && !seen.has_changed) {
+        let here: BTreeSet<IpAddr> = addresses(spec, seen).into_values().collect();
+        destinations.retain(|address| !here.contains(address));
+    }
     destinations.extend(spec.iter().flat_map(|spec| &spec.ask.additional_addresses));
+    let shared = shared.into_iter().map(|address| (address, own.clone())).collect();
     // Where floating IP is or was off, the Service's rules name the nodes.
-    security_group::Gone { destinations, nodes: true, base: Some(BaseName::of(id)) }
+    security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }
 }
 
 fn of_private_link(

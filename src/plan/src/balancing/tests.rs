@@ -536,7 +536,7 @@ fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
     let mut world = World::new();
     let former = fresh("former", annotated(&[])).key;
     let destinations = ["20.0.0.1".parse().unwrap()].into();
-    let gone = security_group::Gone { destinations, nodes: false, base: Some(BaseName::of(&former)) };
+    let gone = security_group::Gone { destinations, base: Some(BaseName::of(&former)), ..Default::default() };
     let want = network::Want { present: security_group::Part::default(), gone };
     let told = world.group.feed(&mut world.clock, object::Event::Requested { from: former, generation: 1, want });
     assert!(matches!(told[..], [(_, 1, Outcome::Done(_))]), "{told:?}");
@@ -565,6 +565,114 @@ fn what_stays_gone_of_a_service_bears_its_name() {
     let gone = everything([public_ip].into(), ["10.0.0.4".parse().unwrap()].into());
     let want = network::Want { present: load_balancer::Part::default(), gone };
     assert_eq!(LoadBalancers::spent(&want).gone, everything(BTreeSet::new(), BTreeSet::new()));
-    let released = wants::public_ip_released();
-    assert_eq!(PublicIps::spent(&released), released, "the tag on it names the Service");
+}
+
+impl World {
+    /// Deletes Services at the same time.
+    fn delete(&mut self, services: &[&ServiceKey]) {
+        for key in services {
+            let owner = self.services.get_mut(key).unwrap();
+            owner.object.is_deleting = true;
+            owner.version += 1;
+            let (object, version) = (owner.object.clone(), owner.version);
+            let snapshot = self.snapshot(&object, version);
+            self.step_service(key, service::Event::Changed(snapshot));
+        }
+        self.settle();
+    }
+
+    /// A Service with a public IP, and one with TCP port 443 on the same.
+    fn on_one_public_ip(&mut self) -> [ServiceKey; 2] {
+        let one = fresh("one", annotated(&[]));
+        self.change(one.clone());
+        let name = self.public_ips.keys().next().unwrap().name().to_owned();
+        let two = fresh("two", annotated(&[("azure-pip-name", &name)]));
+        let two = ServiceObject { ports: vec![port(PortProtocol::Tcp, 443)], ..two };
+        self.change(two.clone());
+        assert_eq!([self.status(&one.key), self.status(&two.key)], [["20.0.0.1"], ["20.0.0.1"]]);
+        [one.key, two.key]
+    }
+
+    fn rules(&self) -> Vec<security_group::SecurityRule> {
+        let body = self.group.body.clone().unwrap();
+        security_group::SecurityGroup::read(&self.group.id, &body).unwrap().rules
+    }
+}
+
+#[test]
+fn a_service_that_leaves_a_shared_address_takes_its_own_and_the_last_takes_the_rest() {
+    let mut world = World::new();
+    let [one, two] = world.on_one_public_ip();
+    assert_eq!(world.rules().len(), 2);
+    world.delete(&[&one]);
+    assert!(!world.services.contains_key(&one));
+    let rules = world.rules();
+    assert!(rules.len() == 1 && rules[0].ports == ["443"], "{rules:?}");
+    assert_eq!(world.status(&two), ["20.0.0.1"]);
+    assert_eq!(world.holds().len(), 3, "public IP, load balancer and rule: {:?}", world.holds());
+    world.delete(&[&two]);
+    assert_eq!(world.holds(), Vec::<String>::new());
+}
+
+#[test]
+fn services_that_leave_a_shared_address_together_leave_nothing() {
+    let mut world = World::new();
+    let [one, two] = world.on_one_public_ip();
+    world.clock.writes.clear();
+    world.delete(&[&one, &two]);
+    assert!(world.services.is_empty(), "{:#?}", world.clock.writes);
+    assert_eq!(world.holds(), Vec::<String>::new(), "{:#?}", world.clock.writes);
+    let last_rule = world.clock.writes.iter().rposition(|write| write.starts_with("nsg")).unwrap();
+    assert!(last_rule < world.at("[Delete]"), "no address is released while a rule admits it");
+}
+
+#[test]
+fn a_service_that_leaves_a_shared_address_spares_one_that_this_process_does_not_know_yet() {
+    let mut world = World::new();
+    let [one, two] = world.on_one_public_ip();
+    let known = world.services.remove(&two).unwrap();
+    world.restart();
+    world.delete(&[&one]);
+    assert!(world.services.is_empty());
+    let rules = world.rules();
+    assert!(rules.len() == 1 && rules[0].ports == ["443"], "{rules:?}");
+    world.services.insert(two.clone(), known);
+    world.restart();
+    assert_eq!(world.clock.writes, Vec::<String>::new());
+}
+
+#[test]
+fn a_rule_that_the_go_manager_left_where_floating_ip_is_off_goes_with_the_next_change() {
+    let mut world = World::new();
+    world.inputs.nodes = ["10.0.0.200".parse().unwrap()].into();
+    let web = fresh("web", annotated(&[]));
+    world.change(web.clone());
+    let left = world.group.body.clone().unwrap()["properties"]["securityRules"][0].clone();
+    let mut object = world.services[&web.key].object.clone();
+    object.annotations = annotated(&[("azure-disable-load-balancer-floating-ip", "true")]).annotations;
+    world.change(object.clone());
+    assert_eq!(world.rules().into_iter().flat_map(|rule| rule.destinations).collect::<Vec<_>>(), ["10.0.0.200"]);
+
+    let rules = &mut world.group.body.as_mut().unwrap()["properties"]["securityRules"];
+    let free = json!(rules[0]["properties"]["priority"].as_u64().unwrap() + 1);
+    rules.as_array_mut().unwrap().push(left);
+    rules[1]["properties"]["priority"] = free;
+    world.restart();
+    assert_eq!(world.clock.writes, Vec::<String>::new(), "taking over writes nothing");
+    object.source_ranges = vec!["10.1.0.0/16".to_owned()];
+    world.change(ServiceObject { has_finalizer: true, ..object });
+    let rules = world.rules();
+    assert!(rules.len() == 1 && rules[0].sources == ["10.1.0.0/16"], "{rules:?}");
+}
+
+#[test]
+fn a_status_with_the_same_addresses_in_another_order_is_left_alone() {
+    let mut world = World::new();
+    let web = fresh("web", annotated(&[("azure-additional-public-ips", "20.9.9.9")]));
+    world.change(web.clone());
+    assert_eq!(world.status(&web.key), ["20.0.0.1", "20.9.9.9"]);
+    world.services.get_mut(&web.key).unwrap().status.as_mut().unwrap().reverse();
+    world.restart();
+    assert_eq!(world.clock.writes, Vec::<String>::new());
+    assert_eq!(world.status(&web.key), ["20.9.9.9", "20.0.0.1"]);
 }

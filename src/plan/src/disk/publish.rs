@@ -19,7 +19,7 @@ pub struct PublishParameters {
     pub caching: Option<CachingMode>,
     /// How many VMs may hold the disk at a time.
     pub max_shares: u32,
-    /// Whether nobody provisioned the volume: the PersistentVolume was written by hand or translated from an in-tree
+    /// Whether no provisioner made the volume: the PersistentVolume was written by hand or translated from an in-tree
     /// one. Its nodes are told the disk's properties, since its context lacks them.
     pub is_static: bool,
 }

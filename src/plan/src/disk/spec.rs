@@ -12,11 +12,11 @@ use crate::model::{ArmId, Disk, Gib, SkuName, UnknownName, names};
 names! {
     /// Who may export or import the disk's content over the network.
     NetworkAccessPolicy {
-        /// Anyone with a shared access signature.
+        /// Every holder of a shared access signature.
         AllowAll = "AllowAll",
         /// Through the private endpoints of a disk access resource.
         AllowPrivate = "AllowPrivate",
-        /// Nobody: the default.
+        /// No client: the default.
         DenyAll = "DenyAll",
     } allowed "AllowAll, AllowPrivate, DenyAll"
 }

@@ -23,7 +23,7 @@ pub(super) struct Zone {
     pub(super) number: String,
 }
 
-/// The label value of a zone, `<region>-<number>`, in lower case whoever writes it: kubelet refuses two values that
+/// The label value of a zone, `<region>-<number>`, in lower case in every component: kubelet refuses two values that
 /// differ.
 pub fn zone_label(region: &str, number: &str) -> String {
     format!("{}-{}", canonical_region(region), number)

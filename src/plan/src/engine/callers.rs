@@ -51,7 +51,7 @@ impl<K: Ord + Clone, W: PartialEq> Callers<K, W> {
         }
     }
 
-    /// Removes a caller that gave up. Returns the requester to withdraw: nobody else waits for it, and no write of it is
+    /// Removes a caller that gave up. Returns the requester to withdraw: no other caller waits for it, and no write of it is
     /// in flight.
     pub fn abandon(&mut self, requester: &K, caller: u64) -> Option<K> {
         let waiting = self.0.get_mut(requester)?;

@@ -41,7 +41,7 @@
 //!
 //! - What one Service wants present stays, whatever another says is gone, also where the planner sees both.
 //! - A frontend that other Services' rules use keeps its address. A Service that leaves a shared address gets another
-//!   frontend, and the last Service that leaves removes the one that was shared, whoever made it.
+//!   frontend, and the last Service that leaves removes the one that was shared, also where another Service made it.
 //! - On a shared address a Service's gone names its own ports, never "all but those of others": another's ports may not be
 //!   known yet. Its load-balancing rules are the record of them, so they outlive the security rules
 //!   ([`Order::SecurityAround`], [`Level::Clean`]).
@@ -111,6 +111,11 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
         seen: &Seen<'_, Self>,
         inputs: &Self::Inputs,
     ) -> Option<Self::Status>;
+
+    /// Whether two statuses say the same. One that another controller has set may spell it in another way.
+    fn is_same_status(one: &Self::Status, other: &Self::Status) -> bool {
+        one == other
+    }
 }
 
 /// What kind of part an object is.
@@ -171,6 +176,9 @@ pub struct Seen<'a, S: Service> {
     pub reports: &'a BTreeMap<S::Key, S::Report>,
     /// The status as the API server has it.
     pub status: Option<&'a S::Status>,
+    /// Whether the spec has changed since this process first saw the Service. Until then what an earlier process or another
+    /// controller has left over may stay where it does no harm.
+    pub has_changed: bool,
 }
 
 /// A Service as the API server has it.

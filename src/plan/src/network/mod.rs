@@ -37,7 +37,7 @@
 //! # Absence deletes nothing
 //!
 //! A [`Want`] says what must be present, and what is gone by a positive record: a deletion with our finalizer, a change of
-//! type or of the specification. What no want names stays, whoever made it. A planner therefore cannot delete for a
+//! type or of the specification. What no want names stays, whichever Service, person or controller made it. A planner therefore cannot delete for a
 //! Service that it does not know.
 //!
 //! # Five laws
@@ -60,7 +60,7 @@ mod cidr;
 mod tags;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -160,31 +160,10 @@ pub struct Found {
     pub addresses: BTreeMap<Family, IpAddr>,
     /// The frontend that serves each family; it is another Service's where an address is shared.
     pub frontends: BTreeMap<Family, ArmId>,
-    /// What a load balancer or public IP shows of the Service that the Service does not ask for: of one that only looks,
-    /// all.
-    pub unasked: Unasked,
     /// The host name of a public IP with a DNS label.
     pub host_name: Option<String>,
     /// What was asked and is left undone on purpose, for an event.
     pub notices: Vec<Refusal>,
-}
-
-/// Parts of a Service that it does not ask for, or not yet.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Unasked {
-    /// Private addresses of frontends of its own, and of frontends that its rules use; the address of a public IP.
-    pub addresses: BTreeSet<IpAddr>,
-    /// Public IPs of such frontends, or that list it in their tags.
-    pub public_ips: BTreeSet<ArmId>,
-    /// How many rules it has.
-    pub rules: usize,
-}
-
-impl Unasked {
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// What must happen first.

@@ -15,7 +15,7 @@ use crate::{
         public_ip::{self, Creation},
         security_group,
     },
-    service::{ServiceKey, Side, names},
+    service::{ServiceKey, names},
 };
 
 /// How far a Service has got with an object. Each stage asks for no less to be present and no less to be gone than the one
@@ -70,6 +70,11 @@ pub fn public_ip(ask: &PublicIpAsk, family: Family) -> Want<public_ip::Part, pub
 /// A public IP that a Service has given up.
 pub fn public_ip_released() -> Want<public_ip::Part, public_ip::Gone> {
     Want { present: public_ip::Part::default(), gone: public_ip::Gone::Released }
+}
+
+/// A public IP that a Service has given up and that other Services still use.
+pub fn public_ip_left_to_others() -> Want<public_ip::Part, public_ip::Gone> {
+    Want { present: public_ip::Part::default(), gone: public_ip::Gone::LeftToOthers }
 }
 
 /// The pool of a family's rules: that of all nodes, or one of its own for local traffic on several load balancers.
@@ -189,9 +194,9 @@ pub fn security_group(
     }
     let gone = match stage {
         Stage::Trimming => security_group::Gone {
-            destinations: destinations.iter().chain(&former.addresses).chain(frontends).copied().collect(),
-            nodes: false,
+            destinations: destinations.iter().chain(&former.addresses).copied().collect(),
             base: Some(ask.base.clone()),
+            ..security_group::Gone::default()
         },
         _ => security_group::Gone::default(),
     };
@@ -200,11 +205,8 @@ pub fn security_group(
 
 /// The addresses that a Service is known to have had, when nothing may reach it any more.
 pub fn security_group_left(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
-    let gone = security_group::Gone {
-        destinations: former.addresses.clone(),
-        nodes: false,
-        base: Some(BaseName::of(service)),
-    };
+    let (destinations, base) = (former.addresses.clone(), Some(BaseName::of(service)));
+    let gone = security_group::Gone { destinations, base, ..security_group::Gone::default() };
     Want { present: security_group::Part::default(), gone }
 }
 
@@ -263,11 +265,6 @@ pub fn private_link(
 /// A private link service that a Service has given up.
 pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
     Want { present: private_link::Part::default(), gone: private_link::Gone::Released }
-}
-
-/// Whether the pools of a Service's side are filled by the operator.
-pub fn has_preconfigured_pools(side: Side, settings: &Settings) -> bool {
-    settings.preconfigured_pools.covers(side)
 }
 
 /// The ports of a Service that has no valid specification now, at the addresses in its status: what it was given stays.

@@ -60,7 +60,7 @@ fn an_attached_disk_grows_unless_it_crosses_4_tib() {
 }
 
 #[test]
-fn a_shared_disk_grows_only_while_nobody_has_it() {
+fn a_shared_disk_grows_only_while_no_vm_has_it() {
     let shared = Disk { max_shares: 2, ..disk(10) };
     assert_eq!(plan_expand(&shared, 11 * GIB, 0), grow(11, None));
     assert_eq!(plan_expand(&attached(shared), 11 * GIB, 0), grow(11, Some(DetachReason::Shared)));

@@ -111,10 +111,10 @@ impl<S: Service> State<S> {
         }
     }
 
-    /// Starts the stages anew when an address that was known has become another: someone has replaced it.
+    /// Starts the stages anew when an address that was known has become another: another writer has replaced it.
     fn note_address(&mut self, env: &Env<'_, S>, spec: &S::Spec) {
         let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-        let seen = Seen { reports: &self.reports, status };
+        let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1 };
         let Some(address) = S::status(env.id, spec, &seen, env.inputs) else { return };
         let before = self.address.replace((self.spec, address.clone()));
         if before.is_some_and(|(spec, before)| spec == self.spec && before != address) {
@@ -133,7 +133,7 @@ impl<S: Service> State<S> {
     ) -> End<S::Status> {
         loop {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-            let seen = Seen { reports: &self.reports, status };
+            let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1 };
             let mut ladder =
                 Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
             let end = stages(&mut ladder);
@@ -197,8 +197,9 @@ impl<S: Service> Ladder<'_, S> {
         let order = S::order(self.id, spec, &self.seen, self.inputs);
         let status = S::status(self.id, spec, &self.seen, self.inputs);
         // Where neither a rule nor an address changes, the security group is written once.
-        let unchanged = status.is_some()
-            && snapshot.status == status
+        let is_shown =
+            snapshot.status.as_ref().zip(status.as_ref()).is_some_and(|(one, other)| S::is_same_status(one, other));
+        let unchanged = is_shown
             && looked
             && keys.iter().all(|key| S::role(key) != LoadBalancer || self.is_done(key, Make))
             && all.iter().all(|key| S::role(key) != LoadBalancer || self.is_done(key, Quiet));
@@ -227,7 +228,7 @@ impl<S: Service> Ladder<'_, S> {
             return End::Stage;
         }
         match status {
-            Some(status) if snapshot.status.as_ref() == Some(&status) => {}
+            Some(_) if is_shown => {}
             Some(status) => return End::Patch(Patch::SetStatus(status)),
             None => return End::Stage,
         }

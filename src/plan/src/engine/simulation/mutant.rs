@@ -16,6 +16,8 @@ pub(super) enum Mutant {
     BreaksBeforeMake,
     /// A security rule outlives its address.
     ReleasesEarly,
+    /// The security group is trimmed before what is new is served.
+    ShutsEarly,
     /// The security group is not trimmed.
     LeavesAdmission,
     /// A public IP is not deleted.
@@ -47,12 +49,13 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::AbsenceDeletes,
         Self::OverwritesForeign,
         Self::EmptiesPool,
         Self::BreaksBeforeMake,
         Self::ReleasesEarly,
+        Self::ShutsEarly,
         Self::LeavesAdmission,
         Self::LeavesAddress,
         Self::DenyLate,

@@ -6,13 +6,12 @@ use std::{
 };
 
 use super::world::{
-    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, Name, Owner, POISON,
+    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, Name, Owner, POISON, SOURCES,
     own_public_ip,
 };
 
 /// After so long without a change of its spec, no write that was planned from an older one is under way.
 const SETTLED: Duration = Duration::from_secs(20);
-const SOURCES: [u8; 5] = [1, 2, 3, 4, super::world::VIRTUAL_NETWORK];
 
 /// The specs that a Service has had since its state was last exactly as asked for.
 #[derive(Debug)]
@@ -21,6 +20,8 @@ struct Window {
     /// Whether it was a load balancer of ours all that time.
     stayed: bool,
     changed_at: Duration,
+    /// The ports and sources that a status has promised: clients know of no others.
+    promised: BTreeSet<(u16, u8)>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +40,8 @@ pub(super) struct Picture {
 impl Oracle {
     /// Records a change of a Service by its user.
     pub(super) fn changed(&mut self, owner: Owner, service: Option<&ApiService>, now: Duration) {
-        let window = self.windows.entry(owner).or_insert(Window { asks: Vec::new(), stayed: true, changed_at: now });
+        let new = Window { asks: Vec::new(), stayed: true, changed_at: now, promised: BTreeSet::new() };
+        let window = self.windows.entry(owner).or_insert(new);
         window.changed_at = now;
         let Some(service) = service else { return };
         window.asks.extend(service.ask.clone().filter(|ask| window.asks.last() != Some(ask)));
@@ -80,7 +82,8 @@ impl Oracle {
         }
         for (owner, port, source, address) in before.reached.difference(&after.reached) {
             let window = &self.windows[owner];
-            let unchanged = window.stayed && window.asks.iter().all(|ask| ask.admits(*port, *source));
+            let asked = window.stayed && window.asks.iter().all(|ask| ask.admits(*port, *source));
+            let unchanged = asked && window.promised.contains(&(*port, *source));
             if !unchanged {
                 continue;
             }
@@ -117,14 +120,18 @@ impl Oracle {
             if old && (window.asks.len() > 1 || !window.stayed) && is_exact(azure, *owner, service, ask).is_ok() {
                 window.asks = vec![ask.clone()];
                 window.stayed = true;
+                window.promised = ask.promises();
             }
         }
     }
 
     /// Judges a status that was just set.
-    pub(super) fn status(&self, owner: Owner, status: Address, azure: &Azure) -> Result<(), String> {
-        let Some(window) = self.windows.get(&owner) else { return Err("a status of an unknown service".to_owned()) };
+    pub(super) fn status(&mut self, owner: Owner, status: Address, azure: &Azure) -> Result<(), String> {
+        let Some(window) = self.windows.get_mut(&owner) else {
+            return Err("a status of an unknown service".to_owned());
+        };
         let Some(last) = window.asks.last() else { return Err("a status of a service without a spec".to_owned()) };
+        window.promised.extend(last.promises());
         let links = window.stayed && window.asks.iter().all(|ask| ask.link);
         if links && !is_linked(azure, owner, status) {
             return Err(format!("service {owner} got status {status} without its private link service"));

@@ -419,10 +419,11 @@ impl Service for Arm {
         let level = match (inputs.mutant, level, key) {
             (Mutant::BreaksBeforeMake, Level::Look, Name::LoadBalancer(_)) => Level::Clean,
             (Mutant::ReleasesEarly, Level::Make, Name::LoadBalancer(_)) => Level::Clean,
+            (Mutant::ShutsEarly, Level::Frontend | Level::Make, Name::SecurityGroup) => Level::Clean,
             (Mutant::LeavesAdmission, Level::Clean, Name::SecurityGroup) => Level::Make,
             _ => level,
         };
-        let ask = ask.filter(|ask| Self::keys(owner, ask, inputs).contains(key));
+        let ask = ask.filter(|ask| needs(*owner, ask, *key, inputs));
         match key {
             Name::PublicIp(_) => match level {
                 Level::Look => Want::Nothing,
@@ -449,6 +450,17 @@ impl Service for Arm {
 
     fn status(owner: &Owner, ask: &Ask, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Address> {
         address_of(*owner, ask, seen)
+    }
+}
+
+/// Whether an object is one of the keys that a spec needs.
+fn needs(owner: Owner, ask: &Ask, key: Name, inputs: &Inputs) -> bool {
+    match key {
+        Name::PublicIp(number) => public_ip(owner, ask) == Some(number),
+        Name::LoadBalancer(_) => key == load_balancer(ask),
+        Name::SecurityGroup => true,
+        Name::Interface(_) => inputs.by_interface,
+        Name::PrivateLink(of) => ask.link && of == owner,
     }
 }
 

@@ -16,6 +16,10 @@ pub(super) type Address = u32;
 pub(super) const FOREIGN_ADDRESS: Address = 200;
 /// The source that a private address admits without a rule.
 pub(super) const VIRTUAL_NETWORK: u8 = 9;
+/// How many network interfaces there are.
+const INTERFACES: u8 = 2;
+/// All sources.
+pub(super) const SOURCES: [u8; 5] = [1, 2, 3, 4, VIRTUAL_NETWORK];
 /// A port that Azure refuses.
 pub(super) const POISON: u16 = 6666;
 
@@ -142,7 +146,7 @@ impl Azure {
             Provisioning::Succeeded,
         );
         azure.set(Duration::ZERO, Name::SecurityGroup, Some(Body::SecurityGroup(group)), Provisioning::Succeeded);
-        for interface in 0..2 {
+        for interface in 0..INTERFACES {
             let body = Body::Interface { pools: BTreeSet::new(), note: 0 };
             azure.set(Duration::ZERO, Name::Interface(interface), Some(body), Provisioning::Succeeded);
         }
@@ -218,7 +222,7 @@ impl Azure {
             _ => false,
         };
         let members = self.load_balancer(number).map_or(0, |body| body.members.len());
-        members + self.names().filter(|name| in_pool(*name)).count()
+        members + (0..INTERFACES).filter(|number| in_pool(Name::Interface(*number))).count()
     }
 
     pub(super) fn address_of(&self, frontend: FrontendAddress) -> Option<Address> {
@@ -560,6 +564,13 @@ pub(super) enum AskAddress {
 impl Ask {
     pub(super) fn is_internal(&self) -> bool {
         matches!(self.address, AskAddress::Internal(_))
+    }
+
+    /// The ports and sources that it admits.
+    pub(super) fn promises(&self) -> BTreeSet<(u16, u8)> {
+        let of_port = |port: u16| SOURCES.map(|source| (port, source)).into_iter();
+        let all = self.ports.iter().flat_map(|port| of_port(*port));
+        all.filter(|(port, source)| self.admits(*port, *source)).collect()
     }
 
     pub(super) fn admits(&self, port: u16, source: u8) -> bool {

@@ -3,13 +3,13 @@
 use super::{
     Env, FrontendAddress,
     index::Index,
-    model::{Frontend, LoadBalancer, Rule},
+    model::{LoadBalancer, Rule},
     placed::{Placed, has_address},
     pool,
 };
 use crate::{
     model::ArmId,
-    network::{Found, Served, Unasked, Waiting},
+    network::{Found, Served, Waiting},
     service::names::BaseName,
 };
 
@@ -38,35 +38,12 @@ fn is_used_by_others(frontend: &ArmId, base: &BaseName, index: &Index) -> bool {
     index.rules_at(frontend).iter().any(|rule: &&Rule| !base.owns(&rule.name))
 }
 
-/// What the load balancer shows of a Service that the Service does not ask for.
-fn unasked(part: &Placed, index: &Index) -> Unasked {
-    let (Some(actual), Some(owned)) = (index.model, index.owned(&part.base)) else { return Unasked::default() };
-    let mut unasked =
-        Unasked { rules: owned.rules.iter().filter(|rule| !part.names_rule(&rule.name)).count(), ..Unasked::default() };
-    let is_asked = |frontend: &Frontend| {
-        part.frontends.values().any(|asked| {
-            let has_its_address = asked.private_address.is_none() || asked.private_address == frontend.private_address;
-            let is_same = asked.name.eq_ignore_ascii_case(&frontend.name) && has_its_address;
-            asked.public_ip == frontend.public_ip && (asked.public_ip.is_some() || is_same)
-        })
-    };
-    let used = owned.rules.iter().filter_map(|rule| {
-        let id = rule.frontend.as_ref()?;
-        index.frontend(id.name()).filter(|frontend| LoadBalancer::frontend_id(&actual.id, &frontend.name) == *id)
-    });
-    for frontend in owned.frontends.iter().copied().chain(used).filter(|frontend| !is_asked(frontend)) {
-        unasked.addresses.extend(frontend.private_address);
-        unasked.public_ips.extend(frontend.public_ip.clone());
-    }
-    unasked
-}
-
 /// How far the load balancer serves a Service.
 pub(super) fn judge(part: &Placed, index: &Index, env: &Env) -> Served {
     if !is_gone_from(part, index) {
         return Served::Pending;
     }
-    let mut found = Found { unasked: unasked(part, index), ..Found::default() };
+    let mut found = Found::default();
     if part.part.frontends.is_empty() {
         return Served::Done(found);
     }

@@ -139,6 +139,11 @@ impl Gone {
         }
     }
 
+    /// Whether the Service has given up public IPs.
+    fn gives_up_public_ips(&self) -> bool {
+        matches!(self, Self::Everything { public_ips, .. } if !public_ips.is_empty())
+    }
+
     fn pools(&self) -> &[String] {
         match self {
             Self::Nothing | Self::Rules(_) => &[],

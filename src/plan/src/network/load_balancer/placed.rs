@@ -184,7 +184,7 @@ impl<'a> Placing<'a> {
         owner_of(rule, self.wants).unwrap_or_else(|| format!("rule {rule}, which belongs to no known Service,"))
     }
 
-    /// Refuses a Service whose port somebody else has on the same frontend.
+    /// Refuses a Service whose port another rule has on the same frontend.
     fn refuse_conflicts(&self, part: &Placed) -> Result<(), Refusal> {
         for rule in &part.rules {
             let Some(frontend) = &rule.frontend else { continue };

@@ -57,6 +57,8 @@ pub fn plan(wants: &Wants, actual: Option<&LoadBalancer>, env: &Env) -> Plan<Edi
             Some(pools) if part.part.frontends.is_empty() && !is_gone_from(part, &index) => {
                 Served::Waiting(Waiting::MembersLeave(pools.clone()))
             }
+            // It must not be told that it is gone from a load balancer that goes with it.
+            _ if edits == [Edit::Delete] && part.gone.gives_up_public_ips() => Served::Pending,
             _ => judge(part, &index, env),
         };
         served.insert(part.service.clone(), state);
@@ -210,7 +212,11 @@ enum Ending {
 fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env: &Env) -> Ending {
     let Some(actual) = actual else { return Ending::Stays };
     let count = |is_it: fn(&Edit) -> bool| edits.iter().filter(|edit| is_it(edit)).count();
-    let is_last = !actual.frontends.is_empty()
+    // The Go manager leaves a load balancer without frontends when it makes a public IP anew for other IP tags.
+    let is_left_empty = actual.frontends.is_empty()
+        && !actual.pools.is_empty()
+        && placed.iter().any(|part| part.gone.gives_up_public_ips());
+    let is_last = (!actual.frontends.is_empty() || is_left_empty)
         && count(|edit| matches!(edit, Edit::RemoveFrontend(_))) == actual.frontends.len()
         && !placed.iter().any(|part| !part.part.frontends.is_empty());
     let is_pool_ours = |pool: &Pool| {

@@ -167,7 +167,7 @@ fn change(wants: &Wants, actual: &PrivateLink, env: &Env) -> Plan<Edit> {
                 format!(
                     "private link service {name} belongs to Service {}, which alone configures it; remove all azure-pls \
                      annotations but azure-pls-create",
-                    actual.owner().unwrap_or("of nobody")
+                    actual.owner().unwrap_or("(none in its tag)")
                 ),
             )),
             Some(_) if is_owner(service) && !planned.is_empty() => Served::Pending,

@@ -55,9 +55,15 @@ pub enum Gone {
     /// It has not.
     #[default]
     Nothing,
-    /// It has: its name leaves the tag.
+    /// It has: its name leaves the tag, and the public IP goes with the last name.
     Released,
+    /// It has, and others still use it: its name leaves the tag unless it is the last. The last Service first closes the
+    /// security group for the whole address, which one that is not the last does not.
+    LeftToOthers,
 }
+
+/// What one Service wants of a public IP.
+pub type Want = super::Want<Part, Gone>;
 
 /// The wants of all Services for a public IP.
 pub type Wants = super::Wants<Part, Gone>;

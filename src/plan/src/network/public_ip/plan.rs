@@ -9,7 +9,7 @@ use super::{
     tags,
 };
 use crate::{
-    network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Unasked, Waiting, tags as network_tags},
+    network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
     service::{DnsLabel, ServiceKey},
 };
 
@@ -111,13 +111,18 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     let mut change = network_tags::TagChange::default();
     let mut releases_dns = false;
     if !is_users && foreign_cluster.is_none() {
-        for (service, _) in wants.iter().filter(|(_, want)| want.gone == Gone::Released && want.present.usage.is_none())
-        {
+        let leaving = |how: Gone| {
+            let is_it = move |(_, want): &(&ServiceKey, &super::Want)| want.gone == how && want.present.usage.is_none();
+            wants.iter().filter(is_it).map(|(service, _)| service.tag_name())
+        };
+        let released = leaving(Gone::Released).map(|name| (name, false));
+        for (name, unless_last) in released.chain(leaving(Gone::LeftToOthers).map(|name| (name, true))) {
+            let is_it = |there: &String| there.eq_ignore_ascii_case(&name);
             // A Service of the same name that lives now keeps the tag.
-            if !users(wants).any(|(other, _)| other.tag_name() == service.tag_name()) {
-                names.retain(|name| !name.eq_ignore_ascii_case(&service.tag_name()));
-                let owns = tags::dns_owner(&actual.tags).is_some_and(|o| o.eq_ignore_ascii_case(&service.tag_name()));
-                releases_dns |= owns;
+            let lives = users(wants).any(|(other, _)| other.tag_name() == name);
+            if !lives && !(unless_last && names.iter().all(is_it)) {
+                names.retain(|there| !is_it(there));
+                releases_dns |= tags::dns_owner(&actual.tags).is_some_and(|owner| owner.eq_ignore_ascii_case(&name));
             }
         }
         using.retain(|(service, _)| {
@@ -162,7 +167,14 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         let state = match &want.present.usage {
             Some(usage) => judge(service, usage, actual, is_users, &edits, env),
             None if want.gone == Gone::Nothing || is_users || foreign_cluster.is_some() => {
-                Served::Done(if foreign_cluster.is_some() { Found::default() } else { shown(service, actual) })
+                Served::Done(Found::default())
+            }
+            // It is the last, so that it must be released with the whole address.
+            None if want.gone == Gone::LeftToOthers => {
+                let name = service.tag_name();
+                let lives = users(wants).any(|(other, _)| other.tag_name() == name);
+                let leaves = actual.lists(&name) && actual.lists_another(&name) && !lives;
+                if leaves { Served::Pending } else { Served::Done(Found::default()) }
             }
             None if is_last_gone => match (refused_user, &actual.used_by) {
                 (Some(other), _) => Served::Waiting(Waiting::Refused(other.clone())),
@@ -212,7 +224,7 @@ fn refuse(
     }
     let is_leaving = |name: &str| {
         let mut named = wants.iter().filter(|(other, _)| other.tag_name().eq_ignore_ascii_case(name)).peekable();
-        named.peek().is_some() && named.all(|(_, want)| want.gone == Gone::Released)
+        named.peek().is_some() && named.all(|(_, want)| want.gone != Gone::Nothing)
     };
     let tagged = tags::dns_owner(&actual.tags)
         .filter(|owner| !owner.eq_ignore_ascii_case(&service.tag_name()) && !is_leaving(owner));
@@ -302,16 +314,6 @@ fn label_edit(
             (!is_there).then(|| Edit::DnsLabel(Some(label.clone())))
         }
     }
-}
-
-/// What the public IP shows of a Service that asks nothing of it.
-fn shown(service: &ServiceKey, actual: &PublicIp) -> Found {
-    let mut unasked = Unasked::default();
-    if actual.lists(&service.tag_name()) {
-        unasked.addresses.extend(actual.address);
-        unasked.public_ips.insert(actual.id.clone());
-    }
-    Found { unasked, ..Found::default() }
 }
 
 /// How far the public IP serves a Service, as it was observed.

@@ -8,7 +8,10 @@
 //! it. The Go manager instead removes every destination that it does not know, also those of another cluster; that is not
 //! copied.
 //!
-//! Rules with names from before 1.30 (`<base>-TCP-80-Internet`, `shared-TCP-80-Internet`) count as present.
+//! Rules with names from before 1.30 (`<base>-TCP-80-Internet`, `shared-TCP-80-Internet`) count as present. So does a rule
+//! under another hash that allows exactly what is asked for: Go 1.30 named a rule by the ranges as the Service spells them,
+//! and later managers by their aggregate. Go 1.30 also allowed `Internet` for `0.0.0.0/0`, which at a private address that no
+//! rule denies is the same, for the virtual network is let in by default.
 
 mod edit;
 mod model;
@@ -37,7 +40,7 @@ use crate::{
 pub struct Part {
     /// Who may reach it, in the order in which new rules get their priorities.
     pub allow: Vec<Allow>,
-    /// The destinations that nobody else may reach.
+    /// The destinations that no other source may reach.
     pub deny_all: BTreeSet<IpAddr>,
 }
 
@@ -59,10 +62,14 @@ pub struct Allow {
 /// What of a Service is gone by a positive record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gone {
-    /// Addresses that the Service is or was reached at. Whatever no Service asks for at them goes.
+    /// Addresses that the Service is or was reached at, and that no other Service uses. Whatever no Service asks for at them
+    /// goes.
     pub destinations: BTreeSet<IpAddr>,
     /// Whether the same holds of the nodes ([`Env::nodes`]), which rules name where floating IP is or was off.
     pub nodes: bool,
+    /// Addresses that other Services use too, with the ports at which the Service was reached. At them go only allow rules
+    /// of these ports, for another Service may not have asked for its rules yet, and a denial once no such rule is left.
+    pub shared: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
     /// The base name of the Service, for rules of its own from before 1.30.
     pub base: Option<BaseName>,
 }
@@ -70,7 +77,7 @@ pub struct Gone {
 impl Gone {
     /// Whether nothing is gone.
     pub fn is_nothing(&self) -> bool {
-        self.destinations.is_empty() && !self.nodes
+        self.destinations.is_empty() && self.shared.is_empty() && !self.nodes
     }
 }
 

@@ -12,12 +12,15 @@ use super::{
     model::{SecurityGroup, SecurityRule, same_prefix},
 };
 use crate::{
-    network::{Family, Found, Plan, Refusal, RefusalReason, Served},
+    network::{Cidr, Family, Found, Plan, Refusal, RefusalReason, Served, aggregate},
     service::{
         SecurityProtocol, ServiceKey,
         names::{self, OldSecurityRule},
     },
 };
+
+/// The service tag of all addresses outside virtual networks.
+const INTERNET: &str = "Internet";
 
 /// A rule of this provider and the destinations that a Service asks it to have.
 #[derive(Debug, Clone)]
@@ -84,6 +87,40 @@ fn asked(part: &Part) -> Vec<Asked> {
     denied.chain(allowed).collect()
 }
 
+/// Whether a rule of this provider, under whatever hash, allows at a destination exactly what another one would.
+fn allows_the_same(there: &SecurityRule, rule: &SecurityRule, destination: IpAddr, denied: &BTreeSet<IpAddr>) -> bool {
+    let is_default_let_in = is_private(destination) && !denied.contains(&destination);
+    there.is_managed()
+        && there.is_allow
+        && rule.is_allow
+        && there.has_same_effect(&SecurityRule { sources: there.sources.clone(), ..rule.clone() })
+        && sources_in_short(&there.sources, is_default_let_in) == sources_in_short(&rule.sources, is_default_let_in)
+}
+
+/// The fewest sources that say the same: ranges aggregated, service tags in lower case. Where the virtual network is let in
+/// by default, `Internet` stands for all addresses.
+fn sources_in_short(sources: &[String], is_default_let_in: bool) -> BTreeSet<String> {
+    let ranges = aggregate(sources.iter().filter_map(|source| source.parse::<Cidr>().ok()));
+    let tags = sources.iter().filter(|source| source.parse::<Cidr>().is_err()).map(|tag| tag.to_ascii_lowercase());
+    let range = |range: &Cidr| {
+        if is_default_let_in && range.is_everything() { INTERNET.to_ascii_lowercase() } else { range.to_string() }
+    };
+    ranges.iter().map(range).chain(tags).collect()
+}
+
+/// Whether an address is one of a virtual network for certain.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => address.is_unique_local(),
+    }
+}
+
+/// The destinations of a rule that are addresses.
+fn addresses(rule: &SecurityRule) -> impl Iterator<Item = IpAddr> {
+    rule.destinations.iter().filter_map(|text| text.parse().ok())
+}
+
 /// A rule of the security group with its destinations parsed: each Service asks about them.
 struct Shown<'a> {
     rule: &'a SecurityRule,
@@ -93,32 +130,47 @@ struct Shown<'a> {
 /// What the security group shows, by rule.
 struct Index<'a> {
     by_name: BTreeMap<String, Shown<'a>>,
+    /// The rules of this provider that allow, by destination.
+    allowing: BTreeMap<IpAddr, Vec<&'a SecurityRule>>,
     /// The rules from before 1.30 that allow.
     old: Vec<Shown<'a>>,
+    /// The destinations that a rule of this provider denies, or is to deny.
+    denied: BTreeSet<IpAddr>,
 }
 
 impl<'a> Index<'a> {
-    fn of(actual: &'a SecurityGroup) -> Self {
-        let shown = |rule: &'a SecurityRule| Shown {
-            rule,
-            addresses: rule.destinations.iter().filter_map(|text| text.parse().ok()).collect(),
-        };
+    fn of<'b>(actual: &'a SecurityGroup, asked: impl IntoIterator<Item = &'b Asked>) -> Self {
+        let shown = |rule: &'a SecurityRule| Shown { rule, addresses: addresses(rule).collect() };
         let mut by_name = BTreeMap::new();
+        let mut allowing: BTreeMap<IpAddr, Vec<&SecurityRule>> = BTreeMap::new();
+        let asked = asked.into_iter().filter(|asked| asked.is_deny);
+        let mut denied: BTreeSet<IpAddr> = asked.flat_map(|asked| asked.destinations.iter().copied()).collect();
         for rule in &actual.rules {
             by_name.entry(rule.name.to_ascii_lowercase()).or_insert_with(|| shown(rule));
+            if !rule.is_managed() {
+                continue;
+            }
+            match rule.is_allow {
+                true => addresses(rule).for_each(|address| allowing.entry(address).or_default().push(rule)),
+                false => denied.extend(addresses(rule)),
+            }
         }
         let is_old =
             |rule: &&SecurityRule| rule.is_allow && rule.is_inbound && names::old_security_rule(&rule.name).is_some();
-        Self { by_name, old: actual.rules.iter().filter(is_old).map(shown).collect() }
+        Self { by_name, allowing, old: actual.rules.iter().filter(is_old).map(shown).collect(), denied }
     }
 
     /// Whether the security group does for one destination what a rule asks.
     fn serves(&self, asked: &Asked, destination: IpAddr) -> bool {
-        let new = self
+        let by_name = self
             .by_name
             .get(&asked.rule.name.to_ascii_lowercase())
             .is_some_and(|there| there.addresses.contains(&destination) && there.rule.has_same_effect(&asked.rule));
-        new || self.serves_by_old(&asked.rule, destination)
+        let by_meaning = || {
+            let there = self.allowing.get(&destination).into_iter().flatten();
+            there.copied().any(|there| allows_the_same(there, &asked.rule, destination, &self.denied))
+        };
+        by_name || by_meaning() || self.serves_by_old(&asked.rule, destination)
     }
 
     /// Whether rules from before 1.30 do for a destination what an allow rule would do.
@@ -146,7 +198,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
     let Some(actual) = actual else { return without_group(wants, env) };
     let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
         wants.iter().map(|(service, want)| (service, asked(&want.present))).collect();
-    let index = Index::of(actual);
+    let all: Vec<&Asked> = parts.values().flatten().collect();
+    let index = Index::of(actual, all.iter().copied());
     // Services that are served already add nothing. A newcomer that exceeds a limit is the one that is refused.
     let is_newcomer = |service: &&ServiceKey| !index.serves_all(&parts[service]);
     let newcomers: BTreeSet<&ServiceKey> = wants.keys().filter(is_newcomer).collect();
@@ -173,8 +226,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .filter(|(service, want)| accepted.contains(service) && !want.gone.is_nothing())
         .map(|(_, want)| &want.gone)
         .collect();
-    let all: Vec<&Asked> = parts.values().flatten().collect();
-    next.remove(&gone, &all, env);
+    let kept = Kept { actual, all: &all, denied: &index.denied, env };
+    next.remove(&gone, &kept);
 
     let mut edits = next.edits(actual);
     let change = env.tags.change(&actual.tags);
@@ -186,7 +239,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .map(|(service, want)| {
             let state = match refused.remove(service) {
                 Some(refusal) => Served::Refused(refusal),
-                None if !newcomers.contains(service) && !is_left(&want.gone, &all, actual, env) => {
+                None if !newcomers.contains(service) && !is_left(&want.gone, actual, &kept) => {
                     Served::Done(Found::default())
                 }
                 None => Served::Pending,
@@ -210,49 +263,86 @@ fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     Plan { edits: vec![], served: served.collect(), is_partial: false }
 }
 
-/// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
-fn may_leave(rule: &SecurityRule, address: IpAddr, gone: &[&Gone], all: &[&Asked], env: &Env) -> bool {
-    let is_recorded =
-        |gone: &&Gone| gone.destinations.contains(&address) || (gone.nodes && env.nodes.contains(&address));
-    if !gone.iter().any(is_recorded) {
-        return false;
+/// What keeps destinations in rules.
+struct Kept<'a> {
+    actual: &'a SecurityGroup,
+    /// What all Services ask for.
+    all: &'a [&'a Asked],
+    denied: &'a BTreeSet<IpAddr>,
+    env: &'a Env,
+}
+
+impl Kept<'_> {
+    fn asks_for(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        let is_old = names::old_security_rule(&rule.name).is_some();
+        self.all.iter().filter(|asked| asked.destinations.contains(&address)).any(|asked| {
+            let same_traffic = is_old
+                && asked.rule.is_allow == rule.is_allow
+                && asked.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
+                && rule.ports.iter().any(|port| asked.rule.ports.contains(port))
+                && rule.sources.iter().any(|source| asked.rule.sources.iter().any(|there| same_prefix(there, source)));
+            asked.rule.name.eq_ignore_ascii_case(&rule.name)
+                || same_traffic
+                || allows_the_same(rule, &asked.rule, address, self.denied)
+        })
     }
-    let old = names::old_security_rule(&rule.name);
-    let is_ours = match &old {
-        None => rule.is_managed(),
-        Some(OldSecurityRule::Shared) => true,
-        Some(OldSecurityRule::Own { base }) => {
-            gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
-        }
-    };
-    let is_asked = all.iter().any(|asked| {
-        let same_rule = asked.rule.name.eq_ignore_ascii_case(&rule.name);
-        let same_traffic = old.is_some()
-            && asked.rule.is_allow == rule.is_allow
-            && asked.rule.protocol.eq_ignore_ascii_case(&rule.protocol)
-            && rule.ports.iter().any(|port| asked.rule.ports.contains(port))
-            && rule.sources.iter().any(|source| asked.rule.sources.iter().any(|there| same_prefix(there, source)));
-        (same_rule || same_traffic) && asked.destinations.contains(&address)
-    });
-    let is_kept = env.keep.get(&address).is_some_and(|ports| {
-        !rule.is_allow
-            || ports.iter().any(|(protocol, port)| {
-                rule.protocol.eq_ignore_ascii_case(protocol.as_str())
-                    && rule.ports.iter().any(|there| *there == port.to_string())
+
+    /// Whether a Service without a valid specification may need it.
+    fn may_need(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        self.env.keep.get(&address).is_some_and(|ports| {
+            !rule.is_allow
+                || ports.iter().any(|(protocol, port)| {
+                    rule.protocol.eq_ignore_ascii_case(protocol.as_str())
+                        && rule.ports.iter().any(|there| *there == port.to_string())
+                })
+        })
+    }
+
+    /// Whether a denial guards an address for a Service that is not known: an allow rule stays there that no Service asks for.
+    fn guards_others(&self, address: IpAddr, gone: &[&Gone]) -> bool {
+        self.actual.rules.iter().any(|rule| {
+            let is_ours = rule.is_managed() || names::old_security_rule(&rule.name).is_some();
+            let stays = || !self.asks_for(rule, address) && !self.lets_go(rule, address, gone);
+            rule.is_allow && is_ours && rule.has_destination(address) && stays()
+        })
+    }
+
+    /// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
+    fn lets_go(&self, rule: &SecurityRule, address: IpAddr, gone: &[&Gone]) -> bool {
+        let is_ours = match names::old_security_rule(&rule.name) {
+            None => rule.is_managed(),
+            Some(OldSecurityRule::Shared) => true,
+            Some(OldSecurityRule::Own { base }) => {
+                gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(&base)))
+            }
+        };
+        let is_node = self.env.nodes.contains(&address);
+        let is_given_up =
+            |gone: &&Gone| gone.destinations.contains(&address) || (gone.nodes && is_node) || gone.takes(rule, address);
+        let is_recorded = gone.iter().any(is_given_up)
+            || (!rule.is_allow
+                && gone.iter().any(|gone| gone.shared.contains_key(&address))
+                && !self.guards_others(address, gone));
+        is_ours && is_recorded && !self.asks_for(rule, address) && !self.may_need(rule, address)
+    }
+}
+
+impl Gone {
+    /// Whether all ports of an allow rule are those at which the Service was reached at an address that others use too.
+    fn takes(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        let Some(own) = self.shared.get(&address).filter(|_| rule.is_allow) else { return false };
+        rule.ports.iter().all(|text| {
+            own.iter().any(|(protocol, port)| {
+                rule.protocol.eq_ignore_ascii_case(protocol.as_str()) && *text == port.to_string()
             })
-    });
-    is_ours && !is_asked && !is_kept
+        })
+    }
 }
 
 /// Whether something of a gone Service is left.
-fn is_left(gone: &Gone, all: &[&Asked], actual: &SecurityGroup, env: &Env) -> bool {
-    !gone.is_nothing()
-        && actual.rules.iter().any(|rule| {
-            rule.destinations
-                .iter()
-                .filter_map(|text| text.parse::<IpAddr>().ok())
-                .any(|address| may_leave(rule, address, &[gone], all, env))
-        })
+fn is_left(gone: &Gone, actual: &SecurityGroup, kept: &Kept) -> bool {
+    let lets_go = |rule: &SecurityRule| addresses(rule).any(|address| kept.lets_go(rule, address, &[gone]));
+    !gone.is_nothing() && actual.rules.iter().any(lets_go)
 }
 
 /// The rules as they are to be.
@@ -317,12 +407,11 @@ impl Rules {
     }
 
     /// Takes away what is gone; a rule without destinations goes.
-    fn remove(&mut self, gone: &[&Gone], all: &[&Asked], env: &Env) {
+    fn remove(&mut self, gone: &[&Gone], kept: &Kept) {
         for rule in &mut self.rules {
             let (before, copy) = (rule.destinations.len(), rule.clone());
-            rule.destinations.retain(|text| {
-                text.parse::<IpAddr>().map_or(true, |address| !may_leave(&copy, address, gone, all, env))
-            });
+            rule.destinations
+                .retain(|text| text.parse::<IpAddr>().map_or(true, |address| !kept.lets_go(&copy, address, gone)));
             if rule.destinations.len() < before {
                 rule.sort_destinations();
             }

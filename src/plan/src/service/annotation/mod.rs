@@ -87,7 +87,7 @@ pub fn row(key: &str) -> &'static Annotation {
 
 /// Keys of this provider's prefix that no row has, with the key that was probably meant.
 ///
-/// `None` when the key is in the table, or belongs to somebody else: the prefix is shared with other providers.
+/// `None` when the key is in the table, or belongs to another provider: providers share the prefix.
 pub fn misspelt(key: &str) -> Option<Option<String>> {
     let lower = key.to_lowercase();
     let is_ours = ["azure-", "azure_", "port_"]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::service::Subject;
 
 /// A value for an annotation: plausible ones, and any text.
 fn value() -> impl Strategy<Value = String> {
@@ -52,6 +53,47 @@ fn annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
         all.insert(format!("{}azure-{key}", annotation::PREFIX), value);
         all
     })
+}
+
+/// Annotations of any kind: keys of the table for any port, other keys of the prefix, any text; and any value.
+fn any_annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let of_table = (proptest::sample::select(annotation::TABLE.to_vec()), prop_oneof![Just(80), any::<u16>()])
+        .prop_map(|(row, port)| row.key.replace("{port}", &port.to_string()));
+    let of_prefix = "[a-z0-9_{}-]{0,40}".prop_map(|rest| format!("{}{rest}", annotation::PREFIX));
+    let key = prop_oneof![4 => of_table, 1 => of_prefix, 1 => ".{0,60}"];
+    proptest::collection::btree_map(key, prop_oneof![value(), ".{0,300}", "[0-9./:,=-]{0,60}"], 0..12)
+}
+
+/// Runs of the fuzz target.
+fn cases() -> u32 {
+    std::env::var_os("LAZULI_TEST_FULL").map_or(1_024, |_| 50_000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_annotations_are_read_alike_twice_or_refused_by_name_and_value(
+        object in object(),
+        annotations in any_annotations(),
+        side in proptest::option::of(prop_oneof![Just(Side::Public), Just(Side::Internal)]),
+    ) {
+        let object = ServiceObject { annotations, ..object };
+        let existing = Existing { side, ..Existing::default() };
+        let read = parse(&object, &settings(), &existing);
+        prop_assert_eq!(&read, &parse(&object.clone(), &settings(), &existing));
+        for mistake in read.err().iter().flatten() {
+            let text = mistake.to_string();
+            prop_assert!(text.contains(&format!("{:?}", mistake.value)), "{}", text);
+            match &mistake.subject {
+                Subject::Annotation(key) => {
+                    prop_assert!(text.contains(key), "{}", text);
+                    prop_assert_eq!(object.annotations.get(key), Some(&mistake.value), "{}", text);
+                }
+                Subject::Field(path) => prop_assert!(text.contains(path), "{}", text),
+            }
+        }
+    }
 }
 
 prop_compose! {

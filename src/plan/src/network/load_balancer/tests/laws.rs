@@ -83,7 +83,7 @@ fn is_ours(name: &str, wants: &Wants) -> bool {
     name == SHARED_PROBE || name == "kubernetes" || wants.keys().any(|service| BaseName::of(service).owns(name))
 }
 
-/// The elements that nobody may touch: all that is not ours but frontends that no rule uses any more.
+/// The elements that no plan may touch: all that is not ours but frontends that no rule uses any more.
 fn foreign(body: Option<&Value>, wants: &Wants) -> BTreeMap<String, Value> {
     let Some(body) = body else { return BTreeMap::new() };
     let mut all = BTreeMap::new();

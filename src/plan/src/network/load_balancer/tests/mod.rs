@@ -306,7 +306,7 @@ fn a_frontend_stays_in_its_subnet_unless_an_annotation_names_another() {
 }
 
 #[test]
-fn a_load_balancer_of_another_sku_serves_on_and_takes_nobody_new() {
+fn a_load_balancer_of_another_sku_serves_on_and_takes_no_new_service() {
     let env = env();
     let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
     let mut body = settle(&wants_of(&[&one]), None, &env).unwrap();

@@ -42,10 +42,39 @@ fn the_first_service_of_a_shared_address_leaves_its_frontend_to_the_others() {
     assert_eq!(names(body.as_ref().unwrap(), "loadBalancingRules").len(), 1);
     let (plan, _) = step(&left, body.clone(), &env);
     assert!(plan.is_quiet());
-    assert!(matches!(&plan.served[&one.key], Served::Done(found) if found.unasked.rules == 0));
+    assert!(matches!(plan.served[&one.key], Served::Done(_)));
     // The frontend goes with the last of them, though its Service is no longer known.
     let only: Wants = without(Wants::new(), &two);
     assert_eq!(step(&only, body, &env).0.edits, [Edit::Delete]);
+}
+
+#[test]
+fn a_load_balancer_that_was_left_without_frontends_goes_with_the_service_that_gives_up_its_public_ip() {
+    let (one, mut env) = (on(1, &[80], "first"), env());
+    env.pools.insert("kubernetes".to_owned(), members::nic_pool());
+    let mut body = settle(&wants_of(&[&one]), None, &env).unwrap();
+    for list in ["frontendIPConfigurations", "loadBalancingRules", "probes"] {
+        body["properties"][list] = json!([]);
+    }
+    // A Service that is only not on it does not delete it.
+    assert!(step(&without(Wants::new(), &one), Some(body.clone()), &env).0.is_quiet());
+    let public_ips = [settings().public_ip_id("group", "first").unwrap()].into();
+    let former = Former { public_ips, ..Former::default() };
+    let left = wants::load_balancer_left(&one.key, &settings(), &former, Stage::Trimming);
+    let left = Wants::from([(one.key.clone(), left)]);
+    // One that needs it keeps it.
+    let two = on(2, &[443], "second");
+    let both = wants_of(&[&two]).into_iter().chain(left.clone()).collect();
+    assert!(settle(&both, Some(body.clone()), &env).is_some());
+    let (plan, after) = step(&left, Some(body.clone()), &env);
+    assert_eq!((plan.served[&one.key].clone(), after), (Served::Pending, None));
+    assert!(matches!(step(&left, None, &env).0.served[&one.key], Served::Done(_)));
+    // A pool of another owner keeps it too.
+    body["properties"]["backendAddressPools"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "name": "theirs", "properties": {} }));
+    assert!(step(&left, Some(body), &env).0.is_quiet());
 }
 
 #[test]
@@ -106,7 +135,7 @@ fn a_port_is_free_again_when_its_service_leaves_in_the_same_write() {
 }
 
 #[test]
-fn inbound_nat_and_rules_of_nobody_keep_their_ports() {
+fn inbound_nat_and_rules_of_no_known_service_keep_their_ports() {
     let one = on(1, &[80], "shared");
     let mut body = settle(&wants_of(&[&one]), None, &env()).unwrap();
     let frontend = json!({ "id": format!("{}/frontendIPConfigurations/{}", env().id, base(&one)) });
@@ -147,7 +176,7 @@ fn a_frontend_that_an_outbound_rule_uses_stays_without_its_service() {
 }
 
 #[test]
-fn a_probe_that_somebody_elses_rule_names_stays() {
+fn a_probe_that_the_rule_of_another_owner_names_stays() {
     let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
     let wants = wants_of(&[&one, &two]);
     let mut body = settle(&wants, None, &env()).unwrap();
@@ -177,7 +206,7 @@ fn internal_services_share_the_address_that_both_name() {
 }
 
 #[test]
-fn a_frontend_that_nobody_uses_goes_when_its_address_is_given_up() {
+fn a_frontend_without_rules_goes_when_its_address_is_given_up() {
     let env = env();
     let (one, two) = (on(1, &[80], "shared"), on(2, &[443], "shared"));
     let body = settle(&wants_of(&[&one, &two]), None, &env);
@@ -198,10 +227,8 @@ fn a_frontend_that_nobody_uses_goes_when_its_address_is_given_up() {
     };
     let look = plan(&want(&former, Stage::Looking), read(body.as_ref(), &env).as_ref(), &env);
     assert!(look.is_quiet());
-    let Served::Done(found) = &look.served[&moved.key] else { panic!("{look:?}") };
-    assert_eq!(found.unasked.rules, 1);
-    former.public_ips.clone_from(&found.unasked.public_ips);
-    assert_eq!(former.public_ips, [settings.public_ip_id("group", "shared").unwrap()].into());
+    assert!(matches!(look.served[&moved.key], Served::Done(_)));
+    former.public_ips.insert(settings.public_ip_id("group", "shared").unwrap());
     let body = settle(&want(&former, Stage::Adding), body, &env);
     let body = settle(&want(&former, Stage::Quieting), body, &env);
     assert_eq!(names(body.as_ref().unwrap(), "frontendIPConfigurations"), [base(&one), base(&two)].into());

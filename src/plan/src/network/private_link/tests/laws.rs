@@ -83,7 +83,7 @@ proptest! {
                 prop_assert_eq!(&end["tags"]["foreign"], "1");
                 prop_assert_eq!(&end["tags"][OWNER_TAG], &before["tags"][OWNER_TAG]);
             }
-            // It goes only when its owner has given it up and nobody asks for it.
+            // It goes only when its owner has given it up and no Service asks for it.
             let is_asked = wants.values().any(|want| want.present.link.is_some());
             let is_released = wants.get(&key(1)).is_some_and(|want| want.gone == Gone::Released);
             prop_assert_eq!(end.is_none(), is_released && !is_asked && !is_foreign);

@@ -20,7 +20,8 @@ fn want() -> impl Strategy<Value = Option<Want>> {
         uses(creation, PublicIpSettings { dns_label, tags: tags.into_iter().collect(), ip_tags: None })
     });
     let nothing = Want { present: Part::default(), gone: Gone::Nothing };
-    prop_oneof![Just(None), Just(Some(released())), Just(Some(nothing)), usage.prop_map(Some)]
+    let left = Want { present: Part::default(), gone: Gone::LeftToOthers };
+    prop_oneof![Just(None), Just(Some(released())), Just(Some(left)), Just(Some(nothing)), usage.prop_map(Some)]
 }
 
 /// A public IP of random tags; `None` where there is none.
@@ -118,6 +119,18 @@ proptest! {
                     wants.iter().any(|(service, want)| service.tag_name() == *name && want.gone == Gone::Released)
                 });
                 prop_assert!(all_released && before["properties"].get("ipConfiguration").is_none());
+            }
+            // One that leaves it to others is out of its tag, or is alone in it and keeps it.
+            for (service, _) in wants.iter().filter(|(_, want)| want.gone == Gone::LeftToOthers && !cluster && !is_users) {
+                let all = listed(end.as_ref());
+                prop_assert!(all.len() == 1 || !all.contains(&service.tag_name()), "{service} is still in {all:?}");
+                if listed(Some(before)).len() == 1 && listed(Some(before)).contains(&service.tag_name()) {
+                    prop_assert!(listed(next.as_ref()).contains(&service.tag_name()));
+                }
+                // It is done only when one of the two holds.
+                let done = matches!(plan.served[service], Served::Done(_));
+                let now = listed(Some(before));
+                prop_assert_eq!(done, now.len() == 1 || !now.contains(&service.tag_name()));
             }
         }
     }

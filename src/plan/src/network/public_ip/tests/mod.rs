@@ -150,13 +150,15 @@ fn a_service_that_is_unknown_or_has_given_up_nothing_deletes_nothing() {
 }
 
 #[test]
-fn a_service_that_only_looks_is_told_the_address_that_lists_it() {
-    let looks = || Want { present: Part::default(), gone: Gone::Nothing };
-    let (plan, _) = step(&wants([(1, looks()), (2, looks())]), Some(tagged("default/web1")), &env());
-    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
-    assert_eq!(found.unasked.public_ips, [env().id].into());
-    assert_eq!(found.unasked.addresses, ["20.0.0.4".parse::<std::net::IpAddr>().unwrap()].into());
-    assert_eq!(plan.served[&key(2)], Served::Done(Found::default()));
+fn the_last_of_a_shared_public_ip_keeps_its_tag_until_it_releases_the_whole() {
+    let left = || Want { present: Part::default(), gone: Gone::LeftToOthers };
+    let all = wants([(1, left()), (2, left())]);
+    let (plan, after) = step(&all, Some(tagged("default/web1,default/web2")), &env());
+    assert_eq!(plan.served.values().collect::<Vec<_>>(), [&Served::Pending, &Served::Pending]);
+    assert_eq!(after.as_ref().unwrap()["tags"]["k8s-azure-service"], "default/web2");
+    let (plan, after) = step(&all, after, &env());
+    assert!(plan.is_quiet() && plan.served.values().all(|served| *served == Served::Done(Found::default())));
+    assert_eq!(step(&wants([(2, released())]), after, &env()).1, None);
 }
 
 #[test]

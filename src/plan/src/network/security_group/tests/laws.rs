@@ -44,9 +44,15 @@ fn part(spec: &Spec) -> Part {
     Part { allow: vec![allow], deny_all }
 }
 
-/// The wants now: each known Service records the address that it had before, too.
+/// How many Services had an address.
+fn had_by(before: &[Option<Spec>], address: IpAddr) -> usize {
+    before.iter().flatten().filter(|spec| ip(DESTINATIONS[usize::from(spec.destination)]) == address).count()
+}
+
+/// The wants now: each known Service records the address that it had before, too, and on one that another Service had as
+/// well its ports alone.
 fn wants_now(before: &[Option<Spec>], now: &[Now]) -> Wants {
-    let mut wants = Wants::new();
+    let (all, mut wants) = (before, Wants::new());
     for ((number, before), now) in (1..).zip(before).zip(now) {
         let had: BTreeSet<IpAddr> = before.iter().map(|spec| ip(DESTINATIONS[usize::from(spec.destination)])).collect();
         let present = match now {
@@ -56,7 +62,20 @@ fn wants_now(before: &[Option<Spec>], now: &[Now]) -> Wants {
         };
         let mut destinations = had;
         destinations.extend(present.allow.iter().flat_map(|allow| &allow.destinations));
-        let gone = Gone { destinations, nodes: false, base: Some(BaseName::of(&key(number))) };
+        let ports: BTreeSet<(SecurityProtocol, u16)> = before
+            .iter()
+            .flat_map(|spec| PORTS[usize::from(spec.ports)])
+            .chain(present.allow.iter().flat_map(|allow| &allow.ports))
+            .map(|port| (SecurityProtocol::Tcp, *port))
+            .collect();
+        let is_shared = |address: &IpAddr| had_by(all, *address) > 1;
+        let shared = destinations.iter().filter(|address| is_shared(address)).map(|address| (*address, ports.clone()));
+        let gone = Gone {
+            shared: shared.collect(),
+            destinations: destinations.iter().filter(|address| !is_shared(address)).copied().collect(),
+            nodes: false,
+            base: Some(BaseName::of(&key(number))),
+        };
         wants.insert(key(number), Want { present, gone });
     }
     wants
@@ -159,14 +178,14 @@ proptest! {
         prop_assert_eq!(sorted(&other.edits), sorted(&plan.edits));
         prop_assert_eq!(super::super::plan(&wants, Some(&read(&respell(&end), &env)), &env).edits, vec![]);
 
-        // No prefix lets anybody in whom neither the beginning nor the end does.
+        // No prefix lets in a source that neither the beginning nor the end lets in.
         let (old, new) = (admitted(&actual), admitted(&read(&end, &env)));
         for length in 0..=plan.edits.len() {
             let here = apply(Some(actual.clone()), &plan.edits[..length], &env).unwrap();
             for entry in admitted(&here) {
                 prop_assert!(old.contains(&entry) || new.contains(&entry), "{entry:?} {:?}", &plan.edits[..length]);
             }
-            // And none shuts anybody out whom both let in.
+            // And none shuts out a source that both let in.
             let here = admitted(&here);
             prop_assert!(old.intersection(&new).all(|entry| here.contains(entry)), "{:?}", &plan.edits[..length]);
         }
@@ -175,10 +194,28 @@ proptest! {
         for ((number, before), now) in (1..).zip(&before).zip(&after) {
             let (Some(before), Now::Unknown) = (before, now) else { continue };
             let address = ip(DESTINATIONS[usize::from(before.destination)]);
-            let is_named = wants.values().any(|want| want.gone.destinations.contains(&address));
+            let ports = PORTS[usize::from(before.ports)];
+            let has_all = |own: &BTreeSet<(SecurityProtocol, u16)>| {
+                ports.iter().all(|port| own.contains(&(SecurityProtocol::Tcp, *port)))
+            };
+            let is_named = wants.values().any(|want| {
+                want.gone.destinations.contains(&address) || want.gone.shared.get(&address).is_some_and(has_all)
+            });
             if !is_named {
                 let alone: Wants = [(key(number), Want { present: part(before), gone: Gone::default() })].into();
                 prop_assert!(super::super::plan(&alone, Some(&read(&end, &env)), &env).is_quiet());
+            }
+        }
+
+        // On an address that others use, a Service's own ports are open only to what a Service asks for.
+        for (address, own) in wants.values().flat_map(|want| &want.gone.shared) {
+            for rule in read(&end, &env).rules.iter().filter(|rule| rule.is_managed() && rule.is_allow) {
+                let is_own = |port: &String| own.contains(&(SecurityProtocol::Tcp, port.parse().unwrap()));
+                let is_asked = wants.values().flat_map(|want| &want.present.allow).any(|allow| {
+                    allow.destinations.contains(address)
+                        && names::allow_rule(allow.protocol, allow.family, &allow.sources, &allow.ports) == rule.name
+                });
+                prop_assert!(!rule.has_destination(*address) || is_asked || !rule.ports.iter().all(is_own), "{rule:?}");
             }
         }
     }

@@ -38,13 +38,16 @@ type Want = crate::network::Want<Part, Gone>;
 fn present(allows: Vec<Allow>, deny_all: &[&str]) -> Want {
     let destinations = allows.iter().flat_map(|allow| allow.destinations.clone()).collect();
     let deny_all = deny_all.iter().map(|text| ip(text)).collect();
-    Want { present: Part { allow: allows, deny_all }, gone: Gone { destinations, nodes: false, base: None } }
+    Want { present: Part { allow: allows, deny_all }, gone: Gone { destinations, ..Gone::default() } }
 }
 
 /// A Service that had these addresses and is gone.
 fn gone(number: u8, destinations: &[&str]) -> Want {
     let destinations = destinations.iter().map(|text| ip(text)).collect();
-    Want { present: Part::default(), gone: Gone { destinations, nodes: false, base: Some(BaseName::of(&key(number))) } }
+    Want {
+        present: Part::default(),
+        gone: Gone { destinations, base: Some(BaseName::of(&key(number))), ..Gone::default() },
+    }
 }
 
 fn body(rules: &Value) -> Value {
@@ -121,7 +124,7 @@ fn a_rule_goes_with_its_last_destination() {
 }
 
 #[test]
-fn destinations_that_nobody_has_given_up_stay() {
+fn destinations_that_no_service_has_given_up_stay() {
     let env = env();
     let theirs = json!([{ "name": internet(80), "properties": {
         "priority": 500, "protocol": "Tcp", "access": "Allow", "direction": "Inbound", "sourceAddressPrefix": "Internet",
@@ -145,6 +148,71 @@ fn ports_that_another_service_has_on_the_same_address_stay() {
     let after = settle(&wants, body(&json!([])), &env);
     let wants: Wants = [(key(1), gone(1, &["20.0.0.9"])), (key(2), both(&[443], "20.0.0.9"))].into();
     assert_eq!(rule_names(&settle(&wants, after, &env)), [internet(443)].into());
+}
+
+#[test]
+fn a_service_that_leaves_an_address_to_others_takes_its_own_ports_and_no_more() {
+    let env = env();
+    let on = |ports: &[u16]| present(vec![allow(&["Internet"], ports, &["20.0.0.9"])], &["20.0.0.9"]);
+    let body = settle(&[(key(1), on(&[80])), (key(2), on(&[443]))].into(), body(&json!([])), &env);
+    // The other Service is not known to this process yet.
+    let shared = [(ip("20.0.0.9"), [(SecurityProtocol::Tcp, 80)].into())].into();
+    let gone = Gone { shared, base: Some(BaseName::of(&key(1))), ..Gone::default() };
+    let wants: Wants = [(key(1), Want { present: Part::default(), gone })].into();
+    assert_eq!(step(&wants, body.clone(), &env).0.served[&key(1)], Served::Pending);
+    let after = settle(&wants, body, &env);
+    assert_eq!(rule_names(&after), [internet(443), names::deny_all_rule(Family::V4)].into());
+    assert_eq!(step(&wants, after.clone(), &env).0.served[&key(1)], Served::Done(Found::default()));
+    // Once the other is known and asks for no denial, or has left too, the denial goes.
+    let mut known = wants.clone();
+    known.insert(
+        key(2),
+        Want { gone: Gone::default(), ..present(vec![allow(&["Internet"], &[443], &["20.0.0.9"])], &[]) },
+    );
+    assert_eq!(rule_names(&settle(&known, after.clone(), &env)), [internet(443)].into());
+    let shared = [(ip("20.0.0.9"), [(SecurityProtocol::Tcp, 443)].into())].into();
+    known.insert(key(2), Want { present: Part::default(), gone: Gone { shared, ..Gone::default() } });
+    assert_eq!(rule_names(&settle(&known, after, &env)), BTreeSet::new());
+}
+
+/// A rule as Go 1.30 wrote it. Derived from that manager's naming, not recorded.
+fn go_1_30(sources: &[&str], destination: &str) -> Value {
+    let sources: Vec<String> = sources.iter().map(|text| (*text).to_owned()).collect();
+    json!({ "name": names::allow_rule(SecurityProtocol::Tcp, Family::V4, &sources, &[80]), "properties": {
+        "priority": 500, "protocol": "Tcp", "access": "Allow", "direction": "Inbound", "sourceAddressPrefixes": sources,
+        "sourcePortRange": "*", "destinationAddressPrefix": destination, "destinationPortRanges": ["80"]
+    }})
+}
+
+#[test]
+fn a_rule_that_allows_exactly_what_is_asked_counts_as_present_under_any_hash() {
+    let env = env();
+    let spelled = ["10.1.0.0/16", "10.0.0.0/16", "192.168.1.0/24"];
+    let wants = |sources: &[&str], to: &str, deny: &[&str]| -> Wants {
+        [(key(1), present(vec![allow(sources, &[80], &[to])], deny))].into()
+    };
+    let body = |rule: Value| body(&json!([rule]));
+    let quiet = |wants: &Wants, rule: Value| {
+        let plan = step(wants, body(rule), &env).0;
+        plan.is_quiet() && plan.served[&key(1)] == Served::Done(Found::default())
+    };
+    let aggregated = ["10.0.0.0/15", "192.168.1.0/24"];
+    let asked = wants(&aggregated, "20.0.0.9", &[]);
+    assert!(quiet(&asked, go_1_30(&spelled, "20.0.0.9")));
+    assert!(!quiet(&asked, go_1_30(&spelled[1..], "20.0.0.9")), "it allows less");
+    assert!(!quiet(&asked, go_1_30(&["10.0.0.0/8", "192.168.1.0/24"], "20.0.0.9")), "it allows more");
+    // When the Service asks for something else, or is gone, the rule goes.
+    let changed = wants(&["10.0.0.0/15"], "20.0.0.9", &[]);
+    let after = settle(&changed, body(go_1_30(&spelled, "20.0.0.9")), &env);
+    assert_eq!(rule_names(&after).len(), 1);
+    assert_eq!(rule(&after, rule_names(&after).first().unwrap())["sourceAddressPrefix"], "10.0.0.0/15");
+    let left = settle(&[(key(1), gone(1, &["20.0.0.9"]))].into(), body(go_1_30(&spelled, "20.0.0.9")), &env);
+    assert_eq!(rule_names(&left), BTreeSet::new());
+
+    // Go 1.30 allowed `Internet` at the private address of a Service that allows every address.
+    assert!(quiet(&wants(&["0.0.0.0/0"], "10.240.0.6", &[]), go_1_30(&["Internet"], "10.240.0.6")));
+    assert!(!quiet(&wants(&["0.0.0.0/0"], "20.0.0.9", &[]), go_1_30(&["Internet"], "20.0.0.9")));
+    assert!(!quiet(&wants(&["0.0.0.0/0"], "10.240.0.6", &["10.240.0.6"]), go_1_30(&["Internet"], "10.240.0.6")));
 }
 
 #[test]
@@ -205,7 +273,7 @@ fn rules_of_users_are_left_alone_also_when_they_name_our_addresses() {
 }
 
 #[test]
-fn a_rule_that_somebody_changed_is_put_right() {
+fn a_rule_that_another_writer_changed_is_put_right() {
     let env = env();
     let wants: Wants = [(key(1), present(vec![allow(&["10.0.0.0/8"], &[80], &["20.0.0.9"])], &[]))].into();
     let after = settle(&wants, body(&json!([])), &env);
