@@ -644,7 +644,9 @@ fn a_service_that_leaves_a_shared_address_spares_one_that_this_process_does_not_
 #[test]
 fn a_rule_that_the_go_manager_left_where_floating_ip_is_off_goes_with_the_next_change() {
     let mut world = World::new();
-    world.inputs.nodes = ["10.0.0.200".parse().unwrap()].into();
+    let nodes: BTreeSet<IpAddr> = ["10.0.0.200".parse().unwrap()].into();
+    world.inputs.nodes = nodes.clone();
+    world.group.inputs.nodes = nodes;
     let web = fresh("web", annotated(&[]));
     world.change(web.clone());
     let left = world.group.body.clone().unwrap()["properties"]["securityRules"][0].clone();
