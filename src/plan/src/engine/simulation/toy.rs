@@ -419,7 +419,6 @@ impl Service for Arm {
         let level = match (inputs.mutant, level, key) {
             (Mutant::BreaksBeforeMake, Level::Look, Name::LoadBalancer(_)) => Level::Clean,
             (Mutant::ReleasesEarly, Level::Make, Name::LoadBalancer(_)) => Level::Clean,
-            (Mutant::ShutsEarly, Level::Frontend | Level::Make, Name::SecurityGroup) => Level::Clean,
             (Mutant::LeavesAdmission, Level::Clean, Name::SecurityGroup) => Level::Make,
             _ => level,
         };
@@ -435,6 +434,14 @@ impl Service for Arm {
                 _ => Want::Nothing,
             },
             Name::LoadBalancer(_) => want_of_load_balancer(*owner, ask, level, seen),
+            Name::SecurityGroup if inputs.mutant == Mutant::ShutsEarly && level == Level::Make => {
+                // Only what admits: no law but that of reachability notices.
+                let mut want = want_of_security_group(*owner, ask, Level::Clean, seen);
+                if let Want::SecurityGroup { gone, .. } = &mut want {
+                    gone.values_mut().for_each(|gone| *gone = GoneAt::Ports((80..130).collect()));
+                }
+                want
+            }
             Name::SecurityGroup => want_of_security_group(*owner, ask, level, seen),
             Name::Interface(_) => match ask {
                 Some(ask) if level >= Level::Make => Want::Member(load_balancer(ask)),

@@ -120,7 +120,8 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
             let is_it = |there: &String| there.eq_ignore_ascii_case(&name);
             // A Service of the same name that lives now keeps the tag.
             let lives = users(wants).any(|(other, _)| other.tag_name() == name);
-            if !lives && !(unless_last && names.iter().all(is_it)) {
+            let keeps = lives || (unless_last && names.iter().all(is_it));
+            if !keeps {
                 names.retain(|there| !is_it(there));
                 releases_dns |= tags::dns_owner(&actual.tags).is_some_and(|owner| owner.eq_ignore_ascii_case(&name));
             }

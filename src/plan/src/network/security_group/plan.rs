@@ -313,7 +313,7 @@ impl Kept<'_> {
             None => rule.is_managed(),
             Some(OldSecurityRule::Shared) => true,
             Some(OldSecurityRule::Own { base }) => {
-                gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(&base)))
+                gone.iter().any(|gone| gone.base.as_ref().is_some_and(|ours| ours.as_str().eq_ignore_ascii_case(base)))
             }
         };
         let is_node = self.env.nodes.contains(&address);
