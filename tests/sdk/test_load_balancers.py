@@ -126,7 +126,7 @@ def test_interfaces_and_addresses_are_backends(cloud, group, network, balancer, 
     pools = network.load_balancer_backend_address_pools
     shown = pools.get(group.name, "lb", "pool")
     assert [member.id for member in shown.properties.backend_ip_configurations] == [own.id]
-    in_use = refused(lambda: network.load_balancers.begin_delete(group.name, "lb").result())
+    in_use = refused(lambda: pools.begin_delete(group.name, "lb", "pool").result())
     assert in_use == "InUseBackendAddressPoolCannotBeDeleted"
     virtual_network = {"id": subnet.split("/subnets/")[0]}
     addresses = [{"name": "node-0", "properties": {"ipAddress": "10.1.0.9"}}]
@@ -137,8 +137,11 @@ def test_interfaces_and_addresses_are_backends(cloud, group, network, balancer, 
     pools.begin_delete(group.name, "lb", "second").result()
     error = refusal(lambda: pools.get(group.name, "lb", "second"))
     assert (error.status_code, error.error.code) == (404, "NotFound")
-    network.network_interfaces.begin_delete(group.name, "nic").result()
+    # The interface leaves with the whole load balancer.
     network.load_balancers.begin_delete(group.name, "lb").result()
+    left = network.network_interfaces.get(group.name, "nic").properties.ip_configurations[0]
+    assert not left.properties.load_balancer_backend_address_pools
+    network.network_interfaces.begin_delete(group.name, "nic").result()
 
 
 @pytest.mark.parametrize(

@@ -176,11 +176,13 @@ pub(crate) struct Limits {
     pub(crate) get: Option<Policy>,
     pub(crate) list: Option<Policy>,
     pub(crate) write: Option<Policy>,
+    /// PATCH, where it is another bucket than that of PUT.
+    pub(crate) change: Option<Policy>,
     pub(crate) delete: Option<Policy>,
 }
 
 impl Limits {
-    pub(crate) const NONE: Self = Self { get: None, list: None, write: None, delete: None };
+    pub(crate) const NONE: Self = Self { get: None, list: None, write: None, change: None, delete: None };
 }
 
 /// How long its operations take.

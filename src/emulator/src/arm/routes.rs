@@ -147,7 +147,7 @@ fn extra_row(namespace: &str, before: &str, extra: &Extra) -> Row {
 fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
     let Descriptor { own, limits, .. } = descriptor;
     let Own { put: own_put, patch: own_patch, get: own_get, delete: own_delete, list: own_list } = *own;
-    let Limits { get: get_limit, list: list_limit, write: write_limit, delete: delete_limit } = *limits;
+    let Limits { get: get_limit, list: list_limit, write: write_limit, change, delete: delete_limit } = *limits;
     let (stem, collection) = (descriptor.stem(), descriptor.path);
     let one = format!("{collection}/*");
     let engine =
@@ -165,7 +165,7 @@ fn add(rows: &mut Vec<Row>, descriptor: &'static Descriptor) {
     };
     let verbs = [
         ("PUT", Some("createOrUpdate"), write_limit, engine(own_put, put::put)),
-        ("PATCH", patch_name, write_limit, engine(own_patch, put::patch)),
+        ("PATCH", patch_name, change.or(write_limit), engine(own_patch, put::patch)),
         ("GET", Some("get"), get_limit, engine(own_get, read::get)),
         ("DELETE", Some("delete"), delete_limit, engine(own_delete, delete::delete)),
     ];

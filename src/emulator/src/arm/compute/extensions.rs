@@ -49,7 +49,13 @@ pub(crate) static EXTENSION: Descriptor = Descriptor {
     path: "virtualMachines/*/extensions",
     operations: Some("virtualMachineExtensions"),
     parent: Some(&VIRTUAL_MACHINE),
-    limits: Limits { get: Some(GET_VM), list: Some(GET_VM), write: Some(UPDATE_VM), delete: Some(DELETE_VM) },
+    limits: Limits {
+        get: Some(GET_VM),
+        list: Some(GET_VM),
+        write: Some(UPDATE_VM),
+        delete: Some(DELETE_VM),
+        ..Limits::NONE
+    },
     schema: SCHEMA,
     layout: &["name", "id", "type", "location", "tags", "properties"],
     patch: Patch::Merge { operation: "update", schema: SCHEMA, answered: CHANGED },
@@ -62,7 +68,7 @@ pub(crate) static INSTANCE_EXTENSION: Descriptor = Descriptor {
     path: "virtualMachineScaleSets/*/virtualMachines/*/extensions",
     operations: Some("virtualMachineScaleSetVMExtensions"),
     parent: Some(&INSTANCE),
-    limits: Limits { get: None, list: None, write: Some(UPDATE_INSTANCE), delete: Some(DELETE_INSTANCE) },
+    limits: Limits { write: Some(UPDATE_INSTANCE), delete: Some(DELETE_INSTANCE), ..Limits::NONE },
     schema: INSTANCE_SCHEMA,
     layout: &["name", "id", "type", "properties"],
     patch: Patch::Merge { operation: "update", schema: INSTANCE_SCHEMA, answered: CHANGED },

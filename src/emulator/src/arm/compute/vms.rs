@@ -41,7 +41,13 @@ pub(crate) static VIRTUAL_MACHINE: Descriptor = Descriptor {
     path: "virtualMachines",
     family: &VM_FAMILY,
     lists: &[Scope::Either, Scope::Location],
-    limits: Limits { get: Some(GET_VM), list: Some(LIST_VM), write: Some(UPDATE_VM), delete: Some(DELETE_VM) },
+    limits: Limits {
+        get: Some(GET_VM),
+        list: Some(LIST_VM),
+        write: Some(UPDATE_VM),
+        delete: Some(DELETE_VM),
+        ..Limits::NONE
+    },
     references: &[Reference::new("properties/availabilitySet", kinds::SET)],
     own: Own { put: Some(put), patch: Some(patch), get: Some(get), delete: Some(delete), list: Some(list) },
     routes: &[

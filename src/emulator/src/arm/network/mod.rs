@@ -88,6 +88,7 @@ pub(crate) const RESOURCE: Descriptor = Descriptor {
         list: Some(READ_NETWORK),
         write: Some(WRITE_NETWORK),
         delete: Some(WRITE_NETWORK),
+        ..Limits::NONE
     },
     latency: Latency { write: OperationKind::Network, delete: OperationKind::Network },
     schema: Schema { name: "", root: "" },

@@ -36,6 +36,7 @@ pub(crate) static INSTANCE: Descriptor = Descriptor {
         list: Some(LIST_SCALE_SET),
         write: Some(UPDATE_INSTANCE),
         delete: Some(DELETE_INSTANCE),
+        ..Limits::NONE
     },
     own: Own { put: Some(put), patch: None, get: Some(vms::get), delete: Some(delete), list: Some(list) },
     routes: &[

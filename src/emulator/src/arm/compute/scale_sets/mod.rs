@@ -62,6 +62,7 @@ pub(crate) static SCALE_SET: Descriptor = Descriptor {
         get: Some(GET_SCALE_SET),
         list: Some(LIST_SCALE_SET),
         write: Some(PUT_SCALE_SET),
+        change: Some(UPDATE_SCALE_SET),
         delete: Some(DELETE_SCALE_SET),
     },
     latency: Latency { write: OperationKind::ScaleSetUpdate, delete: OperationKind::VmDelete },
