@@ -456,6 +456,18 @@ fn one_refused_member_is_found_in_log2_n_plus_1_writes_once_and_the_others_are_s
 }
 
 #[test]
+fn a_write_that_is_refused_while_a_members_want_changes_proves_nothing_of_the_others() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "a", ""), ("s2", "b", "")], "");
+    bench.request("s2", 2, "c", "");
+    let actions = bench.failed(id, Fault::Invalid);
+    assert_eq!(told(&actions), [], "s2's earlier want may be the cause");
+    let read = bench.woken();
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(bench.permitted(&actions).1, letters("ac"));
+}
+
+#[test]
 fn a_refusal_is_tried_again_when_the_inputs_can_cure_it() {
     let mut bench = Bench::new();
     let (id, _) = bench.write_of(&[("s1", "a", "")], "");
