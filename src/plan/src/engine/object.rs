@@ -585,11 +585,12 @@ impl<O: Object> State<O> {
                     Cause::Member(named) => members.contains(&named).then_some(named),
                     Cause::Unnamed | Cause::Reference => None,
                 };
-                // Where a want has changed, the cause may be the one that no longer holds: it proves nothing of the others.
-                let is_among_members = !members.is_empty() && members.len() == write.members.len();
-                match named.or_else(|| only(&members).filter(|_| is_among_members)) {
+                let is_whole = members.len() == write.members.len();
+                match named.or_else(|| only(&members).filter(|_| is_whole)) {
                     Some(cause) => self.refuse(&cause, failure.fault, now, actions),
-                    None if !is_among_members => self.pause_until = now + self.failures.failed(),
+                    // The refused want may be the one that has changed: nothing is proved of the others.
+                    None if !is_whole => self.pause_until = now + self.conflicts.failed(),
+                    None if members.is_empty() => self.pause_until = now + self.failures.failed(),
                     None => {
                         self.bisection.failed(members.into_iter().collect());
                         self.refusal = Some(failure.fault);
