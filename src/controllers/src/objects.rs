@@ -12,7 +12,10 @@ use lazuli_azure::{
     permits::Permit,
 };
 use lazuli_plan::{
-    balancing::{Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups},
+    balancing::{
+        Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Subnets,
+        interfaces::{Interfaces, Membership},
+    },
     engine::{
         Outcome, Shared,
         object::{Cause, Failure, Object, Taint},
@@ -23,7 +26,7 @@ use lazuli_plan::{
     network::{
         BodyError,
         load_balancer::{self, WriteTarget},
-        private_link, public_ip, security_group,
+        nic, private_link, public_ip, security_group, subnet,
     },
     permit::Priority,
     service::{ServiceKey, wants},
@@ -53,10 +56,11 @@ pub(crate) enum Target {
 }
 
 /// An object of the network provider.
-pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Related = Key> {
+pub(crate) trait Planned: Object<Related = Key> {
     const TYPE: NetworkType;
     const NAME: &'static str;
-    fn key(id: &ArmId) -> Key;
+    /// Tells a requester what became of its want.
+    fn tell(informed: &Informed, id: &ArmId, to: &Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Self::Inputs;
@@ -72,8 +76,8 @@ impl Planned for PublicIps {
     const TYPE: NetworkType = NetworkType::PublicIp;
     const NAME: &'static str = "public_ip";
 
-    fn key(id: &ArmId) -> Key {
-        Key::PublicIp(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::PublicIp(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -103,8 +107,8 @@ impl Planned for LoadBalancers {
     const TYPE: NetworkType = NetworkType::LoadBalancer;
     const NAME: &'static str = "load_balancer";
 
-    fn key(id: &ArmId) -> Key {
-        Key::LoadBalancer(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::LoadBalancer(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -148,8 +152,8 @@ impl Planned for SecurityGroups {
     const TYPE: NetworkType = NetworkType::SecurityGroup;
     const NAME: &'static str = "security_group";
 
-    fn key(id: &ArmId) -> Key {
-        Key::SecurityGroup(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::SecurityGroup(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -178,8 +182,8 @@ impl Planned for PrivateLinks {
     const TYPE: NetworkType = NetworkType::PrivateLinkService;
     const NAME: &'static str = "private_link_service";
 
-    fn key(id: &ArmId) -> Key {
-        Key::PrivateLink(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::PrivateLink(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -202,6 +206,57 @@ impl Planned for PrivateLinks {
     }
 }
 
+impl Planned for Subnets {
+    const TYPE: NetworkType = NetworkType::Subnet;
+    const NAME: &'static str = "subnet";
+
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::Subnet(id.clone()), generation, outcome });
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        subnet::Subnet::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, (): &()) -> Target {
+        // A subnet is never made or deleted: without a body there is nothing to write.
+        Target::Whole(subnet::apply_raw(body.unwrap_or_default(), op))
+    }
+
+    fn inputs(_: &Informed, _: &ArmId) {}
+}
+
+impl Planned for Interfaces {
+    const TYPE: NetworkType = NetworkType::Interface;
+    const NAME: &'static str = "nic";
+
+    /// What a NIC cannot join is for the operator, not for the owner of a Service.
+    fn tell(_: &Informed, id: &ArmId, _: &Membership, _: u64, outcome: Outcome<Vec<nic::Conflict>>) {
+        match outcome {
+            Outcome::Done(conflicts) => conflicts.iter().for_each(|conflict| {
+                tracing::warn!(nic = id.name(), "the NIC cannot join a pool: {conflict}");
+            }),
+            Outcome::Refused(refusal) => tracing::warn!(nic = id.name(), ?refusal, "Azure refuses the pools of a NIC"),
+            Outcome::Waiting(_) => {}
+        }
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        nic::Nic::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, (): &()) -> Target {
+        // A NIC is never made or deleted: without a body there is nothing to write.
+        Target::Whole(nic::apply_raw(body.unwrap_or_default(), op))
+    }
+
+    fn inputs(_: &Informed, _: &ArmId) {}
+
+    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+        informed.nic_observed(id, actual);
+    }
+}
+
 /// The adapter of one kind.
 pub(crate) struct Of<O> {
     informed: Arc<Informed>,
@@ -221,7 +276,7 @@ pub(crate) struct Raw {
     etag: Option<String>,
 }
 
-fn failure(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<ServiceKey> {
+fn failure<K>(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<K> {
     informed.refused(object, &error.code);
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
@@ -253,7 +308,9 @@ where
     fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            let freshness = Freshness::single().not_before(informed.clock.at(not_before));
+            // A list lags, which matters after a write alone.
+            let freshness = if informed.wrote_lately(&key) { Freshness::single() } else { Freshness::listed() };
+            let freshness = freshness.not_before(informed.clock.at(not_before));
             let read = informed.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await;
             let result = match read {
                 Ok(read) => {
@@ -298,6 +355,7 @@ where
         Box::pin(async move {
             let inputs = O::inputs(&informed, &key);
             let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            informed.writes(&key);
             let until = Until::within(WRITE);
             let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
             let network = &informed.network;
@@ -331,8 +389,8 @@ where
         })
     }
 
-    fn tell(&self, key: &ArmId, to: ServiceKey, generation: u64, outcome: Outcome<Report>) {
-        self.informed.to_service(&to, service::Event::Told { key: O::key(key), generation, outcome });
+    fn tell(&self, key: &ArmId, to: O::Requester, generation: u64, outcome: Outcome<O::Report>) {
+        O::tell(&self.informed, key, &to, generation, outcome);
     }
 
     fn taint(&self, keys: Vec<Key>, taint: Taint) {

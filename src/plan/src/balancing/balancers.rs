@@ -9,6 +9,7 @@ use std::{
     net::IpAddr,
 };
 
+use super::interfaces::PoolOfNics;
 use crate::{
     model::ArmId,
     network::{
@@ -18,6 +19,7 @@ use crate::{
             Frontend, LoadBalancer, Pool, PoolMembers,
             placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
         },
+        settings::PoolKind,
     },
     service::{Ask, ServiceKey, ServiceObject, Side, names},
 };
@@ -40,6 +42,8 @@ struct Seen {
     planned_rules: usize,
     /// The addresses of its pools, by the name of the pool in lower case.
     members: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// The pools whose members are NICs, in lower case.
+    of_nics: BTreeSet<String>,
 }
 
 /// Where a Service was placed.
@@ -73,7 +77,7 @@ impl Seen {
             nat: vec![],
             provisioning: Default::default(),
         };
-        Self { actual, planned_rules: 0, members: BTreeMap::new() }
+        Self { actual, planned_rules: 0, members: BTreeMap::new(), of_nics: BTreeSet::new() }
     }
 
     fn is_in_use(&self) -> bool {
@@ -113,6 +117,11 @@ impl Balancers {
             seen.actual.frontends.clone_from(&actual.frontends);
             seen.actual.rules.clone_from(&actual.rules);
             seen.members = members_of(&actual.pools);
+            // A pool that exists keeps its kind; one without members gets the configured one.
+            let has_addresses = |pool: &Pool| pool.addresses.iter().any(|member| member.address.is_some());
+            let lists_nics =
+                |pool: &&Pool| pool.has_nics() || (settings.pool_kind == PoolKind::Nic && !has_addresses(pool));
+            seen.of_nics = actual.pools.iter().filter(lists_nics).map(|pool| pool.name.to_lowercase()).collect();
             let all = actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
             bases.extend(all.filter_map(|name| names::base_in(name)).map(str::to_lowercase));
         }
@@ -124,7 +133,8 @@ impl Balancers {
         let counts = |seen: &Seen| (seen.actual.rules.len() + seen.planned_rules, seen.is_in_use());
         let consequences = Consequences {
             placement: before.as_ref().map(counts).unwrap_or_default() != counts(&seen),
-            members: before.as_ref().map(|before| &before.members) != Some(&seen.members),
+            members: before.as_ref().map(|before| (&before.members, &before.of_nics))
+                != Some((&seen.members, &seen.of_nics)),
         };
         self.seen.insert(id.clone(), seen);
         consequences
@@ -248,6 +258,31 @@ impl Balancers {
         Some(names::load_balancer_stem(seen.actual.id.name()).to_owned())
     }
 
+    /// The pools of all Nodes whose members are NICs, and whether a Service is served through each. `going` holds the base
+    /// names of Services that are to go, in lower case.
+    pub fn nic_pools(&self, settings: &Settings, going: &BTreeSet<String>) -> Vec<PoolOfNics> {
+        let goes = |name: &str| names::base_in(name).is_some_and(|base| going.contains(&base.to_lowercase()));
+        let mut pools = Vec::new();
+        for (id, seen) in &self.seen {
+            let side = if is_internal(id) { Side::Internal } else { Side::Public };
+            if settings.preconfigured_pools.covers(side) {
+                continue;
+            }
+            let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(&frontend.name));
+            for family in [Family::V4, Family::V6] {
+                if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
+                    pools.push(PoolOfNics::new(id, family, settings, is_in_use));
+                }
+            }
+        }
+        pools
+    }
+
+    /// Whether a pool has NICs as members.
+    pub fn has_nic_pools(&self) -> bool {
+        self.seen.values().any(|seen| !seen.of_nics.is_empty())
+    }
+
     /// The members of the pool of all Nodes of a load balancer, where there are several. A Node that moves between two leaves
     /// the pool of one before it joins that of the other.
     pub fn members(&self, id: &ArmId, pool: &str, all: BTreeMap<IpAddr, String>) -> BTreeMap<IpAddr, String> {
@@ -336,7 +371,6 @@ pub fn pools<'a>(
     local: impl Iterator<Item = &'a ServiceKey>,
     endpoints: &LocalPools,
 ) -> BTreeMap<String, PoolMembers> {
-    use crate::network::settings::PoolKind;
     let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
     let side = if is_internal(id) { Side::Internal } else { Side::Public };
     let kind = settings.pool_kind;
