@@ -1,5 +1,8 @@
 //! Starts the service controller and feeds it.
 
+mod look;
+mod take_over;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +19,12 @@ use lazuli_azure::{
 };
 use lazuli_cluster::{
     Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends, follow_endpoints,
-    follow_namespaces, follow_services, lead, read_mark, write_mark,
+    follow_namespaces, follow_services, lead,
 };
 use lazuli_plan::{
-    balancing::{Balanced, Key, Spec, events, preview::Planned},
+    balancing::{Balanced, Key, Spec, events},
     engine::{
-        Acceptance, freshness,
+        freshness,
         object::{EnvChange, Event as ObjectEvent},
         service::{Desired, Event, Snapshot},
     },
@@ -29,7 +32,7 @@ use lazuli_plan::{
     lease::Terms,
     model::{ArmId, ArmIdError},
     network::{
-        Cidr, Settings, load_balancer::LoadBalancer, nic::Nic, private_link::PrivateLink, public_ip::PublicIp,
+        Cidr, Settings, load_balancer::LoadBalancer, private_link::PrivateLink, public_ip::PublicIp,
         settings::LoadBalancerSku,
     },
     permit::Priority,
@@ -40,7 +43,7 @@ use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -48,7 +51,6 @@ use tracing::{error, info, warn};
 use crate::{
     informed::{AllWorkers, Found, Informed},
     objects::Of,
-    preview,
     services::Services,
 };
 
@@ -59,12 +61,6 @@ const LEAST_LEASE: Duration = Duration::from_secs(8);
 pub(crate) const LISTS: Duration = Duration::from_secs(300);
 /// How soon they are tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// The annotation of the Lease that says that a replica of this program has taken the Services over.
-const TAKEN_OVER: &str = "lazuli.azure/services-taken-over";
-/// How often a public IP is looked for that a Service names and that is not there.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// The least pause between two looks for the machines of new Nodes.
-const LOOK_SOON: Duration = Duration::from_secs(5);
 
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
@@ -132,74 +128,6 @@ impl Controller {
         };
         _ = informed.workers.set(workers);
         Self { informed, options, holder }
-    }
-
-    /// What the controller would write if it led now, without a write. What other writers change meanwhile is not in it.
-    ///
-    /// # Errors
-    /// When Azure cannot be read.
-    pub async fn dry_run(self) -> Result<Vec<Planned>, ArmError> {
-        let previewing = async {
-            self.informed.listed.notified().await;
-            self.preview(true).await
-        };
-        tokio::select! {
-            planned = previewing => planned,
-            () = self.feed() => Ok(vec![]),
-        }
-    }
-
-    /// What would be written now; on request also for Services that are to go.
-    async fn preview(&self, with_going: bool) -> Result<Vec<Planned>, ArmError> {
-        // Machines decide where Services belong.
-        self.look_for_machines().await;
-        let services = self.informed.told().services.clone().unwrap_or_default();
-        let snapshots = services.values().filter_map(|service| Some((&service.object.key, self.snapshot(service)?)));
-        let subjects = snapshots.filter_map(|(key, snapshot)| preview::subject(key, snapshot));
-        let subjects: Vec<_> = subjects.filter(|subject| with_going || subject.spec.is_some()).collect();
-        self.informed.preview(&subjects).await
-    }
-
-    /// Decides at the first leadership whether changes that remove or replace something wait for the operator. Who led before
-    /// is written on the Lease.
-    async fn take_over(&self) {
-        let (api, lease) = (&self.informed.api, &self.options.lease);
-        let accepted = match read_mark(api, lease, TAKEN_OVER).await {
-            Ok(mark) => mark.is_some() || self.options.accepts_plan,
-            Err(error) => {
-                warn!(%error, "the Lease cannot be read; changes that remove or replace something wait");
-                self.options.accepts_plan
-            }
-        };
-        self.informed.listed.notified().await;
-        if !accepted {
-            loop {
-                match self.preview(false).await {
-                    Ok(planned) => {
-                        let held: Vec<&Planned> = planned.iter().filter(|one| one.replaces).collect();
-                        if held.is_empty() {
-                            break;
-                        }
-                        for one in held {
-                            warn!("the take-over would change {one}");
-                        }
-                        error!(
-                            "changes that remove or replace something wait: look at them, then start with --accept-plan"
-                        );
-                        return;
-                    }
-                    Err(error) => {
-                        error!(%error, "the plan of the take-over cannot be made; it is tried again");
-                        tokio::time::sleep(AGAIN).await;
-                    }
-                }
-            }
-        }
-        self.informed.told().acceptance = Acceptance::Given;
-        self.informed.wake_all();
-        if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
-            warn!(%error, "the take-over cannot be noted on the Lease (the role needs patch on leases)");
-        }
     }
 
     /// Runs until `stop`, or until the lease is lost: then the process must end.
@@ -290,73 +218,6 @@ impl Controller {
             }
         };
         tokio::join!(services, nodes, namespaces, endpoints, feeding, self.look());
-    }
-
-    /// Looks for what Services or Nodes name and no list has shown so far.
-    async fn look(&self) {
-        let mut again = tokio::time::interval(LOOK_AGAIN);
-        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = self.informed.retry.notified() => self.place_again(),
-                () = self.informed.look.notified() => {
-                    self.look_for_machines().await;
-                    // Nodes join one after another.
-                    tokio::time::sleep(LOOK_SOON).await;
-                }
-                _ = again.tick() => {
-                    self.look_for_machines().await;
-                    if !self.informed.told().unplaced.is_empty() {
-                        self.look_for_public_ips().await;
-                        self.place_again();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Looks for the NICs and sets of machines.
-    async fn look_for_machines(&self) {
-        let unknown = self.informed.unknown_machines();
-        if unknown.is_empty() {
-            return;
-        }
-        let until = Until::within(LISTS);
-        for (subscription, group) in unknown {
-            match self.informed.network.list(NetworkType::Interface, &subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        if let Ok(nic) = Nic::read(&id, body) {
-                            told.machines.observed(&id, Some(&nic));
-                        }
-                    }
-                }
-                Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
-            }
-            if !self.informed.needs_sets() {
-                continue;
-            }
-            match self.informed.network.list_machines(&subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        let set = body.pointer("/properties/availabilitySet/id").and_then(Value::as_str);
-                        let set = set.and_then(|set| set.rsplit('/').next()).unwrap_or_default();
-                        told.machines.in_set(id, set.to_owned());
-                    }
-                }
-                Err(error) => warn!(%error, group, "machines cannot be listed; it is tried again"),
-            }
-        }
-        let moved = self.informed.assign_nodes(&mut self.informed.told());
-        if moved {
-            self.informed.replan_load_balancers(None);
-        }
-        self.informed.update_nics();
-        self.place_again();
     }
 
     /// What Azure holds: each kind is read once.
@@ -526,45 +387,6 @@ impl Controller {
         self.note_synced(was_synced);
     }
 
-    /// Tries the Services again that had no place.
-    fn place_again(&self) {
-        let services: Vec<VersionedService> = {
-            let mut told = self.informed.told();
-            let unplaced = std::mem::take(&mut told.unplaced);
-            unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
-        };
-        services.iter().for_each(|service| self.changed(service));
-    }
-
-    /// Looks for public IPs that Services name by their address and that were not there.
-    async fn look_for_public_ips(&self) {
-        let settings = &self.informed.settings;
-        let groups: BTreeSet<String> = {
-            let told = self.informed.told();
-            let services = told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name));
-            let asks = services.filter_map(|service| self.parse(&service.object).ok());
-            let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
-                AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
-                    Some((address, resource_group))
-                }
-                _ => None,
-            });
-            addresses.filter(|(address, _)| !told.by_address.contains_key(address)).map(|(_, group)| group).collect()
-        };
-        for group in groups {
-            let until = Until::within(LISTS);
-            match self.informed.network.list(NetworkType::PublicIp, &settings.subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let read = |body: &Value| id_of(body).and_then(|id| PublicIp::read(&id, body).ok());
-                    let with_address = |ip: PublicIp| Some((ip.address?, ip.id));
-                    let found = bodies.iter().filter_map(read).filter_map(with_address);
-                    self.informed.told().by_address.extend(found);
-                }
-                Err(error) => warn!(%error, group, "public IPs cannot be listed; it is tried again"),
-            }
-        }
-    }
-
     fn nodes_changed(&self, change: Change<lazuli_plan::network::backends::BackendNode>) {
         let was_synced = self.informed.shared().synced;
         let labels = self.informed.node_labels();
@@ -636,6 +458,9 @@ impl Controller {
             object.to_mut().namespace_labels = namespaces.get(&object.key.namespace).cloned().unwrap_or_default();
         }
         let object = &*object;
+        if self.informed.settings.sku == LoadBalancerSku::Basic && !self.informed.told().has_looked {
+            return None;
+        }
         let desired = if wants_balancer { self.desired(object) } else { Desired::Gone };
         if wants_balancer && self.informed.has_no_backends() {
             self.informed.events.send(events::no_backends(&object.key));

@@ -70,6 +70,8 @@ pub(crate) struct Told {
     pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
     /// The machines behind Nodes, where pools list their NICs or load balancers belong to their sets.
     pub(crate) machines: Machines,
+    /// Whether machines have been looked for.
+    pub(crate) has_looked: bool,
     /// What each NIC was told last, with the number of the want.
     pub(crate) nic_wants: BTreeMap<ArmId, (u64, nic::Env)>,
     /// On which Nodes the endpoints of Services are, where Services have pools of their own.
@@ -92,6 +94,7 @@ impl Default for Told {
             balancers: Balancers::default(),
             namespaces: None,
             machines: Machines::default(),
+            has_looked: false,
             nic_wants: BTreeMap::new(),
             endpoints: None,
             unplaced: BTreeSet::new(),

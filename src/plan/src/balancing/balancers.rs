@@ -162,7 +162,8 @@ impl Balancers {
                 planned_rules: seen.planned_rules,
             })
             .collect();
-        let user = self.seen.values().find_map(|seen| {
+        let pinned = self.seen.values().filter(|_| ask.placement.pins_address);
+        let user = pinned.into_iter().find_map(|seen| {
             let uses =
                 |one: &&Frontend| one.public_ip.as_ref().is_some_and(|ip| public_ips.values().any(|id| id == ip));
             let frontend = seen.actual.frontends.iter().find(uses)?;
@@ -424,6 +425,32 @@ mod tests {
         assert_eq!(pools.slice("shop/a", None), [web()].into());
         assert_eq!(pools.slice("shop/a", None), BTreeSet::new());
         assert_eq!((pools.slices().count(), pools.slices.len()), (1, 1), "nothing is kept of what is gone");
+    }
+
+    #[test]
+    fn pools_that_the_operator_fills_have_no_members_of_ours() {
+        use crate::network::{backends::BackendNode, settings::PreconfiguredPools};
+        let node = BackendNode {
+            provider_id: Some("azure:///n".to_owned()),
+            addresses: vec!["10.0.0.4".parse().unwrap()],
+            ..BackendNode::default()
+        };
+        let nodes: BackendNodes = [("node".to_owned(), node)].into();
+        let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+        let count = |preconfigured_pools, name: &str| {
+            let settings =
+                Settings { preconfigured_pools, pool_kind: PoolKind::NodeIp, ..crate::service::tests::settings() };
+            let id = settings.load_balancer_id(name).unwrap();
+            let none = (Balancers::default(), LocalPools::default());
+            let pools = pools(&id, &settings, &nodes, &selection, &none.0, std::iter::empty(), &none.1);
+            let members = &pools[&settings.pool_name(Family::V4)];
+            assert!(!members.may_be_empty);
+            members.addresses.len()
+        };
+        assert_eq!(count(PreconfiguredPools::None, "kubernetes"), 1);
+        assert_eq!(count(PreconfiguredPools::External, "kubernetes"), 0);
+        assert_eq!(count(PreconfiguredPools::External, "kubernetes-internal"), 1);
+        assert_eq!(count(PreconfiguredPools::All, "kubernetes-internal"), 0);
     }
 
     #[test]

@@ -11,8 +11,7 @@ struct Settled<'w>(&'w World);
 
 impl Environment for Settled<'_> {
     fn load_balancer(&self, id: &ArmId) -> load_balancer::Env {
-        let side = if id.name().ends_with("-internal") { Side::Internal } else { Side::Public };
-        load_balancer_env(&self.0.inputs.settings, side)
+        self.0.load_balancers[id].inputs.clone()
     }
 
     fn public_ip(&self, id: &ArmId) -> public_ip::Env {
