@@ -18,7 +18,7 @@
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `preview` | what would be written, for `--dry-run` and at a take-over |
 //! | `services` | a Service as a key of the engine |
-//! | [`controller`] | starts all of it and feeds it |
+//! | [`controller`] | starts all of it and feeds it; looks for machines and public IPs; decides at a take-over |
 
 pub mod controller;
 mod informed;

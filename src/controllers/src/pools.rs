@@ -110,6 +110,7 @@ impl Informed {
     pub(crate) fn update_nics(&self) {
         let (Some(workers), true) = (self.workers.get(), self.shared().synced) else { return };
         let mut events: Vec<(ArmId, Event<Interfaces>)> = Vec::new();
+        let mut left: BTreeSet<ArmId> = BTreeSet::new();
         {
             let told = &mut *self.told();
             let Some(nodes) = &told.nodes else { return };
@@ -118,7 +119,9 @@ impl Informed {
             }
             let services = told.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
             let going = services.filter(|object| object.is_deleting || !object.is_load_balancer);
-            let going = going.map(|object| BaseName::of(&object.key).as_str().to_lowercase()).collect();
+            let going: BTreeSet<String> = going.map(|object| BaseName::of(&object.key).as_str().to_lowercase()).collect();
+            let pools = told.balancers.nic_pools(&self.settings, &going);
+            left.extend(pools.into_iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer));
             let mut wants = interfaces::memberships(
                 &self.settings,
                 nodes,
@@ -149,6 +152,10 @@ impl Informed {
         }
         for (id, event) in events {
             workers.nics.send(&id, event.into());
+        }
+        // One whose last Service goes may be deleted once its members have left.
+        for id in left {
+            workers.load_balancers.send(&id, Event::EnvChanged(EnvChange::Replan).into());
         }
     }
 

@@ -242,6 +242,8 @@ pub fn memberships(
 pub struct PoolOfNics {
     /// The pool.
     pub id: ArmId,
+    /// Its load balancer.
+    pub balancer: ArmId,
     /// The family of its members.
     pub family: Family,
     /// The stem of its load balancer's name.
@@ -257,6 +259,7 @@ impl PoolOfNics {
     pub fn new(balancer: &ArmId, family: Family, settings: &Settings, is_in_use: bool) -> Self {
         Self {
             id: LoadBalancer::pool_id(balancer, &settings.pool_name(family)),
+            balancer: balancer.clone(),
             family,
             stem: names::load_balancer_stem(balancer.name()).to_owned(),
             main_stem: settings.load_balancer_name.clone().unwrap_or_else(|| settings.cluster_name.clone()),
