@@ -52,11 +52,11 @@
 //! | 1 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | plan, telemetry | |
 //! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | plan, telemetry | apiserver |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
-//! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile | apiserver, emulator |
+//! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile, telemetry | apiserver, emulator |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
-//! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
+//! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
 //! | 6 | `lazuli` | the command line | apiserver, assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry | disk |
 //!
 //! # How a request goes

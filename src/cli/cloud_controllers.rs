@@ -7,7 +7,7 @@ use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::{BackendPoolType, Config, ConfigError};
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
-use lazuli_plan::list::VolumeHandles;
+use lazuli_plan::{balancing::preview::Planned, list::VolumeHandles};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
@@ -43,6 +43,17 @@ pub(super) struct Options {
     /// none, and Azure decides.
     #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = not_empty)]
     zones: Vec<String>,
+    /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
+    #[arg(long, env = "LAZULI_DRY_RUN")]
+    dry_run: bool,
+    /// Make the changes too that remove or replace something of a Service, when this program takes the Services over from
+    /// the Azure cloud-controller-manager. Without it they wait, and the Services' events say so.
+    #[arg(long, env = "LAZULI_ACCEPT_PLAN")]
+    accept_plan: bool,
+    /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
+    /// changed. 0: never.
+    #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    resync_seconds: u64,
     /// How long writes in flight may finish after SIGTERM, in seconds. A process that takes longer ends without giving
     /// up its Lease.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
@@ -115,12 +126,19 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             zones: options.zones.clone(),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
+            accepts_plan: options.accept_plan,
+            resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
         },
         azure.network.clone(),
         client.clone(),
         Metrics::register(&mut registry),
     );
+    if options.dry_run {
+        let planned = controller.dry_run().await?;
+        print!("{}", plan(&planned));
+        return Ok(());
+    }
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
     tracing::info!(
         cluster = options.cluster_name,
@@ -168,13 +186,21 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
 }
 
+/// A plan, as it is printed.
+fn plan(planned: &[Planned]) -> String {
+    if planned.is_empty() {
+        return "nothing would be written\n".to_owned();
+    }
+    planned.iter().map(|one| format!("{one}\n")).collect()
+}
+
 /// What an operator must know of the configuration before Services are served by it.
 fn warnings(config: &Config) -> Result<Vec<String>, ConfigError> {
     let mut warnings = config.for_services()?;
-    if config.load_balancing.pool_type != BackendPoolType::NodeIp {
+    if config.load_balancing.pool_type == BackendPoolType::PodIp {
         warnings.push(
-            "loadBalancerBackendPoolConfigurationType is not nodeIP: this version keeps the members of backend pools as \
-             they are, so that a new Node gets no traffic from outside and a new pool stays empty"
+            "loadBalancerBackendPoolConfigurationType is podIP: this version keeps the members of such pools as they are, \
+             so that a new pool stays empty"
                 .to_owned(),
         );
     }
@@ -185,15 +211,8 @@ fn warnings(config: &Config) -> Result<Vec<String>, ConfigError> {
 #[cfg(feature = "emulator")]
 mod tests {
     use clap::Parser;
-    use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
-    use lazuli_azure::{
-        Until,
-        network::{NetworkType, NetworkWrite},
-        transport::Routes,
-    };
-    use lazuli_config::{Document, Environment};
-    use lazuli_emulator::{Emulator, latency::Profile, scenario};
-    use lazuli_rig::{Folder, azure_json};
+    use lazuli_emulator::latency::Profile;
+    use lazuli_rig::cluster::Cluster;
     use serde_json::{Value, json};
     use tokio::{
         task::JoinHandle,
@@ -208,90 +227,19 @@ mod tests {
         options: Options,
     }
 
-    /// An Azure and an API server, both behind sockets, and the files that lead a process to them.
-    struct World {
-        azure: Emulator,
-        server: ApiServer,
-        folder: Folder,
-    }
+    struct World(Cluster);
 
     impl World {
-        async fn start(pool_type: &str) -> Self {
-            let _ = rustls::crypto::ring::default_provider().install_default();
+        async fn start() -> Self {
             let options = lazuli_emulator::Options { latency: Profile::typical(), ..Default::default() };
-            let configured = options.scenario.clone();
-            let azure = Emulator::start(options).await.unwrap();
-            let folder = Folder::make("cloud-controllers").unwrap();
-            let mut config = azure_json(&configured, &azure.url());
-            for (key, value) in [
-                ("vnetName", "lazuli-vnet"),
-                ("subnetName", "nodes"),
-                ("securityGroupName", "nodes-nsg"),
-                ("loadBalancerSku", "standard"),
-                ("loadBalancerBackendPoolConfigurationType", pool_type),
-            ] {
-                config[key] = value.into();
-            }
-            let server = ApiServer::start(ApiServerOptions::default());
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let router = server.router();
-            tokio::spawn(async move { axum::serve(listener, router).await });
-            let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}]});
-            let world = Self { azure, server, folder };
-            world.write("azure.json", &config);
-            world.write("kubeconfig", &kubeconfig);
-            world.make_security_group(&config).await;
-            let vms = format!(
-                "azure:///subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/virtualMachines",
-                scenario::SUBSCRIPTION,
-                scenario::RESOURCE_GROUP
-            );
-            for at in 0..2 {
-                let node = json!({"metadata": {"name": format!("node-{at}")},
-                    "spec": {"providerID": format!("{vms}/node-{at}")},
-                    "status": {"addresses": [{"type": "InternalIP", "address": format!("10.240.0.{}", 4 + at)}]}});
-                world.server.put("nodes", node).unwrap();
-            }
-            world
-        }
-
-        fn write(&self, name: &str, value: &Value) {
-            std::fs::write(self.folder.path().join(name), value.to_string()).unwrap();
-        }
-
-        /// The cluster's security group, which its installer makes.
-        async fn make_security_group(&self, config: &Value) {
-            let document = Document::parse("azure.json", config.to_string().as_bytes()).unwrap();
-            let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
-            let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await.unwrap();
-            let id = format!(
-                "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/networkSecurityGroups/nodes-nsg",
-                scenario::SUBSCRIPTION,
-                scenario::RESOURCE_GROUP
-            );
-            let until = Until::within(Duration::from_secs(600));
-            let kind = NetworkType::SecurityGroup;
-            let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
-            // Reads bring the token that a write needs.
-            azure.network.list(kind, subscription, group, &until).await.unwrap();
-            let body = json!({"location": scenario::LOCATION, "properties": {}});
-            let put = NetworkWrite::Put { body, etag: None };
-            let mut made = azure.network.write(kind, &id.parse().unwrap(), put, None, &until).await.unwrap();
-            made.settle(&until).await.unwrap();
+            let keys =
+                [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
+            Self(Cluster::start(options, &keys).await.unwrap())
         }
 
         fn process(&self, more: &[&str]) -> (CancellationToken, JoinHandle<Outcome>) {
-            let path = |name: &str| self.folder.path().join(name).display().to_string();
-            let mut arguments = vec![
-                "cloud-controllers".to_owned(),
-                format!("--cloud-config={}", path("azure.json")),
-                format!("--kubeconfig={}", path("kubeconfig")),
-                "--cloud-config-secret-name=".to_owned(),
-            ];
+            let mut arguments = vec!["cloud-controllers".to_owned()];
+            arguments.extend(self.0.arguments());
             arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
             let stop = CancellationToken::new();
             let options = Command::parse_from(arguments).options;
@@ -299,36 +247,14 @@ mod tests {
         }
 
         fn service(&self, name: &str, class: Option<&str>) {
-            let mut service =
-                json!({"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
-            if let Some(class) = class {
-                service["spec"]["loadBalancerClass"] = class.into();
-            }
-            self.server.put("services", service).unwrap();
-        }
-
-        fn addresses(&self, name: &str) -> usize {
-            let service = self.server.get("services", "default", name).unwrap();
-            service["status"]["loadBalancer"]["ingress"].as_array().map_or(0, Vec::len)
-        }
-
-        fn holder(&self) -> Option<String> {
-            let lease = self.server.get("leases", "kube-system", "cloud-controller-manager")?;
-            lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
-        }
-
-        /// What was asked of Azure so far that changes something.
-        fn writes(&self) -> Vec<String> {
-            let calls = self.azure.control().call_log();
-            let writes = calls.iter().filter(|call| call.plane == "arm" && call.method != "GET");
-            writes.map(|call| format!("{} {} {}", call.method, call.path, call.status)).collect()
+            self.0.service(name, Value::Null, json!(class)).unwrap();
         }
 
         /// Waits for this, in the time of the paused clock.
-        async fn until(&self, what: &str, is: impl Fn() -> bool) {
+        async fn until(&self, what: &str, is: impl Fn(&Cluster) -> bool) {
             let began = Instant::now();
-            while !is() {
-                assert!(began.elapsed() < Duration::from_secs(300), "{what}: {:#?}", self.writes());
+            while !is(&self.0) {
+                assert!(began.elapsed() < Duration::from_secs(300), "{what}: {:#?}", self.0.writes());
                 sleep(Duration::from_millis(100)).await;
             }
         }
@@ -336,76 +262,108 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_service_gets_its_address_and_the_next_process_takes_over_without_a_write() {
-        let world = World::start("nodeIP").await;
+        let world = World::start().await;
         world.service("web", None);
         world.service("canary", Some("lazuli"));
         let (stop, running) = world.process(&[]);
-        world.until("web has an address", || world.addresses("web") == 1).await;
-        let first = world.holder().expect("the process leads");
+        world.until("web has an address", |cluster| cluster.addresses("web") == 1).await;
+        let first = world.0.holder().expect("the process leads");
 
         // Another one waits meanwhile, and does nothing.
         let (stop_second, second) = world.process(&[]);
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(world.holder(), Some(first.clone()));
-        let (writes, services) = (world.writes(), world.server.list("services"));
+        assert_eq!(world.0.holder(), Some(first.clone()));
+        let (writes, services) = (world.0.writes(), world.0.server.list("services"));
         let stopped = Instant::now();
         stop.cancel();
         running.await.unwrap().unwrap();
-        world.until("the second process leads", || world.holder().is_some_and(|holder| holder != first)).await;
+        let other_leads = |cluster: &Cluster| cluster.holder().is_some_and(|holder| holder != first);
+        world.until("the second process leads", other_leads).await;
         // It need not wait until the lease expires.
         assert!(stopped.elapsed() < Duration::from_secs(10), "{:?}", stopped.elapsed());
         sleep(Duration::from_secs(600)).await;
-        assert_eq!(world.writes(), writes);
-        assert_eq!(world.server.list("services"), services);
-        assert_eq!(world.addresses("canary"), 0, "a Service of another class");
+        assert_eq!(world.0.writes(), writes);
+        assert_eq!(world.0.server.list("services"), services);
+        assert_eq!(world.0.addresses("canary"), 0, "a Service of another class");
 
         world.service("other", None);
-        world.until("other has an address", || world.addresses("other") == 1).await;
+        world.until("other has an address", |cluster| cluster.addresses("other") == 1).await;
         stop_second.cancel();
         second.await.unwrap().unwrap();
-        assert_eq!(world.holder(), None);
-        world.azure.shutdown().await;
+        assert_eq!(world.0.holder(), None);
+        // What owners of Services were told is in the cluster.
+        let told = world.0.server.list("events");
+        let ensured = |event: &&Value| event["reason"] == "EnsuredLoadBalancer" && event["regarding"]["name"] == "web";
+        assert_eq!(told.iter().filter(ensured).count(), 1, "{told:#?}");
+        world.0.azure.shutdown().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_loses_its_lease_ends_with_an_error_that_names_it() {
-        let world = World::start("nodeIP").await;
+        let world = World::start().await;
         let (_stop, running) = world.process(&[]);
-        world.until("the process leads", || world.holder().is_some()).await;
-        let mut lease = world.server.get("leases", "kube-system", "cloud-controller-manager").unwrap();
-        lease["spec"]["holderIdentity"] = "another".into();
-        world.server.put("leases", lease).unwrap();
+        world.until("the process leads", |cluster| cluster.holder().is_some()).await;
+        world.0.take_lease("another").unwrap();
         let error = running.await.unwrap().unwrap_err().to_string();
         assert!(error.starts_with("the Lease kube-system/cloud-controller-manager is lost"), "{error}");
-        assert_eq!(world.holder().as_deref(), Some("another"), "the Lease of another replica is not touched");
-        world.azure.shutdown().await;
+        assert_eq!(world.0.holder().as_deref(), Some("another"), "the Lease of another replica is not touched");
+        world.0.azure.shutdown().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_class_is_claimed_beside_the_manager_that_serves_the_others() {
-        let world = World::start("nodeIP").await;
+        let world = World::start().await;
         world.service("web", None);
         world.service("canary", Some("lazuli"));
         let (stop, running) = world.process(&["--load-balancer-class=lazuli", "--lease-name=canary"]);
-        world.until("canary has an address", || world.addresses("canary") == 1).await;
-        assert_eq!((world.addresses("web"), world.holder()), (0, None));
+        world.until("canary has an address", |cluster| cluster.addresses("canary") == 1).await;
+        assert_eq!((world.0.addresses("web"), world.0.holder()), (0, None));
         stop.cancel();
         running.await.unwrap().unwrap();
-        world.azure.shutdown().await;
+        world.0.azure.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dry_run_ends_by_itself_and_takes_no_lease() {
+        let world = World::start().await;
+        world.service("web", None);
+        let writes = world.0.writes();
+        let (_stop, running) = world.process(&["--dry-run"]);
+        running.await.unwrap().unwrap();
+        assert_eq!((world.0.writes(), world.0.holder()), (writes, None));
+        world.0.azure.shutdown().await;
+    }
+
+    #[test]
+    fn a_plan_is_printed_object_by_object() {
+        let one = |object: &str, replaces| Planned {
+            object: object.to_owned(),
+            changes: vec!["remove rule x".to_owned(), "add backend pool y".to_owned()],
+            replaces,
+        };
+        let expected = "\
+load balancer kubernetes (removes or replaces):
+  remove rule x
+  add backend pool y
+public IP ip:
+  remove rule x
+  add backend pool y
+";
+        assert_eq!(plan(&[one("load balancer kubernetes", true), one("public IP ip", false)]), expected);
+        assert_eq!(plan(&[]), "nothing would be written\n");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_configuration_without_what_services_need_ends_the_start() {
-        let world = World::start("nodeIP").await;
-        let path = world.folder.path().join("azure.json");
-        let mut config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let world = World::start().await;
+        let mut config = world.0.config().unwrap();
         config.as_object_mut().unwrap().remove("securityGroupName");
-        world.write("azure.json", &config);
+        world.0.write("azure.json", &config).unwrap();
         let (_stop, running) = world.process(&[]);
         let error = running.await.unwrap().unwrap_err().to_string();
         assert!(error.contains("securityGroupName"), "{error}");
         let options = Command::try_parse_from(["cloud-controllers", "--cluster-name="]);
         assert!(options.is_err(), "a cluster without a name");
-        world.azure.shutdown().await;
+        world.0.azure.shutdown().await;
     }
 }

@@ -16,6 +16,7 @@ mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod endpoints;
+mod get;
 mod output;
 mod sizes;
 mod stop;
@@ -81,6 +82,8 @@ enum Command {
     Demo(demo::Options),
     /// Checks a cloud configuration and says what is wrong with it.
     Doctor(doctor::Options),
+    /// Shows what there is in Azure. Changes nothing.
+    Get(get::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
@@ -95,7 +98,7 @@ pub fn main() -> ExitCode {
     };
     let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
-        Command::Doctor(_) => "warn",
+        Command::Doctor(_) | Command::Get(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
     });
@@ -106,7 +109,11 @@ pub fn main() -> ExitCode {
     // Before the first credential is read.
     let holds_credentials = matches!(
         cli.command,
-        Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) | Command::Doctor(_)
+        Command::CsiController(_)
+            | Command::CsiNode(_)
+            | Command::CloudControllers(_)
+            | Command::Doctor(_)
+            | Command::Get(_)
     );
     if holds_credentials && let Err(error) = core_dumps::forbid() {
         eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
@@ -131,6 +138,7 @@ pub fn main() -> ExitCode {
             #[cfg(feature = "emulator")]
             Command::Demo(options) => Box::pin(demo::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+            Command::Get(options) => Box::pin(get::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }

@@ -7,21 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lazuli_apiserver::ApiServer;
-use lazuli_assembly::clients;
-use lazuli_azure::{
-    Until,
-    network::{NetworkType, NetworkWrite},
-    transport::Routes,
-};
-use lazuli_config::{Config, Document, Environment};
-use lazuli_emulator::{Emulator, call_log::Call, scenario};
-use lazuli_rig::{Folder, azure_json};
+use lazuli_emulator::call_log::Call;
+use lazuli_rig::cluster::Cluster;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -33,85 +24,26 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(5);
 const ROLE: &str = "role-cloud-controllers.json";
 
-/// An Azure with the cluster's security group, an API server with two Nodes, and the files that lead a process to both.
-struct World {
-    azure: Emulator,
-    server: ApiServer,
-    folder: Folder,
-}
+struct World(Cluster);
 
 impl World {
-    async fn start() -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = lazuli_emulator::Options::default();
-        let configured = options.scenario.clone();
-        let azure = Emulator::start(options).await.unwrap();
-        let mut config = azure_json(&configured, &azure.url());
-        config["subnetName"] = "nodes".into();
-        config["securityGroupName"] = "nodes-nsg".into();
-        config["loadBalancerBackendPoolConfigurationType"] = "nodeIP".into();
-        make_security_group(&config).await;
-        let server = ApiServer::start(lazuli_apiserver::Options::default());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = server.router();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "users": [{"name": "u", "user": {}}]});
-        let folder = Folder::make("cloud-controllers").unwrap();
-        for (name, value) in [("azure.json", config), ("kubeconfig", kubeconfig)] {
-            std::fs::write(folder.path().join(name), value.to_string()).unwrap();
-        }
-        let world = Self { azure, server, folder };
-        (0..2).for_each(|at| world.node(at));
-        world
-    }
-
-    fn node(&self, at: u8) {
-        let id = format!(
-            "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/virtualMachines/node-{at}",
-            scenario::SUBSCRIPTION,
-            scenario::RESOURCE_GROUP
-        );
-        let node = json!({"metadata": {"name": format!("node-{at}")}, "spec": {"providerID": format!("azure://{id}")},
-            "status": {"addresses": [{"type": "InternalIP", "address": format!("10.240.0.{}", 4 + at)}]}});
-        self.server.put("nodes", node).unwrap();
+    async fn start(pool_type: &str) -> Self {
+        let keys = [("loadBalancerBackendPoolConfigurationType", pool_type.into())];
+        Self(Cluster::start(lazuli_emulator::Options::default(), &keys).await.unwrap())
     }
 
     fn process(&self) -> Child {
-        let path = |name: &str| self.folder.path().join(name).display().to_string();
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
-        command.env_clear().arg("cloud-controllers").arg("--cloud-config-secret-name=");
-        command.arg(format!("--cloud-config={}", path("azure.json")));
-        command.arg(format!("--kubeconfig={}", path("kubeconfig")));
+        command.env_clear().arg("cloud-controllers").args(self.0.arguments());
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 
     fn service(&self, name: &str, annotations: Value) {
-        let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
-        self.server
-            .put("services", json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec}))
-            .unwrap();
-    }
-
-    fn has_address(&self, name: &str) -> bool {
-        let service = self.server.get("services", "default", name).unwrap();
-        service["status"]["loadBalancer"]["ingress"].as_array().is_some_and(|ingress| !ingress.is_empty())
-    }
-
-    fn holder(&self) -> Option<String> {
-        let lease = self.server.get("leases", "kube-system", "cloud-controller-manager")?;
-        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+        self.0.service(name, annotations, Value::Null).unwrap();
     }
 
     fn calls(&self) -> Vec<Call> {
-        self.azure.control().call_log().into_iter().filter(|call| call.plane == "arm").collect()
-    }
-
-    fn writes(&self) -> usize {
-        self.calls().iter().filter(|call| call.method != "GET").count()
+        self.0.azure.control().call_log().into_iter().filter(|call| call.plane == "arm").collect()
     }
 
     async fn until(&self, what: &str, is: impl Fn() -> bool) {
@@ -129,23 +61,6 @@ impl World {
     }
 }
 
-/// The cluster's security group, which its installer makes.
-async fn make_security_group(config: &Value) {
-    let document = Document::parse("azure.json", config.to_string().as_bytes()).unwrap();
-    let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
-    let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await.unwrap();
-    let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
-    let id = format!(
-        "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/networkSecurityGroups/nodes-nsg"
-    );
-    let until = Until::within(Duration::from_secs(60));
-    let kind = NetworkType::SecurityGroup;
-    // Reads bring the token that a write needs.
-    azure.network.list(kind, subscription, group, &until).await.unwrap();
-    let put = NetworkWrite::Put { body: json!({"location": scenario::LOCATION, "properties": {}}), etag: None };
-    azure.network.write(kind, &id.parse().unwrap(), put, None, &until).await.unwrap().settle(&until).await.unwrap();
-}
-
 async fn terminate(mut process: Child) -> ExitStatus {
     kill(Pid::from_raw(i32::try_from(process.id().unwrap()).unwrap()), Signal::SIGTERM).unwrap();
     tokio::time::timeout(PATIENCE, process.wait()).await.expect("ends").unwrap()
@@ -153,34 +68,37 @@ async fn terminate(mut process: Child) -> ExitStatus {
 
 #[tokio::test]
 async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_its_role() {
-    let world = World::start().await;
+    let world = World::start("nodeIP").await;
     let before = world.calls().len();
     world.service("web", json!({}));
     world.service("inner", json!({"service.beta.kubernetes.io/azure-load-balancer-internal": "true"}));
     let first = world.process();
     for name in ["web", "inner"] {
-        world.until(name, || world.has_address(name)).await;
+        world.until(name, || world.0.addresses(name) > 0).await;
     }
-    let holder = world.holder().expect("the process leads");
+    let holder = world.0.holder().expect("the process leads");
     assert!(terminate(first).await.success());
-    assert_eq!(world.holder(), None, "the Lease of {holder}");
+    assert_eq!(world.0.holder(), None, "the Lease of {holder}");
 
     // The next one need not wait until the Lease expires, and goes on with what is there.
-    let writes = world.writes();
+    let writes = world.0.writes().len();
     let second = world.process();
-    world.until("the second process leads", || world.holder().is_some()).await;
+    world.until("the second process leads", || world.0.holder().is_some()).await;
     world.service("more", json!({}));
-    world.until("more has an address", || world.has_address("more")).await;
+    world.until("more has an address", || world.0.addresses("more") > 0).await;
     // A public IP, its rule and its ports: nothing of the others was written again.
-    assert!(world.writes() - writes <= 4, "{:#?}", &world.calls()[before..]);
-    world.node(2);
+    assert!(world.0.writes().len() - writes <= 4, "{:#?}", &world.calls()[before..]);
+    world.0.node(2).unwrap();
     let pools = || world.calls().iter().any(|call| call.method == "PUT" && call.path.contains("/backendAddressPools/"));
     world.until("the new Node is behind the load balancers", pools).await;
     for name in ["web", "inner", "more"] {
-        world.server.delete("services", "default", name).unwrap();
+        world.0.server.delete("services", "default", name).unwrap();
     }
-    world.until("all Services are gone", || world.server.list("services").is_empty()).await;
+    world.until("all Services are gone", || world.0.server.list("services").is_empty()).await;
     assert!(terminate(second).await.success());
+    let mut asked = needed(&world.calls()[before..]);
+    world.0.azure.shutdown().await;
+    asked.extend(pools_of_nics().await);
 
     let linked: BTreeSet<String> = table()
         .into_iter()
@@ -188,20 +106,68 @@ async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_
         .map(|(action, ..)| action.to_lowercase())
         .collect();
     let allowed: BTreeSet<String> = actions(ROLE).iter().map(|action| action.to_lowercase()).collect();
-    assert_eq!(needed(&world.calls()[before..]), allowed.difference(&linked).cloned().collect());
-    world.azure.shutdown().await;
+    assert_eq!(asked, allowed.difference(&linked).cloned().collect());
+}
+
+/// What a process with pools of NICs asks of Azure for a Service with a private link service.
+async fn pools_of_nics() -> BTreeSet<String> {
+    let world = World::start("nodeIPConfiguration").await;
+    let before = world.calls().len();
+    let key = |name: &str| format!("service.beta.kubernetes.io/{name}");
+    world.service("linked", json!({key("azure-load-balancer-internal"): "true", key("azure-pls-create"): "true"}));
+    let process = world.process();
+    world.until("linked has an address", || world.0.addresses("linked") > 0).await;
+    let joins = || {
+        world.calls().iter().filter(|call| call.method == "PUT" && call.path.contains("/networkInterfaces/")).count()
+    };
+    world.until("both NICs are in the pool", || joins() >= 2).await;
+    world.0.server.delete("services", "default", "linked").unwrap();
+    world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
+    assert!(terminate(process).await.success());
+    let needed = needed(&world.calls()[before..]);
+    world.0.azure.shutdown().await;
+    needed
 }
 
 #[tokio::test]
 async fn the_process_fails_when_another_replica_has_its_lease() {
-    let world = World::start().await;
+    let world = World::start("nodeIP").await;
     let mut process = world.process();
-    world.until("the process leads", || world.holder().is_some()).await;
-    let mut lease = world.server.get("leases", "kube-system", "cloud-controller-manager").unwrap();
-    lease["spec"]["holderIdentity"] = "another".into();
-    world.server.put("leases", lease).unwrap();
+    world.until("the process leads", || world.0.holder().is_some()).await;
+    world.0.take_lease("another").unwrap();
     let ended = tokio::time::timeout(PATIENCE, process.wait()).await.expect("ends").unwrap();
     assert_eq!(ended.code(), Some(1));
-    assert_eq!(world.holder().as_deref(), Some("another"));
-    world.azure.shutdown().await;
+    assert_eq!(world.0.holder().as_deref(), Some("another"));
+    world.0.azure.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_and_the_list_of_load_balancers_print_and_write_nothing() {
+    let world = World::start("nodeIP").await;
+    let run = async |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
+        let output = command.env_clear().args(words).args(world.0.arguments()).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    world.service("web", json!({}));
+    let writes = world.0.writes();
+    let text = run(&["cloud-controllers", "--dry-run"]).await;
+    assert!(text.contains("load balancer kubernetes:\n  create it\n"), "{text}");
+    assert!(text.contains("Service default/web:\n  add the finalizer\n"), "{text}");
+    assert_eq!((world.0.writes(), world.0.holder()), (writes, None));
+
+    let process = world.process();
+    world.until("web has an address", || world.0.addresses("web") > 0).await;
+    let text = run(&["get", "load-balancers"]).await;
+    assert!(
+        text.starts_with("LOAD BALANCER") && text.contains("default/web") && text.contains("TCP 80 -> 80"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&run(&["get", "load-balancers", "--output=json"]).await).unwrap();
+    let frontend = &json["frontends"][0];
+    assert_eq!((&frontend["loadBalancer"], &frontend["services"]), (&json!("kubernetes"), &json!(["default/web"])));
+    assert_eq!(frontend["backends"], json!({"kubernetes": 2}));
+    assert!(terminate(process).await.success());
+    world.0.azure.shutdown().await;
 }

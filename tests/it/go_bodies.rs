@@ -111,6 +111,7 @@ pub(super) fn settings(json: &Value) -> Settings {
         primary_vm_set: text(&json["primaryAvailabilitySetName"]),
         configurations: vec![],
         maximum_rules: 250,
+        exclude_control_plane: true,
         disable_outbound_snat: json["disableOutboundSNAT"] == true,
         shared_probe: is_shared.then(|| SharedProbe { port: 10_256, path: "/healthz".to_owned() }),
         may_change_ip_tags: false,

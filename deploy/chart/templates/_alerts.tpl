@@ -71,6 +71,47 @@
     summary: Azure has no capacity or quota for disks, or a VM takes no more of them.
     description: The scheduler tries other nodes. Pods stay Pending when none fits.
     action: Read the event of the claim or the pod. Ask Azure for quota, use a larger VM size, or allow more zones.
+{{- if .Values.cloudControllers.enabled }}
+- alert: LazuliServicesAbsent
+  expr: absent(lazuli_build_info{job="lazuli-controller-metrics",endpoint="cloud-metrics"}) == 1
+  for: 5m
+  labels: {severity: critical}
+  annotations:
+    summary: No container cloud-controllers of Lazuli is scraped.
+    description: No load balancer follows its Service or the nodes. What Azure has goes on serving.
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c cloud-controllers; a configuration that cannot be used is named in the first lines. Where another replica has lost the Lease, look whether the Azure cloud-controller-manager uses the same one."
+- alert: LazuliServicesWithoutLeader
+  expr: sum(lazuli_reconcile_keys{kind="service",job="lazuli-controller-metrics",endpoint="cloud-metrics"}) == 0
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: No replica of Lazuli's cloud controllers serves a Service.
+    description: The Lease is held by another controller, or the cluster has no Service of type LoadBalancer.
+    action: "kubectl -n {{ .Values.cloudControllers.leaseNamespace }} get lease {{ .Values.cloudControllers.leaseName }} -o yaml; the holder's name begins with that of the pod."
+- alert: LazuliServicesRefused
+  expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="lazuli-controller-metrics",endpoint="cloud-metrics"}[1h])) > 50
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: Services of type LoadBalancer report again and again.
+    description: Azure refuses what they ask for, or something changes them all the time.
+    action: "kubectl get events --all-namespaces --field-selector type=Warning,involvedObject.kind=Service; each event says what was refused and what to do."
+- alert: LazuliServiceWritesSlow
+  expr: histogram_quantile(0.95, sum by (kind, le) (rate(lazuli_reconcile_action_seconds_bucket{action=~"write|permit",job="lazuli-controller-metrics",endpoint="cloud-metrics"}[15m]))) > 60
+  for: 15m
+  labels: {severity: warning}
+  annotations:
+    summary: "Writes of {{ "{{ $labels.kind }}" }} for Services take more than a minute to begin."
+    description: Services get their addresses late; those that are served go on being served.
+    action: Compare lazuli_azure_permit_wait_seconds and lazuli_azure_throttled_total, which show whether Azure's limits are the reason.
+- alert: LazuliServicesBug
+  expr: increase(lazuli_reconcile_panics_total[1h]) > 0
+  labels: {severity: warning}
+  annotations:
+    summary: A bug broke off the work on an object of a Service.
+    description: The object is read and planned again from the beginning.
+    action: Report the log of the container cloud-controllers.
+{{- end }}
 {{- if .Values.node.exposeMetrics }}
 - alert: LazuliNodeDown
   expr: up{job="lazuli-node-metrics"} == 0

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::{
     arm::{Arm, Operation, Patience, Repeat, Watching, Write},
     broker::{Broker, Fields, ResourceType},
-    compute::Freshness,
+    compute::{ApiVersions, Freshness},
     error::{ArmError, Failure, Verb},
     metrics,
     permits::Permit,
@@ -203,6 +203,26 @@ impl Network {
         };
         let path = format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{name}");
         Ok(self.arm.list_of(&path, self.api_version, &[], until).await?.items)
+    }
+
+    /// Lists the virtual machines of a resource group, with the sets that load balancers may belong to.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_machines(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        until: &Until,
+    ) -> Result<Vec<Value>, ArmError> {
+        let path = format!(
+            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/virtualMachines"
+        );
+        let versions = match self.api_version {
+            AZURE_STACK_API_VERSION => ApiVersions::azure_stack(),
+            _ => ApiVersions::public(),
+        };
+        Ok(self.arm.list_of(&path, versions.virtual_machines, &[], until).await?.items)
     }
 
     /// Waits for the permit to send a write.

@@ -141,6 +141,28 @@ pub async fn lead(
     }
 }
 
+/// A mark that replicas leave on the Lease: the value of an annotation.
+///
+/// # Errors
+/// When the API server refuses or does not answer. A Lease that is not there has no marks.
+pub async fn read_mark(client: &Client, lease: &LeaseName, key: &str) -> kube::Result<Option<String>> {
+    let found = read(client, lease).await?;
+    Ok(found.and_then(|found| found["metadata"]["annotations"][key].as_str().map(str::to_owned)))
+}
+
+/// Leaves a mark on the Lease. The leader that renews it meanwhile meets another version, reads it and goes on.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn write_mark(client: &Client, lease: &LeaseName, key: &str) -> kube::Result<()> {
+    let body = json!({"metadata": {"annotations": {key: "true"}}}).to_string().into_bytes();
+    let request = Request::builder().method(Method::PATCH).uri(lease.path());
+    let request = request.header("content-type", "application/merge-patch+json").body(body);
+    let request = request.map_err(kube::Error::HttpError)?;
+    let late = |_| kube::Error::Service(format!("no answer within {} s", CALL.as_secs()).into());
+    timeout(CALL, client.request::<Value>(request)).await.map_err(late)?.map(|_| ())
+}
+
 /// A request with an end.
 async fn call(client: &Client, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
     let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };

@@ -32,7 +32,7 @@ pub use client::{ConnectError, connect};
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
-pub use lease::{Ended, LeaseName, lead};
+pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use namespaces::{NamespacesChange, follow_namespaces};

@@ -150,6 +150,7 @@ const OF_SERVICES: &[&str] = &[
     "clusterServiceSharedLoadBalancerHealthProbePort",
     "disableOutboundSNAT",
     "enableIPTagMutationForExistingPublicIP",
+    "excludeMasterFromStandardLB",
     "extendedLocationName",
     "loadBalancerBackendPoolConfigurationType",
     "loadBalancerName",

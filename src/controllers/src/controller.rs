@@ -1,5 +1,8 @@
 //! Starts the service controller and feeds it.
 
+mod look;
+mod take_over;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use kube::Client;
 use lazuli_azure::{
     Until,
@@ -19,7 +22,7 @@ use lazuli_cluster::{
     follow_namespaces, follow_services, lead,
 };
 use lazuli_plan::{
-    balancing::{Key, Spec, events},
+    balancing::{Balanced, Key, Spec, events},
     engine::{
         freshness,
         object::{EnvChange, Event as ObjectEvent},
@@ -28,7 +31,10 @@ use lazuli_plan::{
     fault::Fault,
     lease::Terms,
     model::{ArmId, ArmIdError},
-    network::{Cidr, Settings, load_balancer::LoadBalancer, public_ip::PublicIp},
+    network::{
+        Cidr, Settings, load_balancer::LoadBalancer, private_link::PrivateLink, public_ip::PublicIp,
+        settings::LoadBalancerSku,
+    },
     permit::Priority,
     service::{AddressAsk, Ask, Existing, Mistake, PublicIpAsk, ServiceObject, Side, names, parse, wants},
 };
@@ -37,7 +43,7 @@ use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior},
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -52,11 +58,9 @@ use crate::{
 /// the time-out of one request to Azure.
 const LEAST_LEASE: Duration = Duration::from_secs(8);
 /// How long the lists of the start may take.
-const LISTS: Duration = Duration::from_secs(300);
+pub(crate) const LISTS: Duration = Duration::from_secs(300);
 /// How soon they are tried again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How often a public IP is looked for that a Service names and that is not there.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
@@ -69,6 +73,10 @@ pub struct Options {
     pub lease: LeaseName,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
+    /// Whether changes that remove or replace something of a Service are made at the first leadership too.
+    pub accepts_plan: bool,
+    /// How old an observation may become before its object is read again, to find what others changed; `None` for never.
+    pub resync: Option<Duration>,
     /// Where events for the owners of Services go.
     pub events: lossy::Sender<lazuli_plan::event::Event>,
 }
@@ -100,8 +108,7 @@ impl Controller {
     pub fn new(options: Options, network: Network, api: Client, metrics: Metrics) -> Self {
         let clock = Clock::start();
         let (holder, lease) = LeaseHolder::new(clock, LEAST_LEASE);
-        let (settings, zones, events) = (options.settings.clone(), options.zones.clone(), options.events.clone());
-        let informed = Arc::new(Informed::new(clock, lease, settings, zones, network, api, events));
+        let informed = Arc::new(Informed::new(clock, lease, &options, network, api));
         fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
@@ -115,6 +122,8 @@ impl Controller {
             load_balancers: objects(&informed, clock, &metrics),
             security_groups: objects(&informed, clock, &metrics),
             private_links: objects(&informed, clock, &metrics),
+            subnets: objects(&informed, clock, &metrics),
+            nics: objects(&informed, clock, &metrics),
             services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics),
         };
         _ = informed.workers.set(workers);
@@ -130,11 +139,20 @@ impl Controller {
         let feeding = async {
             let watching = async {
                 let mut led = false;
-                while leads.changed().await.is_ok() {
+                let mut taking_over = std::pin::pin!(OptionFuture::from(None));
+                loop {
+                    tokio::select! {
+                        changed = leads.changed() => if changed.is_err() { return },
+                        Some(()) = &mut taking_over => {
+                            taking_over.set(None.into());
+                            continue;
+                        }
+                    }
                     let until: Option<Instant> = *leads.borrow_and_update();
                     match until {
                         Some(until) => {
                             if !std::mem::replace(&mut led, true) {
+                                taking_over.set(Some(self.take_over()).into());
                                 let now = self.informed.clock.now();
                                 self.informed.told().trusted_from = now + freshness::LATE;
                             }
@@ -162,6 +180,8 @@ impl Controller {
                     workers.load_balancers.drain(),
                     workers.security_groups.drain(),
                     workers.private_links.drain(),
+                    workers.subnets.drain(),
+                    workers.nics.drain(),
                 );
             }
             drained.cancel();
@@ -192,23 +212,17 @@ impl Controller {
         let (endpoints, mut of_endpoints) =
             only_if(self.informed.follows_endpoints(), || follow_endpoints(self.informed.api.clone()));
         let feeding = async {
-            let mut again = tokio::time::interval(LOOK_AGAIN);
-            again.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     Some(change) = of_services.recv() => self.services_changed(change),
                     Some(change) = of_nodes.recv() => self.nodes_changed(change),
                     Some(change) = of_namespaces.recv() => self.namespaces_changed(change),
                     Some(change) = of_endpoints.recv() => self.endpoints_changed(change),
-                    () = self.informed.retry.notified() => self.place_again(),
-                    _ = again.tick(), if !self.informed.told().unplaced.is_empty() => {
-                        self.look_for_public_ips().await;
-                        self.place_again();
-                    }
+                    else => return,
                 }
             }
         };
-        tokio::join!(services, nodes, namespaces, endpoints, feeding);
+        tokio::join!(services, nodes, namespaces, endpoints, feeding, self.look());
     }
 
     /// What Azure holds: each kind is read once.
@@ -242,6 +256,10 @@ impl Controller {
             for base in names.filter_map(|name| names::base_in(name)) {
                 found.sides.insert(base.to_lowercase(), side);
             }
+        }
+        for body in list(NetworkType::PrivateLinkService, &settings.private_link_resource_group).await? {
+            let link = id_of(&body).and_then(|id| PrivateLink::read(&id, &body).ok());
+            found.private_links.extend(link.filter(|link| link.is_of_cluster(&settings.cluster_name)));
         }
         // A cluster without internal Services needs no virtual network.
         if let Ok(vnet) = settings.vnet_id() {
@@ -288,8 +306,18 @@ impl Controller {
             Change::Confirmed => {}
             Change::Lost(why) => warn!(why, "Services cannot be followed; it is tried again"),
         }
+        self.note_synced(was_synced);
+    }
+
+    /// Everything waits for the first lists.
+    fn note_synced(&self, was_synced: bool) {
+        if self.informed.is_listed() {
+            self.informed.listed.notify_one();
+        }
         if !was_synced && self.informed.shared().synced {
             self.informed.wake_all();
+            self.informed.update_nics();
+            self.informed.look.notify_one();
         }
     }
 
@@ -329,9 +357,7 @@ impl Controller {
         };
         let services = self.informed.told().services.clone().unwrap_or_default();
         services.values().filter(|one| differ.contains(&one.object.key.namespace)).for_each(|one| self.changed(one));
-        if !was_synced && self.informed.shared().synced {
-            self.informed.wake_all();
-        }
+        self.note_synced(was_synced);
     }
 
     fn endpoints_changed(&self, change: EndpointsChange) {
@@ -363,48 +389,7 @@ impl Controller {
         if let Some(workers) = self.informed.workers.get() {
             on.iter().for_each(|id| workers.load_balancers.send(id, ObjectEvent::EnvChanged(EnvChange::Replan).into()));
         }
-        if !was_synced && self.informed.shared().synced {
-            self.informed.wake_all();
-        }
-    }
-
-    /// Tries the Services again that had no place.
-    fn place_again(&self) {
-        let services: Vec<VersionedService> = {
-            let mut told = self.informed.told();
-            let unplaced = std::mem::take(&mut told.unplaced);
-            unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
-        };
-        services.iter().for_each(|service| self.changed(service));
-    }
-
-    /// Looks for public IPs that Services name by their address and that were not there.
-    async fn look_for_public_ips(&self) {
-        let settings = &self.informed.settings;
-        let groups: BTreeSet<String> = {
-            let told = self.informed.told();
-            let services = told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name));
-            let asks = services.filter_map(|service| self.parse(&service.object).ok());
-            let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
-                AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
-                    Some((address, resource_group))
-                }
-                _ => None,
-            });
-            addresses.filter(|(address, _)| !told.by_address.contains_key(address)).map(|(_, group)| group).collect()
-        };
-        for group in groups {
-            let until = Until::within(LISTS);
-            match self.informed.network.list(NetworkType::PublicIp, &settings.subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let read = |body: &Value| id_of(body).and_then(|id| PublicIp::read(&id, body).ok());
-                    let with_address = |ip: PublicIp| Some((ip.address?, ip.id));
-                    let found = bodies.iter().filter_map(read).filter_map(with_address);
-                    self.informed.told().by_address.extend(found);
-                }
-                Err(error) => warn!(%error, group, "public IPs cannot be listed; it is tried again"),
-            }
-        }
+        self.note_synced(was_synced);
     }
 
     fn nodes_changed(&self, change: Change<lazuli_plan::network::backends::BackendNode>) {
@@ -435,9 +420,7 @@ impl Controller {
             }
             differs
         };
-        if !was_synced && self.informed.shared().synced {
-            self.informed.wake_all();
-        }
+        self.note_synced(was_synced);
         let Some(workers) = self.informed.workers.get().filter(|_| differs) else { return };
         if self.informed.has_no_backends() {
             let told = self.informed.told();
@@ -449,23 +432,38 @@ impl Controller {
             workers.load_balancers.send(&id, ObjectEvent::EnvChanged(EnvChange::Cures).into());
         }
         workers.services.wake_all();
+        self.informed.update_nics();
+        self.informed.look.notify_one();
     }
 
     /// Passes a Service's state on.
     fn changed(&self, service: &VersionedService) {
+        let Some(snapshot) = self.snapshot(service) else { return };
+        let object = &service.object;
+        self.informed.to_service(&object.key, Event::Changed(snapshot));
+        if object.is_deleting {
+            self.informed.update_nics();
+        }
+    }
+
+    /// What a Service asks for; `None` for one that is not served here and never was, or whose place is not known yet.
+    fn snapshot(&self, service: &VersionedService) -> Option<Snapshot<Balanced>> {
         let object = &service.object;
         let wants_balancer = object.wants_load_balancer(self.options.class.as_deref());
         if !wants_balancer && !object.has_finalizer {
-            return;
+            return None;
         }
         let mut object = Cow::Borrowed(object);
         if self.informed.follows_namespaces() {
             let told = self.informed.told();
             // Without the labels it has no place; it is changed again when they are known.
-            let Some(namespaces) = &told.namespaces else { return };
+            let namespaces = told.namespaces.as_ref()?;
             object.to_mut().namespace_labels = namespaces.get(&object.key.namespace).cloned().unwrap_or_default();
         }
         let object = &*object;
+        if self.informed.settings.sku == LoadBalancerSku::Basic && !self.informed.told().has_looked {
+            return None;
+        }
         let desired = if wants_balancer { self.desired(object) } else { Desired::Gone };
         if wants_balancer && self.informed.has_no_backends() {
             self.informed.events.send(events::no_backends(&object.key));
@@ -475,10 +473,16 @@ impl Controller {
         keys.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
         let tagged = found.and_then(|found| found.tagged.get(&object.key.tag_name().to_lowercase()));
         keys.extend(tagged.into_iter().flatten().cloned().map(Key::PublicIp));
+        if !wants_balancer {
+            // One that its Service asks for no more, with the annotation gone, stays until the Service goes.
+            let owns = |link: &&PrivateLink| {
+                link.owner().is_some_and(|owner| owner.eq_ignore_ascii_case(&object.key.tag_name()))
+            };
+            let owned = found.into_iter().flat_map(|found| &found.private_links).filter(owns);
+            keys.extend(owned.map(|link| Key::PrivateLink(link.id.clone())));
+        }
         let status = Some(object.ingress.clone()).filter(|ingress| !ingress.is_empty());
-        let snapshot =
-            Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found: keys };
-        self.informed.to_service(&object.key, Event::Changed(snapshot));
+        Some(Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found: keys })
     }
 
     fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {
@@ -526,22 +530,23 @@ impl Controller {
         }
         let (load_balancer, moved) = {
             let told = &mut *self.informed.told();
-            let placed = told.balancers.place(&ask, object, settings, &[], &public_ips);
+            let sets = if settings.sku == LoadBalancerSku::Basic { self.informed.vm_sets(told) } else { vec![] };
+            let placed = told.balancers.place(&ask, object, settings, &sets, &public_ips);
             let (id, begins) = placed.map_err(|refusal| SpecError::Sentence(refusal.message))?;
             (id, begins && self.informed.assign_nodes(told))
         };
         if moved {
             self.informed.replan_load_balancers(None);
         }
-        let private_link = match &ask.private_link {
-            Some(link) => {
-                let frontend = LoadBalancer::frontend_id(&load_balancer, &ask.families[0].frontend);
-                let name = lazuli_plan::network::private_link::name(link, &frontend, &[]);
-                Some(settings.private_link_id(&link.resource_group, &name)?)
-            }
-            None => None,
-        };
-        Ok(Spec { ask, load_balancer, public_ips, private_link })
+        let (mut private_link, mut private_link_subnet) = (None, None);
+        if let Some(link) = &ask.private_link {
+            let frontend = LoadBalancer::frontend_id(&load_balancer, &ask.families[0].frontend);
+            let all = self.informed.found.get().map(|found| &found.private_links[..]).unwrap_or_default();
+            let name = lazuli_plan::network::private_link::name(link, &frontend, all);
+            private_link = Some(settings.private_link_id(&link.resource_group, &name)?);
+            private_link_subnet = Some(settings.subnet_id(&link.subnet)?);
+        }
+        Ok(Spec { ask, load_balancer, public_ips, private_link, private_link_subnet })
     }
 }
 

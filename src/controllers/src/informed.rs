@@ -11,7 +11,10 @@ use kube::Client;
 use lazuli_azure::network::Network;
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
-    balancing::{Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Want},
+    balancing::{
+        Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
+        interfaces::{Interfaces, Machines},
+    },
     engine::{
         Acceptance, Shared,
         object::{Event, Taint},
@@ -21,6 +24,9 @@ use lazuli_plan::{
     network::{
         Cidr, Settings,
         backends::{BackendNodes, Selection},
+        nic,
+        private_link::PrivateLink,
+        settings::{LoadBalancerSku, PoolKind},
     },
     service::{
         ServiceKey, Side,
@@ -29,9 +35,12 @@ use lazuli_plan::{
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-use crate::{objects::Of, services::Services};
+use crate::{Options, objects::Of, services::Services};
+
+/// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
+const LATELY: Duration = Duration::from_secs(600);
 
 /// The workers of all kinds.
 pub(crate) struct AllWorkers {
@@ -39,11 +48,13 @@ pub(crate) struct AllWorkers {
     pub(crate) load_balancers: Workers<Objects<LoadBalancers, Of<LoadBalancers>>>,
     pub(crate) security_groups: Workers<Objects<SecurityGroups, Of<SecurityGroups>>>,
     pub(crate) private_links: Workers<Objects<PrivateLinks, Of<PrivateLinks>>>,
+    pub(crate) subnets: Workers<Objects<Subnets, Of<Subnets>>>,
+    pub(crate) nics: Workers<Objects<Interfaces, Of<Interfaces>>>,
     pub(crate) services: Workers<Services>,
 }
 
 /// What the informers have told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) services: Option<BTreeMap<String, VersionedService>>,
     /// Only [`Told::change_nodes`] changes them.
@@ -52,10 +63,18 @@ pub(crate) struct Told {
     pub(crate) at_security_group: BTreeSet<ServiceKey>,
     /// From when on a read shows everything that the leader before has written.
     pub(crate) trusted_from: Duration,
+    /// Whether changes that remove or replace something wait for the operator.
+    pub(crate) acceptance: Acceptance,
     /// The load balancers that Services are spread over.
     pub(crate) balancers: Balancers,
     /// The labels of namespaces, where selectors of load balancers ask for them.
     pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// The machines behind Nodes, where pools list their NICs or load balancers belong to their sets.
+    pub(crate) machines: Machines,
+    /// Whether machines have been looked for.
+    pub(crate) has_looked: bool,
+    /// What each NIC was told last, with the number of the want.
+    pub(crate) nic_wants: BTreeMap<ArmId, (u64, nic::Env)>,
     /// On which Nodes the endpoints of Services are, where Services have pools of their own.
     pub(crate) endpoints: Option<LocalPools>,
     /// Services, as `namespace/name`, that have no place or name an address that is not there.
@@ -77,6 +96,28 @@ impl Told {
     }
 }
 
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            services: None,
+            nodes: None,
+            at_security_group: BTreeSet::new(),
+            trusted_from: Duration::ZERO,
+            // Until the first leadership has decided.
+            acceptance: Acceptance::Awaited,
+            balancers: Balancers::default(),
+            namespaces: None,
+            machines: Machines::default(),
+            has_looked: false,
+            nic_wants: BTreeMap::new(),
+            endpoints: None,
+            unplaced: BTreeSet::new(),
+            by_address: BTreeMap::new(),
+            inputs: None,
+        }
+    }
+}
+
 /// What Azure held when this process began to lead.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -86,6 +127,8 @@ pub(crate) struct Found {
     pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
     /// The prefixes of the subnets of the configured virtual network.
     pub(crate) subnets: BTreeMap<ArmId, Vec<Cidr>>,
+    /// Private link services, and the Services that own them, as `namespace/name` in lower case.
+    pub(crate) private_links: Vec<PrivateLink>,
     /// The sides on which a frontend or rule bears the base name of a Service, in lower case.
     pub(crate) sides: BTreeMap<String, Side>,
 }
@@ -103,44 +146,61 @@ pub(crate) struct Informed {
     pub(crate) settings: Settings,
     /// The zones of the region, for new public IPs and internal frontends.
     pub(crate) zones: Vec<String>,
+    /// How old an observation may become before its object is read again.
+    pub(crate) resync: Option<Duration>,
     pub(crate) network: Network,
     pub(crate) api: Client,
     /// Where events for the owners of Services go.
     pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
+    /// When this process began its last write of an object.
+    written: Mutex<BTreeMap<ArmId, Instant>>,
     /// The code of Azure's last refusal of a write, by object, for those events.
     refusals: Mutex<BTreeMap<ArmId, String>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
     /// Services that have no place may have one now.
     pub(crate) retry: Notify,
+    /// Machines are to be looked for.
+    pub(crate) look: Notify,
+    /// Every informer has brought its first list.
+    pub(crate) listed: Notify,
     told: Mutex<Told>,
 }
 
 impl Informed {
-    pub(crate) fn new(
-        clock: Clock,
-        lease: Lease,
-        settings: Settings,
-        zones: Vec<String>,
-        network: Network,
-        api: Client,
-        events: lossy::Sender<lazuli_plan::event::Event>,
-    ) -> Self {
+    pub(crate) fn new(clock: Clock, lease: Lease, options: &Options, network: Network, api: Client) -> Self {
         let (found, workers, told, refusals) = (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
         Self {
             clock,
             lease,
-            settings,
-            zones,
+            settings: options.settings.clone(),
+            zones: options.zones.clone(),
+            resync: options.resync,
             network,
             api,
-            events,
+            events: options.events.clone(),
+            written: Mutex::default(),
             refusals,
             found,
             workers,
             retry: Notify::new(),
+            look: Notify::new(),
+            listed: Notify::new(),
             told,
         }
+    }
+
+    /// A write of this object begins.
+    pub(crate) fn writes(&self, object: &ArmId) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.retain(|_, at| at.elapsed() < LATELY);
+        written.insert(object.clone(), Instant::now());
+    }
+
+    /// Whether a write of this object began so lately that a list may not show it.
+    pub(crate) fn wrote_lately(&self, object: &ArmId) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(object).is_some_and(|at| at.elapsed() < LATELY)
     }
 
     /// Notes the code with which Azure refused a write.
@@ -159,6 +219,15 @@ impl Informed {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether every informer has brought its first list, also one that is empty.
+    pub(crate) fn is_listed(&self) -> bool {
+        let told = self.told();
+        told.services.is_some()
+            && told.nodes.is_some()
+            && (told.namespaces.is_some() || !self.follows_namespaces())
+            && (told.endpoints.is_some() || !self.follows_endpoints())
+    }
+
     /// What every step shares.
     pub(crate) fn shared(&self) -> Shared {
         let told = self.told();
@@ -173,18 +242,19 @@ impl Informed {
             synced,
             lease: self.lease.now(),
             trusted_from: told.trusted_from,
-            acceptance: Acceptance::Given,
-            resync: None,
+            acceptance: told.acceptance,
+            resync: self.resync,
         }
     }
 
     /// The load balancers of both sides that a Service of this cluster may be on.
     pub(crate) fn load_balancers(&self) -> Vec<ArmId> {
         let settings = &self.settings;
-        let stems: Vec<&str> = if settings.configurations.is_empty() {
-            vec![settings.load_balancer_name.as_deref().unwrap_or(&settings.cluster_name)]
-        } else {
-            settings.configurations.iter().map(|one| one.name.as_str()).collect()
+        let main = || settings.load_balancer_name.clone().unwrap_or_else(|| settings.cluster_name.clone());
+        let stems: Vec<String> = match settings.sku {
+            LoadBalancerSku::Standard if settings.configurations.is_empty() => vec![main()],
+            LoadBalancerSku::Standard => settings.configurations.iter().map(|one| one.name.clone()).collect(),
+            LoadBalancerSku::Basic => [main()].into_iter().chain(self.vm_sets(&self.told())).collect(),
         };
         let names = stems.iter().flat_map(|stem| [false, true].map(|inner| names::load_balancer(stem, inner)));
         names.filter_map(|name| settings.load_balancer_id(&name).ok()).collect()
@@ -192,7 +262,10 @@ impl Informed {
 
     /// Which Nodes are backends.
     pub(crate) fn selection(&self) -> Selection<'_> {
-        Selection { resource_group: &self.settings.resource_group, leaves_out_control_plane: true }
+        let lists_nics = self.settings.pool_kind == PoolKind::Nic;
+        let is_standard = self.settings.sku == LoadBalancerSku::Standard;
+        let leaves_out_control_plane = !lists_nics || (is_standard && self.settings.exclude_control_plane);
+        Selection { resource_group: &self.settings.resource_group, leaves_out_control_plane }
     }
 
     /// Whether the Nodes are known, and none of them is a backend.
@@ -232,6 +305,9 @@ impl Informed {
             (Key::PrivateLink(id), Want::PrivateLink(want)) => {
                 workers.private_links.send(id, Event::Requested { from, generation, want }.into());
             }
+            (Key::Subnet(id), Want::Subnet(want)) => {
+                workers.subnets.send(id, Event::Requested { from, generation, want }.into());
+            }
             (key, want) => unreachable!("{key} takes no {want:?}: a key and its want are made together"),
         }
     }
@@ -248,6 +324,7 @@ impl Informed {
                 workers.security_groups.send(id, Event::Withdrawn(from).into());
             }
             Key::PrivateLink(id) => workers.private_links.send(id, Event::Withdrawn(from).into()),
+            Key::Subnet(id) => workers.subnets.send(id, Event::Withdrawn(from).into()),
         }
     }
 
@@ -260,6 +337,7 @@ impl Informed {
                 Key::LoadBalancer(id) => workers.load_balancers.send(&id, Event::Tainted(taint).into()),
                 Key::SecurityGroup(id) => workers.security_groups.send(&id, Event::Tainted(taint).into()),
                 Key::PrivateLink(id) => workers.private_links.send(&id, Event::Tainted(taint).into()),
+                Key::Subnet(id) => workers.subnets.send(&id, Event::Tainted(taint).into()),
             }
         }
     }
@@ -278,6 +356,8 @@ impl Informed {
         workers.load_balancers.wake_all();
         workers.security_groups.wake_all();
         workers.private_links.wake_all();
+        workers.subnets.wake_all();
+        workers.nics.wake_all();
         workers.services.wake_all();
     }
 }

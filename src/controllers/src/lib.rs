@@ -16,15 +16,15 @@
 //! | `informed` | what the informers, the lease and the lists of the start have told |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
+//! | `preview` | what would be written, for `--dry-run` and at a take-over |
 //! | `services` | a Service as a key of the engine |
-//! | [`controller`] | starts all of it and feeds it |
-//!
-//! Pools that list NICs keep their members as they are: this version fills pools of node addresses.
+//! | [`controller`] | starts all of it and feeds it; looks for machines and public IPs; decides at a take-over |
 
 pub mod controller;
 mod informed;
 mod objects;
 mod pools;
+mod preview;
 mod services;
 pub mod settings;
 

@@ -18,7 +18,10 @@ use lazuli_azure::{
     permits::Permit,
 };
 use lazuli_plan::{
-    balancing::{Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups},
+    balancing::{
+        Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Subnets,
+        interfaces::{Interfaces, Membership},
+    },
     engine::{
         Outcome, Shared,
         object::{Cause, Failure, Object, Taint},
@@ -29,7 +32,7 @@ use lazuli_plan::{
     network::{
         BodyError,
         load_balancer::{self, WriteTarget},
-        private_link, public_ip, security_group,
+        nic, private_link, public_ip, security_group, subnet,
     },
     permit::Priority,
     service::{ServiceKey, wants},
@@ -59,12 +62,13 @@ pub(crate) enum Target {
 }
 
 /// An object of the network provider.
-pub(crate) trait Planned: Object<Requester = ServiceKey, Report = Report, Related = Key> {
+pub(crate) trait Planned: Object<Related = Key> {
     const TYPE: NetworkType;
     const NAME: &'static str;
     /// The rank of its reads. Many Services wait for one read of what they share.
     const READ_PRIORITY: Priority;
-    fn key(id: &ArmId) -> Key;
+    /// Tells a requester what became of its want.
+    fn tell(informed: &Informed, id: &ArmId, to: &Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
@@ -81,8 +85,8 @@ impl Planned for PublicIps {
     const NAME: &'static str = "public_ip";
     const READ_PRIORITY: Priority = Priority::Read;
 
-    fn key(id: &ArmId) -> Key {
-        Key::PublicIp(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::PublicIp(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -113,8 +117,8 @@ impl Planned for LoadBalancers {
     const NAME: &'static str = "load_balancer";
     const READ_PRIORITY: Priority = Priority::Attach;
 
-    fn key(id: &ArmId) -> Key {
-        Key::LoadBalancer(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::LoadBalancer(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -159,8 +163,8 @@ impl Planned for SecurityGroups {
     const NAME: &'static str = "security_group";
     const READ_PRIORITY: Priority = Priority::Attach;
 
-    fn key(id: &ArmId) -> Key {
-        Key::SecurityGroup(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::SecurityGroup(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -191,8 +195,8 @@ impl Planned for PrivateLinks {
     const NAME: &'static str = "private_link_service";
     const READ_PRIORITY: Priority = Priority::Read;
 
-    fn key(id: &ArmId) -> Key {
-        Key::PrivateLink(id.clone())
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::PrivateLink(id.clone()), generation, outcome });
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -215,6 +219,63 @@ impl Planned for PrivateLinks {
     }
 }
 
+impl Planned for Subnets {
+    const TYPE: NetworkType = NetworkType::Subnet;
+    const NAME: &'static str = "subnet";
+    const READ_PRIORITY: Priority = Priority::Read;
+
+    fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
+        informed.to_service(to, service::Event::Told { key: Key::Subnet(id.clone()), generation, outcome });
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        subnet::Subnet::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, (): &()) -> Target {
+        // A subnet is never made or deleted: without a body there is nothing to write.
+        Target::Whole(subnet::apply_raw(body.unwrap_or_default(), op))
+    }
+
+    fn inputs(_: &Informed, _: &ArmId) -> Arc<()> {
+        Arc::new(())
+    }
+}
+
+impl Planned for Interfaces {
+    const TYPE: NetworkType = NetworkType::Interface;
+    const NAME: &'static str = "nic";
+    const READ_PRIORITY: Priority = Priority::Read;
+
+    /// What a NIC cannot join is for the operator, not for the owner of a Service.
+    fn tell(_: &Informed, id: &ArmId, _: &Membership, _: u64, outcome: Outcome<Vec<nic::Conflict>>) {
+        match outcome {
+            Outcome::Done(conflicts) => conflicts.iter().for_each(|conflict| {
+                tracing::warn!(nic = id.name(), "the NIC cannot join a pool: {conflict}");
+            }),
+            Outcome::Refused(refusal) => tracing::warn!(nic = id.name(), ?refusal, "Azure refuses the pools of a NIC"),
+            Outcome::Waiting(_) => {}
+        }
+    }
+
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
+        nic::Nic::read(id, body)
+    }
+
+    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, (): &()) -> Target {
+        // A NIC is never made or deleted: without a body there is nothing to write.
+        Target::Whole(nic::apply_raw(body.unwrap_or_default(), op))
+    }
+
+    fn inputs(_: &Informed, _: &ArmId) -> Arc<()> {
+        Arc::new(())
+    }
+
+    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+        informed.nic_observed(id, actual);
+    }
+}
+
 /// The adapter of one kind.
 pub(crate) struct Of<O> {
     informed: Arc<Informed>,
@@ -234,7 +295,7 @@ pub(crate) struct Raw {
     etag: Option<String>,
 }
 
-fn failure(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<ServiceKey> {
+fn failure<K>(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<K> {
     informed.refused(object, &error.code);
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
@@ -278,7 +339,9 @@ where
     fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            let freshness = Freshness::single().priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
+            // A list lags, which matters after a write alone.
+            let freshness = if informed.wrote_lately(&key) { Freshness::single() } else { Freshness::listed() };
+            let freshness = freshness.priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
             let read = informed.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await;
             let result = match read {
                 Ok(read) => {
@@ -315,6 +378,7 @@ where
         Box::pin(async move {
             let inputs = O::inputs(&informed, &key);
             let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            informed.writes(&key);
             let until = Until::within(WRITE);
             let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
             let network = &informed.network;
@@ -356,8 +420,8 @@ where
         })
     }
 
-    fn tell(&self, key: &ArmId, to: ServiceKey, generation: u64, outcome: Outcome<Report>) {
-        self.informed.to_service(&to, service::Event::Told { key: O::key(key), generation, outcome });
+    fn tell(&self, key: &ArmId, to: O::Requester, generation: u64, outcome: Outcome<O::Report>) {
+        O::tell(&self.informed, key, &to, generation, outcome);
     }
 
     fn taint(&self, keys: Vec<Key>, taint: Taint) {

@@ -53,6 +53,7 @@ pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings,
         primary_vm_set: primary.unwrap_or_default(),
         configurations: load_balancing.multiple.iter().map(configuration).collect(),
         maximum_rules: load_balancing.maximum_rules,
+        exclude_control_plane: load_balancing.exclude_control_plane,
         disable_outbound_snat: load_balancing.disable_outbound_snat,
         shared_probe: (load_balancing.probe_mode == config::ProbeMode::Shared).then(|| SharedProbe {
             port: load_balancing.shared_probe_port,

@@ -1,6 +1,8 @@
 //! A whole provider on an embedded Azure in one process: the emulator, a controller and a node plugin per machine,
 //! each served on its own socket, as in a cluster. The demonstration and the integration tests run on it.
 
+pub mod cluster;
+
 use std::{
     error::Error,
     io,
@@ -37,7 +39,8 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint as ClientEndpoint};
 
-type AnyError = Box<dyn Error + Send + Sync>;
+/// Any error.
+pub type AnyError = Box<dyn Error + Send + Sync>;
 
 /// How long requests in flight may finish when the lab closes.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use lazuli_azure::{
     transport::{Routes, Transport},
 };
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
-use lazuli_emulator::{Emulator, Options as EmulatorOptions, latency::Profile, scenario};
+use lazuli_emulator::{Emulator, Options as EmulatorOptions, latency::Profile, scenario, scenario::Scenario};
 use lazuli_plan::{
     list::VolumeHandles,
     network::{
@@ -31,11 +31,16 @@ use url::Url;
 
 use crate::{Controller, Options};
 
+/// How often the controllers of these tests read again.
+const RESYNC: Duration = Duration::from_secs(1_200);
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
 mod events;
+mod nics;
+mod private_links;
 mod several;
+mod take_over;
 
 struct Rig {
     emulator: Emulator,
@@ -69,6 +74,7 @@ fn settings() -> Settings {
         primary_vm_set: String::new(),
         configurations: vec![],
         maximum_rules: 250,
+        exclude_control_plane: true,
         disable_outbound_snat: false,
         shared_probe: None,
         may_change_ip_tags: false,
@@ -84,7 +90,12 @@ impl Rig {
 
     /// A cluster of this configuration.
     async fn with(settings: Settings) -> Self {
-        let options = EmulatorOptions { latency: Profile::typical(), ..EmulatorOptions::default() };
+        Self::of(settings, Scenario::default()).await
+    }
+
+    /// The same with other machines.
+    async fn of(settings: Settings, scenario: Scenario) -> Self {
+        let options = EmulatorOptions { scenario, latency: Profile::typical(), ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
         let base = url(&emulator.url());
         let routes =
@@ -130,11 +141,17 @@ impl Rig {
 
     /// A replica that also writes events.
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
+        let stop = CancellationToken::new();
+        let controller = self.replica(identity, false, &stop);
+        (stop.clone(), tokio::spawn(controller.run(stop)))
+    }
+
+    /// A replica that has not begun; its events are written until `stop`.
+    fn replica(&self, identity: &str, accepts_plan: bool, stop: &CancellationToken) -> Controller {
         let metrics = EventMetrics::register(&mut prometheus_client::registry::Registry::default());
         let (events, queue) = event_queue(&metrics);
         let reporter = Reporter { controller: "lazuli-cloud-controllers".to_owned(), instance: identity.to_owned() };
         let (_, no_volumes) = watch::channel(VolumeHandles::NoCluster);
-        let stop = CancellationToken::new();
         tokio::spawn(write_events(self.client(), reporter, no_volumes, queue, metrics, stop.clone()));
         let options = Options {
             settings: self.settings.clone(),
@@ -145,11 +162,12 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
+            accepts_plan,
+            resync: Some(RESYNC),
             events,
         };
         let metrics = lazuli_reconcile::metrics::Metrics::unregistered();
-        let controller = Controller::new(options, self.network.clone(), self.client(), metrics);
-        (stop.clone(), tokio::spawn(controller.run(stop)))
+        Controller::new(options, self.network.clone(), self.client(), metrics)
     }
 
     fn service(&self, name: &str) -> Value {
@@ -247,6 +265,19 @@ impl Rig {
     /// How many requests Azure refused for coming too soon.
     fn throttled(&self) -> usize {
         self.emulator.control().call_log().iter().filter(|call| call.status == 429).count()
+    }
+
+    /// How often each kind of object was read so far, alone or in a list.
+    fn reads(&self) -> BTreeMap<String, usize> {
+        let mut reads = BTreeMap::new();
+        for call in self.emulator.control().call_log() {
+            if call.plane == "arm" && call.method == "GET" && !call.path.contains("/operations/") {
+                let kind =
+                    call.path.split("/providers/").nth(1).and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();
+                *reads.entry(kind.to_owned()).or_default() += 1;
+            }
+        }
+        reads
     }
 
     /// What was written to Azure so far.
@@ -347,4 +378,26 @@ async fn services_that_come_one_after_the_other_wait_for_no_more_than_the_write_
     assert_eq!(rig.throttled(), 0);
     stop.cancel();
     assert_eq!(running.await.unwrap(), Ended::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_writes_nothing_and_reads_each_kind_once() {
+    let rig = Rig::start().await;
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for name in names {
+        rig.service(name);
+    }
+    let (stop, running) = rig.controller("one");
+    for name in names {
+        rig.addresses(name).await;
+    }
+    sleep(RESYNC / 2).await;
+    let (writes, reads) = (rig.writes(), rig.reads());
+    sleep(RESYNC).await;
+    assert_eq!(rig.writes(), writes);
+    let after = rig.reads();
+    let more = |kind: &str| after[kind] - reads[kind];
+    assert_eq!(["loadBalancers", "networkSecurityGroups", "publicIPAddresses"].map(more), [1, 1, 1]);
+    stop.cancel();
+    running.await.unwrap();
 }

@@ -57,7 +57,7 @@ impl Rig {
     }
 
     /// How many rules each load balancer has.
-    async fn rules(&self) -> BTreeMap<String, usize> {
+    pub(super) async fn rules(&self) -> BTreeMap<String, usize> {
         let balancers = self.list(NetworkType::LoadBalancer).await;
         let count = |one: &Value| one["properties"]["loadBalancingRules"].as_array().map_or(0, Vec::len);
         balancers.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), count(one))).collect()

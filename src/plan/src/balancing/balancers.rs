@@ -9,6 +9,7 @@ use std::{
     net::IpAddr,
 };
 
+use super::interfaces::PoolOfNics;
 use crate::{
     model::ArmId,
     network::{
@@ -18,6 +19,7 @@ use crate::{
             Frontend, LoadBalancer, Pool, PoolMembers,
             placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
         },
+        settings::PoolKind,
     },
     service::{Ask, ServiceKey, ServiceObject, Side, names},
 };
@@ -40,6 +42,8 @@ struct Seen {
     planned_rules: usize,
     /// The addresses of its pools, by the name of the pool in lower case.
     members: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// The pools whose members are NICs, in lower case.
+    of_nics: BTreeSet<String>,
 }
 
 /// Where a Service was placed.
@@ -73,7 +77,7 @@ impl Seen {
             nat: vec![],
             provisioning: Default::default(),
         };
-        Self { actual, planned_rules: 0, members: BTreeMap::new() }
+        Self { actual, planned_rules: 0, members: BTreeMap::new(), of_nics: BTreeSet::new() }
     }
 
     fn is_in_use(&self) -> bool {
@@ -113,6 +117,11 @@ impl Balancers {
             seen.actual.frontends.clone_from(&actual.frontends);
             seen.actual.rules.clone_from(&actual.rules);
             seen.members = members_of(&actual.pools);
+            // A pool that exists keeps its kind; one without members gets the configured one.
+            let has_addresses = |pool: &Pool| pool.addresses.iter().any(|member| member.address.is_some());
+            let lists_nics =
+                |pool: &&Pool| pool.has_nics() || (settings.pool_kind == PoolKind::Nic && !has_addresses(pool));
+            seen.of_nics = actual.pools.iter().filter(lists_nics).map(|pool| pool.name.to_lowercase()).collect();
             let all = actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
             bases.extend(all.filter_map(|name| names::base_in(name)).map(str::to_lowercase));
         }
@@ -124,7 +133,8 @@ impl Balancers {
         let counts = |seen: &Seen| (seen.actual.rules.len() + seen.planned_rules, seen.is_in_use());
         let consequences = Consequences {
             placement: before.as_ref().map(counts).unwrap_or_default() != counts(&seen),
-            members: before.as_ref().map(|before| &before.members) != Some(&seen.members),
+            members: before.as_ref().map(|before| (&before.members, &before.of_nics))
+                != Some((&seen.members, &seen.of_nics)),
         };
         self.seen.insert(id.clone(), seen);
         consequences
@@ -152,7 +162,8 @@ impl Balancers {
                 planned_rules: seen.planned_rules,
             })
             .collect();
-        let user = self.seen.values().find_map(|seen| {
+        let pinned = self.seen.values().filter(|_| ask.placement.pins_address);
+        let user = pinned.into_iter().find_map(|seen| {
             let uses =
                 |one: &&Frontend| one.public_ip.as_ref().is_some_and(|ip| public_ips.values().any(|id| id == ip));
             let frontend = seen.actual.frontends.iter().find(uses)?;
@@ -248,6 +259,31 @@ impl Balancers {
         Some(names::load_balancer_stem(seen.actual.id.name()).to_owned())
     }
 
+    /// The pools of all Nodes whose members are NICs, and whether a Service is served through each. `going` holds the base
+    /// names of Services that are to go, in lower case.
+    pub fn nic_pools(&self, settings: &Settings, going: &BTreeSet<String>) -> Vec<PoolOfNics> {
+        let goes = |name: &str| names::base_in(name).is_some_and(|base| going.contains(&base.to_lowercase()));
+        let mut pools = Vec::new();
+        for (id, seen) in &self.seen {
+            let side = if is_internal(id) { Side::Internal } else { Side::Public };
+            if settings.preconfigured_pools.covers(side) {
+                continue;
+            }
+            let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(&frontend.name));
+            for family in [Family::V4, Family::V6] {
+                if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
+                    pools.push(PoolOfNics::new(id, family, settings, is_in_use));
+                }
+            }
+        }
+        pools
+    }
+
+    /// Whether a pool has NICs as members.
+    pub fn has_nic_pools(&self) -> bool {
+        self.seen.values().any(|seen| !seen.of_nics.is_empty())
+    }
+
     /// The members of the pool of all Nodes of a load balancer, where there are several. A Node that moves between two leaves
     /// the pool of one before it joins that of the other.
     pub fn members(&self, id: &ArmId, pool: &str, all: BTreeMap<IpAddr, String>) -> BTreeMap<IpAddr, String> {
@@ -336,7 +372,6 @@ pub fn pools<'a>(
     local: impl Iterator<Item = &'a ServiceKey>,
     endpoints: &LocalPools,
 ) -> BTreeMap<String, PoolMembers> {
-    use crate::network::settings::PoolKind;
     let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
     let side = if is_internal(id) { Side::Internal } else { Side::Public };
     let kind = settings.pool_kind;
@@ -390,6 +425,32 @@ mod tests {
         assert_eq!(pools.slice("shop/a", None), [web()].into());
         assert_eq!(pools.slice("shop/a", None), BTreeSet::new());
         assert_eq!((pools.slices().count(), pools.slices.len()), (1, 1), "nothing is kept of what is gone");
+    }
+
+    #[test]
+    fn pools_that_the_operator_fills_have_no_members_of_ours() {
+        use crate::network::{backends::BackendNode, settings::PreconfiguredPools};
+        let node = BackendNode {
+            provider_id: Some("azure:///n".to_owned()),
+            addresses: vec!["10.0.0.4".parse().unwrap()],
+            ..BackendNode::default()
+        };
+        let nodes: BackendNodes = [("node".to_owned(), node)].into();
+        let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+        let count = |preconfigured_pools, name: &str| {
+            let settings =
+                Settings { preconfigured_pools, pool_kind: PoolKind::NodeIp, ..crate::service::tests::settings() };
+            let id = settings.load_balancer_id(name).unwrap();
+            let none = (Balancers::default(), LocalPools::default());
+            let pools = pools(&id, &settings, &nodes, &selection, &none.0, std::iter::empty(), &none.1);
+            let members = &pools[&settings.pool_name(Family::V4)];
+            assert!(!members.may_be_empty);
+            members.addresses.len()
+        };
+        assert_eq!(count(PreconfiguredPools::None, "kubernetes"), 1);
+        assert_eq!(count(PreconfiguredPools::External, "kubernetes"), 0);
+        assert_eq!(count(PreconfiguredPools::External, "kubernetes-internal"), 1);
+        assert_eq!(count(PreconfiguredPools::All, "kubernetes-internal"), 0);
     }
 
     #[test]

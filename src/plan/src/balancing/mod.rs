@@ -4,8 +4,12 @@
 //! | module | holds |
 //! |---|---|
 //! | [`balancers`] | the load balancers that Services and Nodes are spread over, and the members of their pools |
+//! | [`describe`] | edits in words, for people |
 //! | [`events`] | what the owner of a Service is told by Kubernetes events |
-//! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service |
+//! | [`interfaces`] | the pools that the NICs of Nodes belong to |
+//! | [`listing`] | what the load balancers serve, for people |
+//! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service, subnet |
+//! | [`preview`](mod@preview) | what would be written, without a write |
 //! | [`report`] | what an object shows of one Service |
 //! | [`service`] | the Service: its keys, the order of its writes, its wants, its status |
 //!
@@ -13,8 +17,12 @@
 //! have been given to another Service since.
 
 pub mod balancers;
+pub mod describe;
 pub mod events;
+pub mod interfaces;
+pub mod listing;
 pub mod objects;
+pub mod preview;
 pub mod report;
 pub mod service;
 
@@ -24,7 +32,7 @@ mod tests;
 use std::fmt;
 
 pub use balancers::{Balancers, LocalPools};
-pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups};
+pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Subnets};
 pub use report::Report;
 pub use service::{Balanced, Inputs, Spec, Want};
 
@@ -41,13 +49,19 @@ pub enum Key {
     SecurityGroup(ArmId),
     /// A private link service.
     PrivateLink(ArmId),
+    /// A subnet that holds addresses of private link services.
+    Subnet(ArmId),
 }
 
 impl Key {
     /// The id of the object.
     pub fn id(&self) -> &ArmId {
         match self {
-            Self::PublicIp(id) | Self::LoadBalancer(id) | Self::SecurityGroup(id) | Self::PrivateLink(id) => id,
+            Self::PublicIp(id)
+            | Self::LoadBalancer(id)
+            | Self::SecurityGroup(id)
+            | Self::PrivateLink(id)
+            | Self::Subnet(id) => id,
         }
     }
 }
@@ -59,6 +73,7 @@ impl fmt::Display for Key {
             Self::LoadBalancer(_) => "load balancer",
             Self::SecurityGroup(_) => "security group",
             Self::PrivateLink(_) => "private link service",
+            Self::Subnet(_) => "subnet",
         };
         write!(f, "{kind} {}", self.id().name())
     }

@@ -9,7 +9,7 @@ use crate::{
         object::{Object, Plan, Served, Write},
     },
     model::ArmId,
-    network::{self, Provisioning, load_balancer, private_link, public_ip, security_group},
+    network::{self, Provisioning, load_balancer, private_link, public_ip, security_group, subnet},
     permit::Priority,
     service::ServiceKey,
 };
@@ -261,8 +261,58 @@ impl Object for PrivateLinks {
     }
 }
 
+/// Subnets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subnets;
+
+impl Object for Subnets {
+    type Requester = ServiceKey;
+    type Want = subnet::Want;
+    type Model = subnet::Subnet;
+    type Inputs = ();
+    type Op = Vec<subnet::Edit>;
+    type Report = Report;
+    type Related = Key;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(wants: &BTreeMap<ServiceKey, subnet::Want>, actual: Option<&Self::Model>, (): &()) -> Plan<Self> {
+        let is_asked = wants.values().any(|want| want.lets_private_links_in);
+        let edits = actual.map(|actual| subnet::plan(actual, is_asked)).unwrap_or_default();
+        let is_quiet = edits.is_empty();
+        let write = (!is_quiet).then(|| Write {
+            priority: Priority::Create,
+            replaces: false,
+            is_partial: false,
+            taints: vec![],
+            op: edits,
+        });
+        let served = wants.iter().map(|(service, want)| {
+            let served = match (want.lets_private_links_in, actual) {
+                (false, _) => Served::Met(Report::default()),
+                (true, Some(_)) if is_quiet => Served::Met(Report::default()),
+                (true, Some(_)) => Served::Pending,
+                (true, None) => Served::Refused(Explanation {
+                    reason: network::RefusalReason::NotFound.as_str(),
+                    message: "the subnet of the private link service does not exist".to_owned(),
+                }),
+            };
+            (service.clone(), served)
+        });
+        Plan { served: served.collect(), write }
+    }
+
+    fn is_updating(model: &Self::Model) -> bool {
+        model.provisioning == Provisioning::Updating
+    }
+
+    fn removes(_: &subnet::Want) -> bool {
+        false
+    }
+}
+
 /// The load balancer that a child id, such as that of a frontend, lies in.
-fn load_balancer_of(child: &ArmId) -> Option<ArmId> {
+pub(super) fn load_balancer_of(child: &ArmId) -> Option<ArmId> {
     let lower = child.as_str().to_ascii_lowercase();
     let start = lower.find("/loadbalancers/")? + "/loadbalancers/".len();
     let end = lower[start..].find('/').map_or(lower.len(), |length| start + length);

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     engine::service::{Level, Order, Role, Seen, Service},
     model::ArmId,
-    network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group},
+    network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group, subnet},
     service::{
         AddressAsk, Ask, PublicIpAsk, ServiceKey, Side,
         names::BaseName,
@@ -35,6 +35,8 @@ pub struct Spec {
     pub public_ips: BTreeMap<Family, ArmId>,
     /// Its private link service, if it asks for one.
     pub private_link: Option<ArmId>,
+    /// The subnet of that, whose policies must let it in.
+    pub private_link_subnet: Option<ArmId>,
 }
 
 /// What the wants of all Services depend on beside.
@@ -67,6 +69,8 @@ pub enum Want {
     SecurityGroup(network::Want<security_group::Part, security_group::Gone>),
     /// Of a private link service.
     PrivateLink(network::Want<private_link::Part, private_link::Gone>),
+    /// Of a subnet.
+    Subnet(subnet::Want),
 }
 
 impl Spec {
@@ -77,6 +81,7 @@ impl Spec {
             Key::LoadBalancer(id) => self.load_balancer == *id,
             Key::SecurityGroup(id) => inputs.security_group.as_ref() == Some(id),
             Key::PrivateLink(id) => self.private_link.as_ref() == Some(id),
+            Key::Subnet(id) => self.private_link_subnet.as_ref() == Some(id),
         }
     }
 
@@ -105,6 +110,8 @@ impl Service for Balanced {
             Key::LoadBalancer(_) => Role::LoadBalancer,
             Key::SecurityGroup(_) => Role::SecurityGroup,
             Key::PrivateLink(_) => Role::PrivateLink,
+            // Its stage is the one before that of the private link service.
+            Key::Subnet(_) => Role::Members,
         }
     }
 
@@ -113,6 +120,7 @@ impl Service for Balanced {
         keys.insert(Key::LoadBalancer(spec.load_balancer.clone()));
         keys.extend(inputs.security_group.clone().map(Key::SecurityGroup));
         keys.extend(spec.private_link.clone().map(Key::PrivateLink));
+        keys.extend(spec.private_link_subnet.clone().map(Key::Subnet));
         keys
     }
 
@@ -145,11 +153,18 @@ impl Service for Balanced {
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
+            // What was let in stays: other private link services may have addresses there.
+            Key::Subnet(_) => {
+                Want::Subnet(subnet::Want { lets_private_links_in: spec.is_some() && level >= Level::Make })
+            }
         }
     }
 
+    /// A status that has the same addresses in another order stays as it is: the Go manager writes that of the frontends.
     fn status(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Vec<IpAddr>> {
-        wants::ingress(&spec.ask, &addresses(spec, seen))
+        let status = wants::ingress(&spec.ask, &addresses(spec, seen))?;
+        let is_same = |there: &&Vec<IpAddr>| wants::is_same_ingress(there, &status);
+        Some(seen.status.filter(is_same).cloned().unwrap_or(status))
     }
 
     /// The Go manager writes the addresses in the order of the frontends.

@@ -29,6 +29,8 @@ use crate::{
     },
 };
 
+mod preview;
+
 /// One message between keys.
 #[derive(Debug)]
 enum Message {
@@ -241,7 +243,13 @@ impl World {
                         }
                     }
                     let load_balancer = load_balancer_env(&settings, ask.side).id;
-                    Desired::Present(Spec { ask, load_balancer, public_ips, private_link: None })
+                    Desired::Present(Spec {
+                        ask,
+                        load_balancer,
+                        public_ips,
+                        private_link: None,
+                        private_link_subnet: None,
+                    })
                 }
             }
         };
@@ -308,7 +316,7 @@ impl World {
                     Key::SecurityGroup(_) => {
                         self.group.feed(&mut self.clock, object::Event::Withdrawn(key.clone()));
                     }
-                    Key::PrivateLink(_) => {}
+                    Key::PrivateLink(_) | Key::Subnet(_) => {}
                 },
                 service::Action::Patch { id, patch, .. } => {
                     let owner = self.services.get_mut(key).unwrap();

@@ -127,7 +127,8 @@ pub enum Role {
     LoadBalancer,
     /// Which sources are admitted.
     SecurityGroup,
-    /// The backends of a pool that is filled through network interfaces.
+    /// The backends of a pool that is filled through network interfaces, and what a private link service needs beside: its
+    /// subnet's policies.
     Members,
     /// A private link service on a frontend.
     PrivateLink,

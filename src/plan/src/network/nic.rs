@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{
-    BodyError, Family,
+    BodyError, Family, Provisioning,
     json::{at, child_mut, list, object, set, text},
 };
 use crate::{model::ArmId, service::names};
@@ -19,8 +19,14 @@ use crate::{model::ArmId, service::names};
 pub struct Nic {
     /// Its id.
     pub id: ArmId,
+    /// The machine that it is attached to.
+    pub machine: Option<ArmId>,
+    /// Whether it is its machine's primary one.
+    pub is_primary: bool,
     /// Its IP configurations.
     pub configurations: Vec<IpConfiguration>,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
 }
 
 /// An IP configuration of a NIC.
@@ -78,6 +84,17 @@ pub enum Conflict {
     NoAddress(Family),
 }
 
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OtherLoadBalancer { wanted, there } => {
+                write!(f, "{wanted} is to be joined, and {there} is of another load balancer of the same side")
+            }
+            Self::NoAddress(family) => write!(f, "it has no {family} address"),
+        }
+    }
+}
+
 /// What a NIC needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NicPlan {
@@ -111,7 +128,13 @@ impl Nic {
                     .collect(),
             })
         });
-        Ok(Self { id: id.clone(), configurations: configurations.collect() })
+        Ok(Self {
+            id: id.clone(),
+            machine: text(body, &["properties", "virtualMachine", "id"]).and_then(|id| id.parse().ok()),
+            is_primary: at(body, &["properties", "primary"]).and_then(Value::as_bool).unwrap_or(false),
+            configurations: configurations.collect(),
+            provisioning: Provisioning::read(body),
+        })
     }
 
     /// The IP configuration of a family: the primary one for IPv4, the first one for IPv6.

@@ -45,6 +45,8 @@ pub struct Settings {
     pub configurations: Vec<LoadBalancerConfiguration>,
     /// `maximumLoadBalancerRuleCount`: read for Basic load balancers.
     pub maximum_rules: u32,
+    /// `excludeMasterFromStandardLB`: whether NICs of the control plane are in no pool of a Standard load balancer.
+    pub exclude_control_plane: bool,
     /// `disableOutboundSNAT`.
     pub disable_outbound_snat: bool,
     /// `clusterServiceLoadBalancerHealthProbeMode` and its port and path.

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    BodyError, Cidr,
+    BodyError, Cidr, Provisioning,
     json::{object, one_or_many, set, text},
 };
 use crate::model::ArmId;
@@ -20,6 +20,15 @@ pub struct Subnet {
     pub ranges: Vec<Cidr>,
     /// Whether policies keep private link services out: Azure's default.
     pub has_private_link_policies: bool,
+    /// How its last operation went.
+    pub provisioning: Provisioning,
+}
+
+/// What a Service asks of a subnet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Want {
+    /// Whether a private link service of it takes addresses from the subnet.
+    pub lets_private_links_in: bool,
 }
 
 /// The one change of a subnet.
@@ -42,6 +51,7 @@ impl Subnet {
             id: id.clone(),
             ranges: ranges.iter().filter_map(|text| text.parse().ok()).collect(),
             has_private_link_policies: !policies.is_some_and(|state| state.eq_ignore_ascii_case("Disabled")),
+            provisioning: Provisioning::read(body),
         })
     }
 }

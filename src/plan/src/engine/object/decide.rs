@@ -114,8 +114,13 @@ impl<O: Object> State<O> {
     }
 
     fn resync_due(&mut self, env: &Env<'_, O>, now: Duration) -> bool {
-        let sent_at = self.observed.as_ref().map(|observed| observed.sent_at);
-        let Some((resync, sent_at)) = env.shared.resync.zip(sent_at) else { return false };
+        let Some(resync) = env.shared.resync else { return false };
+        // Nobody wants anything of what is settled and not there.
+        if self.observed.as_ref().is_some_and(|observed| observed.model.is_none()) {
+            return false;
+        }
+        // What was read may be stale by now.
+        let sent_at = self.observed.as_ref().map_or(self.freshness.not_before(), |observed| observed.sent_at);
         if self.wait_until(sent_at + resync, now) {
             return false;
         }

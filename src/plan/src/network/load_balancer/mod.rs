@@ -27,6 +27,7 @@ use std::{
 pub use edit::{Edit, WriteTarget, apply, apply_raw, pool_body, replaces, write_target};
 pub use model::{BackendAddress, Foreign, Frontend, LoadBalancer, NatRange, Pool, Probe, Rule};
 pub use plan::plan;
+pub use pool::most_that_leave;
 
 use super::{
     Cidr, Family, TagPolicy,

@@ -13,7 +13,7 @@ const LEAVE_AT_LEAST: usize = 10;
 
 /// The most members that may leave a pool of this size with one write: a tenth, and no fewer than ten. A list of nodes that
 /// is wrong does then not empty a pool at once.
-fn most_that_leave(size: usize) -> usize {
+pub fn most_that_leave(size: usize) -> usize {
     (size / 10).max(LEAVE_AT_LEAST)
 }
 

@@ -52,6 +52,7 @@ pub(crate) fn settings() -> Settings {
         primary_vm_set: "agents".to_owned(),
         configurations: vec![],
         maximum_rules: 250,
+        exclude_control_plane: true,
         disable_outbound_snat: false,
         shared_probe: None,
         may_change_ip_tags: false,

@@ -1,0 +1,142 @@
+//! What Services or Nodes name and no list has shown so far: machines, and public IPs that are named by their address.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use lazuli_azure::{Until, network::NetworkType};
+use lazuli_cluster::VersionedService;
+use lazuli_plan::{
+    network::{nic::Nic, public_ip::PublicIp, settings::LoadBalancerSku},
+    service::{AddressAsk, PublicIpAsk},
+};
+use serde_json::Value;
+use tokio::time::MissedTickBehavior;
+use tracing::warn;
+
+use super::{Controller, LISTS, id_of};
+
+/// How often a public IP is looked for that a Service names and that is not there.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The least pause between two looks for the machines of new Nodes.
+const LOOK_SOON: Duration = Duration::from_secs(5);
+
+impl Controller {
+    /// Looks for what Services or Nodes name and no list has shown so far.
+    pub(super) async fn look(&self) {
+        let mut again = tokio::time::interval(LOOK_AGAIN);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = self.informed.retry.notified() => self.place_again(),
+                () = self.informed.look.notified() => {
+                    self.look_for_machines().await;
+                    // Nodes join one after another.
+                    tokio::time::sleep(LOOK_SOON).await;
+                }
+                _ = again.tick() => {
+                    self.look_for_machines().await;
+                    if !self.informed.told().unplaced.is_empty() {
+                        self.look_for_public_ips().await;
+                        self.place_again();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks for the NICs and sets of machines.
+    pub(super) async fn look_for_machines(&self) {
+        let unknown = self.informed.unknown_machines();
+        if unknown.is_empty() {
+            self.note_looked();
+            return;
+        }
+        let until = Until::within(LISTS);
+        for (subscription, group) in unknown {
+            match self.informed.network.list(NetworkType::Interface, &subscription, &group, &until).await {
+                Ok(bodies) => {
+                    let told = &mut *self.informed.told();
+                    for body in &bodies {
+                        let Some(id) = id_of(body) else { continue };
+                        if let Ok(nic) = Nic::read(&id, body) {
+                            told.machines.observed(&id, Some(&nic));
+                        }
+                    }
+                }
+                Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+            }
+            if !self.informed.needs_sets() {
+                continue;
+            }
+            match self.informed.network.list_machines(&subscription, &group, &until).await {
+                Ok(bodies) => {
+                    let told = &mut *self.informed.told();
+                    for body in &bodies {
+                        let Some(id) = id_of(body) else { continue };
+                        let set = body.pointer("/properties/availabilitySet/id").and_then(Value::as_str);
+                        let set = set.and_then(|set| set.rsplit('/').next()).unwrap_or_default();
+                        told.machines.in_set(id, set.to_owned());
+                    }
+                }
+                Err(error) => warn!(%error, group, "machines cannot be listed; it is tried again"),
+            }
+        }
+        let moved = self.informed.assign_nodes(&mut self.informed.told());
+        if moved {
+            self.informed.replan_load_balancers(None);
+        }
+        self.informed.update_nics();
+        self.note_looked();
+        self.place_again();
+    }
+
+    /// Services whose place depends on machines wait for the first look.
+    fn note_looked(&self) {
+        let is_first = {
+            let told = &mut *self.informed.told();
+            told.nodes.is_some() && !std::mem::replace(&mut told.has_looked, true)
+        };
+        if is_first && self.informed.settings.sku == LoadBalancerSku::Basic {
+            let services = self.informed.told().services.clone().unwrap_or_default();
+            services.values().for_each(|service| self.changed(service));
+        }
+    }
+
+    /// Tries the Services again that had no place.
+    pub(super) fn place_again(&self) {
+        let services: Vec<VersionedService> = {
+            let mut told = self.informed.told();
+            let unplaced = std::mem::take(&mut told.unplaced);
+            unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
+        };
+        services.iter().for_each(|service| self.changed(service));
+    }
+
+    /// Looks for public IPs that Services name by their address and that were not there.
+    async fn look_for_public_ips(&self) {
+        let settings = &self.informed.settings;
+        let groups: BTreeSet<String> = {
+            let told = self.informed.told();
+            let services = told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name));
+            let asks = services.filter_map(|service| self.parse(&service.object).ok());
+            let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
+                AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
+                    Some((address, resource_group))
+                }
+                _ => None,
+            });
+            addresses.filter(|(address, _)| !told.by_address.contains_key(address)).map(|(_, group)| group).collect()
+        };
+        for group in groups {
+            let until = Until::within(LISTS);
+            match self.informed.network.list(NetworkType::PublicIp, &settings.subscription, &group, &until).await {
+                Ok(bodies) => {
+                    let read = |body: &Value| id_of(body).and_then(|id| PublicIp::read(&id, body).ok());
+                    let with_address = |ip: PublicIp| Some((ip.address?, ip.id));
+                    let found = bodies.iter().filter_map(read).filter_map(with_address);
+                    self.informed.told().by_address.extend(found);
+                }
+                Err(error) => warn!(%error, group, "public IPs cannot be listed; it is tried again"),
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The first leadership after another controller, and the plan without a write.
+
+use super::*;
+
+impl Rig {
+    /// The front-end ports of all load-balancing rules.
+    async fn ports(&self) -> Vec<u64> {
+        let balancers = self.list(NetworkType::LoadBalancer).await;
+        let rules = balancers.iter().flat_map(|one| one["properties"]["loadBalancingRules"].as_array().cloned());
+        rules.flatten().filter_map(|rule| rule["properties"]["frontendPort"].as_u64()).collect()
+    }
+
+    fn set_port(&self, name: &str, port: u16) {
+        let mut service = self.server.get("services", "default", name).unwrap();
+        service["spec"]["ports"] = json!([{"port": port}]);
+        self.server.put("services", service).unwrap();
+    }
+
+    /// The Lease is as it was before this program led for the first time.
+    fn forget_take_over(&self) {
+        let mut lease = self.server.get("leases", "kube-system", "cloud-controller-manager").unwrap();
+        lease["metadata"]["annotations"] = json!({});
+        self.server.put("leases", lease).unwrap();
+    }
+
+    async fn stop(&self, (stop, running): (CancellationToken, JoinHandle<Ended>)) {
+        stop.cancel();
+        assert_eq!(running.await.unwrap(), Ended::Stopped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_over_that_would_remove_something_waits_for_the_operator() {
+    let rig = Rig::start().await;
+    rig.service("web");
+    let first = rig.controller("first");
+    rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+
+    // Another controller is said to have made it, and to have missed this change.
+    rig.forget_take_over();
+    rig.set_port("web", 81);
+    let second = rig.controller("second");
+    rig.until("the owner is told", async || rig.events("web").iter().any(|(reason, _)| reason == "PlanHeld")).await;
+    sleep(Duration::from_secs(300)).await;
+    let ports = rig.ports().await;
+    assert!(ports.contains(&80), "{ports:?}");
+    // What replaces nothing is made meanwhile.
+    rig.service("other");
+    rig.stop(second).await;
+
+    let stop = CancellationToken::new();
+    let third = rig.replica("third", true, &stop);
+    let third = (stop.clone(), tokio::spawn(third.run(stop)));
+    rig.until("the plan is carried out", async || !rig.ports().await.contains(&80)).await;
+    rig.addresses("other").await;
+    rig.stop(third).await;
+
+    // From then on nothing waits any more.
+    rig.set_port("web", 82);
+    let fourth = rig.controller("fourth");
+    rig.until("the next change is made", async || {
+        let ports = rig.ports().await;
+        ports.contains(&82) && !ports.contains(&81)
+    })
+    .await;
+    rig.stop(fourth).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
+    let rig = Rig::start().await;
+    rig.service("web");
+    let first = rig.controller("first");
+    rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+    let (writes, service) = (rig.writes(), rig.server.get("services", "default", "web"));
+    let dry = async || {
+        let stop = CancellationToken::new();
+        let planned = rig.replica("dry", false, &stop).dry_run().await.unwrap();
+        planned.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(dry().await, "");
+    rig.service("other");
+    let text = dry().await;
+    assert!(text.contains("public IP kubernetes-a"), "{text}");
+    assert!(text.contains("create it, IPv4") && text.contains("Service default/other:"), "{text}");
+    assert!(!text.contains("removes or replaces") && !text.contains("default/web"), "{text}");
+    rig.server.delete("services", "default", "web").unwrap();
+    let text = dry().await;
+    assert!(text.contains("public IP kubernetes-a") && text.contains("delete it"), "{text}");
+    assert_eq!(rig.writes(), writes);
+    let before = service.unwrap();
+    let after = rig.server.get("services", "default", "web").unwrap();
+    assert_eq!(
+        (&before["status"], &before["metadata"]["finalizers"]),
+        (&after["status"], &after["metadata"]["finalizers"])
+    );
+    assert!(rig.server.list("events").iter().all(|event| event["regarding"]["name"] != "other"));
+}

@@ -1,0 +1,281 @@
+//! The pools that the NICs of Nodes belong to, where pools list NICs.
+//!
+//! ```text
+//! Nodes, machines' NICs, load balancers ──memberships──▶ one want per NIC ──▶ Interfaces (an object per NIC)
+//! ```
+//!
+//! A NIC has no wants of Services: which pools it belongs to follows from its Node and from the load balancers that are in
+//! use. Its one requester is [`Membership`]. A NIC joins a pool once a read has shown the pool, and leaves the pools of a
+//! load balancer whose last Service goes, for Azure may refuse to delete a load balancer with members.
+//!
+//! [`Machines`] is the seam to what a Node's machine is: it names the NICs of a machine and the set that it belongs to.
+//! Machines of scale sets have none here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Balancers, Key, objects::load_balancer_of};
+use crate::{
+    engine::object::{Object, Plan, Served, Write},
+    model::ArmId,
+    network::{
+        Family, Provisioning, Settings,
+        backends::{BackendNode, BackendNodes, Selection},
+        load_balancer::{LoadBalancer, most_that_leave},
+        nic::{self, Nic},
+        settings::LoadBalancerSku,
+    },
+    node::Machine,
+    permit::Priority,
+    service::names,
+};
+
+/// The one requester of a NIC: the controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Membership;
+
+/// NICs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interfaces;
+
+impl Object for Interfaces {
+    type Requester = Membership;
+    type Want = nic::Env;
+    type Model = Nic;
+    type Inputs = ();
+    type Op = Vec<nic::Edit>;
+    /// What the NIC cannot join.
+    type Report = Vec<nic::Conflict>;
+    type Related = Key;
+
+    const CONDITIONAL: bool = true;
+
+    fn plan(wants: &BTreeMap<Membership, nic::Env>, actual: Option<&Nic>, (): &()) -> Plan<Self> {
+        let (Some(want), Some(actual)) = (wants.get(&Membership), actual) else {
+            // A NIC that is gone has left every pool.
+            return Plan { write: None, served: wants.keys().map(|one| (*one, Served::Met(vec![]))).collect() };
+        };
+        let plan = nic::plan(actual, want);
+        let write = (!plan.edits.is_empty()).then(|| {
+            let pools = plan.edits.iter().map(|edit| match edit {
+                nic::Edit::Join { pool, .. } | nic::Edit::Leave { pool, .. } => pool,
+            });
+            let balancers: BTreeSet<ArmId> = pools.filter_map(load_balancer_of).collect();
+            Write {
+                priority: Priority::Attach,
+                // A Node behind an address does not change it. The last one to leave is held by its own rule.
+                replaces: false,
+                is_partial: false,
+                taints: balancers.into_iter().map(Key::LoadBalancer).collect(),
+                op: plan.edits,
+            }
+        });
+        let served = if write.is_some() { Served::Pending } else { Served::Met(plan.conflicts) };
+        Plan { write, served: [(Membership, served)].into() }
+    }
+
+    fn is_updating(model: &Nic) -> bool {
+        model.provisioning == Provisioning::Updating
+    }
+
+    /// Nothing is given up with a membership that another could be given.
+    fn removes(_: &nic::Env) -> bool {
+        false
+    }
+}
+
+/// What is known of the machines behind Nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Machines {
+    nics: BTreeMap<ArmId, Nic>,
+    /// The NICs of a machine; the primary one is the first.
+    of_machine: BTreeMap<ArmId, Vec<ArmId>>,
+    /// The availability set of a machine, in its own spelling.
+    sets: BTreeMap<ArmId, String>,
+}
+
+impl Machines {
+    /// Takes in what a read or list has shown of a NIC; `None` when it does not exist. Returns whether its pools differ.
+    pub fn observed(&mut self, id: &ArmId, actual: Option<&Nic>) -> bool {
+        let Some(nic) = actual else {
+            let Some(before) = self.nics.remove(id) else { return false };
+            if let Some(machine) = before.machine.as_ref().and_then(|machine| self.of_machine.get_mut(machine)) {
+                machine.retain(|nic| nic != id);
+            }
+            return true;
+        };
+        if self.nics.get(id) == Some(nic) {
+            return false;
+        }
+        if let Some(machine) = &nic.machine {
+            let nics = self.of_machine.entry(machine.clone()).or_default();
+            nics.retain(|other| other != id);
+            nics.insert(if nic.is_primary { 0 } else { nics.len() }, id.clone());
+        }
+        self.nics.insert(id.clone(), nic.clone());
+        true
+    }
+
+    /// Takes in the availability set of a machine.
+    pub fn in_set(&mut self, machine: ArmId, set: String) {
+        self.sets.insert(machine, set);
+    }
+
+    /// A NIC as it was observed.
+    pub fn nic(&self, id: &ArmId) -> Option<&Nic> {
+        self.nics.get(id)
+    }
+
+    /// The NIC of a Node that its pools name, and the set of its machine.
+    fn of(&self, node: &BackendNode) -> Option<&ArmId> {
+        self.of_machine.get(&machine(node)?)?.first()
+    }
+
+    /// The scale set or availability set of a Node; empty where it is in none.
+    pub fn set_of<'a>(&'a self, node: &'a BackendNode) -> &'a str {
+        let set = || self.sets.get(&machine(node)?).map(String::as_str);
+        node.scale_set().or_else(set).unwrap_or_default()
+    }
+
+    /// The sets of these Nodes, each once, in the order of the Nodes.
+    pub fn sets<'n>(&self, nodes: impl Iterator<Item = &'n BackendNode>) -> Vec<String> {
+        let mut sets: Vec<String> = Vec::new();
+        for node in nodes {
+            let set = self.set_of(node);
+            if !set.is_empty() && !sets.iter().any(|there| there.eq_ignore_ascii_case(set)) {
+                sets.push(set.to_owned());
+            }
+        }
+        sets
+    }
+
+    /// The resource groups of machines whose NIC or set is not known, as subscription and name.
+    pub fn unknown(
+        &self,
+        nodes: &BackendNodes,
+        selection: &Selection<'_>,
+        needs_sets: bool,
+    ) -> BTreeSet<(String, String)> {
+        let lacks = |node: &BackendNode| {
+            let machine = machine(node)?;
+            let has_set = !needs_sets || self.sets.contains_key(&machine);
+            let lacks = self.of(node).is_none() || !has_set;
+            lacks.then(|| (machine.subscription().to_owned(), machine.resource_group().to_owned()))
+        };
+        selection.of(nodes).filter_map(|(_, node)| lacks(node)).collect()
+    }
+}
+
+/// The machine of a Node that is in no scale set.
+fn machine(node: &BackendNode) -> Option<ArmId> {
+    match Machine::of_provider_id(node.provider_id.as_deref()?)? {
+        Machine::Vm(id) => Some(id),
+        Machine::Instance(_) => None,
+    }
+}
+
+/// The pools that each NIC should be in. `going` holds the base names of the Services that are to go, in lower case: a load
+/// balancer that serves no others loses its members.
+///
+/// Of the NICs whose machine is no backend any more, at most a tenth of a pool and no fewer than ten leave at a time, and
+/// never the last member. The others are told to stay where they are until those have left.
+pub fn memberships(
+    settings: &Settings,
+    nodes: &BackendNodes,
+    selection: &Selection<'_>,
+    machines: &Machines,
+    balancers: &Balancers,
+    going: &BTreeSet<String>,
+) -> BTreeMap<ArmId, nic::Env> {
+    let pools: Vec<PoolOfNics> = balancers.nic_pools(settings, going);
+    let managed: BTreeSet<ArmId> = pools.iter().map(|pool| pool.id.clone()).collect();
+    let belongs = |pool: &PoolOfNics, node: &BackendNode| {
+        settings.sku != LoadBalancerSku::Basic || {
+            let set = machines.set_of(node);
+            let stem = if set.eq_ignore_ascii_case(&settings.primary_vm_set) { pool.main_stem.as_str() } else { set };
+            stem.eq_ignore_ascii_case(&pool.stem)
+        }
+    };
+    let mut envs: BTreeMap<ArmId, nic::Env> = BTreeMap::new();
+    for (_, node) in selection.of(nodes) {
+        let Some(nic) = machines.of(node) else { continue };
+        let env =
+            envs.entry(nic.clone()).or_insert_with(|| nic::Env { managed: managed.clone(), ..Default::default() });
+        for pool in pools.iter().filter(|pool| pool.is_in_use && belongs(pool, node)) {
+            env.wanted.entry(pool.family).or_default().insert(pool.id.clone());
+        }
+    }
+    let is_in = |nic: &Nic, pool: &ArmId| nic.configurations.iter().any(|there| there.pools.contains(pool));
+    let mut stay: BTreeMap<ArmId, BTreeMap<Family, BTreeSet<ArmId>>> = BTreeMap::new();
+    for pool in pools.iter().filter(|pool| pool.is_in_use) {
+        let wants = |id: &ArmId| {
+            envs.get(id).and_then(|env| env.wanted.get(&pool.family)).is_some_and(|wanted| wanted.contains(&pool.id))
+        };
+        let there: Vec<&ArmId> =
+            machines.nics.iter().filter(|(_, nic)| is_in(nic, &pool.id)).map(|(id, _)| id).collect();
+        let (stays, leaves): (Vec<&ArmId>, Vec<&ArmId>) = there.iter().partition(|id| wants(id));
+        let mut most = most_that_leave(there.len()).min(leaves.len());
+        if stays.is_empty() && most == leaves.len() {
+            // The last member leaves when another has joined.
+            most = most.saturating_sub(1);
+        }
+        for id in &leaves[most..] {
+            let kept = stay.entry((*id).clone()).or_default().entry(pool.family).or_default();
+            kept.insert(pool.id.clone());
+        }
+    }
+    for (id, nic) in &machines.nics {
+        if !envs.contains_key(id) && managed.iter().any(|pool| is_in(nic, pool)) {
+            envs.insert(id.clone(), nic::Env { wanted: BTreeMap::new(), managed: managed.clone() });
+        }
+    }
+    for (id, kept) in stay {
+        let env = envs.entry(id).or_insert_with(|| nic::Env { managed: managed.clone(), ..Default::default() });
+        for (family, pools) in kept {
+            env.wanted.entry(family).or_default().extend(pools);
+        }
+    }
+    envs
+}
+
+/// A pool whose members are NICs, of a load balancer of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOfNics {
+    /// The pool.
+    pub id: ArmId,
+    /// Its load balancer.
+    pub balancer: ArmId,
+    /// The family of its members.
+    pub family: Family,
+    /// The stem of its load balancer's name.
+    pub stem: String,
+    /// The stem of the load balancers of the primary set.
+    pub main_stem: String,
+    /// Whether a Service is served through its load balancer.
+    pub is_in_use: bool,
+}
+
+impl PoolOfNics {
+    /// A pool of a load balancer.
+    pub fn new(balancer: &ArmId, family: Family, settings: &Settings, is_in_use: bool) -> Self {
+        Self {
+            id: LoadBalancer::pool_id(balancer, &settings.pool_name(family)),
+            balancer: balancer.clone(),
+            family,
+            stem: names::load_balancer_stem(balancer.name()).to_owned(),
+            main_stem: settings.load_balancer_name.clone().unwrap_or_else(|| settings.cluster_name.clone()),
+            is_in_use,
+        }
+    }
+}
+
+/// What a NIC is to be told: its want differs from the one before, and a read shows that it is not met or a want is told
+/// already.
+pub fn is_news(before: Option<&nic::Env>, now: &nic::Env, actual: Option<&Nic>) -> bool {
+    match before {
+        Some(before) => before != now,
+        None => actual.is_none_or(|actual| nic::plan(actual, now) != nic::NicPlan::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Which NIC belongs to which pool, and how many leave at a time.
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    network::{backends::Exclusion, settings::PoolKind},
+    service::{ServiceKey, names::BaseName, tests::settings},
+};
+
+const GROUP: &str = "/subscriptions/sub/resourceGroups/group/providers";
+
+fn vm(at: usize) -> ArmId {
+    format!("{GROUP}/Microsoft.Compute/virtualMachines/node-{at}").parse().unwrap()
+}
+
+fn nic_id(at: usize) -> ArmId {
+    format!("{GROUP}/Microsoft.Network/networkInterfaces/node-{at}-nic").parse().unwrap()
+}
+
+struct World {
+    settings: Settings,
+    nodes: BackendNodes,
+    machines: Machines,
+    balancers: Balancers,
+    going: BTreeSet<String>,
+}
+
+impl World {
+    /// So many Nodes, and a load balancer with a frontend of a Service and the pool of all Nodes.
+    fn new(nodes: usize) -> Self {
+        let settings = Settings { pool_kind: PoolKind::Nic, ..settings() };
+        let node = |at| BackendNode { provider_id: Some(format!("azure://{}", vm(at))), ..BackendNode::default() };
+        let nodes_by_name = (0..nodes).map(|at| (format!("node-{at}"), node(at))).collect();
+        let mut world = Self {
+            settings,
+            nodes: nodes_by_name,
+            machines: Machines::default(),
+            balancers: Balancers::default(),
+            going: BTreeSet::new(),
+        };
+        (0..nodes).for_each(|at| world.show(at, &[]));
+        let id = world.balancer();
+        let body = json!({"sku": {"name": "Standard"}, "properties": {
+            "frontendIPConfigurations": [{"name": world.base().as_str(), "properties": {}}],
+            "backendAddressPools": [{"name": world.settings.pool_name(Family::V4)}]}});
+        let actual = LoadBalancer::read(&id, &body).unwrap();
+        world.balancers.observed(&id, Some(&actual), &world.settings);
+        world
+    }
+
+    fn base(&self) -> BaseName {
+        BaseName::of(&ServiceKey::new("shop", "web", "0b7c6a52-3c1e-4d3a-9a53-0a6b9a0c2f11"))
+    }
+
+    fn balancer(&self) -> ArmId {
+        self.settings.load_balancer_id(&self.settings.cluster_name).unwrap()
+    }
+
+    fn pool(&self) -> ArmId {
+        LoadBalancer::pool_id(&self.balancer(), &self.settings.pool_name(Family::V4))
+    }
+
+    /// A read shows the NIC of a machine in these pools.
+    fn show(&mut self, at: usize, pools: &[ArmId]) {
+        let pools: Vec<_> = pools.iter().map(|pool| json!({"id": pool.as_str()})).collect();
+        let body = json!({"properties": {"primary": true, "virtualMachine": {"id": vm(at).as_str()},
+            "ipConfigurations": [{"name": "one", "properties": {"primary": true, "loadBalancerBackendAddressPools": pools}}]}});
+        self.machines.observed(&nic_id(at), Some(&Nic::read(&nic_id(at), &body).unwrap()));
+    }
+
+    /// What the NICs are told, as those that join and those that leave.
+    fn changes(&self) -> (Vec<ArmId>, Vec<ArmId>) {
+        let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+        let wants = memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.balancers, &self.going);
+        let (mut joins, mut leaves) = (vec![], vec![]);
+        for (id, want) in wants {
+            for edit in nic::plan(self.machines.nic(&id).unwrap(), &want).edits {
+                match edit {
+                    nic::Edit::Join { .. } => joins.push(id.clone()),
+                    nic::Edit::Leave { .. } => leaves.push(id.clone()),
+                }
+            }
+        }
+        (joins, leaves)
+    }
+}
+
+#[test]
+fn the_nics_of_backends_join_and_those_of_excluded_nodes_and_of_none_leave() {
+    let mut world = World::new(3);
+    assert_eq!(world.changes(), ((0..3).map(nic_id).collect(), vec![]));
+    let pool = world.pool();
+    (0..4).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
+    assert_eq!(world.changes(), (vec![], vec![nic_id(3)]), "no Node has the machine of the fourth");
+    world.nodes.get_mut("node-1").unwrap().exclusion = Some(Exclusion::Label);
+    assert_eq!(world.changes(), (vec![], vec![nic_id(1), nic_id(3)]));
+    // Without a read that shows the pool nothing is joined.
+    let id = world.balancer();
+    world.balancers.observed(&id, None, &world.settings);
+    assert_eq!(world.changes(), (vec![], vec![]));
+}
+
+#[test]
+fn a_wrong_list_of_nodes_empties_no_pool_at_once_and_never_wholly() {
+    let mut world = World::new(30);
+    let pool = world.pool();
+    (0..30).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
+    world.nodes.clear();
+    let mut left = 0;
+    loop {
+        let (joins, leaves) = world.changes();
+        assert!(joins.is_empty() && leaves.len() <= 10);
+        if leaves.is_empty() {
+            break;
+        }
+        left += leaves.len();
+        for id in leaves {
+            let at = (0..30).find(|at| nic_id(*at) == id).unwrap();
+            world.show(at, &[]);
+        }
+    }
+    assert_eq!(left, 29, "the last member stays");
+}
+
+#[test]
+fn all_leave_a_load_balancer_whose_last_service_goes() {
+    let mut world = World::new(20);
+    let pool = world.pool();
+    (0..20).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
+    assert_eq!(world.changes(), (vec![], vec![]));
+    world.going = [world.base().as_str().to_lowercase()].into();
+    assert_eq!(world.changes().1.len(), 20);
+}
+
+#[test]
+fn of_a_basic_load_balancer_only_its_availability_set_is_a_member() {
+    let mut world = World::new(2);
+    world.settings.sku = LoadBalancerSku::Basic;
+    world.settings.primary_vm_set = "first".to_owned();
+    world.machines.in_set(vm(0), "FIRST".to_owned());
+    world.machines.in_set(vm(1), "second".to_owned());
+    assert_eq!(world.changes(), (vec![nic_id(0)], vec![]));
+    assert_eq!(world.machines.sets(world.nodes.values()), ["FIRST", "second"]);
+}
+
+#[test]
+fn a_nic_that_is_as_it_should_be_is_not_told() {
+    let mut world = World::new(1);
+    let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+    let want = |world: &World| {
+        let all =
+            memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.going);
+        all.into_values().next().unwrap()
+    };
+    let nic = |world: &World| world.machines.nic(&nic_id(0)).cloned();
+    assert!(is_news(None, &want(&world), nic(&world).as_ref()));
+    assert!(!is_news(Some(&want(&world)), &want(&world), nic(&world).as_ref()), "it was told");
+    let pool = world.pool();
+    world.show(0, &[pool]);
+    assert!(!is_news(None, &want(&world), nic(&world).as_ref()));
+}

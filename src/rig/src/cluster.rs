@@ -1,0 +1,173 @@
+//! A cluster for the cloud controllers: an Azure and an API server, both behind sockets, and the files that lead a process
+//! to them.
+
+use std::time::Duration;
+
+use lazuli_apiserver::ApiServer;
+use lazuli_assembly::clients;
+use lazuli_azure::{
+    Until,
+    network::{NetworkType, NetworkWrite},
+    transport::Routes,
+};
+use lazuli_config::{Config, Document, Environment};
+use lazuli_emulator::{Emulator, scenario};
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use crate::{AnyError, Folder, azure_json};
+
+/// How long the set-up may take.
+const SET_UP: Duration = Duration::from_secs(600);
+
+/// An Azure with the security group of a cluster, an API server with Nodes, and the files of a process.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The Azure.
+    pub azure: Emulator,
+    /// The API server.
+    pub server: ApiServer,
+    folder: Folder,
+}
+
+impl Cluster {
+    /// Starts both, with two Nodes. `keys` are written over those of the cloud configuration.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start(options: lazuli_emulator::Options, keys: &[(&str, Value)]) -> Result<Self, AnyError> {
+        // Any TLS library in this process takes this provider; a test may have installed it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let configured = options.scenario.clone();
+        let azure = Emulator::start(options).await?;
+        let mut config = azure_json(&configured, &azure.url());
+        config["subnetName"] = "nodes".into();
+        config["securityGroupName"] = "nodes-nsg".into();
+        for (key, value) in keys {
+            config[*key] = value.clone();
+        }
+        make_security_group(&config).await?;
+        let server = ApiServer::start(lazuli_apiserver::Options::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let router = server.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        let cluster = Self { azure, server, folder: Folder::make("cluster")? };
+        cluster.write("azure.json", &config)?;
+        cluster.write("kubeconfig", &kubeconfig)?;
+        for at in 0..2 {
+            cluster.node(at)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Writes a file of the process.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, value: &Value) -> std::io::Result<()> {
+        std::fs::write(self.folder.path().join(name), value.to_string())
+    }
+
+    /// Reads the cloud configuration.
+    ///
+    /// # Errors
+    /// When the file is gone or no JSON.
+    pub fn config(&self) -> Result<Value, AnyError> {
+        Ok(serde_json::from_slice(&std::fs::read(self.folder.path().join("azure.json"))?)?)
+    }
+
+    /// The arguments that lead a process to both.
+    pub fn arguments(&self) -> Vec<String> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        vec![
+            format!("--cloud-config={}", path("azure.json")),
+            format!("--kubeconfig={}", path("kubeconfig")),
+            "--cloud-config-secret-name=".to_owned(),
+        ]
+    }
+
+    /// Puts the Node of this number, whose machine is the emulator's of the same name.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn node(&self, at: u8) -> Result<(), AnyError> {
+        let id = format!(
+            "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/virtualMachines/node-{at}",
+            scenario::SUBSCRIPTION,
+            scenario::RESOURCE_GROUP
+        );
+        let address = format!("10.240.0.{}", 4 + u16::from(at));
+        let node = json!({"metadata": {"name": format!("node-{at}")}, "spec": {"providerID": format!("azure://{id}")},
+            "status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+        self.server.put("nodes", node)?;
+        Ok(())
+    }
+
+    /// Puts a Service of type LoadBalancer with one port. `annotations` and `class` may be null.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn service(&self, name: &str, annotations: Value, class: Value) -> Result<(), AnyError> {
+        let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+        if !class.is_null() {
+            spec["loadBalancerClass"] = class;
+        }
+        let metadata = json!({"name": name, "annotations": annotations});
+        self.server.put("services", json!({"metadata": metadata, "spec": spec}))?;
+        Ok(())
+    }
+
+    /// How many addresses a Service has.
+    pub fn addresses(&self, name: &str) -> usize {
+        let service = self.server.get("services", "default", name).unwrap_or_default();
+        service["status"]["loadBalancer"]["ingress"].as_array().map_or(0, Vec::len)
+    }
+
+    /// Who holds the Lease of the cloud controllers.
+    pub fn holder(&self) -> Option<String> {
+        let lease = self.server.get("leases", "kube-system", "cloud-controller-manager")?;
+        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
+    }
+
+    /// Another replica has taken the Lease.
+    ///
+    /// # Errors
+    /// When there is no Lease.
+    pub fn take_lease(&self, holder: &str) -> Result<(), AnyError> {
+        let lease = self.server.get("leases", "kube-system", "cloud-controller-manager");
+        let mut lease = lease.ok_or("there is no Lease")?;
+        lease["spec"]["holderIdentity"] = holder.into();
+        self.server.put("leases", lease)?;
+        Ok(())
+    }
+
+    /// What was asked of Azure so far that changes something.
+    pub fn writes(&self) -> Vec<String> {
+        let calls = self.azure.control().call_log();
+        let writes = calls.iter().filter(|call| call.plane == "arm" && call.method != "GET");
+        writes.map(|call| format!("{} {} {}", call.method, call.path, call.status)).collect()
+    }
+}
+
+/// The cluster's security group, which its installer makes.
+async fn make_security_group(config: &Value) -> Result<(), AnyError> {
+    let document = Document::parse("azure.json", config.to_string().as_bytes())?;
+    let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
+    let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await?;
+    let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
+    let id = format!(
+        "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/networkSecurityGroups/nodes-nsg"
+    );
+    let until = Until::within(SET_UP);
+    let kind = NetworkType::SecurityGroup;
+    // Reads bring the token that a write needs.
+    azure.network.list(kind, subscription, group, &until).await?;
+    let put = NetworkWrite::Put { body: json!({"location": scenario::LOCATION, "properties": {}}), etag: None };
+    azure.network.write(kind, &id.parse()?, put, None, &until).await?.settle(&until).await?;
+    Ok(())
+}
