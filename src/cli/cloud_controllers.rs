@@ -90,7 +90,7 @@ enum RunError {
 
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
-    serve(options, stop).await
+    Box::pin(serve(options, stop)).await
 }
 
 /// Runs until `stop` and until writes in flight then have ended, or until the lease is lost.
