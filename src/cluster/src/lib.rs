@@ -7,6 +7,7 @@
 
 mod backends;
 mod client;
+mod cloud_nodes;
 mod events;
 #[cfg(test)]
 mod fake;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
+pub use cloud_nodes::{CloudNodesChange, WriteNodeError, delete_node, follow_cloud_nodes, node_exists, patch_node};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use lease::{Ended, LeaseName, lead};

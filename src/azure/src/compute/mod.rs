@@ -304,6 +304,18 @@ impl Compute {
         decode_instance_view(&read.value).map_err(|error| undecodable(vm.as_str(), error))
     }
 
+    /// Reads a virtual machine, a scale set or one of its instances by a request of its own: no cache and no list answers.
+    /// Of a machine the body holds the instance view.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when exactly it is gone, and any other [`Fault`].
+    pub async fn read_alone(&self, machine: &ArmId, priority: Priority, until: &Until) -> Result<Value, ArmError> {
+        let is_set = machine.is_type("Microsoft.Compute/virtualMachineScaleSets");
+        let version = if is_set { self.versions.scale_sets } else { self.vm_version(machine) };
+        let query: &[(&str, &str)] = if is_set { &[] } else { &[("$expand", "instanceView")] };
+        Ok(self.arm.get(machine.as_str(), version, query, priority, until).await?.value)
+    }
+
     /// Lists the virtual machines of a resource group; instances of uniform scale sets are not among them.
     ///
     /// # Errors
