@@ -9,6 +9,7 @@ use std::{
 use kube::Client;
 use lazuli_azure::{
     Until,
+    compute::Compute,
     error::ArmError,
     network::{API_VERSION, Network, NetworkType},
 };
@@ -42,6 +43,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     informed::{AllWorkers, Found, Informed},
+    nodes::{NodeControllers, NodeOptions},
     objects::Of,
     services::Services,
 };
@@ -72,6 +74,9 @@ pub struct Controller {
     informed: Arc<Informed>,
     options: Options,
     holder: LeaseHolder,
+    metrics: Metrics,
+    nodes: Option<NodeControllers>,
+    serves_services: bool,
 }
 
 impl std::fmt::Debug for Controller {
@@ -109,10 +114,26 @@ impl Controller {
             load_balancers: objects(&informed, clock, &metrics),
             security_groups: objects(&informed, clock, &metrics),
             private_links: objects(&informed, clock, &metrics),
-            services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics),
+            services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics.clone()),
         };
         _ = informed.workers.set(workers);
-        Self { informed, options, holder }
+        Self { informed, options, holder, metrics, nodes: None, serves_services: true }
+    }
+
+    /// With the controllers of Nodes, by the same lease.
+    #[must_use]
+    pub fn with_nodes(mut self, options: NodeOptions, compute: Compute) -> Self {
+        let Informed { clock, lease, network, api, .. } = &*self.informed;
+        let clients = (compute, network.clone(), api.clone());
+        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), &self.metrics));
+        self
+    }
+
+    /// Without the service controller.
+    #[must_use]
+    pub fn without_services(mut self) -> Self {
+        self.serves_services = false;
+        self
     }
 
     /// Runs until `stop`, or until the lease is lost: then the process must end.
@@ -131,9 +152,15 @@ impl Controller {
                             if !std::mem::replace(&mut led, true) {
                                 let now = self.informed.clock.now();
                                 self.informed.told().trusted_from = now + freshness::LATE;
+                                if let Some(nodes) = &self.nodes {
+                                    nodes.leads(now + freshness::LATE);
+                                }
                             }
                             self.holder.renewed(self.informed.clock.since(until));
                             self.informed.wake_all();
+                            if let Some(nodes) = &self.nodes {
+                                nodes.wake_all();
+                            }
                         }
                         None => self.holder.released(),
                     }
@@ -141,8 +168,11 @@ impl Controller {
             };
             tokio::select! {
                 () = watching => {}
-                () = self.feed() => {}
+                () = async { tokio::join!(self.feed(), self.feed_nodes()); } => {}
                 () = stop.cancelled() => {}
+            }
+            if let Some(nodes) = &self.nodes {
+                nodes.drain().await;
             }
             if let Some(workers) = self.informed.workers.get() {
                 tokio::join!(
@@ -162,8 +192,18 @@ impl Controller {
         }
     }
 
+    /// Follows the Nodes for their own controllers.
+    async fn feed_nodes(&self) {
+        if let Some(nodes) = &self.nodes {
+            nodes.feed().await;
+        }
+    }
+
     /// Follows the cluster and passes its changes on.
     async fn feed(&self) {
+        if !self.serves_services {
+            return;
+        }
         let found = loop {
             match self.list().await {
                 Ok(found) => break found,

@@ -36,11 +36,11 @@ use tokio::sync::Mutex;
 use crate::informed::Informed;
 
 /// How long a read may take, with its waits for permits.
-const READ: Duration = Duration::from_secs(120);
+pub(crate) const READ: Duration = Duration::from_secs(120);
 /// How long one write may take until Azure has accepted it.
-const WRITE: Duration = Duration::from_secs(60);
+pub(crate) const WRITE: Duration = Duration::from_secs(60);
 /// How long the end of an operation is waited for by one poll. Afterwards the step decides.
-const OPERATION: Duration = Duration::from_secs(300);
+pub(crate) const OPERATION: Duration = Duration::from_secs(300);
 
 /// What Azure calls a reference to an object that is not provisioned. Source: the Go manager, which repairs the public IP.
 const NOT_PROVISIONED: &str = "ReferencedResourceNotProvisioned";
@@ -224,11 +224,11 @@ impl<O> Of<O> {
 /// A body with the ETag that it was read with.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw {
-    body: Arc<Value>,
-    etag: Option<String>,
+    pub(crate) body: Arc<Value>,
+    pub(crate) etag: Option<String>,
 }
 
-fn failure(error: &ArmError) -> Failure<ServiceKey> {
+pub(crate) fn failure<K>(error: &ArmError) -> Failure<K> {
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
     Failure { fault: error.fault.clone(), cause }
