@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, LeaseName};
-use lazuli_config::{BackendPoolType, Config, ConfigError};
+use lazuli_config::{BackendPoolType, Config, ConfigError, LooksAfter};
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
+use lazuli_plan::controller_list::Controller as ControllerName;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
@@ -17,6 +18,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
+    node_controllers::NodeArguments,
     stop,
 };
 
@@ -45,6 +47,8 @@ pub(super) struct Options {
     /// up its Lease.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
+    #[command(flatten)]
+    nodes: NodeArguments,
     #[command(flatten)]
     cloud: CloudOptions,
     #[command(flatten)]
@@ -86,10 +90,16 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     let client = clients::cluster(&options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
-    for warning in warnings(&config)? {
+    let serves_services = options.nodes.runs(ControllerName::ServiceLb);
+    let nodes = options.nodes.options(&config)?;
+    for warning in warnings(&config, LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let settings = settings::settings(&config, &options.cluster_name)?;
+    let settings = if serves_services {
+        settings::settings(&config, &options.cluster_name)?
+    } else {
+        settings::without_services(&config, &options.cluster_name)
+    };
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
     let lease = LeaseName {
         namespace: options.lease_namespace.clone(),
@@ -97,7 +107,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         // A host name is not enough: a container that was restarted has the name of the one before.
         identity: format!("{}_{}", host_name("lazuli-cloud-controllers"), uuid::Uuid::new_v4()),
     };
-    let controller = Controller::new(
+    let mut controller = Controller::new(
         ControllerOptions {
             settings,
             zones: options.zones.clone(),
@@ -108,6 +118,12 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         client.clone(),
         Metrics::register(&mut registry),
     );
+    if !serves_services {
+        controller = controller.without_services();
+    }
+    if let Some(nodes) = nodes {
+        controller = controller.with_nodes(nodes, azure.compute.clone());
+    }
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
     tracing::info!(
         cluster = options.cluster_name,
@@ -155,10 +171,10 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
 }
 
-/// What an operator must know of the configuration before Services are served by it.
-fn warnings(config: &Config) -> Result<Vec<String>, ConfigError> {
-    let mut warnings = config.for_services()?;
-    if config.load_balancing.pool_type != BackendPoolType::NodeIp {
+/// What an operator must know of the configuration before the controllers act on it.
+fn warnings(config: &Config, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
+    let mut warnings = config.for_cloud_controllers(looks_after)?;
+    if looks_after.services && config.load_balancing.pool_type != BackendPoolType::NodeIp {
         warnings.push(
             "loadBalancerBackendPoolConfigurationType is not nodeIP: this version keeps the members of backend pools as \
              they are, so that a new Node gets no traffic from outside and a new pool stays empty"
@@ -278,6 +294,7 @@ mod tests {
                 format!("--cloud-config={}", path("azure.json")),
                 format!("--kubeconfig={}", path("kubeconfig")),
                 "--cloud-config-secret-name=".to_owned(),
+                "--controllers=service-lb".to_owned(),
             ];
             arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
             let stop = CancellationToken::new();

@@ -16,6 +16,7 @@ mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod endpoints;
+mod node_controllers;
 mod output;
 mod sizes;
 mod stop;

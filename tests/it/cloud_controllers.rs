@@ -31,6 +31,7 @@ use super::deploy_azure::{actions, needed, table};
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a condition that announces itself by no event is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const ROLE: &str = "role-cloud-controllers.json";
 
 /// An Azure with the cluster's security group, an API server with two Nodes, and the files that lead a process to both.
@@ -50,6 +51,7 @@ impl World {
         config["subnetName"] = "nodes".into();
         config["securityGroupName"] = "nodes-nsg".into();
         config["loadBalancerBackendPoolConfigurationType"] = "nodeIP".into();
+        config["routeTableName"] = "nodes-routes".into();
         make_security_group(&config).await;
         let server = ApiServer::start(lazuli_apiserver::Options::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -65,7 +67,8 @@ impl World {
             std::fs::write(folder.path().join(name), value.to_string()).unwrap();
         }
         let world = Self { azure, server, folder };
-        (0..2).for_each(|at| world.node(at));
+        world.node(0);
+        world.new_node(1);
         world
     }
 
@@ -76,8 +79,30 @@ impl World {
             scenario::RESOURCE_GROUP
         );
         let node = json!({"metadata": {"name": format!("node-{at}")}, "spec": {"providerID": format!("azure://{id}")},
-            "status": {"addresses": [{"type": "InternalIP", "address": format!("10.240.0.{}", 4 + at)}]}});
+            "status": {"addresses": [{"type": "InternalIP", "address": format!("10.240.0.{}", 4 + at)}],
+                "conditions": [{"type": "Ready", "status": "True"}]}});
         self.server.put("nodes", node).unwrap();
+    }
+
+    /// A Node as kubelet registers it when the cloud provider is external.
+    fn new_node(&self, at: u8) {
+        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+        let node = json!({"metadata": {"name": format!("node-{at}")},
+            "spec": {"podCIDRs": [format!("10.244.{at}.0/24")], "taints": [taint]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        self.server.put("nodes", node).unwrap();
+    }
+
+    fn is_initialised(&self, at: u8) -> bool {
+        let node = self.server.get("nodes", "", &format!("node-{at}")).unwrap();
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        node["spec"]["providerID"].is_string() && !taints.iter().any(|taint| taint["key"] == UNINITIALIZED)
+    }
+
+    fn has_route(&self, at: u8) -> bool {
+        let node = self.server.get("nodes", "", &format!("node-{at}")).unwrap();
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "NetworkUnavailable" && one["status"] == "False")
     }
 
     fn process(&self) -> Child {
@@ -86,6 +111,7 @@ impl World {
         command.env_clear().arg("cloud-controllers").arg("--cloud-config-secret-name=");
         command.arg(format!("--cloud-config={}", path("azure.json")));
         command.arg(format!("--kubeconfig={}", path("kubeconfig")));
+        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*"]);
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 
@@ -161,6 +187,10 @@ async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_
     for name in ["web", "inner"] {
         world.until(name, || world.has_address(name)).await;
     }
+    world.until("the new Node is initialised", || world.is_initialised(1)).await;
+    world.until("its route exists", || world.has_route(1)).await;
+    let associated = || world.calls().iter().any(|call| call.method == "PUT" && call.path.ends_with("/subnets/nodes"));
+    world.until("the subnet belongs to the route table", associated).await;
     let holder = world.holder().expect("the process leads");
     assert!(terminate(first).await.success());
     assert_eq!(world.holder(), None, "the Lease of {holder}");
