@@ -16,6 +16,7 @@ mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 mod endpoints;
+mod get;
 mod node_controllers;
 mod output;
 mod sizes;
@@ -71,8 +72,8 @@ enum Command {
     CsiController(csi_controller::Options),
     /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
     CsiNode(csi_node::Options),
-    /// Gives Services of type LoadBalancer their Azure load balancers, in place of the Azure cloud-controller-manager's
-    /// service controller.
+    /// Gives Services of type LoadBalancer their Azure load balancers, initialises Nodes, routes their pods and removes
+    /// Nodes whose VMs are gone, in place of the Azure cloud-controller-manager.
     CloudControllers(cloud_controllers::Options),
     #[cfg(feature = "emulator")]
     /// Runs Azure itself as a local HTTP server.
@@ -82,6 +83,8 @@ enum Command {
     Demo(demo::Options),
     /// Checks a cloud configuration and says what is wrong with it.
     Doctor(doctor::Options),
+    /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes.
+    Get(get::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
@@ -96,7 +99,7 @@ pub fn main() -> ExitCode {
     };
     let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
-        Command::Doctor(_) => "warn",
+        Command::Doctor(_) | Command::Get(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
     });
@@ -107,7 +110,11 @@ pub fn main() -> ExitCode {
     // Before the first credential is read.
     let holds_credentials = matches!(
         cli.command,
-        Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) | Command::Doctor(_)
+        Command::CsiController(_)
+            | Command::CsiNode(_)
+            | Command::CloudControllers(_)
+            | Command::Doctor(_)
+            | Command::Get(_)
     );
     if holds_credentials && let Err(error) = core_dumps::forbid() {
         eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
@@ -132,6 +139,7 @@ pub fn main() -> ExitCode {
             #[cfg(feature = "emulator")]
             Command::Demo(options) => Box::pin(demo::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
+            Command::Get(options) => Box::pin(get::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }

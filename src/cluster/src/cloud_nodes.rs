@@ -9,12 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use lazuli_plan::cloud_node::step::{Patch, PatchFault};
 use lazuli_plan::cloud_node::{CloudNode, NodeAddress, Taint, is_unmanaged};
+use lazuli_plan::network::backends::is_control_plane;
 use lazuli_plan::network::backends::labels::{MANAGED, RESOURCE_GROUP};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::client::{answered, get, null_as_empty};
+use super::client::{Pages, answered, get, null_as_empty};
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
 use super::nodes::{NODES, NodeCondition, is_ready};
 
@@ -156,6 +157,25 @@ pub async fn delete_node(client: &Client, node: &str, uid: &str) -> Result<(), W
         Ok(_) | Err(WriteNodeError::Gone(_)) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The names of the Nodes of the control plane.
+///
+/// # Errors
+/// The API server refused, or did not answer.
+pub async fn control_plane(client: &Client) -> Result<Vec<String>, WriteNodeError> {
+    let mut names = Vec::new();
+    let mut pages = Pages::new(client, NODES);
+    let failed = |source| WriteNodeError::of("of the control plane", "list on nodes", source);
+    while let Some(page) = pages.next::<SlimCloudNode>().await.map_err(failed)? {
+        for node in page.into_items() {
+            let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
+            if is_control_plane(label) {
+                names.push(node.metadata.base.name);
+            }
+        }
+    }
+    Ok(names)
 }
 
 /// Whether a Node of this name exists, by a read that no cache answers.

@@ -28,7 +28,9 @@ mod tests;
 
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
-pub use cloud_nodes::{CloudNodesChange, WriteNodeError, delete_node, follow_cloud_nodes, node_exists, patch_node};
+pub use cloud_nodes::{
+    CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
+};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
 pub use lease::{Ended, LeaseName, lead};

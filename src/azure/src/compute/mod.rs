@@ -321,15 +321,28 @@ impl Compute {
     /// # Errors
     /// Any [`Fault`].
     pub async fn list_vms(&self, subscription: &str, resource_group: &str, until: &Until) -> Result<Vec<Vm>, ArmError> {
+        let bodies = self.list_vm_bodies(subscription, resource_group, until).await?;
+        let path = list_path(subscription, Some(resource_group), "virtualMachines");
+        bodies.iter().map(|body| decode_vm(body).map_err(|error| undecodable(&path, error))).collect()
+    }
+
+    /// The same as Azure's JSON, with the members in use.
+    ///
+    /// # Errors
+    /// Any [`Fault`].
+    pub async fn list_vm_bodies(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        until: &Until,
+    ) -> Result<Vec<Value>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
         let mut list = self.arm.pages(&path, self.versions.virtual_machines, &[], Priority::List, until)?;
-        let mut vms = Vec::new();
+        let mut bodies = Vec::new();
         while let Some(items) = list.next_of(listed::MACHINES.fields).await? {
-            for item in &items {
-                vms.push(decode_vm(item).map_err(|error| undecodable(&path, error))?);
-            }
+            bodies.extend(items);
         }
-        Ok(vms)
+        Ok(bodies)
     }
 
     /// Lists the VM sizes of a region and how many data disks each takes, as far as the resource SKUs API says.

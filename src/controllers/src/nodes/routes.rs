@@ -15,7 +15,7 @@ use lazuli_plan::{
     cloud_node::step,
     engine::{
         Outcome, Refusal, Shared,
-        object::{Event, Object, Taint},
+        object::{EnvChange, Event, Object, Taint},
     },
     fault::Fault,
     model::ArmId,
@@ -216,6 +216,8 @@ where
         let Some(workers) = self.known.workers.get() else { return };
         for table in tables {
             workers.tables.send(&table, Event::Tainted(taint).into());
+            // It is read at once: nothing else asks for it, and a table that is not read is not read again in time.
+            workers.tables.send(&table, Event::EnvChanged(EnvChange::Replan).into());
         }
     }
 

@@ -14,7 +14,7 @@ use lazuli_azure::{
     transport::{Routes, Transport},
 };
 use lazuli_cluster::{Ended, LeaseName};
-use lazuli_emulator::{Emulator, Options as EmulatorOptions, latency::Profile, scenario};
+use lazuli_emulator::{Emulator, Options as EmulatorOptions, incident::Incident, latency::Profile, scenario};
 use lazuli_plan::{cloud_node::step::Controllers, model::ArmId, network::TagPolicy, permit::Priority, poll::Kind};
 use serde_json::{Value, json};
 use tokio::{
@@ -359,4 +359,80 @@ async fn when_many_vms_are_gone_at_once_nodes_go_one_in_ten_seconds() {
     assert!(rig.node(18).is_some() && rig.node(19).is_some());
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_may_not_be_read_is_never_taken_for_gone() {
+    let refusals = [
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+            "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0}]),
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+            "then": {"status": 404, "code": "ResourceGroupNotFound"}, "times": 0}]),
+        // It is gone, and no control answers.
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+                "then": {"status": 404, "code": "ResourceNotFound"}, "times": 0},
+            {"match": {"method": "GET", "path": "*/virtualMachines*"},
+                "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0}]),
+    ];
+    for incidents in refusals {
+        let rig = Rig::start().await;
+        (0..4).for_each(|at| rig.register(at));
+        let (stop, running) = rig.controller("one");
+        let is_done = |at: usize| rig.condition(at).as_deref() == Some("False RouteCreated");
+        rig.wait("the routes exist", || (0..4).all(is_done)).await;
+        sleep(Duration::from_secs(60)).await;
+        for incident in incidents.as_array().unwrap() {
+            let incident: Incident = serde_json::from_value(incident.clone()).unwrap();
+            rig.emulator.control().add_incident(incident).unwrap();
+        }
+        rig.stop_kubelet(1);
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(rig.taints(1), ["dedicated"]);
+        // It was only the right that was missing.
+        rig.emulator.control().clear_incidents();
+        rig.delete_vm(1).await;
+        rig.wait("node-1 is deleted", || rig.node(1).is_none()).await;
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_killed_at_any_time_is_followed_by_one_that_finishes() {
+    for kill_after in (100..4_000).step_by(300) {
+        let rig = Rig::start().await;
+        (0..3).for_each(|at| rig.register(at));
+        let (_, killed) = rig.controller("killed");
+        sleep(Duration::from_millis(kill_after)).await;
+        killed.abort();
+        rig.server.delete("nodes", "", "node-2").unwrap();
+        let (stop, running) = rig.controller("next");
+        let is_done = |at: usize| {
+            rig.condition(at).as_deref() == Some("False RouteCreated")
+                && !rig.taints(at).contains(&"uninitialized".to_owned())
+        };
+        rig.wait("both are served", || (0..2).all(is_done)).await;
+        sleep(Duration::from_secs(60)).await;
+        let routes = rig.routes().await;
+        assert_eq!(routes.len(), 2, "killed after {kill_after} ms: {routes:?}");
+        let unsafe_writes: Vec<String> =
+            rig.writes().into_iter().filter(|write| write.starts_with("DELETE") || write.contains(" 409")).collect();
+        assert!(unsafe_writes.is_empty(), "{unsafe_writes:?}");
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_of_nodes_removes_no_route() {
+    let rig = Rig::start().await;
+    let route = json!({"name": "node-0____102440024", "properties": {
+        "addressPrefix": "10.244.0.0/24", "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.240.0.4"}});
+    rig.put_table(json!([route])).await;
+    let writes = rig.writes();
+    let (stop, running) = rig.controller("one");
+    sleep(Duration::from_secs(600)).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(rig.writes(), writes);
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::InstanceAddress;
 use crate::{
     model::ArmId,
     network::{
@@ -88,6 +89,13 @@ pub struct NicAddress {
     pub private: IpAddr,
     /// The public IP of the same configuration.
     pub public: Option<ArmId>,
+}
+
+impl NicAddress {
+    /// With the address of its public IP.
+    pub fn with_public(self, address: impl FnOnce(&ArmId) -> Option<IpAddr>) -> InstanceAddress {
+        InstanceAddress { private: self.private, public: self.public.as_ref().and_then(address) }
+    }
 }
 
 /// The addresses of a NIC, that of its primary configuration first.

@@ -52,6 +52,11 @@ impl Requests {
         self.asked = None;
     }
 
+    /// Whether the table was told something of this Node.
+    pub(super) fn is_known(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// Whether the table has done what it was told last.
     pub(super) fn is_done(&self) -> bool {
         self.done

@@ -346,3 +346,14 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     let [Action::Route { want: Want::Present(ranges), .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(ranges[0].text, "10.244.7.0/24");
 }
+
+#[test]
+fn a_process_that_does_not_lead_keeps_nothing_of_a_removed_node() {
+    let mut rig = Rig { state: State::default(), env: env(), now: s(1), node: old_node(), actions: vec![] };
+    rig.env.shared.lease.until = None;
+    rig.tell(Event::Changed(old_node()));
+    assert!(!rig.state.is_idle());
+    rig.tell(Event::Removed);
+    assert!(rig.state.is_idle());
+    assert_eq!(rig.take(), []);
+}
