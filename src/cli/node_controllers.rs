@@ -186,7 +186,7 @@ mod tests {
         let options = options(&["--cluster-cidr=10.244.0.0/16"], keys).unwrap().unwrap();
         let routes = options.routes.unwrap();
         assert_eq!(options.grace, Duration::from_secs(300));
-        assert!(routes.table.as_str().ends_with("/resourceGroups/other/providers/Microsoft.Network/routeTables/rt"));
+        assert!(routes.table.folded().ends_with("/resourcegroups/other/providers/microsoft.network/routetables/rt"));
         assert!(
             routes.subnet.unwrap().as_str().ends_with("/n/providers/Microsoft.Network/virtualNetworks/v/subnets/nodes")
         );
