@@ -25,7 +25,7 @@
 //! | two writers overwrite each other's frontends (kubernetes#84052) | one plan for all Services; what nobody gave up stays | `no_wants_write_nothing_and_delete_nothing` |
 //! | what it does not model is lost when a rule changes | edits of the body that was read | `what_the_body_holds_beside_is_kept_when_a_rule_changes` |
 //! | a shared frontend gets another address under its other Services | refused, and the Service that shares it is named | `a_shared_frontend_does_not_get_another_address` |
-//! | a node without an address of the family may join a pool as an empty one | it is no member | `a_node_without_an_address_of_the_family_is_no_member` |
+//! | a node without an address of the family may join a pool as an empty one | it is no member | `a_node_without_an_address_of_the_family_is_left_out` |
 //! | a wrong list of nodes empties all but the last member of a pool | a tenth or ten leave with one write, and the last one never | `a_tenth_of_a_pool_or_ten_leave_with_one_write_and_the_last_one_never` |
 //! | a pool changes its kind with the configuration | it keeps its kind | `a_pool_keeps_its_kind` |
 //! | a limit of Azure is an error of the whole write | the newcomer is refused in a sentence, and the others are served | `limits_of_azure_refuse_the_newcomer_in_a_sentence` `a_load_balancer_takes_as_many_rules_as_azure_allows_and_not_one_more` |

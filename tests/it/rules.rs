@@ -98,6 +98,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn read(path: PathBuf) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
 /// Every Rust source below a folder.
 fn sources_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -110,6 +114,26 @@ fn sources_below(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The tier `rules` runs them; this tells within seconds that one was renamed.
+#[test]
+fn every_test_that_a_table_names_exists() {
+    let sources: String =
+        ["src", "tests"].iter().flat_map(|folder| sources_below(&root().join(folder))).map(read).collect();
+    let mut named = 0;
+    for table in ["rules.rs", "peer_defects.rs", "peer_defects_services.rs"] {
+        let table = read(root().join("tests/it").join(table));
+        let rows = table.lines().filter_map(|line| line.strip_prefix("//! |")?.trim_end().strip_suffix('|'));
+        let rows = rows.filter(|row| row.matches('|').count() == 2);
+        for tests in rows.filter_map(|row| row.rsplit('|').next()) {
+            for name in tests.split('`').skip(1).step_by(2) {
+                assert!(sources.contains(&format!("fn {name}(")), "no test has the name {name}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 100, "the reader finds nothing");
 }
 
 #[test]
