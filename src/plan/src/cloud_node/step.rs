@@ -545,10 +545,16 @@ impl State {
         if !env.shared.synced || !env.shared.lease.covers_write(now) {
             return;
         }
-        let Some(node) = self.node.clone() else {
-            self.remove_routes(env, actions);
-            return;
-        };
+        match self.node.take() {
+            None => self.remove_routes(env, actions),
+            Some(node) => {
+                self.decide_for(&node, env, now, actions);
+                self.node = Some(node);
+            }
+        }
+    }
+
+    fn decide_for(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) {
         if !node.is_ours() {
             if self.requests.withdraw() {
                 actions.push(Action::WithdrawRoutes);
@@ -559,21 +565,21 @@ impl State {
             return;
         }
         if env.controllers.route
-            && let Some(want) = routes::want(&node)
+            && let Some(want) = routes::want(node)
             && let Some((generation, want)) = self.requests.tell(want)
         {
             actions.push(Action::Route { generation, want });
         }
         if env.controllers.lifecycle {
-            self.check(&node, env, now, actions);
+            self.check(node, env, now, actions);
         }
         let may_write = self.writing.is_none() && !self.waits(self.write_at, now);
-        if let Some(patch) = self.patch(&node, env, now, actions)
+        if let Some(patch) = self.patch(node, env, now, actions)
             && may_write
         {
             let id = self.ids.next_id();
             self.writing = Some(id);
-            actions.push(Action::Patch { id, uid: node.uid, version: node.version, patch });
+            actions.push(Action::Patch { id, uid: node.uid.clone(), version: node.version, patch });
         }
     }
 
