@@ -50,6 +50,7 @@ mod it {
     mod import_table;
     mod oracle_bodies;
     mod peer_defects;
+    mod peer_defects_nodes;
     mod peer_defects_services;
     mod published_tables;
     mod recordings;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
-use lazuli_config::{BackendPoolType, Config, ConfigError};
+use lazuli_config::{BackendPoolType, Config, ConfigError, LooksAfter};
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
-use lazuli_plan::{balancing::preview::Planned, list::VolumeHandles};
+use lazuli_plan::{balancing::preview::Planned, controller_list::Controller as ControllerName, list::VolumeHandles};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
@@ -19,6 +19,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
+    node_controllers::NodeArguments,
     stop,
 };
 
@@ -58,6 +59,8 @@ pub(super) struct Options {
     /// up its Lease.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain_seconds: u64,
+    #[command(flatten)]
+    nodes: NodeArguments,
     #[command(flatten)]
     cloud: CloudOptions,
     #[command(flatten)]
@@ -102,10 +105,16 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     let client = clients::cluster(&options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
-    for warning in warnings(&config)? {
+    let serves_services = options.nodes.runs(ControllerName::ServiceLb);
+    let nodes = options.nodes.options(&config)?;
+    for warning in warnings(&config, LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let settings = settings::settings(&config, &options.cluster_name)?;
+    let settings = if serves_services {
+        settings::settings(&config, &options.cluster_name)?
+    } else {
+        settings::without_services(&config, &options.cluster_name)
+    };
     let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
     let lease = LeaseName {
         namespace: options.lease_namespace.clone(),
@@ -120,7 +129,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let (_, no_volumes) = watch::channel(VolumeHandles::NoCluster);
     let ended = CancellationToken::new();
     let writing = Box::pin(write_events(client.clone(), reporter, no_volumes, queue, event_metrics, ended.clone()));
-    let controller = Controller::new(
+    let mut controller = Controller::new(
         ControllerOptions {
             settings,
             zones: options.zones.clone(),
@@ -138,6 +147,12 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         let planned = controller.dry_run().await?;
         print!("{}", plan(&planned));
         return Ok(());
+    }
+    if !serves_services {
+        controller = controller.without_services();
+    }
+    if let Some(nodes) = nodes {
+        controller = controller.with_nodes(nodes, azure.compute.clone());
     }
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
     tracing::info!(
@@ -194,10 +209,10 @@ fn plan(planned: &[Planned]) -> String {
     planned.iter().map(|one| format!("{one}\n")).collect()
 }
 
-/// What an operator must know of the configuration before Services are served by it.
-fn warnings(config: &Config) -> Result<Vec<String>, ConfigError> {
-    let mut warnings = config.for_services()?;
-    if config.load_balancing.pool_type == BackendPoolType::PodIp {
+/// What an operator must know of the configuration before the controllers act on it.
+fn warnings(config: &Config, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
+    let mut warnings = config.for_cloud_controllers(looks_after)?;
+    if looks_after.services && config.load_balancing.pool_type == BackendPoolType::PodIp {
         warnings.push(
             "loadBalancerBackendPoolConfigurationType is podIP: this version keeps the members of such pools as they are, \
              so that a new pool stays empty"
@@ -238,7 +253,7 @@ mod tests {
         }
 
         fn process(&self, more: &[&str]) -> (CancellationToken, JoinHandle<Outcome>) {
-            let mut arguments = vec!["cloud-controllers".to_owned()];
+            let mut arguments = vec!["cloud-controllers".to_owned(), "--controllers=service-lb".to_owned()];
             arguments.extend(self.0.arguments());
             arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
             let stop = CancellationToken::new();

@@ -1,27 +1,38 @@
-//! `lazuli get`: what there is in Azure, for people and programs. It changes nothing.
+//! `lazuli get`: what the provider sees of a cluster in Azure. It reads and changes nothing.
 
-use std::{collections::BTreeMap, time::Duration};
+mod load_balancers;
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
-use lazuli_azure::{Until, network::NetworkType};
-use lazuli_cluster::{Change, follow_services};
-use lazuli_controllers::settings;
+use lazuli_azure::{
+    Until,
+    network::{API_VERSION, NetworkType},
+};
+use lazuli_cluster::control_plane;
+use lazuli_config::Config;
 use lazuli_plan::{
-    balancing::listing::{self, Row, Served},
+    cloud_node::{
+        Instance,
+        body::{Machine, nic_addresses},
+        provider_id,
+    },
     model::ArmId,
-    network::{load_balancer::LoadBalancer, public_ip::PublicIp},
-    service::ServiceKey,
+    permit::Priority,
+    routing::{Route, RouteTable, names},
 };
 use prometheus_client::registry::Registry;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::{Outcome, csi_controller::seed, output::Format};
 
-/// How long all reads may take together.
-const READS: Duration = Duration::from_secs(120);
+/// How long Azure may take to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a cell without a value shows.
+const NONE: &str = "-";
 
-/// What to show.
+/// Options of all that can be got.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -30,167 +41,301 @@ pub(super) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    #[command(flatten)]
+    Table(TableOf),
     /// The load balancers in the configured resource group: their frontends, the Services that each serves, rules and
     /// backends.
-    LoadBalancers(LoadBalancers),
+    LoadBalancers(load_balancers::LoadBalancers),
+}
+
+/// What is a table with a line for each.
+#[derive(Debug, Subcommand)]
+enum TableOf {
+    /// The VMs of the cluster's resource group: provider id, type and addresses.
+    Instances(Common),
+    /// The region and zone of each VM, as its Node's labels say them.
+    Zones(Common),
+    /// The cluster, and the Nodes of its control plane where a cluster is named.
+    Clusters {
+        /// The --cluster-name of lazuli cloud-controllers.
+        #[arg(long, env = "LAZULI_CLUSTER_NAME", default_value = "kubernetes")]
+        cluster_name: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The routes of the cluster's route table, and the Node of each.
+    Routes(Common),
 }
 
 #[derive(Debug, Args)]
-struct LoadBalancers {
-    /// How to print: a table, or JSON with a list of frontends.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    output: Format,
+struct Common {
     #[command(flatten)]
     cloud: CloudOptions,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+/// Rows with a name for each column.
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    columns: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn print(&self, format: Format) -> String {
+        match format {
+            Format::Json => {
+                let object = |row: &Vec<String>| -> Value {
+                    let cells = self.columns.iter().zip(row);
+                    let cell = |text: &String| if text == NONE { Value::Null } else { Value::from(text.as_str()) };
+                    cells.map(|(column, text)| ((*column).to_owned(), cell(text))).collect::<Map<_, _>>().into()
+                };
+                format!("{}\n", Value::from(self.rows.iter().map(object).collect::<Vec<_>>()))
+            }
+            Format::Text => {
+                let heads: Vec<String> = self.columns.iter().map(|column| column.to_uppercase()).collect();
+                let all: Vec<&Vec<String>> = [&heads].into_iter().chain(&self.rows).collect();
+                let width = |at: usize| all.iter().map(|row| row[at].chars().count()).max().unwrap_or_default();
+                let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+                let line = |row: &&Vec<String>| {
+                    let cells = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+                    format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+                };
+                all.iter().map(line).collect()
+            }
+        }
+    }
+}
+
+/// Why something cannot be got.
+#[derive(Debug, thiserror::Error)]
+enum GetError {
+    #[error("the cloud configuration has no routeTableName, so there is no route table to read")]
+    NoRouteTable,
+    #[error("route table {0} does not exist; lazuli cloud-controllers makes it for the first route")]
+    NoSuchTable(ArmId),
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    match options.what {
-        What::LoadBalancers(options) => {
-            let rows = load_balancers(&options.cloud).await?;
-            print!("{}", text(&rows, options.output));
-            Ok(())
-        }
-    }
+    print!("{}", printed(options).await?);
+    Ok(())
 }
 
-async fn load_balancers(cloud: &CloudOptions) -> Result<Vec<Row>, Box<dyn std::error::Error + Send + Sync>> {
-    let client = clients::cluster(cloud).await?;
-    let config = clients::configuration(cloud, client.as_ref()).await?;
-    let settings = settings::settings(&config, "kubernetes")?;
-    let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
-    let until = Until::within(READS);
-    let list = |kind, group| azure.network.list(kind, &settings.subscription, group, &until);
-    let balancers: Vec<LoadBalancer> = list(NetworkType::LoadBalancer, &settings.load_balancer_resource_group)
-        .await?
-        .iter()
-        .filter_map(|body| LoadBalancer::read(&id_of(body)?, body).ok())
-        .collect();
-    let mut public_ips: BTreeMap<ArmId, PublicIp> = BTreeMap::new();
-    let groups = balancers.iter().flat_map(|one| &one.frontends).filter_map(|one| one.public_ip.as_ref());
-    let groups: std::collections::BTreeSet<String> = groups.map(|ip| ip.resource_group().to_owned()).collect();
-    for group in &groups {
-        let read = |body: &Value| PublicIp::read(&id_of(body)?, body).ok();
-        let bodies = list(NetworkType::PublicIp, group).await?;
-        public_ips.extend(bodies.iter().filter_map(read).map(|ip| (ip.id.clone(), ip)));
-    }
-    let services = match client {
-        Some(client) => services(client).await,
-        None => vec![],
+async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    let what = match options.what {
+        What::LoadBalancers(options) => return load_balancers::printed(&options).await,
+        What::Table(what) => what,
     };
-    Ok(listing::rows(&balancers, &public_ips, &services))
-}
-
-fn id_of(body: &Value) -> Option<ArmId> {
-    body.get("id")?.as_str()?.parse().ok()
-}
-
-/// The Services of the cluster. Without them the rows name what they know: the first part of the names.
-async fn services(client: kube::Client) -> Vec<ServiceKey> {
-    let (following, mut told) = follow_services(client);
-    let first = async {
-        match told.recv().await {
-            Some(Change::Replaced(all)) => all.into_iter().map(|(_, service)| service.object.key).collect(),
-            Some(Change::Lost(why)) => {
-                tracing::warn!(why, "the Services of the cluster cannot be listed");
-                vec![]
-            }
-            _ => vec![],
-        }
-    };
-    tokio::select! {
-        services = first => services,
-        () = following => vec![],
-    }
-}
-
-fn served(one: &Served) -> String {
-    match one {
-        Served::Service(name) => name.clone(),
-        Served::Unknown(base) => format!("{base} (no Service of this cluster)"),
-        Served::Foreign => "(not of a Service)".to_owned(),
-    }
-}
-
-/// What is printed, with its last line break.
-fn text(rows: &[Row], format: Format) -> String {
-    match format {
-        Format::Json => {
-            let rows: Vec<Value> = rows
-                .iter()
-                .map(|row| {
-                    let services = row.services.iter().filter_map(|one| match one {
-                        Served::Service(name) => Some(name),
-                        _ => None,
-                    });
-                    json!({"loadBalancer": row.load_balancer, "sku": row.sku.as_str(), "frontend": row.frontend,
-                        "address": row.address, "services": services.collect::<Vec<_>>(), "rules": row.rules,
-                        "backends": row.backends})
-                })
-                .collect();
-            format!("{}\n", json!({"frontends": rows}))
-        }
-        Format::Text if rows.is_empty() => "no load balancer has a frontend\n".to_owned(),
-        Format::Text => {
-            let head = ["LOAD BALANCER", "ADDRESS", "SERVICE", "RULES", "BACKENDS"].map(str::to_owned);
-            let mut table = vec![head];
-            for row in rows {
-                let backends = row.backends.iter().map(|(pool, count)| format!("{pool}: {count}"));
-                let none_as_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-                table.push([
-                    row.load_balancer.clone(),
-                    row.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
-                    row.services.iter().map(served).collect::<Vec<_>>().join(", "),
-                    none_as_dash(row.rules.join(", ")),
-                    none_as_dash(backends.collect::<Vec<_>>().join(", ")),
-                ]);
-            }
-            let widths: Vec<usize> =
-                (0..4).map(|at| table.iter().map(|row| row[at].chars().count()).max().unwrap_or_default()).collect();
-            let line = |row: &[String; 5]| {
-                let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
-                format!("{}{}\n", cells.collect::<String>(), row[4])
+    let (TableOf::Instances(common)
+    | TableOf::Zones(common)
+    | TableOf::Routes(common)
+    | TableOf::Clusters { common, .. }) = &what;
+    let client = clients::cluster(&common.cloud).await?;
+    let config = clients::configuration(&common.cloud, client.as_ref()).await?;
+    let table = match &what {
+        TableOf::Instances(common) => instances(&machines(common, &config).await?),
+        TableOf::Zones(common) => zones(&machines(common, &config).await?),
+        TableOf::Routes(common) => routes(&route_table(common, &config).await?),
+        TableOf::Clusters { cluster_name, .. } => {
+            let masters = match &client {
+                Some(client) => control_plane(client).await?,
+                None => vec![],
             };
-            table.iter().map(line).collect()
+            clusters(&config, cluster_name, &masters)
         }
+    };
+    Ok(table.print(common.output))
+}
+
+/// The VMs of the cluster's resource group, by name.
+async fn machines(common: &Common, config: &Config) -> Result<Vec<Instance>, Box<dyn std::error::Error + Send + Sync>> {
+    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let (subscription, group) = (&config.cluster.subscription_id, config.cluster.resource_group.as_str());
+    let until = Until::within(PATIENCE);
+    let list = |kind| azure.network.list(kind, subscription, group, &until);
+    let id = |body: &Value| body["id"].as_str().and_then(|id| id.parse::<ArmId>().ok());
+    let mut public: BTreeMap<ArmId, IpAddr> = BTreeMap::new();
+    for body in list(NetworkType::PublicIp).await? {
+        let address = body["properties"]["ipAddress"].as_str().and_then(|text| text.parse().ok());
+        public.extend(id(&body).zip(address));
     }
+    let nics: BTreeMap<ArmId, Value> =
+        list(NetworkType::Interface).await?.into_iter().filter_map(|body| Some((id(&body)?, body))).collect();
+    let mut instances = Vec::new();
+    for body in azure.compute.list_vm_bodies(subscription, group, &until).await? {
+        let mut machine = Machine::read(&body)?;
+        if machine.lacks_fault_domain() {
+            let whole = azure.compute.read_alone(&machine.id, Priority::Read, &until).await?;
+            machine.fault_domain = Machine::read(&whole)?.fault_domain;
+        }
+        let addresses = machine.nics.iter().filter_map(|nic| nics.get(nic)).flat_map(nic_addresses);
+        instances.push(Instance {
+            addresses: addresses.map(|address| address.with_public(|id| public.get(id).copied())).collect(),
+            id: machine.id,
+            size: machine.size,
+            location: machine.location,
+            zone: machine.zone,
+            fault_domain: machine.fault_domain,
+        });
+    }
+    instances.sort_by(|one, other| one.id.name().cmp(other.id.name()));
+    Ok(instances)
+}
+
+async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, Box<dyn std::error::Error + Send + Sync>> {
+    let network = &config.network;
+    let name = network.route_table.as_ref().ok_or(GetError::NoRouteTable)?;
+    let group = network.route_table_resource_group.as_str();
+    let id = ArmId::resource(&network.subscription_id, group, "Microsoft.Network/routeTables", name)?;
+    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let read = azure.network.arm().get(id.as_str(), API_VERSION, &[], Priority::Read, &Until::within(PATIENCE)).await;
+    match read {
+        Ok(read) => Ok(RouteTable::read(&id, &read.value)?),
+        Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => Err(GetError::NoSuchTable(id).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn or_none(text: impl IntoIterator<Item = String>) -> String {
+    let all: Vec<String> = text.into_iter().collect();
+    if all.is_empty() { NONE.to_owned() } else { all.join(",") }
+}
+
+fn instances(all: &[Instance]) -> Table {
+    let row = |one: &Instance| {
+        vec![
+            one.id.name().to_owned(),
+            one.size.clone(),
+            or_none(one.addresses.iter().map(|address| address.private.to_string())),
+            or_none(one.addresses.iter().filter_map(|address| Some(address.public?.to_string()))),
+            provider_id(&one.id),
+        ]
+    };
+    Table { columns: &["name", "type", "internal", "external", "provider_id"], rows: all.iter().map(row).collect() }
+}
+
+fn zones(all: &[Instance]) -> Table {
+    let row = |one: &Instance| vec![one.id.name().to_owned(), one.location.to_lowercase(), one.zone_label()];
+    Table { columns: &["name", "region", "zone"], rows: all.iter().map(row).collect() }
+}
+
+fn clusters(config: &Config, name: &str, masters: &[String]) -> Table {
+    let cluster = &config.cluster;
+    let row = vec![
+        name.to_owned(),
+        cluster.subscription_id.clone(),
+        cluster.resource_group.as_str().to_owned(),
+        cluster.location.clone(),
+        or_none(masters.iter().cloned()),
+    ];
+    Table { columns: &["name", "subscription", "resource_group", "location", "master"], rows: vec![row] }
+}
+
+fn routes(table: &RouteTable) -> Table {
+    let row = |route: &Route| {
+        vec![
+            route.name.clone(),
+            or_none(names::node(&route.name).map(str::to_owned)),
+            or_none(route.range.map(|range| range.to_string())),
+            or_none(route.next_hop.map(|hop| hop.to_string())),
+        ]
+    };
+    Table { columns: &["name", "node", "range", "next_hop"], rows: table.routes.iter().map(row).collect() }
 }
 
 #[cfg(test)]
+#[cfg(feature = "emulator")]
 mod tests {
+    use clap::Parser;
+    use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
+    use lazuli_azure::network::NetworkWrite;
+    use lazuli_azure::transport::Routes;
+    use lazuli_config::{Document, Environment};
+    use lazuli_emulator::{Emulator, scenario};
+    use lazuli_rig::{Folder, azure_json};
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn a_table_has_a_line_a_frontend_and_json_all_of_it() {
-        let row = Row {
-            load_balancer: "kubernetes".to_owned(),
-            sku: lazuli_plan::network::settings::LoadBalancerSku::Standard,
-            frontend: "a0".to_owned(),
-            address: "20.0.0.1".parse().ok(),
-            services: [Served::Service("shop/web".to_owned())].into(),
-            rules: vec!["TCP 80 -> 80".to_owned()],
-            backends: [("kubernetes".to_owned(), 2)].into(),
-        };
-        let bare = Row {
-            address: None,
-            services: [Served::Foreign].into(),
-            rules: vec![],
-            backends: BTreeMap::new(),
-            ..row.clone()
-        };
-        let rows = [row, bare];
-        let expected = "\
-LOAD BALANCER  ADDRESS   SERVICE             RULES         BACKENDS
-kubernetes     20.0.0.1  shop/web            TCP 80 -> 80  kubernetes: 2
-kubernetes     -         (not of a Service)  -             -
-";
-        assert_eq!(text(&rows, Format::Text), expected);
-        let parsed: Value = serde_json::from_str(&text(&rows, Format::Json)).unwrap();
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    async fn got(folder: &Folder, arguments: &[&str]) -> Result<String, String> {
+        let config = format!("--cloud-config={}", folder.path().join("azure.json").display());
+        let more = [config.as_str(), "--cloud-config-secret-name="];
+        let options = Command::parse_from([&["get"], arguments, &more].concat()).options;
+        Box::pin(printed(options)).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn instances_zones_clusters_and_routes_are_printed_as_azure_shows_them() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = lazuli_emulator::Options::default();
+        let configured = options.scenario.clone();
+        let azure = Emulator::start(options).await.unwrap();
+        let folder = Folder::make("get").unwrap();
+        let mut config = azure_json(&configured, &azure.url());
+        config["routeTableName"] = "rt".into();
+        std::fs::write(folder.path().join("azure.json"), config.to_string()).unwrap();
+
+        let instances = got(&folder, &["instances"]).await.unwrap();
+        let lines: Vec<Vec<&str>> = instances.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["NAME", "TYPE", "INTERNAL", "EXTERNAL", "PROVIDER_ID"]);
+        assert_eq!(lines[1][..4], ["node-0", "Standard_D8s_v3", "10.240.0.4", "-"]);
+        assert!(lines[1][4].starts_with("azure:///subscriptions/") && lines[1][4].ends_with("virtualMachines/node-0"));
+        assert_eq!(lines.len(), 3);
+
+        let zones: Value = serde_json::from_str(&got(&folder, &["zones", "--output=json"]).await.unwrap()).unwrap();
+        assert_eq!(zones[1], json!({"name": "node-1", "region": scenario::LOCATION, "zone": "0"}));
+
+        let missing = got(&folder, &["routes"]).await.unwrap_err();
+        assert!(missing.contains("routeTables/rt"), "{missing}");
+        let document = Document::parse("azure.json", config.to_string().as_bytes()).unwrap();
+        let read = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
+        let client = clients::connect(&read, Routes::none(), &mut Registry::default(), 1).await.unwrap();
+        let id =
+            ArmId::resource(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "Microsoft.Network/routeTables", "rt");
+        let until = Until::within(Duration::from_secs(600));
+        let kind = NetworkType::RouteTable;
+        // Reads bring the token that a write needs.
+        client.network.list(kind, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until).await.unwrap();
+        let body = json!({"location": scenario::LOCATION, "properties": {"routes": [
+            {"name": "node-0____102440024", "properties": {"addressPrefix": "10.244.0.0/24",
+                "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.240.0.4"}},
+            {"name": "out", "properties": {"addressPrefix": "0.0.0.0/0", "nextHopType": "Internet"}}]}});
+        let put = NetworkWrite::Put { body, etag: None };
+        client.network.write(kind, &id.unwrap(), put, None, &until).await.unwrap().settle(&until).await.unwrap();
+        let routes: Value = serde_json::from_str(&got(&folder, &["routes", "--output=json"]).await.unwrap()).unwrap();
         assert_eq!(
-            parsed["frontends"][0],
-            json!({"loadBalancer": "kubernetes", "sku": "Standard", "frontend": "a0", "address": "20.0.0.1",
-                "services": ["shop/web"], "rules": ["TCP 80 -> 80"], "backends": {"kubernetes": 2}})
+            routes,
+            json!([
+                {"name": "node-0____102440024", "node": "node-0", "range": "10.244.0.0/24", "next_hop": "10.240.0.4"},
+                {"name": "out", "node": null, "range": "0.0.0.0/0", "next_hop": null}
+            ])
         );
-        assert_eq!(text(&[], Format::Text), "no load balancer has a frontend\n");
+
+        let server = ApiServer::start(ApiServerOptions::default());
+        let master = json!({"metadata": {"name": "m", "labels": {"node-role.kubernetes.io/control-plane": ""}}});
+        server.put("nodes", master).unwrap();
+        server.put("nodes", json!({"metadata": {"name": "w"}})).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = server.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        let path = folder.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let kubeconfig = format!("--kubeconfig={}", path.display());
+        let clusters = got(&folder, &["clusters", "--output=json", &kubeconfig]).await.unwrap();
+        let clusters: Value = serde_json::from_str(&clusters).unwrap();
+        assert_eq!((&clusters[0]["name"], &clusters[0]["master"]), (&json!("kubernetes"), &json!("m")));
     }
 }

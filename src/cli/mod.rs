@@ -17,6 +17,7 @@ mod doctor;
 mod emulator;
 mod endpoints;
 mod get;
+mod node_controllers;
 mod output;
 mod sizes;
 mod stop;
@@ -71,8 +72,8 @@ enum Command {
     CsiController(csi_controller::Options),
     /// Serves the CSI Identity and Node services of disk.csi.azure.com on one node.
     CsiNode(csi_node::Options),
-    /// Gives Services of type LoadBalancer their Azure load balancers, in place of the Azure cloud-controller-manager's
-    /// service controller.
+    /// Gives Services of type LoadBalancer their Azure load balancers, initialises Nodes, routes their pods and removes
+    /// Nodes whose VMs are gone, in place of the Azure cloud-controller-manager.
     CloudControllers(cloud_controllers::Options),
     #[cfg(feature = "emulator")]
     /// Runs Azure itself as a local HTTP server.
@@ -82,7 +83,7 @@ enum Command {
     Demo(demo::Options),
     /// Checks a cloud configuration and says what is wrong with it.
     Doctor(doctor::Options),
-    /// Shows what there is in Azure. Changes nothing.
+    /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers.
     Get(get::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.

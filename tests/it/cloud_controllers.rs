@@ -22,19 +22,45 @@ use super::deploy_azure::{actions, needed, table};
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a condition that announces itself by no event is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const ROLE: &str = "role-cloud-controllers.json";
 
 struct World(Cluster);
 
 impl World {
     async fn start(pool_type: &str) -> Self {
-        let keys = [("loadBalancerBackendPoolConfigurationType", pool_type.into())];
-        Self(Cluster::start(lazuli_emulator::Options::default(), &keys).await.unwrap())
+        let keys =
+            [("loadBalancerBackendPoolConfigurationType", pool_type.into()), ("routeTableName", "nodes-routes".into())];
+        let world = Self(Cluster::start(lazuli_emulator::Options::default(), &keys).await.unwrap());
+        world.new_node(1);
+        world
+    }
+
+    /// A Node as kubelet registers it when the cloud provider is external.
+    fn new_node(&self, at: u8) {
+        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+        let node = json!({"metadata": {"name": format!("node-{at}")},
+            "spec": {"podCIDRs": [format!("10.244.{at}.0/24")], "taints": [taint]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        self.0.server.put("nodes", node).unwrap();
+    }
+
+    fn is_initialised(&self, at: u8) -> bool {
+        let node = self.0.server.get("nodes", "", &format!("node-{at}")).unwrap();
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        node["spec"]["providerID"].is_string() && !taints.iter().any(|taint| taint["key"] == UNINITIALIZED)
+    }
+
+    fn has_route(&self, at: u8) -> bool {
+        let node = self.0.server.get("nodes", "", &format!("node-{at}")).unwrap();
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "NetworkUnavailable" && one["status"] == "False")
     }
 
     fn process(&self) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
         command.env_clear().arg("cloud-controllers").args(self.0.arguments());
+        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*"]);
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 
@@ -76,6 +102,10 @@ async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_
     for name in ["web", "inner"] {
         world.until(name, || world.0.addresses(name) > 0).await;
     }
+    world.until("the new Node is initialised", || world.is_initialised(1)).await;
+    world.until("its route exists", || world.has_route(1)).await;
+    let associated = || world.calls().iter().any(|call| call.method == "PUT" && call.path.ends_with("/subnets/nodes"));
+    world.until("the subnet belongs to the route table", associated).await;
     let holder = world.0.holder().expect("the process leads");
     assert!(terminate(first).await.success());
     assert_eq!(world.0.holder(), None, "the Lease of {holder}");

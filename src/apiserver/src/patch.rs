@@ -93,6 +93,12 @@ fn merge_list(resource: &Resource, at: &str, by: &str, list: &mut Value, patch: 
         *list = Value::from(patch.to_vec());
         return Ok(());
     };
+    // A list that is to be replaced says so in an item of its own.
+    let replaces = |item: &Value| item.get("$patch") == Some(&Value::from("replace"));
+    if patch.iter().any(replaces) {
+        *items = patch.iter().filter(|item| !replaces(item)).cloned().collect();
+        return Ok(());
+    }
     for wanted in patch {
         if by.is_empty() {
             if !items.contains(wanted) {

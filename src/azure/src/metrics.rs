@@ -52,6 +52,8 @@ pub enum ResourceType {
     Interfaces,
     /// `Microsoft.Network/privateLinkServices`
     PrivateLinkServices,
+    /// `Microsoft.Network/routeTables`
+    RouteTables,
     /// `Microsoft.Network/virtualNetworks` and its subnets
     VirtualNetworks,
     /// The status and the result of an operation.
@@ -80,6 +82,7 @@ impl ResourceType {
             ("publicipaddresses", _) => Self::PublicIps,
             ("networkinterfaces", _) => Self::Interfaces,
             ("privatelinkservices", _) => Self::PrivateLinkServices,
+            ("routetables", _) => Self::RouteTables,
             ("virtualnetworks", _) => Self::VirtualNetworks,
             ("locations", Some(child)) if child.contains("operation") => Self::Operations,
             _ => Self::Other,
@@ -98,6 +101,7 @@ impl ResourceType {
             Self::PublicIps => "public_ip_addresses",
             Self::Interfaces => "network_interfaces",
             Self::PrivateLinkServices => "private_link_services",
+            Self::RouteTables => "route_tables",
             Self::VirtualNetworks => "virtual_networks",
             Self::Operations => "operations",
             Self::Other => "other",
@@ -167,6 +171,7 @@ fn kind_label(kind: Kind) -> Label {
         Kind::PublicIp => "public_ip",
         Kind::Interface => "network_interface",
         Kind::PrivateLink => "private_link_service",
+        Kind::RouteTable => "route_table",
         Kind::Other => "other",
     })
 }

@@ -1,4 +1,4 @@
-//! Load balancers and their kin: which request is which. Bodies are values; what to write in them is decided in
+//! Load balancers, route tables and their kin: which request is which. Bodies are values; what to write in them is decided in
 //! `lazuli-plan`.
 //!
 //! No write here is repeated, and none waits: each brings its permit along, for the caller must read and plan again before
@@ -47,6 +47,8 @@ pub enum NetworkType {
     Interface,
     /// `privateLinkServices`
     PrivateLinkService,
+    /// `routeTables`
+    RouteTable,
     /// `virtualNetworks/subnets`
     Subnet,
 }
@@ -119,6 +121,7 @@ shared_reads! {
     PUBLIC_IPS = "Microsoft.Network/publicIPAddresses", PublicIps;
     INTERFACES = "Microsoft.Network/networkInterfaces", Interfaces;
     PRIVATE_LINK_SERVICES = "Microsoft.Network/privateLinkServices", PrivateLinkServices;
+    ROUTE_TABLES = "Microsoft.Network/routeTables", RouteTables;
 }
 
 impl NetworkType {
@@ -130,6 +133,7 @@ impl NetworkType {
             Self::PublicIp => Kind::PublicIp,
             Self::Interface => Kind::Interface,
             Self::PrivateLinkService => Kind::PrivateLink,
+            Self::RouteTable => Kind::RouteTable,
             Self::Subnet => Kind::Other,
         }
     }
@@ -142,6 +146,7 @@ impl NetworkType {
             Self::PublicIp => Some(&PUBLIC_IPS),
             Self::Interface => Some(&INTERFACES),
             Self::PrivateLinkService => Some(&PRIVATE_LINK_SERVICES),
+            Self::RouteTable => Some(&ROUTE_TABLES),
             Self::BackendPool | Self::Subnet => None,
         }
     }

@@ -7,6 +7,7 @@
 
 mod backends;
 mod client;
+mod cloud_nodes;
 mod endpoints;
 mod events;
 #[cfg(test)]
@@ -29,6 +30,9 @@ mod tests;
 
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
+pub use cloud_nodes::{
+    CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
+};
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;

@@ -154,7 +154,7 @@ struct NodeStatus {
     conditions: Vec<NodeCondition>,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(super) struct NodeCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,

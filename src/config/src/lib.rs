@@ -173,6 +173,29 @@ const OF_SERVICES: &[&str] = &[
     "vnetResourceGroup",
 ];
 
+/// The keys that the controllers of Nodes do something with, besides [`WITH_EFFECT`].
+const OF_NODES: &[&str] = &[
+    "networkResourceSubscriptionID",
+    "nodeInstanceNotFoundGracePeriodInSeconds",
+    "routeTableName",
+    "routeTableResourceGroup",
+    "subnetName",
+    "systemTags",
+    "tags",
+    "tagsMap",
+    "vnetName",
+    "vnetResourceGroup",
+];
+
+/// What the cloud controllers of a process look after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LooksAfter {
+    /// Services of type LoadBalancer.
+    pub services: bool,
+    /// Nodes: their machines and routes.
+    pub nodes: bool,
+}
+
 /// The configuration. Serialise it to show the effective one: secrets come out redacted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Config {
@@ -297,19 +320,28 @@ impl Config {
         self.warnings.iter().cloned().chain(without_effect).collect()
     }
 
-    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
-    /// Services.
+    /// What the service controller logs once when it starts: as [`Self::for_cloud_controllers`].
     ///
     /// # Errors
-    /// [`ConfigError::Invalid`] with every wrong value of a key that counts for Services. The disk driver ignores it.
+    /// As there.
     pub fn for_services(&self) -> Result<Vec<String>, ConfigError> {
-        let wrong = |problem: &&Problem| OF_SERVICES.contains(&root(problem));
-        let wrong: Vec<Problem> = self.harmless.iter().filter(wrong).cloned().collect();
+        self.for_cloud_controllers(LooksAfter { services: true, nodes: false })
+    }
+
+    /// What the cloud controllers log once when they start: as [`Self::start_warnings`], without the keys that count for
+    /// what they look after.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] with every wrong value of a key that counts. The disk driver ignores it.
+    pub fn for_cloud_controllers(&self, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
+        let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES)];
+        let counts = |key: &str| lists.iter().any(|(is_asked, list)| *is_asked && list.contains(&key));
+        let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| counts(root(problem))).cloned().collect();
         if !wrong.is_empty() {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
         let mut others = self.clone();
-        others.keys_without_effect.retain(|key| !OF_SERVICES.contains(&key.as_str()));
+        others.keys_without_effect.retain(|key| !counts(key));
         Ok(others.start_warnings())
     }
 }

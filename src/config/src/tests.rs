@@ -623,6 +623,8 @@ fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_abo
     let good = load(&with(json!({"vnetName": "net", "securityGroupName": "nsg", "routeTableName": "routes"}))).unwrap();
     let warnings = good.for_services().unwrap().join("; ");
     assert!(warnings.contains("routeTableName"), "{warnings}");
+    let nodes = good.for_cloud_controllers(LooksAfter { services: false, nodes: true }).unwrap().join("; ");
+    assert!(nodes.contains("securityGroupName") && !nodes.contains("routeTableName"), "{nodes}");
     assert!(!warnings.contains("vnetName") && !warnings.contains("securityGroupName"), "{warnings}");
     let wrong = load(&with(json!({"loadBalancerSku": "basicc", "routeUpdateIntervalInSeconds": "often"}))).unwrap();
     let error = wrong.for_services().unwrap_err().to_string();

@@ -14,6 +14,7 @@ use futures::future::{BoxFuture, OptionFuture};
 use kube::Client;
 use lazuli_azure::{
     Until,
+    compute::Compute,
     error::ArmError,
     network::{API_VERSION, Network, NetworkType},
 };
@@ -50,6 +51,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     informed::{AllWorkers, Found, Informed},
+    nodes::{NodeControllers, NodeOptions},
     objects::Of,
     services::Services,
 };
@@ -86,6 +88,9 @@ pub struct Controller {
     informed: Arc<Informed>,
     options: Options,
     holder: LeaseHolder,
+    metrics: Metrics,
+    nodes: Option<NodeControllers>,
+    serves_services: bool,
 }
 
 impl std::fmt::Debug for Controller {
@@ -124,10 +129,26 @@ impl Controller {
             private_links: objects(&informed, clock, &metrics),
             subnets: objects(&informed, clock, &metrics),
             nics: objects(&informed, clock, &metrics),
-            services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics),
+            services: Workers::new(Arc::new(Services::new(informed.clone())), clock, metrics.clone()),
         };
         _ = informed.workers.set(workers);
-        Self { informed, options, holder }
+        Self { informed, options, holder, metrics, nodes: None, serves_services: true }
+    }
+
+    /// With the controllers of Nodes, by the same lease.
+    #[must_use]
+    pub fn with_nodes(mut self, options: NodeOptions, compute: Compute) -> Self {
+        let Informed { clock, lease, network, api, .. } = &*self.informed;
+        let clients = (compute, network.clone(), api.clone());
+        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), &self.metrics));
+        self
+    }
+
+    /// Without the service controller.
+    #[must_use]
+    pub fn without_services(mut self) -> Self {
+        self.serves_services = false;
+        self
     }
 
     /// Runs until `stop`, or until the lease is lost: then the process must end.
@@ -155,6 +176,9 @@ impl Controller {
                                 taking_over.set(Some(self.take_over()).into());
                                 let now = self.informed.clock.now();
                                 self.informed.told().trusted_from = now + freshness::LATE;
+                                if let Some(nodes) = &self.nodes {
+                                    nodes.leads(now + freshness::LATE);
+                                }
                             }
                             // Only a lack of lease has stopped anything, and until its next renewal a lease only runs out.
                             let clock = self.informed.clock;
@@ -162,6 +186,9 @@ impl Controller {
                             self.holder.renewed(clock.since(until));
                             if !covered {
                                 self.informed.wake_all();
+                                if let Some(nodes) = &self.nodes {
+                                    nodes.wake_all();
+                                }
                             }
                         }
                         None => self.holder.released(),
@@ -170,8 +197,11 @@ impl Controller {
             };
             tokio::select! {
                 () = watching => {}
-                () = self.feed() => {}
+                () = async { tokio::join!(self.feed(), self.feed_nodes()); } => {}
                 () = stop.cancelled() => {}
+            }
+            if let Some(nodes) = &self.nodes {
+                nodes.drain().await;
             }
             if let Some(workers) = self.informed.workers.get() {
                 tokio::join!(
@@ -193,8 +223,18 @@ impl Controller {
         }
     }
 
+    /// Follows the Nodes for their own controllers.
+    async fn feed_nodes(&self) {
+        if let Some(nodes) = &self.nodes {
+            nodes.feed().await;
+        }
+    }
+
     /// Follows the cluster and passes its changes on.
     async fn feed(&self) {
+        if !self.serves_services {
+            return;
+        }
         let found = loop {
             match self.list().await {
                 Ok(found) => break found,

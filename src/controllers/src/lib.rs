@@ -1,5 +1,5 @@
-//! The cloud controllers, of which there is the first: the service controller. It leads Services of type LoadBalancer to
-//! their load balancers, security group and public IPs.
+//! The cloud controllers. The service controller leads Services of type LoadBalancer to their load balancers, security
+//! group and public IPs. The node, node-lifecycle and route controllers lead Nodes to their machines and routes.
 //!
 //! ```text
 //!   Services, Nodes ──▶ informed ──Changed──▶ services ──Requested──▶ objects ──▶ Azure
@@ -18,10 +18,12 @@
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
 //! | `preview` | what would be written, for `--dry-run` and at a take-over |
 //! | `services` | a Service as a key of the engine |
+//! | `nodes` | the node, node-lifecycle and route controllers |
 //! | [`controller`] | starts all of it and feeds it; looks for machines and public IPs; decides at a take-over |
 
 pub mod controller;
 mod informed;
+mod nodes;
 mod objects;
 mod pools;
 mod preview;
@@ -32,3 +34,4 @@ pub mod settings;
 mod tests;
 
 pub use controller::{Controller, Options};
+pub use nodes::{NodeOptions, RouteOptions};

@@ -44,11 +44,11 @@ use tokio::{sync::Mutex, time::Instant};
 use crate::informed::Informed;
 
 /// How long a read may take, with its waits for permits.
-const READ: Duration = Duration::from_secs(120);
+pub(crate) const READ: Duration = Duration::from_secs(120);
 /// How long one write may take until Azure has accepted it.
-const WRITE: Duration = Duration::from_secs(60);
+pub(crate) const WRITE: Duration = Duration::from_secs(60);
 /// How long the end of an operation is waited for by one poll. Afterwards the step decides.
-const OPERATION: Duration = Duration::from_secs(300);
+pub(crate) const OPERATION: Duration = Duration::from_secs(300);
 
 /// What Azure calls a reference to an object that is not provisioned. Source: the Go manager, which repairs the public IP.
 const NOT_PROVISIONED: &str = "ReferencedResourceNotProvisioned";
@@ -291,12 +291,17 @@ impl<O> Of<O> {
 /// A body with the ETag that it was read with.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw {
-    body: Arc<Value>,
-    etag: Option<String>,
+    pub(crate) body: Arc<Value>,
+    pub(crate) etag: Option<String>,
 }
 
-fn failure<K>(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<K> {
+/// Azure refused a write of an object; events tell its code.
+fn refused<K>(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<K> {
     informed.refused(object, &error.code);
+    failure(error)
+}
+
+pub(crate) fn failure<K>(error: &ArmError) -> Failure<K> {
     let cause = if error.code == NOT_PROVISIONED { Cause::Reference } else { Cause::Unnamed };
     tracing::warn!(%error, "Azure refused a write");
     Failure { fault: error.fault.clone(), cause }
@@ -396,7 +401,7 @@ where
                     let expectation = operation.expectation();
                     Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
                 }
-                Err(error) => Written::Failed(failure(&informed, &key, &error)),
+                Err(error) => Written::Failed(refused(&informed, &key, &error)),
             }
         })
     }
@@ -415,7 +420,7 @@ where
                     None => Polled::Done,
                 },
                 Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
-                Err(error) => Polled::Failed(failure(&informed, &key, &error)),
+                Err(error) => Polled::Failed(refused(&informed, &key, &error)),
             }
         })
     }

@@ -19,10 +19,21 @@ pub struct MissingKey(&'static str);
 /// # Errors
 /// [`MissingKey`].
 pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings, MissingKey> {
+    let network = &config.network;
+    let keys =
+        [(&network.vnet, "vnetName"), (&network.subnet, "subnetName"), (&network.security_group, "securityGroupName")];
+    match keys.into_iter().find(|(value, _)| value.is_none()) {
+        Some((_, key)) => Err(MissingKey(key)),
+        None => Ok(without_services(config, cluster_name)),
+    }
+}
+
+/// The same for a process that looks after no Services: what only they need may be missing.
+pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings {
     let config::Config { cluster, network, load_balancing, tags, .. } = config;
-    let needed = |value: &Option<String>, key| value.clone().ok_or(MissingKey(key));
+    let or_none = |value: &Option<String>| value.clone().unwrap_or_default();
     let primary = cluster.primary_availability_set.clone().or_else(|| cluster.primary_scale_set.clone());
-    Ok(Settings {
+    Settings {
         cluster_name: cluster_name.to_owned(),
         subscription: network.subscription_id.clone(),
         location: cluster.location.clone(),
@@ -34,10 +45,10 @@ pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings,
             _ => LoadBalancerSku::Standard,
         },
         vnet_resource_group: network.vnet_resource_group.as_str().to_owned(),
-        vnet_name: needed(&network.vnet, "vnetName")?,
-        subnet_name: needed(&network.subnet, "subnetName")?,
+        vnet_name: or_none(&network.vnet),
+        subnet_name: or_none(&network.subnet),
         security_group_resource_group: network.security_group_resource_group.as_str().to_owned(),
-        security_group_name: needed(&network.security_group, "securityGroupName")?,
+        security_group_name: or_none(&network.security_group),
         private_link_resource_group: network.private_link_resource_group.as_str().to_owned(),
         pool_kind: match load_balancing.pool_type {
             config::BackendPoolType::NodeIpConfiguration => PoolKind::Nic,
@@ -62,7 +73,7 @@ pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings,
         may_change_ip_tags: load_balancing.mutate_ip_tags,
         tags: TagPolicy { set: tags.apply.clone(), keep_prefixes: tags.keep_prefixes.clone() },
         edge_zone: cluster.extended_location.as_ref().map(|edge| edge.name.clone()),
-    })
+    }
 }
 
 fn configuration(one: &config::LoadBalancerPlacement) -> LoadBalancerConfiguration {

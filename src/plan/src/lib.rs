@@ -10,6 +10,8 @@
 //! | [`engine`] | how an object of Azure, and a Service, come to their desired state: the steps of the reconcile engine |
 //! | [`lun`] | which LUN a disk gets |
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
+//! | [`cloud_node`] | what a Node is told of its machine, and what becomes of it when the machine is stopped or gone |
+//! | [`controller_list`] | which of the cloud controllers run |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
@@ -24,11 +26,14 @@
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
 //! | [`rbac`] | which action of Azure a request needs  |
+//! | [`routing`] | which routes a route table needs for the Nodes, and which subnet it serves |
 //! | [`size`] | how many data disks a VM size takes |
 
 pub mod apply;
 pub mod attach;
 pub mod balancing;
+pub mod cloud_node;
+pub mod controller_list;
 pub mod dangling;
 pub mod disk;
 pub mod engine;
@@ -46,5 +51,6 @@ pub mod permit;
 pub mod poll;
 pub mod rbac;
 pub mod read;
+pub mod routing;
 pub mod service;
 pub mod size;

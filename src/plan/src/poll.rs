@@ -38,6 +38,8 @@ pub enum Kind {
     Interface,
     /// A private link service is made, changed or deleted.
     PrivateLink,
+    /// A route table is made or changed.
+    RouteTable,
     /// Anything else.
     Other,
 }
@@ -53,7 +55,7 @@ impl Kind {
             Self::VmAttach => 10_000,
             Self::VmDetach => 16_000,
             Self::LoadBalancer => 4_000,
-            Self::SecurityGroup | Self::PublicIp | Self::Interface | Self::PrivateLink => 3_000,
+            Self::SecurityGroup | Self::PublicIp | Self::Interface | Self::PrivateLink | Self::RouteTable => 3_000,
             Self::Other => 5_000,
         })
     }

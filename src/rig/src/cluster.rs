@@ -103,7 +103,8 @@ impl Cluster {
         );
         let address = format!("10.240.0.{}", 4 + u16::from(at));
         let node = json!({"metadata": {"name": format!("node-{at}")}, "spec": {"providerID": format!("azure://{id}")},
-            "status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+            "status": {"addresses": [{"type": "InternalIP", "address": address}],
+                "conditions": [{"type": "Ready", "status": "True"}]}});
         self.server.put("nodes", node)?;
         Ok(())
     }

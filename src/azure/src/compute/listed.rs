@@ -71,6 +71,9 @@ pub(super) static MACHINES: ResourceType = ResourceType {
                 ("provisioningState", All),
                 ("hardwareProfile", Only(&[("vmSize", All)])),
                 ("osProfile", Only(&[("computerName", All)])),
+                ("networkProfile", Only(&[("networkInterfaces", All)])),
+                ("availabilitySet", All),
+                ("virtualMachineScaleSet", All),
                 (
                     "storageProfile",
                     Only(&[(

@@ -304,11 +304,38 @@ impl Compute {
         decode_instance_view(&read.value).map_err(|error| undecodable(vm.as_str(), error))
     }
 
+    /// Reads a virtual machine, a scale set or one of its instances by a request of its own: no cache and no list answers.
+    /// Of a machine the body holds the instance view.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`] when exactly it is gone, and any other [`Fault`].
+    pub async fn read_alone(&self, machine: &ArmId, priority: Priority, until: &Until) -> Result<Value, ArmError> {
+        let is_set = machine.is_type("Microsoft.Compute/virtualMachineScaleSets");
+        let version = if is_set { self.versions.scale_sets } else { self.vm_version(machine) };
+        let query: &[(&str, &str)] = if is_set { &[] } else { &[("$expand", "instanceView")] };
+        Ok(self.arm.get(machine.as_str(), version, query, priority, until).await?.value)
+    }
+
     /// Lists the virtual machines of a resource group; instances of uniform scale sets are not among them.
     ///
     /// # Errors
     /// Any [`Fault`].
     pub async fn list_vms(&self, subscription: &str, resource_group: &str, until: &Until) -> Result<Vec<Vm>, ArmError> {
+        let bodies = self.list_vm_bodies(subscription, resource_group, until).await?;
+        let path = list_path(subscription, Some(resource_group), "virtualMachines");
+        bodies.iter().map(|body| decode_vm(body).map_err(|error| undecodable(&path, error))).collect()
+    }
+
+    /// The same as Azure's JSON, with the members in use.
+    ///
+    /// # Errors
+    /// Any [`Fault`].
+    pub async fn list_vm_bodies(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        until: &Until,
+    ) -> Result<Vec<Value>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachines");
         self.list_machines(&path, self.versions.virtual_machines, until).await
     }
@@ -318,18 +345,18 @@ impl Compute {
     /// # Errors
     /// Any [`Fault`].
     pub async fn list_instances(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Vm>, ArmError> {
-        self.list_machines(&format!("{scale_set}/virtualMachines"), self.versions.scale_sets, until).await
+        let path = format!("{scale_set}/virtualMachines");
+        let bodies = self.list_machines(&path, self.versions.scale_sets, until).await?;
+        bodies.iter().map(|body| decode_vm(body).map_err(|error| undecodable(&path, error))).collect()
     }
 
-    async fn list_machines(&self, path: &str, version: &'static str, until: &Until) -> Result<Vec<Vm>, ArmError> {
+    async fn list_machines(&self, path: &str, version: &'static str, until: &Until) -> Result<Vec<Value>, ArmError> {
         let mut list = self.arm.pages(path, version, &[], Priority::List, until)?;
-        let mut vms = Vec::new();
+        let mut bodies = Vec::new();
         while let Some(items) = list.next_of(listed::MACHINES.fields).await? {
-            for item in &items {
-                vms.push(decode_vm(item).map_err(|error| undecodable(path, error))?);
-            }
+            bodies.extend(items);
         }
-        Ok(vms)
+        Ok(bodies)
     }
 
     /// Reads whether a scale set exists.

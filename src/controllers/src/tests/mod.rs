@@ -53,7 +53,7 @@ fn url(text: &str) -> Url {
     text.parse().unwrap()
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let group = || scenario::RESOURCE_GROUP.to_owned();
     Settings {
         cluster_name: "kubernetes".to_owned(),

@@ -170,7 +170,7 @@ pub struct Explanation {
 }
 
 /// The earlier of two times, where `None` is never.
-fn earlier(one: Option<Duration>, other: Duration) -> Option<Duration> {
+pub(crate) fn earlier(one: Option<Duration>, other: Duration) -> Option<Duration> {
     Some(one.map_or(other, |one| one.min(other)))
 }
 

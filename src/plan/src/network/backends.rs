@@ -64,18 +64,22 @@ pub mod labels {
 impl Exclusion {
     /// What the labels of a Node say.
     pub fn of<'l>(labels: impl Fn(&str) -> Option<&'l str>) -> Option<Self> {
-        let is_control_plane = labels::CONTROL_PLANE.iter().any(|label| labels(label).is_some())
-            || labels(labels::ROLE).is_some_and(|role| role == "master" || role == "control-plane");
         if labels(labels::EXCLUDE).is_some() {
             Some(Self::Label)
         } else if labels(labels::MANAGED).is_some_and(|value| value.eq_ignore_ascii_case("false")) {
             Some(Self::Unmanaged)
-        } else if is_control_plane {
+        } else if is_control_plane(labels) {
             Some(Self::ControlPlane)
         } else {
             None
         }
     }
+}
+
+/// Whether the labels of a Node say that it is of the control plane.
+pub fn is_control_plane<'l>(labels: impl Fn(&str) -> Option<&'l str>) -> bool {
+    labels::CONTROL_PLANE.iter().any(|label| labels(label).is_some())
+        || labels(labels::ROLE).is_some_and(|role| role == "master" || role == "control-plane")
 }
 
 /// The Nodes of a cluster, by name.

@@ -81,7 +81,8 @@ impl Cidr {
         Family::of(other) == self.family() && bits(other) & mask(self.length) == bits(self.address)
     }
 
-    fn covers(&self, other: &Self) -> bool {
+    /// Whether every address of another range lies in it.
+    pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 

@@ -270,7 +270,8 @@ pub enum Provisioning {
 }
 
 impl Provisioning {
-    fn read(body: &serde_json::Value) -> Self {
+    /// Reads `properties.provisioningState` of a body.
+    pub fn read(body: &serde_json::Value) -> Self {
         match json::text(body, &["properties", "provisioningState"]) {
             None => Self::Succeeded,
             Some(state) if state.eq_ignore_ascii_case("Succeeded") => Self::Succeeded,

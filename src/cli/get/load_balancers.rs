@@ -1,0 +1,176 @@
+//! `lazuli get load-balancers`: frontends, the Services that each serves, rules and backends.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::Args;
+use lazuli_assembly::clients::{self, CloudOptions};
+use lazuli_azure::{Until, network::NetworkType};
+use lazuli_cluster::{Change, follow_services};
+use lazuli_controllers::settings;
+use lazuli_plan::{
+    balancing::listing::{self, Row, Served},
+    model::ArmId,
+    network::{load_balancer::LoadBalancer, public_ip::PublicIp},
+    service::ServiceKey,
+};
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::super::{csi_controller::seed, output::Format};
+
+/// How long all reads may take together.
+const READS: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Args)]
+pub(super) struct LoadBalancers {
+    /// How to print: a table, or JSON with a list of frontends.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    #[command(flatten)]
+    cloud: CloudOptions,
+}
+
+pub(super) async fn printed(options: &LoadBalancers) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(text(&load_balancers(&options.cloud).await?, options.output))
+}
+
+async fn load_balancers(cloud: &CloudOptions) -> Result<Vec<Row>, Box<dyn std::error::Error + Send + Sync>> {
+    let client = clients::cluster(cloud).await?;
+    let config = clients::configuration(cloud, client.as_ref()).await?;
+    let settings = settings::settings(&config, "kubernetes")?;
+    let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    let until = Until::within(READS);
+    let list = |kind, group| azure.network.list(kind, &settings.subscription, group, &until);
+    let balancers: Vec<LoadBalancer> = list(NetworkType::LoadBalancer, &settings.load_balancer_resource_group)
+        .await?
+        .iter()
+        .filter_map(|body| LoadBalancer::read(&id_of(body)?, body).ok())
+        .collect();
+    let mut public_ips: BTreeMap<ArmId, PublicIp> = BTreeMap::new();
+    let groups = balancers.iter().flat_map(|one| &one.frontends).filter_map(|one| one.public_ip.as_ref());
+    let groups: std::collections::BTreeSet<String> = groups.map(|ip| ip.resource_group().to_owned()).collect();
+    for group in &groups {
+        let read = |body: &Value| PublicIp::read(&id_of(body)?, body).ok();
+        let bodies = list(NetworkType::PublicIp, group).await?;
+        public_ips.extend(bodies.iter().filter_map(read).map(|ip| (ip.id.clone(), ip)));
+    }
+    let services = match client {
+        Some(client) => services(client).await,
+        None => vec![],
+    };
+    Ok(listing::rows(&balancers, &public_ips, &services))
+}
+
+fn id_of(body: &Value) -> Option<ArmId> {
+    body.get("id")?.as_str()?.parse().ok()
+}
+
+/// The Services of the cluster. Without them the rows name what they know: the first part of the names.
+async fn services(client: kube::Client) -> Vec<ServiceKey> {
+    let (following, mut told) = follow_services(client);
+    let first = async {
+        match told.recv().await {
+            Some(Change::Replaced(all)) => all.into_iter().map(|(_, service)| service.object.key).collect(),
+            Some(Change::Lost(why)) => {
+                tracing::warn!(why, "the Services of the cluster cannot be listed");
+                vec![]
+            }
+            _ => vec![],
+        }
+    };
+    tokio::select! {
+        services = first => services,
+        () = following => vec![],
+    }
+}
+
+fn served(one: &Served) -> String {
+    match one {
+        Served::Service(name) => name.clone(),
+        Served::Unknown(base) => format!("{base} (no Service of this cluster)"),
+        Served::Foreign => "(not of a Service)".to_owned(),
+    }
+}
+
+/// What is printed, with its last line break.
+fn text(rows: &[Row], format: Format) -> String {
+    match format {
+        Format::Json => {
+            let rows: Vec<Value> = rows
+                .iter()
+                .map(|row| {
+                    let services = row.services.iter().filter_map(|one| match one {
+                        Served::Service(name) => Some(name),
+                        _ => None,
+                    });
+                    json!({"loadBalancer": row.load_balancer, "sku": row.sku.as_str(), "frontend": row.frontend,
+                        "address": row.address, "services": services.collect::<Vec<_>>(), "rules": row.rules,
+                        "backends": row.backends})
+                })
+                .collect();
+            format!("{}\n", json!({"frontends": rows}))
+        }
+        Format::Text if rows.is_empty() => "no load balancer has a frontend\n".to_owned(),
+        Format::Text => {
+            let head = ["LOAD BALANCER", "ADDRESS", "SERVICE", "RULES", "BACKENDS"].map(str::to_owned);
+            let mut table = vec![head];
+            for row in rows {
+                let backends = row.backends.iter().map(|(pool, count)| format!("{pool}: {count}"));
+                let none_as_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+                table.push([
+                    row.load_balancer.clone(),
+                    row.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+                    row.services.iter().map(served).collect::<Vec<_>>().join(", "),
+                    none_as_dash(row.rules.join(", ")),
+                    none_as_dash(backends.collect::<Vec<_>>().join(", ")),
+                ]);
+            }
+            let widths: Vec<usize> =
+                (0..4).map(|at| table.iter().map(|row| row[at].chars().count()).max().unwrap_or_default()).collect();
+            let line = |row: &[String; 5]| {
+                let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  "));
+                format!("{}{}\n", cells.collect::<String>(), row[4])
+            };
+            table.iter().map(line).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_line_a_frontend_and_json_all_of_it() {
+        let row = Row {
+            load_balancer: "kubernetes".to_owned(),
+            sku: lazuli_plan::network::settings::LoadBalancerSku::Standard,
+            frontend: "a0".to_owned(),
+            address: "20.0.0.1".parse().ok(),
+            services: [Served::Service("shop/web".to_owned())].into(),
+            rules: vec!["TCP 80 -> 80".to_owned()],
+            backends: [("kubernetes".to_owned(), 2)].into(),
+        };
+        let bare = Row {
+            address: None,
+            services: [Served::Foreign].into(),
+            rules: vec![],
+            backends: BTreeMap::new(),
+            ..row.clone()
+        };
+        let rows = [row, bare];
+        let expected = "\
+LOAD BALANCER  ADDRESS   SERVICE             RULES         BACKENDS
+kubernetes     20.0.0.1  shop/web            TCP 80 -> 80  kubernetes: 2
+kubernetes     -         (not of a Service)  -             -
+";
+        assert_eq!(text(&rows, Format::Text), expected);
+        let parsed: Value = serde_json::from_str(&text(&rows, Format::Json)).unwrap();
+        assert_eq!(
+            parsed["frontends"][0],
+            json!({"loadBalancer": "kubernetes", "sku": "Standard", "frontend": "a0", "address": "20.0.0.1",
+                "services": ["shop/web"], "rules": ["TCP 80 -> 80"], "backends": {"kubernetes": 2}})
+        );
+        assert_eq!(text(&[], Format::Text), "no load balancer has a frontend\n");
+    }
+}

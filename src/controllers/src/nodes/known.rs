@@ -1,0 +1,137 @@
+//! What all keys of the controllers of Nodes share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::Client;
+use lazuli_azure::{compute::Compute, network::Network};
+use lazuli_plan::{
+    cloud_node::{
+        CloudNode,
+        step::{Env, Event},
+    },
+    engine::{Acceptance, Shared},
+    model::ArmId,
+    routing::{self, RouteTables, SubnetAssociations},
+};
+use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
+
+use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
+
+/// How old what was read of a route table may become before it is read again.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// The workers of all kinds.
+pub(crate) struct NodeWorkers {
+    pub(super) nodes: Workers<Nodes>,
+    pub(super) breaker: Workers<Breaker>,
+    pub(super) tables: Workers<Objects<RouteTables, RoutingOf<RouteTables>>>,
+    pub(super) subnets: Workers<Objects<SubnetAssociations, RoutingOf<SubnetAssociations>>>,
+}
+
+/// What the informers and the lease have told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(super) nodes: Option<BTreeMap<String, CloudNode>>,
+    /// Names in routes whose Nodes do not exist.
+    pub(super) without_node: BTreeSet<String>,
+    /// From when on a read shows everything that the leader before has written.
+    pub(super) trusted_from: Duration,
+}
+
+/// What all keys share.
+pub(crate) struct Known {
+    pub(super) clock: Clock,
+    pub(super) lease: Lease,
+    pub(super) options: NodeOptions,
+    pub(super) compute: Compute,
+    pub(super) network: Network,
+    pub(super) api: Client,
+    pub(super) workers: OnceLock<NodeWorkers>,
+    /// Whether the subnet was asked to belong to the route table.
+    is_association_asked: AtomicBool,
+    told: Mutex<Told>,
+}
+
+impl Known {
+    pub(super) fn new(
+        options: NodeOptions,
+        (compute, network, api): (Compute, Network, Client),
+        (clock, lease): (Clock, Lease),
+    ) -> Self {
+        let (workers, told) = (OnceLock::new(), Mutex::default());
+        let is_association_asked = AtomicBool::new(false);
+        Self { clock, lease, options, compute, network, api, workers, is_association_asked, told }
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
+        // Every change under this lock is complete.
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every step shares.
+    pub(super) fn shared(&self) -> Shared {
+        let told = self.told();
+        Shared {
+            synced: told.nodes.as_ref().is_some_and(|nodes| !nodes.is_empty()),
+            lease: self.lease.now(),
+            trusted_from: told.trusted_from,
+            acceptance: Acceptance::Given,
+            resync: Some(RESYNC),
+        }
+    }
+
+    /// What the step of a Node needs.
+    pub(super) fn env(&self) -> Env {
+        Env { shared: self.shared(), controllers: self.options.controllers, grace: self.options.grace }
+    }
+
+    /// What the planner of the route table needs.
+    pub(super) fn route_env(&self, routes: &RouteOptions) -> routing::Env {
+        let RouteOptions { table, location, tags, cluster_ranges, .. } = routes.clone();
+        routing::Env { id: table, location, tags, cluster_ranges }
+    }
+
+    /// How many Nodes there are.
+    pub(super) fn count(&self) -> usize {
+        self.told().nodes.as_ref().map_or(0, BTreeMap::len)
+    }
+
+    /// Passes an event to a Node.
+    pub(super) fn to_node(&self, node: &str, event: Event) {
+        if let Some(workers) = self.workers.get() {
+            workers.nodes.send(&node.to_owned(), event);
+        }
+    }
+
+    /// Asks the subnet, once, to belong to the route table.
+    pub(super) fn associate(&self, table: &ArmId) {
+        let subnet = self.options.routes.as_ref().and_then(|routes| routes.subnet.as_ref());
+        let (Some(subnet), Some(workers)) = (subnet, self.workers.get()) else { return };
+        if !self.is_association_asked.swap(true, Ordering::Relaxed) {
+            let request =
+                lazuli_plan::engine::object::Event::Requested { from: table.clone(), generation: 1, want: () };
+            workers.subnets.send(subnet, request.into());
+        }
+    }
+
+    /// The subnet has lost what it was asked.
+    pub(super) fn association_lost(&self) {
+        self.is_association_asked.store(false, Ordering::Relaxed);
+    }
+
+    /// The lease, the informers or what both share have changed.
+    pub(super) fn wake_all(&self) {
+        let Some(workers) = self.workers.get() else { return };
+        workers.nodes.wake_all();
+        workers.breaker.wake_all();
+        workers.tables.wake_all();
+        workers.subnets.wake_all();
+    }
+}

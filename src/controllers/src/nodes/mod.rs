@@ -1,0 +1,260 @@
+//! The node, node-lifecycle and route controllers.
+//!
+//! ```text
+//!   Nodes ──▶ nodes ──Changed──▶ node ──Requested──▶ route table ──▶ subnet ──▶ Azure
+//!                                 │ ▲ └─Asked──▶ breaker
+//!                                 │ └─ read, check ──▶ VMs, NICs of Azure
+//!                                 └─ patch, delete ──▶ API server
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `known` | what all keys share |
+//! | `machine` | the reads of machines: for a new Node, and for one that is not Ready |
+//! | `node` | a Node as a key of the engine |
+//! | `breaker` | the breaker as a key of the engine |
+//! | `routes` | route tables and subnets as objects of the engine |
+
+mod breaker;
+mod known;
+mod machine;
+mod node;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::Client;
+use lazuli_azure::{
+    Until,
+    compute::{Compute, Freshness},
+    network::{Network, NetworkType},
+};
+use lazuli_cluster::{Change, follow_cloud_nodes, node_exists};
+use lazuli_plan::{
+    cloud_node::{
+        CloudNode,
+        step::{Controllers, Event},
+    },
+    engine::object::Event as ObjectEvent,
+    fault::Fault,
+    model::ArmId,
+    network::{Cidr, TagPolicy},
+    routing::{self, RouteTable, Want, names},
+};
+use lazuli_reconcile::{Clock, Lease, Workers, metrics::Metrics, object::Objects};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use self::{
+    breaker::Breaker,
+    known::{Known, NodeWorkers},
+    node::Nodes,
+    routes::RoutingOf,
+};
+
+/// How long the search for routes without a Node may take.
+const SEARCH: Duration = Duration::from_secs(120);
+
+/// What the controllers of Nodes need to know.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// Which of them run.
+    pub controllers: Controllers,
+    /// The subscription of the machines.
+    pub subscription: String,
+    /// The resource group of the machines.
+    pub resource_group: String,
+    /// How long this process has known a Node at least before it deletes it.
+    pub grace: Duration,
+    /// Where routes are; `None` without the route controller.
+    pub routes: Option<RouteOptions>,
+}
+
+/// Where routes are.
+#[derive(Debug, Clone)]
+pub struct RouteOptions {
+    /// The route table.
+    pub table: ArmId,
+    /// The subnet that a table without any is given.
+    pub subnet: Option<ArmId>,
+    /// The region of a new table.
+    pub location: String,
+    /// The tags of the table.
+    pub tags: TagPolicy,
+    /// The ranges from which Nodes get theirs.
+    pub cluster_ranges: Vec<Cidr>,
+}
+
+/// The controllers of Nodes.
+pub(crate) struct NodeControllers {
+    known: Arc<Known>,
+    leads: Notify,
+}
+
+impl NodeControllers {
+    pub(crate) fn new(
+        options: NodeOptions,
+        (compute, network, api): (Compute, Network, Client),
+        (clock, lease): (Clock, Lease),
+        metrics: &Metrics,
+    ) -> Self {
+        let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease)));
+        let workers = NodeWorkers {
+            nodes: Workers::new(Arc::new(Nodes::new(known.clone())), clock, metrics.clone()),
+            breaker: Workers::new(Arc::new(Breaker::new(known.clone())), clock, metrics.clone()),
+            tables: Workers::new(
+                Arc::new(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock)),
+                clock,
+                metrics.clone(),
+            ),
+            subnets: Workers::new(
+                Arc::new(Objects::new(Arc::new(RoutingOf::new(known.clone())), clock)),
+                clock,
+                metrics.clone(),
+            ),
+        };
+        _ = known.workers.set(workers);
+        Self { known, leads: Notify::new() }
+    }
+
+    /// This process begins to lead. From then on a read shows what the leader before has written.
+    pub(crate) fn leads(&self, trusted_from: Duration) {
+        self.known.told().trusted_from = trusted_from;
+        self.leads.notify_one();
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.known.wake_all();
+    }
+
+    pub(crate) async fn drain(&self) {
+        if let Some(workers) = self.known.workers.get() {
+            tokio::join!(
+                workers.nodes.drain(),
+                workers.breaker.drain(),
+                workers.tables.drain(),
+                workers.subnets.drain()
+            );
+        }
+    }
+
+    /// Follows the Nodes and passes their changes on.
+    pub(crate) async fn feed(&self) {
+        let (following, mut of_nodes) = follow_cloud_nodes(self.known.api.clone());
+        let feeding = async {
+            let mut is_searched = true;
+            loop {
+                tokio::select! {
+                    change = of_nodes.recv() => match change {
+                        Some(change) => self.changed(change).await,
+                        None => return,
+                    },
+                    () = self.leads.notified() => is_searched = false,
+                }
+                if !is_searched && self.known.shared().synced {
+                    is_searched = true;
+                    self.remove_routes_of_deleted_nodes().await;
+                }
+            }
+        };
+        tokio::join!(following, feeding);
+    }
+
+    async fn changed(&self, change: Change<CloudNode>) {
+        let was_synced = self.known.shared().synced;
+        match change {
+            // An empty list of Nodes is more likely a mistake than a cluster.
+            Change::Replaced(all) if all.is_empty() => warn!("the API server lists no Nodes: nothing is done about it"),
+            Change::Replaced(all) => {
+                let all: BTreeMap<String, CloudNode> = all.into_iter().collect();
+                let before = self.known.told().nodes.replace(all.clone()).unwrap_or_default();
+                for (name, node) in before {
+                    if !all.contains_key(&name) && !self.is_deleted(&name).await {
+                        self.known.told().nodes.get_or_insert_default().insert(name, node);
+                    }
+                }
+                for node in all.into_values() {
+                    self.known.to_node(&node.name.clone(), Event::Changed(node));
+                }
+            }
+            Change::Applied(name, Some(node)) => {
+                self.known.told().nodes.get_or_insert_default().insert(name.clone(), node.clone());
+                self.known.to_node(&name, Event::Changed(node));
+            }
+            Change::Applied(name, None) | Change::Deleted(name) => {
+                if self.known.told().nodes.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some()) {
+                    self.known.to_node(&name, Event::Removed);
+                }
+            }
+            Change::Confirmed => {}
+            Change::Lost(why) => warn!(why, "Nodes cannot be followed; it is tried again"),
+        }
+        if !was_synced && self.known.shared().synced {
+            self.known.wake_all();
+        }
+    }
+
+    /// A Node that a list lacks was deleted only if a read of it says so.
+    async fn is_deleted(&self, name: &str) -> bool {
+        match node_exists(&self.known.api, name).await {
+            Ok(false) => {
+                self.known.to_node(name, Event::Removed);
+                true
+            }
+            Ok(true) => false,
+            Err(error) => {
+                warn!(node = name, %error, "a list lacks the Node, and it cannot be read; its routes stay");
+                false
+            }
+        }
+    }
+
+    /// Routes of Nodes that were deleted while no process of ours led. Each is removed when the API server says that its
+    /// Node does not exist.
+    async fn remove_routes_of_deleted_nodes(&self) {
+        let Some(routes) = self.known.options.routes.as_ref().filter(|_| self.known.options.controllers.route) else {
+            return;
+        };
+        let (freshness, until) = (Freshness::single(), Until::within(SEARCH));
+        let read = self.known.network.read(NetworkType::RouteTable, &routes.table, freshness, &until);
+        let table = match read.await {
+            Ok(read) => RouteTable::read(&routes.table, &read.body),
+            Err(error) if error.fault == Fault::NotFound => return,
+            Err(error) => return error!(%error, "the route table cannot be searched for routes without a Node"),
+        };
+        let Ok(table) = table else { return };
+        let env = self.known.route_env(routes);
+        let mut without_node: BTreeMap<String, BTreeSet<Cidr>> = BTreeMap::new();
+        for route in &table.routes {
+            let (Some(node), Some(range)) = (names::node(&route.name), route.range) else { continue };
+            let node = node.to_lowercase();
+            let is_known = self.known.told().nodes.as_ref().is_none_or(|nodes| nodes.contains_key(&node));
+            if !is_known && env.is_of_cluster(&range) {
+                without_node.entry(node).or_default().insert(range);
+            }
+        }
+        for (node, ranges) in without_node {
+            match node_exists(&self.known.api, &node).await {
+                Ok(false) => {
+                    info!(node, "the Node of a route does not exist: the route is removed");
+                    self.known.told().without_node.insert(node.clone());
+                    let want = Want::Gone(ranges);
+                    let event = ObjectEvent::<routing::RouteTables>::Requested { from: node, generation: 0, want };
+                    if let Some(workers) = self.known.workers.get() {
+                        workers.tables.send(&routes.table, event.into());
+                    }
+                }
+                Ok(true) => {}
+                Err(error) => {
+                    warn!(node, %error, "it cannot be told whether the Node of a route exists; the route stays")
+                }
+            }
+        }
+    }
+}

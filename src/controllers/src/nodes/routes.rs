@@ -1,0 +1,227 @@
+//! Route tables and subnets: which calls their actions are.
+
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use lazuli_azure::{
+    Until,
+    arm::Operation,
+    compute::Freshness,
+    error::Verb,
+    network::{NetworkType, NetworkWrite},
+    permits::Permit,
+};
+use lazuli_plan::{
+    cloud_node::step,
+    engine::{
+        Outcome, Refusal, Shared,
+        object::{EnvChange, Event, Object, Taint},
+    },
+    fault::Fault,
+    model::ArmId,
+    network::BodyError,
+    permit::Priority,
+    routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations},
+};
+use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tracing::{error, info, warn};
+
+use super::known::Known;
+use crate::objects::{OPERATION, READ, Raw, WRITE, failure};
+
+/// An object that routes need.
+pub(crate) trait Routed: Object<Related = ArmId> {
+    const TYPE: NetworkType;
+    const NAME: &'static str;
+    fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
+    fn body(body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Option<Value>;
+    fn inputs(known: &Known) -> Self::Inputs;
+    fn tell(known: &Known, key: &ArmId, to: Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
+    fn broken_off(known: &Known);
+}
+
+impl Routed for RouteTables {
+    const TYPE: NetworkType = NetworkType::RouteTable;
+    const NAME: &'static str = "route_table";
+
+    fn read(id: &ArmId, body: &Value) -> Result<RouteTable, BodyError> {
+        RouteTable::read(id, body)
+    }
+
+    fn body(body: Option<Value>, op: &Self::Op, inputs: &routing::Env) -> Option<Value> {
+        routing::apply_raw(body, op, inputs)
+    }
+
+    fn inputs(known: &Known) -> routing::Env {
+        let routes = known.options.routes.as_ref();
+        known.route_env(routes.expect("no Node asks for routes without a route table"))
+    }
+
+    fn tell(known: &Known, key: &ArmId, to: String, generation: u64, outcome: Outcome<Report>) {
+        if let Outcome::Done(Report { is_associated: false }) = outcome {
+            known.associate(key);
+        }
+        if !known.told().without_node.contains(&to) {
+            known.to_node(&to, step::Event::Routed { generation, outcome });
+        } else if let (Outcome::Done(_), Some(workers)) = (&outcome, known.workers.get()) {
+            // A Node of the name that has come meanwhile asks with a greater generation.
+            known.told().without_node.remove(&to);
+            if generation == 0 {
+                workers.tables.send(key, Event::Withdrawn(to).into());
+            } else {
+                known.to_node(&to, step::Event::Routed { generation, outcome });
+            }
+        }
+    }
+
+    fn broken_off(known: &Known) {
+        let nodes: Vec<String> = known.told().nodes.iter().flat_map(|nodes| nodes.keys().cloned()).collect();
+        nodes.iter().for_each(|node| known.to_node(node, step::Event::RoutesLost));
+    }
+}
+
+impl Routed for SubnetAssociations {
+    const TYPE: NetworkType = NetworkType::Subnet;
+    const NAME: &'static str = "subnet";
+
+    fn read(id: &ArmId, body: &Value) -> Result<AssociatedSubnet, BodyError> {
+        AssociatedSubnet::read(id, body)
+    }
+
+    fn body(body: Option<Value>, table: &ArmId, (): &()) -> Option<Value> {
+        body.map(|body| routing::associate(body, table))
+    }
+
+    fn inputs(_: &Known) {}
+
+    fn tell(_: &Known, key: &ArmId, table: ArmId, _: u64, outcome: Outcome<()>) {
+        match outcome {
+            Outcome::Done(()) => info!(subnet = key.name(), table = table.name(), "the route table serves the subnet"),
+            Outcome::Refused(Refusal::Plan(why)) => error!(subnet = %key, "routes have no effect: {}", why.message),
+            Outcome::Refused(Refusal::Azure(fault)) => {
+                error!(subnet = %key, ?fault, "routes have no effect: Azure refuses to give the subnet the route table");
+            }
+            Outcome::Waiting(_) => {}
+        }
+    }
+
+    fn broken_off(known: &Known) {
+        known.association_lost();
+    }
+}
+
+/// The adapter of one kind.
+pub(crate) struct RoutingOf<O> {
+    known: Arc<Known>,
+    object: PhantomData<fn() -> O>,
+}
+
+impl<O> RoutingOf<O> {
+    pub(super) fn new(known: Arc<Known>) -> Self {
+        Self { known, object: PhantomData }
+    }
+}
+
+impl<O> Adapter<O> for RoutingOf<O>
+where
+    O: Routed + Send + Sync + 'static,
+    O::Inputs: Send + Sync,
+    O::Op: Send,
+    O::Model: Send,
+    O::Requester: Send,
+{
+    type Key = ArmId;
+    type Raw = Raw;
+    type Permit = Option<Permit>;
+    type Operation = Arc<Mutex<Operation>>;
+
+    const NAME: &'static str = O::NAME;
+
+    fn shared(&self) -> Shared {
+        self.known.shared()
+    }
+
+    fn inputs(&self, _: &ArmId) -> Arc<O::Inputs> {
+        Arc::new(O::inputs(&self.known))
+    }
+
+    fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
+        let (known, key) = (self.known.clone(), key.clone());
+        Box::pin(async move {
+            let freshness = Freshness::single().not_before(known.clock.at(not_before));
+            let read = match known.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await {
+                Ok(read) => read,
+                Err(error) => {
+                    if error.fault != Fault::NotFound {
+                        warn!(%error, "{} cannot be read", key.name());
+                    }
+                    return Observed { sent_at: not_before, result: Err(error.fault.clone()) };
+                }
+            };
+            let model = O::read(&key, &read.body).map_err(|error| {
+                error!(%key, %error, "Azure answered what cannot be read");
+                Fault::Malformed
+            });
+            let sent_at = known.clock.since(read.sent_at);
+            let raw = Raw { body: read.body, etag: read.etag };
+            Observed { sent_at, result: model.map(|model| (model, raw)) }
+        })
+    }
+
+    fn permit(&self, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
+        let (known, key) = (self.known.clone(), key.clone());
+        // Without a permit in time the write asks for one itself, and gives itself back where there is none.
+        Box::pin(async move { known.network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok() })
+    }
+
+    fn write(
+        &self,
+        key: &ArmId,
+        raw: Option<Raw>,
+        op: O::Op,
+        permit: Option<Permit>,
+    ) -> BoxFuture<'static, Written<O, Arc<Mutex<Operation>>>> {
+        let (known, key) = (self.known.clone(), key.clone());
+        Box::pin(async move {
+            let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            let Some(body) = O::body(body, &op, &O::inputs(&known)) else { return Written::Done };
+            let put = NetworkWrite::Put { body, etag };
+            match known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await {
+                Ok(operation) => {
+                    let expectation = operation.expectation();
+                    Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
+                }
+                Err(error) => Written::Failed(failure(&error)),
+            }
+        })
+    }
+
+    fn poll(&self, _: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
+        Box::pin(async move {
+            match operation.lock().await.settle(&Until::within(OPERATION)).await {
+                Ok(()) => Polled::Done,
+                Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
+                Err(error) => Polled::Failed(failure(&error)),
+            }
+        })
+    }
+
+    fn tell(&self, key: &ArmId, to: O::Requester, generation: u64, outcome: Outcome<O::Report>) {
+        O::tell(&self.known, key, to, generation, outcome);
+    }
+
+    fn taint(&self, tables: Vec<ArmId>, taint: Taint) {
+        let Some(workers) = self.known.workers.get() else { return };
+        for table in tables {
+            workers.tables.send(&table, Event::Tainted(taint).into());
+            // It is read at once: nothing else asks for it, and a table that is not read is not read again in time.
+            workers.tables.send(&table, Event::EnvChanged(EnvChange::Replan).into());
+        }
+    }
+
+    fn broken_off(&self, _: &ArmId) {
+        O::broken_off(&self.known);
+    }
+}

@@ -1,0 +1,441 @@
+//! The controllers of Nodes against the emulator and the small API server, in one runtime on paused time.
+
+use std::time::Duration;
+
+use kube::Client;
+use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
+use lazuli_azure::{
+    Until,
+    arm::{Arm, Retry, Write},
+    auth::{Credential, Secret, Tokens},
+    compute::{ApiVersions, Compute},
+    metrics::Metrics,
+    network::{API_VERSION, Network, NetworkType, NetworkWrite},
+    transport::{Routes, Transport},
+};
+use lazuli_cluster::{Ended, LeaseName};
+use lazuli_emulator::{Emulator, Options as EmulatorOptions, incident::Incident, latency::Profile, scenario};
+use lazuli_plan::{cloud_node::step::Controllers, model::ArmId, network::TagPolicy, permit::Priority, poll::Kind};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::{NodeOptions, RouteOptions};
+use crate::{Controller, Options, tests::settings};
+
+const ARM: &str = "https://management.azure.com/";
+const LOGIN: &str = "https://login.microsoftonline.com/";
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+struct Rig {
+    emulator: Emulator,
+    server: ApiServer,
+    compute: Compute,
+    network: Network,
+}
+
+fn url(text: &str) -> Url {
+    text.parse().unwrap()
+}
+
+fn id(kind: &str, name: &str) -> ArmId {
+    ArmId::resource(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, kind, name).unwrap()
+}
+
+fn vm(name: &str) -> ArmId {
+    id("Microsoft.Compute/virtualMachines", name)
+}
+
+fn table() -> ArmId {
+    id("Microsoft.Network/routeTables", "rt")
+}
+
+fn until() -> Until {
+    Until::within(Duration::from_secs(3_600))
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let mut scenario = scenario::Scenario::default();
+        scenario.virtual_machines = vec![scenario::VirtualMachine::pattern("node-{}", 20)];
+        let options = EmulatorOptions { latency: Profile::typical(), scenario, ..EmulatorOptions::default() };
+        let emulator = Emulator::start(options).await.unwrap();
+        let base = url(&emulator.url());
+        let routes =
+            [ARM, LOGIN].iter().fold(Routes::none(), |routes, origin| routes.with(&url(origin), &base).unwrap());
+        let transport = Transport::in_process(routes, emulator.service());
+        let credential = Credential::ClientSecret {
+            tenant_id: scenario::TENANT.into(),
+            client_id: scenario::CLIENT_ID.into(),
+            secret: Secret::new(scenario::CLIENT_SECRET),
+            authority: url(LOGIN),
+        };
+        let tokens = Tokens::new(transport.clone(), credential, ARM, 7);
+        let arm = Arm::new(url(ARM), transport, tokens, Metrics::unregistered(), Retry::default(), 7);
+        let (compute, network) = (Compute::new(arm.clone(), ApiVersions::public()), Network::new(arm, API_VERSION));
+        // Reads bring the token that writes need at hand.
+        network
+            .list(NetworkType::RouteTable, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until())
+            .await
+            .unwrap();
+        Self { emulator, server: ApiServer::start(ApiServerOptions::default()), compute, network }
+    }
+
+    fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
+        let options = Options {
+            settings: settings(),
+            zones: vec![],
+            lease: LeaseName {
+                namespace: "kube-system".to_owned(),
+                name: "cloud-controller-manager".to_owned(),
+                identity: identity.to_owned(),
+            },
+            class: None,
+            accepts_plan: false,
+            resync: None,
+            events: lazuli_telemetry::lossy::Sender::nowhere(),
+        };
+        let subnet = format!(
+            "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/virtualNetworks/lazuli-vnet/subnets/nodes",
+            scenario::SUBSCRIPTION,
+            scenario::RESOURCE_GROUP
+        );
+        let nodes = NodeOptions {
+            controllers: Controllers { node: true, lifecycle: true, route: true },
+            subscription: scenario::SUBSCRIPTION.to_owned(),
+            resource_group: scenario::RESOURCE_GROUP.to_owned(),
+            grace: Duration::from_secs(60),
+            routes: Some(RouteOptions {
+                table: table(),
+                subnet: Some(subnet.parse().unwrap()),
+                location: scenario::LOCATION.to_owned(),
+                tags: TagPolicy::default(),
+                cluster_ranges: vec!["10.244.0.0/16".parse().unwrap()],
+            }),
+        };
+        let client = Client::new(self.server.router(), "default");
+        let metrics = lazuli_reconcile::metrics::Metrics::unregistered();
+        let controller = Controller::new(options, self.network.clone(), client, metrics)
+            .with_nodes(nodes, self.compute.clone())
+            .without_services();
+        let stop = CancellationToken::new();
+        (stop.clone(), tokio::spawn(controller.run(stop)))
+    }
+
+    /// A Node as kubelet registers it.
+    fn register(&self, at: usize) {
+        let node = json!({"metadata": {"name": format!("node-{at}")},
+            "spec": {"podCIDRs": [format!("10.244.{at}.0/24")], "taints": [
+                {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"},
+                {"key": "dedicated", "value": "db", "effect": "NoSchedule"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        self.server.put("nodes", node).unwrap();
+    }
+
+    fn node(&self, at: usize) -> Option<Value> {
+        self.server.get("nodes", "", &format!("node-{at}"))
+    }
+
+    /// What kubelet's silence makes of a Node.
+    fn stop_kubelet(&self, at: usize) {
+        self.set_ready(at, "Unknown");
+    }
+
+    fn set_ready(&self, at: usize, status: &str) {
+        let mut node = self.node(at).unwrap();
+        let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+        conditions.iter_mut().find(|one| one["type"] == "Ready").unwrap()["status"] = status.into();
+        self.server.put("nodes", node).unwrap();
+    }
+
+    fn condition(&self, at: usize) -> Option<String> {
+        let node = self.node(at)?;
+        let conditions = node["status"]["conditions"].as_array()?;
+        let network = conditions.iter().find(|one| one["type"] == "NetworkUnavailable")?;
+        Some(format!("{} {}", network["status"].as_str()?, network["reason"].as_str()?))
+    }
+
+    fn taints(&self, at: usize) -> Vec<String> {
+        let node = self.node(at).unwrap();
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().map(|one| one["key"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+    }
+
+    /// Waits for this, in the time of the paused clock. Returns how long it took.
+    async fn wait(&self, what: &str, is: impl Fn() -> bool) -> Duration {
+        let began = Instant::now();
+        while !is() {
+            let nodes: Vec<Value> = self.server.list("nodes");
+            assert!(began.elapsed() < Duration::from_secs(400), "{what}: {:#?}\n{nodes:#?}", self.writes());
+            sleep(Duration::from_millis(100)).await;
+        }
+        began.elapsed()
+    }
+
+    async fn delete_vm(&self, at: usize) {
+        let path = vm(&format!("node-{at}"));
+        let version = ApiVersions::public().virtual_machines;
+        let write = Write::delete(path.as_str(), version, Kind::Other);
+        let mut deleted = self.network.arm().write(write, &until()).await.unwrap();
+        deleted.settle(&until()).await.unwrap();
+    }
+
+    async fn turn(&self, at: usize, how: &str) {
+        let path = format!("{}/{how}", vm(&format!("node-{at}")));
+        let version = ApiVersions::public().virtual_machines;
+        let write = Write::post(&path, version, None, Kind::Other);
+        let mut turned = self.network.arm().write(write, &until()).await.unwrap();
+        turned.settle(&until()).await.unwrap();
+    }
+
+    /// The routes, as `name range hop`.
+    async fn routes(&self) -> Vec<String> {
+        let (table, until) = (table(), until());
+        let read = self.network.arm().get(table.as_str(), API_VERSION, &[], Priority::Read, &until);
+        let Ok(body) = read.await else { return vec![] };
+        let text = |route: &Value, key: &str| route["properties"][key].as_str().unwrap_or("-").to_owned();
+        let routes = body.value["properties"]["routes"].as_array().cloned().unwrap_or_default();
+        routes
+            .iter()
+            .map(|route| {
+                let name = route["name"].as_str().unwrap();
+                format!("{name} {} {}", text(route, "addressPrefix"), text(route, "nextHopIpAddress"))
+            })
+            .collect()
+    }
+
+    async fn put_table(&self, routes: Value) {
+        let body = json!({"location": scenario::LOCATION, "properties": {"routes": routes}});
+        let put = NetworkWrite::Put { body, etag: None };
+        let mut made = self.network.write(NetworkType::RouteTable, &table(), put, None, &until()).await.unwrap();
+        made.settle(&until()).await.unwrap();
+    }
+
+    /// What was written to Azure so far.
+    fn writes(&self) -> Vec<String> {
+        let calls = self.emulator.control().call_log();
+        let writes = calls.iter().filter(|call| call.plane == "arm" && call.method != "GET");
+        writes
+            .map(|call| format!("{} {} {}", call.method, call.path.rsplit('/').next().unwrap_or_default(), call.status))
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_is_initialised_routed_and_unavailable_until_then() {
+    let rig = Rig::start().await;
+    (0..3).for_each(|at| rig.register(at));
+    let (stop, running) = rig.controller("one");
+    rig.wait("node-0 is initialised", || !rig.taints(0).contains(&"uninitialized".to_owned())).await;
+    assert_eq!(rig.condition(0).as_deref(), Some("True NodeInitialization"));
+    rig.wait("the routes exist", || (0..3).all(|at| rig.condition(at).as_deref() == Some("False RouteCreated"))).await;
+    let node = rig.node(0).unwrap();
+    let group = scenario::RESOURCE_GROUP.to_lowercase();
+    let provider_id = format!(
+        "azure:///subscriptions/{}/resourceGroups/{group}/providers/Microsoft.Compute/virtualMachines/node-0",
+        scenario::SUBSCRIPTION
+    );
+    assert_eq!(node["spec"]["providerID"], provider_id);
+    assert_eq!(rig.taints(0), ["dedicated"]);
+    let label = |key: &str| node["metadata"]["labels"][key].as_str().unwrap_or("none").to_owned();
+    assert_eq!(label("node.kubernetes.io/instance-type"), "Standard_D8s_v3");
+    assert_eq!(label("topology.kubernetes.io/region"), scenario::LOCATION);
+    assert_eq!(label("topology.kubernetes.io/zone"), "0");
+    let addresses = json!([{"type": "Hostname", "address": "node-0"}, {"type": "InternalIP", "address": "10.240.0.4"}]);
+    assert_eq!(node["status"]["addresses"], addresses);
+    let routes = rig.routes().await;
+    assert_eq!(
+        routes,
+        [
+            "node-0____102440024 10.244.0.0/24 10.240.0.4",
+            "node-1____102441024 10.244.1.0/24 10.240.0.5",
+            "node-2____102442024 10.244.2.0/24 10.240.0.6",
+        ]
+    );
+    rig.wait("the subnet belongs to the table", || rig.writes().contains(&"PUT nodes 200".to_owned())).await;
+    let tables = rig.writes().iter().filter(|write| write.contains("PUT rt")).count();
+    assert!(tables <= 2, "{:?}", rig.writes());
+
+    // A Node that is deleted takes its route along, and no other.
+    rig.server.delete("nodes", "", "node-1").unwrap();
+    let puts = rig.writes().len();
+    rig.wait("the route is removed", || rig.writes().len() > puts).await;
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(rig.routes().await.len(), 2);
+    stop.cancel();
+    assert_eq!(running.await.unwrap(), Ended::Stopped);
+
+    // Another one takes over: nothing is written.
+    let (version, writes) = (rig.server.version(), rig.writes());
+    let (stop, running) = rig.controller("two");
+    sleep(Duration::from_secs(400)).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(rig.writes(), writes);
+    let leases = rig.server.list("leases")[0]["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    assert!(leases.is_some());
+    let nodes: Vec<u64> = rig.server.list("nodes").iter().map(version_of).collect();
+    assert!(nodes.iter().all(|node| *node <= version), "{nodes:?} after {version}");
+}
+
+fn version_of(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_goes_when_its_vm_is_gone_and_a_stopped_one_is_out_of_service_until_it_runs() {
+    let rig = Rig::start().await;
+    (0..4).for_each(|at| rig.register(at));
+    let (stop, running) = rig.controller("one");
+    rig.wait("the routes exist", || (0..4).all(|at| rig.condition(at).as_deref() == Some("False RouteCreated"))).await;
+    sleep(Duration::from_secs(60)).await;
+
+    rig.delete_vm(1).await;
+    rig.stop_kubelet(1);
+    rig.wait("node-1 is deleted", || rig.node(1).is_none()).await;
+
+    rig.turn(2, "deallocate").await;
+    rig.stop_kubelet(2);
+    let took = rig.wait("node-2 is out of service", || rig.taints(2).contains(&"out-of-service".to_owned())).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert_eq!(rig.taints(2), ["dedicated", "shutdown", "out-of-service"]);
+    let taint = &rig.node(2).unwrap()["spec"]["taints"][2];
+    assert_eq!((taint["effect"].as_str(), taint.get("value")), (Some("NoExecute"), None));
+
+    // A Node that only lost its kubelet stays as it is.
+    rig.stop_kubelet(3);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.taints(3), ["dedicated"]);
+
+    rig.turn(2, "start").await;
+    rig.set_ready(2, "True");
+    rig.wait("node-2 is in service", || rig.taints(2) == ["dedicated"]).await;
+    assert_eq!(rig.routes().await.len(), 3);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_of_nodes_that_were_deleted_while_nobody_led_go_and_foreign_ones_stay() {
+    let rig = Rig::start().await;
+    let route = |name: &str, range: &str| {
+        json!({"name": name, "properties": {
+            "addressPrefix": range, "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.240.0.99"}})
+    };
+    rig.put_table(json!([
+        route("node-9____102449024", "10.244.9.0/24"),
+        route("firewall", "10.9.0.0/16"),
+        route("other____192168024", "192.168.0.0/24"),
+    ]))
+    .await;
+    rig.register(0);
+    let (stop, running) = rig.controller("one");
+    rig.wait("the route exists", || rig.condition(0).as_deref() == Some("False RouteCreated")).await;
+    sleep(Duration::from_secs(60)).await;
+    let routes = rig.routes().await;
+    let names: Vec<&str> = routes.iter().filter_map(|route| route.split(' ').next()).collect();
+    assert_eq!(names, ["firewall", "other____192168024", "node-0____102440024"]);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_many_vms_are_gone_at_once_nodes_go_one_in_ten_seconds() {
+    let rig = Rig::start().await;
+    (0..20).for_each(|at| rig.register(at));
+    let (stop, running) = rig.controller("one");
+    let is_done = |at: usize| rig.condition(at).as_deref() == Some("False RouteCreated");
+    rig.wait("the routes exist", || (0..20).all(is_done)).await;
+    sleep(Duration::from_secs(60)).await;
+    for at in 0..18 {
+        rig.delete_vm(at).await;
+    }
+    (0..18).for_each(|at| rig.stop_kubelet(at));
+    let left = || (0..18).filter(|at| rig.node(*at).is_some()).count();
+    rig.wait("ten are deleted", || left() <= 8).await;
+    let slow = rig.wait("all are deleted", || left() == 0).await;
+    assert!(slow >= Duration::from_secs(70), "{slow:?}");
+    assert!(rig.node(18).is_some() && rig.node(19).is_some());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_may_not_be_read_is_never_taken_for_gone() {
+    let refusals = [
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+            "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0}]),
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+            "then": {"status": 404, "code": "ResourceGroupNotFound"}, "times": 0}]),
+        // It is gone, and no control answers.
+        json!([{"match": {"method": "GET", "path": "*/virtualMachines/node-1"},
+                "then": {"status": 404, "code": "ResourceNotFound"}, "times": 0},
+            {"match": {"method": "GET", "path": "*/virtualMachines*"},
+                "then": {"status": 403, "code": "AuthorizationFailed"}, "times": 0}]),
+    ];
+    for incidents in refusals {
+        let rig = Rig::start().await;
+        (0..4).for_each(|at| rig.register(at));
+        let (stop, running) = rig.controller("one");
+        let is_done = |at: usize| rig.condition(at).as_deref() == Some("False RouteCreated");
+        rig.wait("the routes exist", || (0..4).all(is_done)).await;
+        sleep(Duration::from_secs(60)).await;
+        for incident in incidents.as_array().unwrap() {
+            let incident: Incident = serde_json::from_value(incident.clone()).unwrap();
+            rig.emulator.control().add_incident(incident).unwrap();
+        }
+        rig.stop_kubelet(1);
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(rig.taints(1), ["dedicated"]);
+        // It was only the right that was missing.
+        rig.emulator.control().clear_incidents();
+        rig.delete_vm(1).await;
+        rig.wait("node-1 is deleted", || rig.node(1).is_none()).await;
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_killed_at_any_time_is_followed_by_one_that_finishes() {
+    for kill_after in (100..4_000).step_by(300) {
+        let rig = Rig::start().await;
+        (0..3).for_each(|at| rig.register(at));
+        let (_, killed) = rig.controller("killed");
+        sleep(Duration::from_millis(kill_after)).await;
+        killed.abort();
+        rig.server.delete("nodes", "", "node-2").unwrap();
+        let (stop, running) = rig.controller("next");
+        let is_done = |at: usize| {
+            rig.condition(at).as_deref() == Some("False RouteCreated")
+                && !rig.taints(at).contains(&"uninitialized".to_owned())
+        };
+        rig.wait("both are served", || (0..2).all(is_done)).await;
+        sleep(Duration::from_secs(60)).await;
+        let routes = rig.routes().await;
+        assert_eq!(routes.len(), 2, "killed after {kill_after} ms: {routes:?}");
+        let unsafe_writes: Vec<String> =
+            rig.writes().into_iter().filter(|write| write.starts_with("DELETE") || write.contains(" 409")).collect();
+        assert!(unsafe_writes.is_empty(), "{unsafe_writes:?}");
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_of_nodes_removes_no_route() {
+    let rig = Rig::start().await;
+    let route = json!({"name": "node-0____102440024", "properties": {
+        "addressPrefix": "10.244.0.0/24", "nextHopType": "VirtualAppliance", "nextHopIpAddress": "10.240.0.4"}});
+    rig.put_table(json!([route])).await;
+    let writes = rig.writes();
+    let (stop, running) = rig.controller("one");
+    sleep(Duration::from_secs(600)).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(rig.writes(), writes);
+}

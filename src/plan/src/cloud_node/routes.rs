@@ -1,0 +1,106 @@
+//! What a Node has told the route table, and what the table has told it.
+
+use std::collections::BTreeSet;
+
+use super::CloudNode;
+use crate::{
+    engine::{Outcome, Refusal, Waiting},
+    routing::{Report, Want},
+};
+
+/// What the table says of the Node's routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Routes {
+    /// Nothing yet, or the table cannot be read.
+    #[default]
+    Unknown,
+    /// A fresh read shows all of them.
+    Exist,
+    /// A fresh read lacks one of them.
+    Missing,
+}
+
+/// The Node as a requester of the route table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Requests {
+    generation: u64,
+    asked: Option<Want>,
+    pub(super) routes: Routes,
+    done: bool,
+}
+
+impl Requests {
+    /// The want to tell the table now, and its generation.
+    pub(super) fn tell(&mut self, want: Want) -> Option<(u64, Want)> {
+        if self.asked.as_ref() == Some(&want) {
+            return None;
+        }
+        self.generation += 1;
+        self.asked = Some(want.clone());
+        (self.routes, self.done) = (Routes::Unknown, false);
+        Some((self.generation, want))
+    }
+
+    /// Forgets what was told. Returns whether the table knows anything.
+    pub(super) fn withdraw(&mut self) -> bool {
+        self.routes = Routes::Unknown;
+        self.asked.take().is_some()
+    }
+
+    /// Forgets what was told: the table has lost it.
+    pub(super) fn lost(&mut self) {
+        self.asked = None;
+    }
+
+    /// Whether the table was told something of this Node.
+    pub(super) fn is_known(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Whether the table has done what it was told last.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// What was told last of a Node that exists, once it was deleted.
+    pub(super) fn gone(&self) -> Option<Want> {
+        match self.asked.as_ref()? {
+            Want::Present(ranges) => Some(Want::Gone(ranges.iter().map(|pod| pod.range).collect())),
+            Want::Gone(ranges) => Some(Want::Gone(ranges.clone())),
+        }
+    }
+
+    /// Takes the outcome of the newest want. Returns a sentence when it was refused.
+    pub(super) fn told(&mut self, generation: u64, outcome: &Outcome<Report>) -> Option<String> {
+        if generation != self.generation {
+            return None;
+        }
+        self.done = matches!(outcome, Outcome::Done(_));
+        match outcome {
+            Outcome::Done(_) => self.routes = Routes::Exist,
+            // The planner says so of an observation.
+            Outcome::Waiting(Waiting::Write | Waiting::Plan(_) | Waiting::Acceptance) => self.routes = Routes::Missing,
+            Outcome::Refused(refusal) => {
+                self.routes = Routes::Missing;
+                return Some(match refusal {
+                    Refusal::Plan(why) => why.message.clone(),
+                    Refusal::Azure(fault) => format!("Azure refused the route ({fault:?})"),
+                });
+            }
+            Outcome::Waiting(Waiting::OtherOperation | Waiting::FreshReads | Waiting::Retry(_)) => {}
+        }
+        None
+    }
+}
+
+/// What a Node that exists wants of the table.
+pub(super) fn want(node: &CloudNode) -> Option<Want> {
+    let ranges = node.pod_ranges();
+    ranges.iter().any(|pod| pod.next_hop.is_some()).then_some(Want::Present(ranges))
+}
+
+/// What a deleted Node that this process never told the table of wants.
+pub(super) fn gone(node: &CloudNode) -> Option<Want> {
+    let ranges: BTreeSet<_> = node.pod_ranges().into_iter().map(|pod| pod.range).collect();
+    (!ranges.is_empty()).then_some(Want::Gone(ranges))
+}
