@@ -18,6 +18,7 @@ use super::{
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
     stop,
+    webhook::WebhookOptions,
 };
 
 /// Options of the cloud controllers.
@@ -49,6 +50,8 @@ pub(super) struct Options {
     cloud: CloudOptions,
     #[command(flatten)]
     endpoints: EndpointOptions,
+    #[command(flatten)]
+    webhook: WebhookOptions,
 }
 
 fn not_empty(text: &str) -> Result<String, String> {
@@ -108,6 +111,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         client.clone(),
         Metrics::register(&mut registry),
     );
+    let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
     tracing::info!(
         cluster = options.cluster_name,
@@ -131,9 +135,16 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         ended.cancel();
         outcome
     };
-    let (outcome, (), (), _) = tokio::join!(
+    let (outcome, (), (), (), _) = tokio::join!(
         controlling,
         endpoints.run(&ended),
+        async {
+            // By every replica: it needs no Lease, and bootstrap must not wait for the leader.
+            if let Some(webhook) = webhook {
+                tracing::info!(address = %webhook.address(), "answering admission reviews");
+                Box::pin(webhook.run(ended.clone())).await;
+            }
+        },
         async {
             // Without /readyz nothing asks for it.
             if options.endpoints.has_probes() {

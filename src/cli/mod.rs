@@ -19,6 +19,7 @@ mod endpoints;
 mod output;
 mod sizes;
 mod stop;
+mod webhook;
 
 use std::{process::ExitCode, sync::LazyLock};
 
