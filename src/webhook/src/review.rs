@@ -40,7 +40,7 @@ impl Request {
         let review: Review = serde_json::from_slice(body).map_err(|error| format!("the body is no {KIND}: {error}"))?;
         if review.api_version != API_VERSION || review.kind != KIND {
             return Err(format!(
-                "the body is a {} of {}; expected a {KIND} of {API_VERSION}",
+                "the body is of kind {} of {}; expected {KIND} of {API_VERSION}",
                 review.kind, review.api_version
             ));
         }
@@ -114,9 +114,9 @@ mod tests {
             ),
             (
                 r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#,
-                "a AdmissionReview of admission.k8s.io/v1beta1; expected",
+                "kind AdmissionReview of admission.k8s.io/v1beta1; expected",
             ),
-            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"Status"}"#, "a Status of"),
+            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"Status"}"#, "kind Status of"),
             (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "has no request"),
         ] {
             let error = Request::parse(body.as_bytes()).expect_err(body);
