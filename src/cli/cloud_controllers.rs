@@ -112,7 +112,8 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         Metrics::register(&mut registry),
     );
     let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
-    let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
+    // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
+    let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
     tracing::info!(
         cluster = options.cluster_name,
         lease = %format_args!("{}/{}", lease.namespace, lease.name),
@@ -135,16 +136,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         ended.cancel();
         outcome
     };
-    let (outcome, (), (), (), _) = tokio::join!(
+    let (outcome, (), (), _) = tokio::join!(
         controlling,
         endpoints.run(&ended),
-        async {
-            // By every replica: it needs no Lease, and bootstrap must not wait for the leader.
-            if let Some(webhook) = webhook {
-                tracing::info!(address = %webhook.address(), "answering admission reviews");
-                Box::pin(webhook.run(ended.clone())).await;
-            }
-        },
         async {
             // Without /readyz nothing asks for it.
             if options.endpoints.has_probes() {

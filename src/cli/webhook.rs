@@ -58,6 +58,8 @@ impl WebhookOptions {
         let certificate = ServingCertificate::from_files(files).await?;
         let options = Options { compute: azure.compute.clone(), api: api.clone(), region: region.to_owned() };
         let router = router(options, Metrics::register(registry));
-        Ok(Some(Server::tls(at, "admission reviews", router, certificate).await?))
+        let server = Server::tls(at, "admission reviews", router, certificate).await?;
+        tracing::info!(address = %server.address(), "answering admission reviews");
+        Ok(Some(server))
     }
 }
