@@ -24,8 +24,9 @@
 //! | assembly   from a configuration to clients and gRPC services                         | emulator      |
 //! +------------------------------------------------------------+-------------------------+               |
 //! | csi        gRPC services, registration with kubelet        | controllers  Services   | Azure itself, |
-//! +-----------+-----------+------------------+-----------------+------------+------------+ as a local    |
-//! | csi-proto | telemetry | disk             | host            | cluster    | config     | HTTP server   |
+//! |                                                            | webhook      admission  | as a local    |
+//! +-----------+-----------+------------------+-----------------+------------+------------+ HTTP server   |
+//! | csi-proto | telemetry | disk             | host            | cluster    | config     |               |
 //! |           |           | disks as volumes |                 | client of  | azure.json +---------------+
 //! | generated | logs,     +------------------+ Linux: devices, | Kubernetes |            | apiserver     |
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
@@ -53,11 +54,12 @@
 //! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | plan, telemetry | apiserver |
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
 //! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile, telemetry | apiserver, emulator |
+//! | 2 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, plan | |
 //! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
 //! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
-//! | 6 | `lazuli` | the command line | apiserver, assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry | disk |
+//! | 6 | `lazuli` | the command line | apiserver, assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry, webhook | disk |
 //!
 //! # How a request goes
 //!

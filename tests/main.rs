@@ -11,6 +11,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod it {
+    mod admission;
     mod audit_readme;
     mod audit_requests;
     mod audit_switches;
@@ -59,6 +60,7 @@ mod it {
 }
 
 mod api_server;
+mod certificates;
 mod model;
 
 mod privileged {

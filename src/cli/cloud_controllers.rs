@@ -21,6 +21,7 @@ use super::{
     endpoints::EndpointOptions,
     node_controllers::NodeArguments,
     stop,
+    webhook::WebhookOptions,
 };
 
 /// Options of the cloud controllers.
@@ -65,6 +66,8 @@ pub(super) struct Options {
     cloud: CloudOptions,
     #[command(flatten)]
     endpoints: EndpointOptions,
+    #[command(flatten)]
+    webhook: WebhookOptions,
 }
 
 /// The reporter of events.
@@ -154,7 +157,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
-    let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?;
+    let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
+    // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
+    let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
     tracing::info!(
         cluster = options.cluster_name,
         lease = %format_args!("{}/{}", lease.namespace, lease.name),

@@ -122,7 +122,7 @@ impl EndpointOptions {
             Some(at) => Some(Server::metrics(at, registry, self.protection(at, cluster).await?).await?),
             None => None,
         };
-        Ok(Endpoints { health, metrics })
+        Ok(Endpoints { health, metrics, further: None })
     }
 }
 
@@ -140,10 +140,17 @@ fn reviewer(client: kube::Client) -> Reviewer {
 pub(super) struct Endpoints {
     health: Option<Server>,
     metrics: Option<Server>,
+    further: Option<Server>,
 }
 
 impl Endpoints {
-    /// Answers probes and scrapes until `stop`.
+    /// These, and a further server of the process.
+    #[must_use]
+    pub(super) fn and(self, further: Option<Server>) -> Self {
+        Self { further, ..self }
+    }
+
+    /// Answers probes, scrapes and what the further server is for, until `stop`.
     pub(super) async fn run(self, stop: &CancellationToken) {
         let answer = async |server: Option<Server>| {
             if let Some(server) = server {
@@ -151,7 +158,7 @@ impl Endpoints {
                 Box::pin(server.run(stop.clone())).await;
             }
         };
-        tokio::join!(answer(self.health), answer(self.metrics));
+        tokio::join!(answer(self.health), answer(self.metrics), answer(self.further));
     }
 }
 

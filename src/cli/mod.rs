@@ -21,6 +21,7 @@ mod node_controllers;
 mod output;
 mod sizes;
 mod stop;
+mod webhook;
 
 use std::{process::ExitCode, sync::LazyLock};
 

@@ -109,8 +109,62 @@ fn the_cloud_controllers_and_their_rights_are_there_when_the_values_ask_for_them
         let port = |name: &str| argument(&arguments, name).rsplit(':').next().unwrap().parse::<u64>().unwrap();
         let (health, metrics) = (port("--health-endpoint"), port("--metrics-endpoint"));
         let ports = |name: &str, port: u64| json!({"name": name, "containerPort": port, "protocol": "TCP"});
-        assert_eq!(container["ports"], json!([ports("cloud-health", health), ports("cloud-metrics", metrics)]));
+        let webhook = ports("cloud-webhook", port("--webhook-address"));
+        assert_eq!(
+            container["ports"],
+            json!([ports("cloud-health", health), ports("cloud-metrics", metrics), webhook])
+        );
     }
+}
+
+/// An API server that waits for a webhook, or a webhook that waits for a cluster, stops the cluster.
+#[test]
+fn the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow() {
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    assert!(kinds.iter().all(|kind| of_kind(RENDERED[0], kind).is_empty()), "off by default");
+    let file = RENDERED[1];
+    let service = named(file, "Service", "lazuli-webhook");
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+    let container = cloud_controllers(file).unwrap();
+    let target = &service["spec"]["ports"][0];
+    assert!(list(&container["ports"]).iter().any(|port| port["name"] == target["targetPort"]));
+    let labels = &named(file, "Deployment", "lazuli-controller")["spec"]["template"]["metadata"]["labels"];
+    let selector = service["spec"]["selector"].as_object().unwrap();
+    assert!(selector.iter().all(|(key, value)| labels[key] == *value));
+
+    let configurations = kinds.map(|kind| of_kind(file, kind));
+    let webhooks: Vec<&Value> = configurations.iter().flatten().flat_map(|one| list(&one["webhooks"])).collect();
+    assert_eq!(webhooks.len(), 2);
+    let mut paths = Vec::new();
+    for webhook in webhooks {
+        assert_eq!((&webhook["failurePolicy"], &webhook["sideEffects"]), (&json!("Ignore"), &json!("None")));
+        let timeout = webhook["timeoutSeconds"].as_u64().unwrap();
+        assert!(timeout <= 2 && u128::from(timeout) * 1000 > lazuli_webhook::ANSWER_WITHIN.as_millis());
+        assert!(!list(&webhook["matchConditions"]).is_empty());
+        let client = &webhook["clientConfig"];
+        assert_eq!(client["service"]["name"], "lazuli-webhook");
+        assert_eq!(client["service"]["port"], target["port"]);
+        assert!(client["caBundle"].as_str().is_some_and(|bundle| !bundle.is_empty()));
+        let [rule] = list(&webhook["rules"]) else { panic!("{webhook}") };
+        assert_eq!((&rule["apiGroups"], &rule["apiVersions"]), (&json!([""]), &json!(["v1"])));
+        let path = client["service"]["path"].as_str().unwrap();
+        assert_eq!(rule["resources"], json!([path.trim_start_matches('/')]));
+        paths.push((path, rule["operations"][0].as_str().unwrap()));
+        if rule["scope"] == "Namespaced" {
+            let [namespaces] = list(&webhook["namespaceSelector"]["matchExpressions"]) else { panic!("{webhook}") };
+            assert_eq!(namespaces["operator"], "NotIn");
+            assert_eq!(strings(&namespaces["values"]), ["kube-system", "system"]);
+        }
+    }
+    assert_eq!(paths, [(lazuli_webhook::VOLUMES, "CREATE"), (lazuli_webhook::CLAIMS, "UPDATE")]);
+
+    // The one right that it takes.
+    let role = named(file, "ClusterRole", "lazuli-cloud-controllers");
+    let volumes = json!({"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get"]});
+    assert!(list(&role["rules"]).contains(&volumes));
+    let port: u64 = argument(&arguments(&container), "--webhook-address").trim_start_matches(':').parse().unwrap();
+    let ingress = &named(file, "NetworkPolicy", "lazuli-controller")["spec"]["ingress"];
+    assert!(list(ingress).contains(&json!({"ports": [{"protocol": "TCP", "port": port}]})));
 }
 
 #[test]

@@ -68,6 +68,17 @@
 //! | ids are the same in any letter case, and are sent on as they came | no extra write, nothing dropped | `disk_a_whole_life_in_nasty_casing_costs_no_extra_write_and_drops_nothing` `ids_that_differ_only_in_case_are_the_same_id` `letter_case_makes_no_write` |
 //! | a class that asks for a blob disk writes nothing | refused, or told that the disk is a managed one | `a_storage_account_is_refused_because_blob_disks_are_not_available` `every_kind_makes_a_managed_disk_and_a_blob_kind_says_so` |
 //!
+//! # Admission
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | a webhook keeps nothing from working | nobody waits for it longer than two seconds, and what is not known is admitted with a warning | `the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow` `a_volume_whose_disk_azure_does_not_tell_is_admitted_in_time_with_a_warning` |
+//! | volumes of others are theirs | only those of `disk.csi.azure.com` and `azureDisk` are changed | `volumes_of_others_and_placeholders_are_admitted_as_they_are` |
+//! | a label that is there stays, and none is empty | labels are added, never replaced | `labels_that_are_there_are_kept_also_the_older_ones` `only_labels_and_affinity_are_added_none_empty_and_none_that_is_no_label` `a_disk_without_a_zone_gives_its_volume_the_region_alone` |
+//! | a fault domain is no zone, and nodes without a zone keep their disks | such a volume has no label of a zone | `a_volume_for_nodes_without_a_zone_gets_no_label_of_a_zone` `what_the_provisioner_wrote_tells_the_zone_and_stays_and_azure_is_not_asked` |
+//! | a translated page blob is taken, with its address, and can be used | it gets back the source that it was translated from | `a_translated_volume_of_a_page_blob_gets_back_the_source_that_it_was_translated_from` `a_new_volume_gets_region_and_zone_of_its_disk_over_tls_and_without_the_lease` |
+//! | a resize is refused early only when the driver would refuse it | both ask one function | `what_the_driver_would_grow_is_not_refused` `a_claim_that_azure_cannot_grow_as_asked_is_refused_with_a_sentence` |
+//!
 //! # Clock, client and judge
 //!
 //! | rule | how it is kept | held by |

@@ -2,6 +2,7 @@
 //! installed. The chart's containers run as processes: `tests/tools/node` says what of them is applied and what is not.
 //! Azure is the emulator with its block devices.
 
+mod admission;
 mod chart;
 mod conformance;
 mod containers;

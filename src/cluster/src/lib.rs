@@ -27,6 +27,7 @@ mod services;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect};
@@ -48,3 +49,4 @@ pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
 pub use services::{PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, patch_service};
 pub use sizes::{SizesError, SizesFileError, mounted_sizes, publish_sizes, published_sizes};
+pub use volumes::{ReadVolumeError, read_volume};

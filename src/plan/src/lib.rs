@@ -6,6 +6,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`model`] | nothing: the words the rest is said in (`ArmId`, `VolumeId`, `Lun`, `Gib`, `Disk`, `Vm`) |
+//! | [`admission`] | what the webhooks answer: labels of a PersistentVolume, a claim that cannot grow as asked |
 //! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
 //! | [`engine`] | how an object of Azure, and a Service, come to their desired state: the steps of the reconcile engine |
 //! | [`lun`] | which LUN a disk gets |
@@ -29,6 +30,7 @@
 //! | [`routing`] | which routes a route table needs for the Nodes, and which subnet it serves |
 //! | [`size`] | how many data disks a VM size takes |
 
+pub mod admission;
 pub mod apply;
 pub mod attach;
 pub mod balancing;

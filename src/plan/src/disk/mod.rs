@@ -52,4 +52,4 @@ pub use spec::{
 pub use stage::{FsType, StageParameters, stage_parameters};
 pub use tags::is_made_by_driver;
 pub use tuning::basic_profile;
-pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};
+pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label};

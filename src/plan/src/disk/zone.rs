@@ -29,6 +29,16 @@ pub fn zone_label(region: &str, number: &str) -> String {
     format!("{}-{}", canonical_region(region), number)
 }
 
+/// The label value of a region, in the spelling of [`zone_label`].
+pub fn region_label(region: &str) -> String {
+    canonical_region(region)
+}
+
+/// Whether a text is the label value of a zone. A number alone is a fault domain, never a zone.
+pub fn is_zone_label(label: &str) -> bool {
+    Zone::parse(label).is_some()
+}
+
 impl Zone {
     /// Reads a label. A number alone is a fault domain, never a zone.
     fn parse(label: &str) -> Option<Self> {

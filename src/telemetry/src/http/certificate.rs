@@ -1,4 +1,4 @@
-//! The certificate with which metrics are served.
+//! The certificate with which a server speaks TLS.
 //!
 //! It comes from two files, which are read again every minute: files that kubelet renews in the volume of a Secret
 //! count without a restart. Without files the process makes a certificate at its start. That one encrypts and does not
@@ -174,9 +174,9 @@ impl ServingCertificate {
         Ok(config)
     }
 
-    /// Reads the files again every minute, until dropped. New connections get the certificate that they hold. Files that
+    /// Reads the files again every minute, until dropped. `what` names what is served. New connections get the certificate that they hold. Files that
     /// cannot be used are logged once and change nothing.
-    pub(super) async fn keep(mut self) {
+    pub(super) async fn keep(mut self, what: &'static str) {
         let Some((files, known)) = &mut self.source else { return std::future::pending().await };
         let mut logged = String::new();
         loop {
@@ -191,13 +191,13 @@ impl ServingCertificate {
                     *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
                     *known = read;
                     logged.clear();
-                    tracing::info!(file = %files.certificate.display(), "the certificate for metrics is renewed");
+                    tracing::info!(file = %files.certificate.display(), "the certificate for {what} is renewed");
                 }
                 // Between the renewal of the one file and of the other, too.
                 Err(error) => {
                     let text = error.to_string();
                     if text != logged {
-                        tracing::warn!(error = text, "metrics are served with the certificate from before");
+                        tracing::warn!(error = text, "{what}: served with the certificate from before");
                         logged = text;
                     }
                 }

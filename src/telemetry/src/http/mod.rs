@@ -1,10 +1,11 @@
-//! The HTTP servers: one for probes, one for scrapes.
+//! The HTTP servers: one for probes, one for scrapes, and any other by TLS.
 //!
 //! | server | path | answer |
 //! |---|---|---|
 //! | health | `/healthz` | 200 while the process can answer at all: kubelet restarts it otherwise |
 //! | health | `/readyz` | 200 or 503, and the conditions in words |
 //! | metrics | `/metrics` | OpenMetrics text, to clients with the right to it ([`Protection`]) |
+//! | [`Server::tls`] | those of its router | what the router answers |
 //!
 //! Any client that reaches a port can connect. A connection therefore serves one request, the TLS handshake, the
 //! request's head and the whole connection have a time-out, and the number of connections is limited. Each server has
@@ -96,8 +97,14 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The TLS library refuses the configuration.
-    #[error("cannot serve metrics by TLS")]
-    Tls(#[source] rustls::Error),
+    #[error("cannot serve {what} by TLS")]
+    Tls {
+        /// What would be served.
+        what: &'static str,
+        /// What the TLS library said.
+        #[source]
+        source: rustls::Error,
+    },
 }
 
 /// A server that has its port and does not answer yet.
@@ -131,12 +138,25 @@ impl Server {
             Protection::Tls(certificate) => (Some(certificate), None),
             Protection::TlsAndReview(certificate, reviewer) => (Some(certificate), Some(Arc::new(Gate::new(reviewer)))),
         };
-        let tls = match certificate {
-            Some(certificate) => Some((Arc::new(certificate.server_config().map_err(ServeError::Tls)?), certificate)),
-            None => None,
-        };
         let router = Router::new().route("/metrics", get(metrics)).with_state((Arc::new(registry), gate));
-        Ok(Self { tls, ..Self::bind(listen, "metrics", router).await? })
+        match certificate {
+            Some(certificate) => Self::tls(listen, "metrics", router, certificate).await,
+            None => Self::bind(listen, "metrics", router).await,
+        }
+    }
+
+    /// Takes the port for what a router answers, by TLS. `what` names it in logs and errors.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub async fn tls(
+        listen: Listen,
+        what: &'static str,
+        router: Router,
+        certificate: ServingCertificate,
+    ) -> Result<Self, ServeError> {
+        let config = certificate.server_config().map_err(|source| ServeError::Tls { what, source })?;
+        Ok(Self { tls: Some((Arc::new(config), certificate)), ..Self::bind(listen, what, router).await? })
     }
 
     async fn bind(listen: Listen, what: &'static str, router: Router) -> Result<Self, ServeError> {
@@ -159,7 +179,7 @@ impl Server {
         let accepting = accept(&listener, what, router, config.map(TlsAcceptor::from), &connections, &stop);
         let renewing = async {
             match certificate {
-                Some(certificate) => certificate.keep().await,
+                Some(certificate) => certificate.keep(what).await,
                 None => std::future::pending().await,
             }
         };
@@ -189,7 +209,7 @@ async fn accept(
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = connection(stream, acceptor.clone(), service.clone(), stop.clone());
+                let connection = connection(stream, what, acceptor.clone(), service.clone(), stop.clone());
                 connections.spawn(async move {
                     let _place = place;
                     // A client that is too slow is cut off.
@@ -208,6 +228,7 @@ async fn accept(
 /// Serves one request, after the TLS handshake where there is TLS.
 async fn connection(
     stream: TcpStream,
+    what: &'static str,
     acceptor: Option<TlsAcceptor>,
     service: TowerToHyperService<Router>,
     stop: CancellationToken,
@@ -216,8 +237,8 @@ async fn connection(
     let handshake = tokio::time::timeout(HEAD_WITHIN, acceptor.accept(stream));
     match stop.run_until_cancelled(handshake).await {
         Some(Ok(Ok(stream))) => serve(stream, service, stop).await,
-        // As with what fails below, the client is at fault: a scraper that does not trust the certificate, too.
-        Some(Ok(Err(error))) => tracing::debug!(%error, "a TLS handshake for metrics failed"),
+        // As with what fails below, the client is at fault: one that does not trust the certificate, too.
+        Some(Ok(Err(error))) => tracing::debug!(%error, "a TLS handshake for {what} failed"),
         Some(Err(_)) | None => {}
     }
 }
