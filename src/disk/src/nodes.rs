@@ -389,14 +389,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_instance_of_a_scale_set_is_refused_by_name_and_not_taken_for_a_vm() {
+    async fn an_instance_of_a_scale_set_is_the_node_that_names_it() {
         let id =
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/0";
         let instance = Machine::of_provider_id(&format!("azure://{id}"));
         let nodes = nodes(known([("n0", Node { machine: instance, healthy: true, ..Node::default() })]));
-        let error = nodes.candidate("n0").await.unwrap_err();
-        assert_eq!(error.fault, Fault::Invalid);
-        assert!(error.to_string().contains(id), "{error}");
+        let id: ArmId = id.parse().unwrap();
+        assert_eq!(nodes.candidate("n0").await.unwrap(), Candidate { vm: id.clone(), named: true });
+        assert_eq!(scale_set_of(&id).unwrap().name(), "a");
+        assert_eq!(scale_set_of(&vm("g", "n0")), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 //!   show what the write wrote.
 //! - Absence proves nothing while a write may still arrive: one whose answer was lost, or one of the leader before. An
 //!   own write that succeeded on its ETag ends that, because any earlier write now meets another ETag.
+//! - Presence proves as little while a write may still arrive that removes or replaces something.
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub const OLDEST: Duration = Duration::from_secs(60);
 pub struct Freshness {
     not_before: Duration,
     doubted_until: Duration,
+    /// The same for writes that remove or replace something.
+    threatened_until: Duration,
     wrote: bool,
 }
 
@@ -45,17 +48,26 @@ impl Freshness {
         self.not_before = self.not_before.max(now);
     }
 
-    /// Records that the answer to a write was lost, or that its operation failed: what it has changed is unknown.
-    pub fn lost(&mut self, now: Duration) {
+    /// Records that the answer to a write was lost, or that its operation failed: what it has changed is unknown. `replaces`
+    /// when it removes or replaces something.
+    pub fn lost(&mut self, now: Duration, replaces: bool) {
         self.changed(now);
         self.doubted_until = self.doubted_until.max(now + LATE);
+        if replaces {
+            self.threatened_until = self.doubted_until;
+        }
         self.wrote = false;
     }
 
     /// Records that a read shows a write that succeeded on the ETag of its observation, and that the object exists.
     pub fn wrote_on_etag(&mut self) {
-        self.doubted_until = Duration::ZERO;
+        (self.doubted_until, self.threatened_until) = (Duration::ZERO, Duration::ZERO);
         self.wrote = true;
+    }
+
+    /// From when on a read proves that what it shows stays.
+    pub fn proves_presence_from(&self) -> Duration {
+        self.threatened_until
     }
 
     /// From when on a read proves absence. `trusted_from` is the same for the writes of the leader before.
@@ -86,11 +98,23 @@ mod tests {
     fn after_a_lost_answer_absence_is_proved_late_and_after_a_write_on_the_etag_at_once() {
         let mut freshness = Freshness::default();
         assert_eq!(freshness.proves_absence_from(s(7)), s(7));
-        freshness.lost(s(10));
+        freshness.lost(s(10), false);
         assert_eq!(freshness.proves_absence_from(s(7)), s(10) + LATE);
         freshness.wrote_on_etag();
         assert_eq!(freshness.proves_absence_from(s(20)), s(0));
-        freshness.lost(s(12));
+        freshness.lost(s(12), false);
         assert_eq!(freshness.proves_absence_from(s(20)), s(20));
+    }
+
+    #[test]
+    fn presence_is_doubted_only_while_a_removal_may_arrive() {
+        let mut freshness = Freshness::default();
+        freshness.lost(s(10), false);
+        assert_eq!(freshness.proves_presence_from(), s(0));
+        freshness.lost(s(11), true);
+        freshness.lost(s(12), false);
+        assert_eq!(freshness.proves_presence_from(), s(11) + LATE);
+        freshness.wrote_on_etag();
+        assert_eq!(freshness.proves_presence_from(), s(0));
     }
 }

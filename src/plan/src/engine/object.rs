@@ -345,6 +345,8 @@ pub struct State<O: Object> {
     taints: Vec<O::Related>,
     /// The write in flight, when a further one must follow.
     partial: Option<O::Op>,
+    /// Whether the write in flight removes or replaces something.
+    replaces: bool,
     last_write: Option<LastWrite<O>>,
     /// When the object is read again to prove that something is gone.
     prove_at: Option<Duration>,
@@ -378,6 +380,7 @@ impl<O: Object> Default for State<O> {
             write: None,
             taints: Vec::new(),
             partial: None,
+            replaces: false,
             last_write: None,
             prove_at: None,
             quiet: QuietWindow::default(),
@@ -553,7 +556,7 @@ impl<O: Object> State<O> {
         let waiting = Outcome::Waiting(Waiting::Retry(failure.fault.clone()));
         if write.is_accepted() {
             // It may have changed a part, which reads may not show yet.
-            self.freshness.lost(now);
+            self.freshness.lost(now, self.replaces);
         }
         match reaction::to_write(&failure.fault) {
             Reaction::Pause(pause) => {
@@ -566,7 +569,7 @@ impl<O: Object> State<O> {
             }
             Reaction::Lost => {
                 self.changed(now);
-                self.freshness.lost(now);
+                self.freshness.lost(now, self.replaces);
                 self.pause_until = now + self.conflicts.failed();
             }
             Reaction::TellAll => {

@@ -286,6 +286,7 @@ impl<O: Object> State<O> {
         };
         let id = self.ids.next_id();
         self.taints = write.taints;
+        self.replaces = write.replaces;
         self.partial = write.is_partial.then(|| write.op.clone());
         self.write = Some(InFlight::new(id, now, active, members));
         actions.push(Action::Write { id, permit, observation, op: write.op });
@@ -334,9 +335,13 @@ impl<O: Object> State<O> {
             Served::Waiting(what) => Outcome::Waiting(Waiting::Plan(what)),
             Served::Refused(why) => Outcome::Refused(Refusal::Plan(why)),
             Served::Met(report) => {
-                let proves_from = self.freshness.proves_absence_from(env.shared.trusted_from);
+                let proves_from = if active.get(requester).is_some_and(O::removes) {
+                    self.freshness.proves_absence_from(env.shared.trusted_from)
+                } else {
+                    self.freshness.proves_presence_from()
+                };
                 let sent_at = self.observed.as_ref().map_or(Duration::ZERO, |observed| observed.sent_at);
-                if active.get(requester).is_some_and(O::removes) && sent_at < proves_from {
+                if sent_at < proves_from {
                     self.settled = false;
                     self.prove_at = Some(proves_from);
                     self.wake = earlier(self.wake, proves_from.max(now));
