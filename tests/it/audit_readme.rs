@@ -39,7 +39,7 @@ fn audit_every_command_in_the_readme_is_understood() {
 #[test]
 fn audit_every_script_and_option_in_the_readme_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let subcommands = ["emulator", "csi-controller", "csi-node"].map(|command| vec![command]);
+    let subcommands = ["emulator", "csi-controller", "csi-node", "cloud-controllers"].map(|command| vec![command]);
     let benches =
         ["attach-storm", "footprint", "life-storm", "list-volumes", "node-loss"].map(|bench| vec!["bench", bench]);
     let help = |command: &Vec<&str>| {
