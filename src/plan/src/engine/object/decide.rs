@@ -115,8 +115,8 @@ impl<O: Object> State<O> {
 
     fn resync_due(&mut self, env: &Env<'_, O>, now: Duration) -> bool {
         let Some(resync) = env.shared.resync else { return false };
-        // Nobody wants anything of what is settled and not there.
-        if self.observed.as_ref().is_some_and(|observed| observed.model.is_none()) {
+        // Of what is settled and not there only a refused want asks something.
+        if self.refused.is_empty() && self.observed.as_ref().is_some_and(|observed| observed.model.is_none()) {
             return false;
         }
         // What was read may be stale by now.
@@ -126,6 +126,8 @@ impl<O: Object> State<O> {
         }
         self.changed(now);
         self.settled = false;
+        // Azure may have refused them for something else that has been mended, such as a missing address.
+        self.refused.clear();
         true
     }
 

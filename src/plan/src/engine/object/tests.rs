@@ -573,6 +573,23 @@ fn a_resync_reads_an_unchanged_object_once_and_writes_nothing() {
 }
 
 #[test]
+fn what_azure_refused_is_tried_again_at_a_resync() {
+    let mut bench = Bench::new();
+    bench.shared.resync = Some(Duration::from_secs(600));
+    let (id, _) = bench.write_of(&[("s1", "a", "")], "");
+    let actions = bench.failed(id, Fault::Invalid);
+    let refused = Outcome::Refused(Refusal::Azure(Fault::Invalid));
+    assert!(told(&actions).contains(&("s1", 1, refused)));
+    // Refused by something else, such as a part of another object that was missing.
+    let actions = bench.observed(&actions[actions.len() - 1..], Ok(model("")));
+    assert!(actions.is_empty(), "{actions:?}");
+    let read = bench.woken();
+    assert!(bench.now >= Duration::from_secs(600));
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(bench.permitted(&actions).1, letters("a"));
+}
+
+#[test]
 fn a_suspected_object_is_read_even_if_nothing_is_wanted_of_it() {
     let mut bench = Bench::new();
     assert!(bench.step(Event::Tainted(Taint::Changed)).is_empty(), "nothing needs it now");
