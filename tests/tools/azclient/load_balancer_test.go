@@ -14,16 +14,13 @@ func part(balancer *armnetwork.LoadBalancer, member, name string) *armnetwork.Su
 	return &armnetwork.SubResource{ID: to.Ptr(*balancer.ID + "/" + member + "/" + name)}
 }
 
-// withService adds frontend, probe and rule of a service, as the cloud controller manager names them.
-func withService(balancer *armnetwork.LoadBalancer, address *armnetwork.PublicIPAddress) {
-	const service, rule = "a1", "a1-TCP-80"
+// service is what the cloud controller manager names the frontend of a service.
+const service = "a1"
+
+// withRule adds probe and rule of the service.
+func withRule(balancer *armnetwork.LoadBalancer) {
+	const rule = service + "-TCP-80"
 	properties := balancer.Properties
-	properties.FrontendIPConfigurations = append(properties.FrontendIPConfigurations, &armnetwork.FrontendIPConfiguration{
-		Name: to.Ptr(service),
-		Properties: &armnetwork.FrontendIPConfigurationPropertiesFormat{
-			PublicIPAddress: &armnetwork.PublicIPAddress{ID: address.ID},
-		},
-	})
 	properties.Probes = append(properties.Probes, &armnetwork.Probe{
 		Name: to.Ptr(rule),
 		Properties: &armnetwork.ProbePropertiesFormat{
@@ -60,11 +57,17 @@ func TestAServiceLivesAsTheCloudControllerManagerWritesIt(t *testing.T) {
 	balancer, err := balancers.CreateOrUpdate(ctx, group, "kubernetes", armnetwork.LoadBalancer{
 		Location: location, SKU: &armnetwork.LoadBalancerSKU{Name: to.Ptr(armnetwork.LoadBalancerSKUNameStandard)},
 		Properties: &armnetwork.LoadBalancerPropertiesFormat{
+			FrontendIPConfigurations: []*armnetwork.FrontendIPConfiguration{{
+				Name: to.Ptr(service),
+				Properties: &armnetwork.FrontendIPConfigurationPropertiesFormat{
+					PublicIPAddress: &armnetwork.PublicIPAddress{ID: address.ID},
+				},
+			}},
 			BackendAddressPools: []*armnetwork.BackendAddressPool{{Name: to.Ptr("kubernetes")}},
 		},
 	})
 	must(t, err)
-	withService(balancer, address)
+	withRule(balancer)
 	written, err := balancers.CreateOrUpdate(ctx, group, "kubernetes", *balancer)
 	must(t, err)
 	if rules := written.Properties.Probes[0].Properties.LoadBalancingRules; len(rules) != 1 {
@@ -127,11 +130,20 @@ func TestAServiceLivesAsTheCloudControllerManagerWritesIt(t *testing.T) {
 func TestAPoolOfAddressesAndRoutesAreWrittenAlone(t *testing.T) {
 	ctx, group, location := t.Context(), azure.group, to.Ptr(azure.location)
 	balancers, pools := azure.clients.GetLoadBalancerClient(), azure.clients.GetBackendAddressPoolClient()
-	_, err := balancers.CreateOrUpdate(ctx, group, "internal", armnetwork.LoadBalancer{
-		Location: location, SKU: &armnetwork.LoadBalancerSKU{Name: to.Ptr(armnetwork.LoadBalancerSKUNameStandard)},
-	})
-	must(t, err)
 	networks, err := azure.clients.GetVirtualNetworkClient().List(ctx, group)
+	must(t, err)
+	_, err = balancers.CreateOrUpdate(ctx, group, "internal", armnetwork.LoadBalancer{
+		Location: location, SKU: &armnetwork.LoadBalancerSKU{Name: to.Ptr(armnetwork.LoadBalancerSKUNameStandard)},
+		Properties: &armnetwork.LoadBalancerPropertiesFormat{
+			// Without a frontend a load balancer has no other part.
+			FrontendIPConfigurations: []*armnetwork.FrontendIPConfiguration{{
+				Name: to.Ptr(service),
+				Properties: &armnetwork.FrontendIPConfigurationPropertiesFormat{
+					Subnet: &armnetwork.Subnet{ID: networks[0].Properties.Subnets[0].ID},
+				},
+			}},
+		},
+	})
 	must(t, err)
 	pool, err := pools.CreateOrUpdate(ctx, group, "internal", "kubernetes", armnetwork.BackendAddressPool{
 		Properties: &armnetwork.BackendAddressPoolPropertiesFormat{
