@@ -14,7 +14,7 @@ use lazuli_azure::{
     arm::Operation,
     compute::Freshness,
     error::{ArmError, Verb},
-    network::{NetworkType, NetworkWrite},
+    network::{Network, NetworkType, NetworkWrite},
     permits::Permit,
 };
 use lazuli_plan::{
@@ -307,12 +307,24 @@ pub(crate) fn failure<K>(error: &ArmError) -> Failure<K> {
     Failure { fault: error.fault.clone(), cause }
 }
 
-/// What a read has shown.
-fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
-    let model = O::read(key, &raw.body).map_err(|error| {
+/// The model of what was read.
+pub(crate) fn model<M>(key: &ArmId, read: Result<M, BodyError>) -> Result<M, Fault> {
+    read.map_err(|error| {
         tracing::error!(%key, %error, "Azure answered what cannot be read");
         Fault::Malformed
-    });
+    })
+}
+
+/// Waits for the permit to write an object. Without one in time the write asks for one itself, and gives itself back where
+/// there is none.
+pub(crate) fn permit(network: &Network, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
+    let (network, key) = (network.clone(), key.clone());
+    Box::pin(async move { network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok() })
+}
+
+/// What a read has shown.
+fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
+    let model = model(key, O::read(key, &raw.body));
     if let Ok(model) = &model {
         O::observed(informed, key, Some(model));
     }
@@ -365,11 +377,7 @@ where
     }
 
     fn permit(&self, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
-        let (informed, key) = (self.informed.clone(), key.clone());
-        Box::pin(async move {
-            // Without a permit in time the write asks for one itself, and gives itself back where there is none.
-            informed.network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok()
-        })
+        permit(&self.informed.network, key, priority)
     }
 
     fn write(

@@ -7,7 +7,6 @@ use lazuli_azure::{
     Until,
     arm::Operation,
     compute::Freshness,
-    error::Verb,
     network::{NetworkType, NetworkWrite},
     permits::Permit,
 };
@@ -29,7 +28,7 @@ use tokio::sync::Mutex;
 use tracing::{error, info, warn};
 
 use super::known::Known;
-use crate::objects::{OPERATION, READ, Raw, WRITE, failure};
+use crate::objects::{OPERATION, READ, Raw, WRITE, failure, model, permit};
 
 /// An object that routes need.
 pub(crate) trait Routed: Object<Related = ArmId> {
@@ -160,10 +159,7 @@ where
                     return Observed { sent_at: not_before, result: Err(error.fault.clone()) };
                 }
             };
-            let model = O::read(&key, &read.body).map_err(|error| {
-                error!(%key, %error, "Azure answered what cannot be read");
-                Fault::Malformed
-            });
+            let model = model(&key, O::read(&key, &read.body));
             let sent_at = known.clock.since(read.sent_at);
             let raw = Raw { body: read.body, etag: read.etag };
             Observed { sent_at, result: model.map(|model| (model, raw)) }
@@ -171,9 +167,7 @@ where
     }
 
     fn permit(&self, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
-        let (known, key) = (self.known.clone(), key.clone());
-        // Without a permit in time the write asks for one itself, and gives itself back where there is none.
-        Box::pin(async move { known.network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok() })
+        permit(&self.known.network, key, priority)
     }
 
     fn write(

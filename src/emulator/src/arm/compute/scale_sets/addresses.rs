@@ -7,11 +7,10 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::interfaces::{INSTANCE_INTERFACE, refuse, shown};
-use super::{SCALE_SET, is_flexible};
+use super::interfaces::{INSTANCE_INTERFACE, get_shown, parts_of_set, refuse, shown};
 use crate::answer::{Context, Reply};
 use crate::arm::descriptor::{Descriptor, Hooks, Own, Patch, Scope};
-use crate::arm::engine::{document, read};
+use crate::arm::engine::document;
 use crate::arm::network::{self, public_ip_addresses};
 use crate::arm::{kinds, lists, writes};
 use crate::derived::guid_of;
@@ -33,13 +32,7 @@ pub(crate) static INSTANCE_ADDRESS: Descriptor = Descriptor {
 };
 
 fn get(context: &mut Context<'_>) -> Reply {
-    let mut answer = read::get(&INSTANCE_ADDRESS, context)?;
-    answer.body.change(|doc| {
-        if let Some(doc) = doc.as_object_mut() {
-            doc.shift_remove("type");
-        }
-    });
-    Ok(answer)
+    get_shown(&INSTANCE_ADDRESS, context)
 }
 
 /// Those of an IP configuration.
@@ -55,11 +48,7 @@ fn list(context: &mut Context<'_>) -> Reply {
 
 /// Those of all instances of a set.
 pub(crate) fn list_of_set(context: &mut Context<'_>) -> Reply {
-    context.require_group()?;
-    let id = SCALE_SET.id(context);
-    let set = context.state.store.document(&id).filter(|set| !is_flexible(set));
-    let set = set.ok_or_else(|| fault::network_child_not_found(id))?;
-    lists::select(context, path::of(&set), Some(kinds::INSTANCE_ADDRESS), |doc| Some(shown(doc.clone())))
+    parts_of_set(kinds::INSTANCE_ADDRESS, context)
 }
 
 /// The documents of the public addresses that an interface's configurations ask for, which the interface then names.

@@ -47,22 +47,27 @@ pub(super) fn refuse(context: &mut Context<'_>) -> Reply {
     Err(fault::method_not_allowed(&context.request.method))
 }
 
-/// As it is shown.
-pub(super) fn shown(mut doc: Document) -> Document {
+fn hide_type(doc: &mut Value) {
     if let Some(doc) = doc.as_object_mut() {
         doc.shift_remove("type");
     }
+}
+
+/// As it is shown.
+pub(super) fn shown(mut doc: Document) -> Document {
+    hide_type(&mut doc);
     doc
 }
 
-fn get(context: &mut Context<'_>) -> Reply {
-    let mut answer = read::get(&INSTANCE_INTERFACE, context)?;
-    answer.body.change(|doc| {
-        if let Some(doc) = doc.as_object_mut() {
-            doc.shift_remove("type");
-        }
-    });
+/// Reads one part of an instance, as it is shown.
+pub(super) fn get_shown(part: &'static Descriptor, context: &mut Context<'_>) -> Reply {
+    let mut answer = read::get(part, context)?;
+    answer.body.change(hide_type);
     Ok(answer)
+}
+
+fn get(context: &mut Context<'_>) -> Reply {
+    get_shown(&INSTANCE_INTERFACE, context)
 }
 
 /// The interfaces of an instance.
@@ -77,11 +82,16 @@ fn list(context: &mut Context<'_>) -> Reply {
 
 /// The interfaces of all instances of a set.
 pub(crate) fn list_of_set(context: &mut Context<'_>) -> Reply {
+    parts_of_set(kinds::INSTANCE_NIC, context)
+}
+
+/// The parts of one kind of all instances of a uniform set.
+pub(super) fn parts_of_set(kind: &str, context: &mut Context<'_>) -> Reply {
     context.require_group()?;
     let id = SCALE_SET.id(context);
     let set = context.state.store.document(&id).filter(|set| !is_flexible(set));
     let set = set.ok_or_else(|| fault::network_child_not_found(id))?;
-    lists::select(context, path::of(&set), Some(kinds::INSTANCE_NIC), |doc| Some(shown(doc.clone())))
+    lists::select(context, path::of(&set), Some(kind), |doc| Some(shown(doc.clone())))
 }
 
 /// Private addresses by the names of interface and configuration.
