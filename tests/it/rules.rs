@@ -72,7 +72,7 @@
 //!
 //! | rule | how it is kept | held by |
 //! |---|---|---|
-//! | a webhook keeps nothing from working | nobody waits for it longer than two seconds, and what is not known is admitted with a warning | `the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow` `a_volume_whose_disk_azure_does_not_tell_is_admitted_in_time_with_a_warning` |
+//! | a webhook keeps nothing from working | no request waits for it longer than two seconds, and what is not known is admitted with a warning | `the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow` `a_volume_whose_disk_azure_does_not_tell_is_admitted_in_time_with_a_warning` |
 //! | volumes of others are theirs | only those of `disk.csi.azure.com` and `azureDisk` are changed | `volumes_of_others_and_placeholders_are_admitted_as_they_are` |
 //! | a label that is there stays, and none is empty | labels are added, never replaced | `labels_that_are_there_are_kept_also_the_older_ones` `only_labels_and_affinity_are_added_none_empty_and_none_that_is_no_label` `a_disk_without_a_zone_gives_its_volume_the_region_alone` |
 //! | a fault domain is no zone, and nodes without a zone keep their disks | such a volume has no label of a zone | `a_volume_for_nodes_without_a_zone_gets_no_label_of_a_zone` `what_the_provisioner_wrote_tells_the_zone_and_stays_and_azure_is_not_asked` |

@@ -22,7 +22,7 @@ use super::{
     processes::{self, AnyError, Memory},
 };
 
-/// Whoever installed the cluster: a principal with request buckets of its own.
+/// The installer of the cluster: a principal with request buckets of its own.
 const INSTALLER: (&str, &str) = ("1b5d3a52-5a57-4e0a-8a7f-0c6f8f2f6b01", "the installer's secret");
 /// The API version that the installer speaks.
 const NETWORK_VERSION: &str = "2024-05-01";

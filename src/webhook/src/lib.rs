@@ -14,7 +14,7 @@
 //! Lease, and keeps nothing between two reviews. It decides nothing either.
 //!
 //! A review never keeps anything from working. What is not known within [`ANSWER_WITHIN`] is admitted as it is, with a
-//! warning for who asked. The API server is told to do the same when nobody answers (`failurePolicy: Ignore`).
+//! warning for who asked. The API server is told to do the same when no answer comes (`failurePolicy: Ignore`).
 //!
 //! Any client that reaches the port can send a review, for the API server usually shows no certificate of its own. So the
 //! body of a request has a limit, few reviews run at a time, and an answer says no more of a disk than its volume would.

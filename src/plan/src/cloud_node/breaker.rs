@@ -90,7 +90,7 @@ impl State {
         self.wake
     }
 
-    /// Whether nobody asks, and none has lately.
+    /// Whether no Node asks, and none has lately.
     pub fn is_idle(&self) -> bool {
         self.asking.is_empty() && self.lately.is_empty()
     }

@@ -539,7 +539,7 @@ impl State {
             return;
         }
         if env.shared.lease.until.is_none() && !self.requests.is_known() {
-            // Whoever leads removes the routes. When this process leads, it looks for those that are left.
+            // The leader removes the routes. When this process leads, it looks for those that are left.
             self.removed = None;
         }
         if !env.shared.synced || !env.shared.lease.covers_write(now) {

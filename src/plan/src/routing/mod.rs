@@ -19,7 +19,7 @@
 //!   so they belong to an earlier Node of that name.
 //!
 //! Both only inside the cluster's ranges, and by exact names. The Go manager compares names by prefix, so that it deletes
-//! the routes of `agent-10` with those of `agent-1`. All else stays, whoever made it: routes of a Node that is not known
+//! the routes of `agent-10` with those of `agent-1`. All else stays, of other tools too: routes of a Node that is not known
 //! to this process too.
 
 mod edit;
