@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lazuli_emulator::call_log::Call;
+use lazuli_emulator::{call_log::Call, scenario, scenario::ScaleSet};
 use lazuli_rig::cluster::Cluster;
 use nix::{
     sys::signal::{Signal, kill},
@@ -23,15 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a condition that announces itself by no event is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-const ROLE: &str = "role-cloud-controllers.json";
+const ROLES: [&str; 2] = ["role-cloud-controllers.json", "role-scale-set-pools.json"];
 
 struct World(Cluster);
 
 impl World {
     async fn start(pool_type: &str) -> Self {
+        Self::of(lazuli_emulator::Options::default(), pool_type).await
+    }
+
+    async fn of(options: lazuli_emulator::Options, pool_type: &str) -> Self {
         let keys =
             [("loadBalancerBackendPoolConfigurationType", pool_type.into()), ("routeTableName", "nodes-routes".into())];
-        let world = Self(Cluster::start(lazuli_emulator::Options::default(), &keys).await.unwrap());
+        let world = Self(Cluster::start(options, &keys).await.unwrap());
         world.new_node(1);
         world
     }
@@ -132,16 +136,26 @@ async fn the_process_serves_services_gives_its_lease_up_and_needs_the_rights_of_
 
     let linked: BTreeSet<String> = table()
         .into_iter()
-        .filter(|(_, file, by_call)| file == ROLE && !by_call)
+        .filter(|(_, file, by_call)| ROLES.contains(&file.as_str()) && !by_call)
         .map(|(action, ..)| action.to_lowercase())
         .collect();
-    let allowed: BTreeSet<String> = actions(ROLE).iter().map(|action| action.to_lowercase()).collect();
+    let allowed: BTreeSet<String> = ROLES.into_iter().flat_map(actions).map(|action| action.to_lowercase()).collect();
     assert_eq!(asked, allowed.difference(&linked).cloned().collect());
 }
 
-/// What a process with pools of NICs asks of Azure for a Service with a private link service.
+/// What a process with pools of NICs asks of Azure for a Service with a private link service, and for a Node that is the
+/// instance of a scale set.
 async fn pools_of_nics() -> BTreeSet<String> {
-    let world = World::start("nodeIPConfiguration").await;
+    let mut options = lazuli_emulator::Options::default();
+    options.scenario.scale_sets = vec![ScaleSet::uniform("agents", 1)];
+    let world = World::of(options, "nodeIPConfiguration").await;
+    let instance = "/subscriptions/SUBSCRIPTION/resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachineScaleSets/agents/virtualMachines/0";
+    let instance = instance.replace("SUBSCRIPTION", scenario::SUBSCRIPTION).replace("GROUP", scenario::RESOURCE_GROUP);
+    let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+    let node = json!({"metadata": {"name": "agents000000"},
+        "spec": {"providerID": format!("azure://{instance}"), "taints": [taint], "podCIDRs": ["10.244.9.0/24"]},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    world.0.server.put("nodes", node).unwrap();
     let before = world.calls().len();
     let key = |name: &str| format!("service.beta.kubernetes.io/{name}");
     world.service("linked", json!({key("azure-load-balancer-internal"): "true", key("azure-pls-create"): "true"}));
@@ -151,6 +165,17 @@ async fn pools_of_nics() -> BTreeSet<String> {
         world.calls().iter().filter(|call| call.method == "PUT" && call.path.contains("/networkInterfaces/")).count()
     };
     world.until("both NICs are in the pool", || joins() >= 2).await;
+    let written = |end: &str| {
+        let is_it = |call: &Call| (call.method == "PUT" || call.method == "PATCH") && call.path.ends_with(end);
+        world.calls().iter().any(is_it)
+    };
+    world.until("the instance too", || written("/agents/virtualMachines/0")).await;
+    world.until("and its scale set", || written("/virtualMachineScaleSets/agents")).await;
+    world.until("the Node is initialised", || {
+        let node = world.0.server.get("nodes", "", "agents000000").unwrap();
+        !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
+    })
+    .await;
     world.0.server.delete("services", "default", "linked").unwrap();
     world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
     assert!(terminate(process).await.success());

@@ -1,4 +1,4 @@
-//! Load balancers, route tables and their kin: which request is which. Bodies are values; what to write in them is decided in
+//! Load balancers, route tables and their kin, and the networks of scale sets: which request is which. Bodies are values; what to write in them is decided in
 //! `lazuli-plan`.
 //!
 //! No write here is repeated, and none waits: each brings its permit along, for the caller must read and plan again before
@@ -29,6 +29,9 @@ use crate::{
 
 /// The API version of the network provider's types (source: what the Go cloud-controller-manager sends).
 pub const API_VERSION: &str = "2025-05-01";
+/// The API version of the interfaces of scale sets' instances, which the compute provider shows (source: the SDKs, which
+/// know no other).
+pub const INSTANCE_INTERFACES_API_VERSION: &str = "2018-10-01";
 /// The same on Azure Stack Hub (source: its profile of 2020-09-01).
 pub const AZURE_STACK_API_VERSION: &str = "2018-11-01";
 
@@ -51,6 +54,10 @@ pub enum NetworkType {
     RouteTable,
     /// `virtualNetworks/subnets`
     Subnet,
+    /// `virtualMachineScaleSets` of the compute provider, whose model holds the NICs of the next instances
+    ScaleSet,
+    /// `virtualMachineScaleSets/virtualMachines`, which hold their NICs
+    Instance,
 }
 
 /// A network resource as it was read.
@@ -74,6 +81,13 @@ pub enum NetworkWrite {
         /// The version that it replaces. `None` to create.
         etag: Option<String>,
     },
+    /// Changes a part of it.
+    Patch {
+        /// The part.
+        body: Value,
+        /// The version that is changed; `None` for any.
+        etag: Option<String>,
+    },
     /// Deletes it.
     Delete {
         /// The version that is deleted; `None` for any.
@@ -86,6 +100,7 @@ impl NetworkWrite {
     pub fn verb(&self) -> Verb {
         match self {
             Self::Put { .. } => Verb::Put,
+            Self::Patch { .. } => Verb::Patch,
             Self::Delete { .. } => Verb::Delete,
         }
     }
@@ -134,7 +149,7 @@ impl NetworkType {
             Self::Interface => Kind::Interface,
             Self::PrivateLinkService => Kind::PrivateLink,
             Self::RouteTable => Kind::RouteTable,
-            Self::Subnet => Kind::Other,
+            Self::Subnet | Self::ScaleSet | Self::Instance => Kind::Other,
         }
     }
 
@@ -147,7 +162,8 @@ impl NetworkType {
             Self::Interface => Some(&INTERFACES),
             Self::PrivateLinkService => Some(&PRIVATE_LINK_SERVICES),
             Self::RouteTable => Some(&ROUTE_TABLES),
-            Self::BackendPool | Self::Subnet => None,
+            // Lists of instances do not tell the ETags that a write needs, and those of other machines lack them.
+            Self::BackendPool | Self::Subnet | Self::ScaleSet | Self::Instance => None,
         }
     }
 }
@@ -181,13 +197,14 @@ impl Network {
             if Instant::now() < not_before {
                 until.run(tokio::time::sleep_until(not_before)).await.map_err(late)?;
             }
-            let read = self.arm.get(id.as_str(), self.api_version, &[], priority, until).await?;
-            return Ok(NetworkRead { body: Arc::new(read.value), etag: read.etag, sent_at: read.sent_at });
+            let read = self.arm.get(id.as_str(), self.version(resource_type), &[], priority, until).await?;
+            let etag = read.etag.or_else(|| etag_of(&read.value));
+            return Ok(NetworkRead { body: Arc::new(read.value), etag, sent_at: read.sent_at });
         };
         let read = self.broker.read(shared, self.api_version, id, accept, not_before, priority);
         let read = until.run(read).await.map_err(late)??;
         // Children of a list have their ETags in the body alone.
-        let etag = read.etag.or_else(|| read.value.get("etag").and_then(Value::as_str).map(str::to_owned));
+        let etag = read.etag.or_else(|| etag_of(&read.value));
         Ok(NetworkRead { body: read.value, etag, sent_at: read.seen.sent_at })
     }
 
@@ -223,11 +240,55 @@ impl Network {
         let path = format!(
             "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/virtualMachines"
         );
-        let versions = match self.api_version {
+        Ok(self.arm.list_of(&path, self.compute_versions().virtual_machines, &[], until).await?.items)
+    }
+
+    /// Lists the scale sets of a resource group.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_scale_sets(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        until: &Until,
+    ) -> Result<Vec<Value>, ArmError> {
+        let path = format!(
+            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/virtualMachineScaleSets"
+        );
+        Ok(self.arm.list_of(&path, self.compute_versions().scale_sets, &[], until).await?.items)
+    }
+
+    /// Lists the instances of a uniform scale set, page by page.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn each_instance(
+        &self,
+        scale_set: &ArmId,
+        until: &Until,
+        mut each: impl FnMut(Value),
+    ) -> Result<(), ArmError> {
+        let path = format!("{scale_set}/virtualMachines");
+        let mut pages = self.arm.pages(&path, self.compute_versions().scale_sets, &[], Priority::List, until)?;
+        while let Some(items) = pages.next_of(Fields::All).await? {
+            items.into_iter().for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    fn compute_versions(&self) -> ApiVersions {
+        match self.api_version {
             AZURE_STACK_API_VERSION => ApiVersions::azure_stack(),
             _ => ApiVersions::public(),
-        };
-        Ok(self.arm.list_of(&path, versions.virtual_machines, &[], until).await?.items)
+        }
+    }
+
+    fn version(&self, resource_type: NetworkType) -> &'static str {
+        match resource_type {
+            NetworkType::ScaleSet | NetworkType::Instance => self.compute_versions().scale_sets,
+            _ => self.api_version,
+        }
     }
 
     /// Waits for the permit to send a write.
@@ -250,15 +311,18 @@ impl Network {
         permit: impl Into<Option<Permit>>,
         until: &Until,
     ) -> Result<Operation, ArmError> {
-        let kind = resource_type.kind();
+        let (kind, version) = (resource_type.kind(), self.version(resource_type));
         let (write, target) = match write {
             NetworkWrite::Put { body, etag } => {
                 // Only a creation shows its end in a list: a change leaves the resource at rest as it was.
                 let target = if etag.is_none() { Target::Present } else { Target::Polled };
-                (Write::put(id.as_str(), self.api_version, body, kind).if_match(etag.as_deref()), target)
+                (Write::put(id.as_str(), version, body, kind).if_match(etag.as_deref()), target)
+            }
+            NetworkWrite::Patch { body, etag } => {
+                (Write::patch(id.as_str(), version, body, kind).if_match(etag.as_deref()), Target::Polled)
             }
             NetworkWrite::Delete { etag } => {
-                let write = Write::delete(id.as_str(), self.api_version, kind).if_match(etag.as_deref());
+                let write = Write::delete(id.as_str(), version, kind).if_match(etag.as_deref());
                 (write, Target::Absent)
             }
         };
@@ -275,6 +339,11 @@ impl Network {
             None => operation,
         })
     }
+}
+
+/// The ETag in a body.
+fn etag_of(body: &Value) -> Option<String> {
+    body.get("etag").and_then(Value::as_str).map(str::to_owned)
 }
 
 impl Freshness {

@@ -53,6 +53,7 @@ use crate::{
     informed::{AllWorkers, Found, Informed},
     nodes::{NodeControllers, NodeOptions},
     objects::Of,
+    pools::id_of,
     services::Services,
 };
 
@@ -613,6 +614,3 @@ fn prefixes(subnet: &Value) -> Vec<Cidr> {
     all.filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
 
-fn id_of(body: &Value) -> Option<ArmId> {
-    body.get("id")?.as_str()?.parse().ok()
-}

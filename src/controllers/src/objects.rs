@@ -20,10 +20,10 @@ use lazuli_azure::{
 use lazuli_plan::{
     balancing::{
         Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Subnets,
-        interfaces::{Interfaces, Membership},
+        interfaces::{Interfaces, Membership, Surroundings},
     },
     engine::{
-        Outcome, Shared,
+        Outcome, Shared, Waiting,
         object::{Cause, Failure, Object, Taint},
         service,
     },
@@ -32,7 +32,8 @@ use lazuli_plan::{
     network::{
         BodyError,
         load_balancer::{self, WriteTarget},
-        nic, private_link, public_ip, security_group, subnet,
+        nic::{self, Holder},
+        private_link, public_ip, security_group, subnet,
     },
     permit::Priority,
     service::{ServiceKey, wants},
@@ -58,12 +59,18 @@ pub(crate) enum Target {
     Whole(Value),
     /// One part by a request of its own: its type, its id and its body.
     Part(NetworkType, ArmId, Value),
+    /// Some members of it.
+    Some(Value),
     Delete,
 }
 
 /// An object of the network provider.
 pub(crate) trait Planned: Object<Related = Key> {
     const TYPE: NetworkType;
+    /// The type of the object of this id, where a kind has several.
+    fn resource_type(_: &ArmId) -> NetworkType {
+        Self::TYPE
+    }
     const NAME: &'static str;
     /// The rank of its reads. Many Services wait for one read of what they share.
     const READ_PRIORITY: Priority;
@@ -74,6 +81,14 @@ pub(crate) trait Planned: Object<Related = Key> {
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
     /// A read has shown this; `None` when the object does not exist.
     fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
+    /// Reads what the planner needs to know beside the object that a read has just shown.
+    fn look_beside<'f>(_: &'f Informed, _: &'f ArmId, _: &'f Self::Model) -> BoxFuture<'f, Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+    /// Whether a failed read shows that the object does not exist.
+    fn is_gone<'f>(_: &'f Informed, _: &'f ArmId, fault: &'f Fault) -> BoxFuture<'f, bool> {
+        Box::pin(std::future::ready(*fault == Fault::NotFound))
+    }
 }
 
 fn whole(body: Option<Value>) -> Target {
@@ -139,7 +154,7 @@ impl Planned for LoadBalancers {
     }
 
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<load_balancer::Env> {
-        let settings = &informed.settings;
+        let (settings, told) = (&informed.settings, informed.told());
         Arc::new(load_balancer::Env {
             id: id.clone(),
             location: settings.location.clone(),
@@ -148,7 +163,8 @@ impl Planned for LoadBalancers {
             zones: informed.zones.clone(),
             subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
             tags: settings.tags.clone(),
-            pools: informed.pools(&informed.told(), id),
+            pools: informed.pools(&told, id),
+            in_models: informed.pools_in_models(&told, id),
             maximum_rules: settings.maximum_rules,
         })
     }
@@ -247,13 +263,22 @@ impl Planned for Interfaces {
     const NAME: &'static str = "nic";
     const READ_PRIORITY: Priority = Priority::Read;
 
+    fn resource_type(id: &ArmId) -> NetworkType {
+        match Holder::of(id) {
+            Holder::Interface => Self::TYPE,
+            Holder::Instance => NetworkType::Instance,
+            Holder::Model => NetworkType::ScaleSet,
+        }
+    }
+
     /// What a NIC cannot join is for the operator, not for the owner of a Service.
-    fn tell(_: &Informed, id: &ArmId, _: &Membership, _: u64, outcome: Outcome<Vec<nic::Conflict>>) {
+    fn tell(informed: &Informed, id: &ArmId, _: &Membership, _: u64, outcome: Outcome<Vec<nic::Conflict>>) {
         match outcome {
             Outcome::Done(conflicts) => conflicts.iter().for_each(|conflict| {
                 tracing::warn!(nic = id.name(), "the NIC cannot join a pool: {conflict}");
             }),
             Outcome::Refused(refusal) => tracing::warn!(nic = id.name(), ?refusal, "Azure refuses the pools of a NIC"),
+            Outcome::Waiting(Waiting::Plan(why)) => informed.model_waits(id, &why),
             Outcome::Waiting(_) => {}
         }
     }
@@ -262,17 +287,39 @@ impl Planned for Interfaces {
         nic::Nic::read(id, body)
     }
 
-    fn target(_: &ArmId, body: Option<Value>, op: &Self::Op, (): &()) -> Target {
+    fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, _: &Surroundings) -> Target {
         // A NIC is never made or deleted: without a body there is nothing to write.
-        Target::Whole(nic::apply_raw(body.unwrap_or_default(), op))
+        let body = nic::write_body(id, body.unwrap_or_default(), op);
+        if Holder::of(id) == Holder::Model { Target::Some(body) } else { Target::Whole(body) }
     }
 
-    fn inputs(_: &Informed, _: &ArmId) -> Arc<()> {
-        Arc::new(())
+    fn inputs(informed: &Informed, id: &ArmId) -> Arc<Surroundings> {
+        Arc::new(informed.told().machines.beside(id))
     }
 
     fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
         informed.nic_observed(id, actual);
+    }
+
+    fn look_beside<'f>(
+        informed: &'f Informed,
+        id: &'f ArmId,
+        model: &'f Self::Model,
+    ) -> BoxFuture<'f, Result<(), Fault>> {
+        if !model.upgrades_instances {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move { informed.look_at_instances(id).await.map_err(|error| error.fault.clone()) })
+    }
+
+    fn is_gone<'f>(informed: &'f Informed, id: &'f ArmId, fault: &'f Fault) -> BoxFuture<'f, bool> {
+        Box::pin(async move {
+            match (fault, Holder::of(id)) {
+                (Fault::NotFound, _) => true,
+                (Fault::ScopeNotFound | Fault::Invalid, Holder::Instance) => informed.is_instance_gone(id).await,
+                _ => false,
+            }
+        })
     }
 }
 
@@ -359,18 +406,22 @@ where
             // A list lags, which matters after a write alone.
             let freshness = if informed.wrote_lately(&key) { Freshness::single() } else { Freshness::listed() };
             let freshness = freshness.priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
-            let read = informed.network.read(O::TYPE, &key, freshness, &Until::within(READ)).await;
+            let read = informed.network.read(O::resource_type(&key), &key, freshness, &Until::within(READ)).await;
             let result = match read {
                 Ok(read) => {
                     let raw = Raw { body: read.body, etag: read.etag };
-                    return observed::<O>(&informed, &key, read.sent_at, raw);
-                }
-                Err(error) => {
-                    if error.fault == Fault::NotFound {
-                        O::observed(&informed, &key, None);
+                    let observed = observed::<O>(&informed, &key, read.sent_at, raw);
+                    let Ok((model, _)) = &observed.result else { return observed };
+                    match O::look_beside(&informed, &key, model).await {
+                        Ok(()) => return observed,
+                        Err(fault) => Err(fault),
                     }
-                    Err(error.fault.clone())
                 }
+                Err(error) if O::is_gone(&informed, &key, &error.fault).await => {
+                    O::observed(&informed, &key, None);
+                    Err(Fault::NotFound)
+                }
+                Err(error) => Err(error.fault.clone()),
             };
             Observed { sent_at: not_before, result }
         })
@@ -395,14 +446,18 @@ where
             let until = Until::within(WRITE);
             let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
             let network = &informed.network;
+            let resource_type = O::resource_type(&key);
             let written = match O::target(&key, body, &op, &inputs) {
-                Target::Whole(body) => network.write(O::TYPE, &key, put(body), permit, &until).await,
+                Target::Whole(body) => network.write(resource_type, &key, put(body), permit, &until).await,
+                Target::Some(body) => {
+                    network.write(resource_type, &key, NetworkWrite::Patch { body, etag }, permit, &until).await
+                }
                 // The observation's ETag is that of the whole; the part has one of its own in its body.
                 Target::Part(part, id, body) => {
                     let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
                     network.write(part, &id, NetworkWrite::Put { body, etag }, permit, &until).await
                 }
-                Target::Delete => network.write(O::TYPE, &key, NetworkWrite::Delete { etag }, None, &until).await,
+                Target::Delete => network.write(resource_type, &key, NetworkWrite::Delete { etag }, None, &until).await,
             };
             match written {
                 Ok(operation) => {

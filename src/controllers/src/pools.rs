@@ -1,11 +1,15 @@
 //! What load balancers are observed to hold, and the members of their pools: addresses and NICs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use lazuli_azure::{Until, error::ArmError};
 use lazuli_plan::{
     balancing::{
-        balancers,
-        interfaces::{self, Interfaces, Membership},
+        balancers, events,
+        interfaces::{self, Interfaces, Membership, Unknown},
     },
     engine::object::{EnvChange, Event},
     model::ArmId,
@@ -16,8 +20,18 @@ use lazuli_plan::{
     },
     service::{names::BaseName, selector::LabelSelector},
 };
+use serde_json::Value;
+use tracing::warn;
 
 use crate::informed::{Informed, Told};
+
+/// How long the list of the instances of a scale set may take.
+const INSTANCES: Duration = Duration::from_secs(300);
+
+/// The id of a body.
+pub(crate) fn id_of(body: &Value) -> Option<ArmId> {
+    body.get("id")?.as_str()?.parse().ok()
+}
 
 impl Informed {
     fn selectors(
@@ -83,6 +97,61 @@ impl Informed {
         }
     }
 
+    /// Lists the instances of a uniform scale set: their NICs, and whether all are in line with the model.
+    pub(crate) async fn look_at_instances(&self, set: &ArmId) -> Result<(), ArmError> {
+        let mut nics: Vec<Nic> = Vec::new();
+        let mut lags = false;
+        let each = |body: Value| {
+            lags |= body.pointer("/properties/latestModelApplied").and_then(Value::as_bool) == Some(false);
+            nics.extend(id_of(&body).and_then(|id| Nic::read(&id, &body).ok()));
+        };
+        self.network.each_instance(set, &Until::within(INSTANCES), each).await?;
+        let differs = {
+            let told = &mut *self.told();
+            // One that this process has just written may be shown as it was before.
+            let news = nics.iter().filter(|nic| !self.wrote_lately(&nic.id) || told.machines.nic(&nic.id).is_none());
+            let news: Vec<&Nic> = news.collect();
+            let mut differs = false;
+            for nic in news {
+                differs |= told.machines.observed(&nic.id, Some(nic));
+            }
+            told.machines.lags(set, lags) || differs
+        };
+        if differs {
+            self.update_nics();
+            if let Some(workers) = self.workers.get() {
+                workers.nics.send(set, Event::EnvChanged(EnvChange::Replan).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an instance that could not be read is no instance of its scale set any more: Azure answers a request about
+    /// one as it answers wrong requests.
+    pub(crate) async fn is_instance_gone(&self, instance: &ArmId) -> bool {
+        let Some(set) = instance.parent() else { return false };
+        let mut is_there = false;
+        let each = |body: Value| is_there |= id_of(&body).as_ref() == Some(instance);
+        let listed = self.network.each_instance(&set, &Until::within(INSTANCES), each).await;
+        listed.is_ok() && !is_there
+    }
+
+    /// The pools of a load balancer that models of scale sets name. Until the scale sets have been looked at, any may be.
+    pub(crate) fn pools_in_models(&self, told: &Told, balancer: &ArmId) -> BTreeSet<ArmId> {
+        let pools = told.balancers.nic_pools(&self.settings, &BTreeSet::new()).into_iter();
+        let of_this = pools.filter(|pool| pool.balancer == *balancer).map(|pool| pool.id);
+        of_this.filter(|pool| !told.has_looked || told.machines.is_in_model(pool)).collect()
+    }
+
+    /// The model of a scale set cannot join or leave pools now. Of its Nodes the first is told.
+    pub(crate) fn model_waits(&self, set: &ArmId, why: &str) {
+        warn!(scale_set = set.name(), why, "the model of a scale set is not changed");
+        let told = self.told();
+        if let Some(node) = told.nodes.as_ref().and_then(|nodes| interfaces::node_of_set(nodes, set)) {
+            self.events.send(events::model_waits(node, set, why));
+        }
+    }
+
     /// The availability sets of the Nodes that are backends.
     pub(crate) fn vm_sets(&self, told: &Told) -> Vec<String> {
         let nodes =
@@ -95,15 +164,30 @@ impl Informed {
         self.settings.sku == LoadBalancerSku::Basic || self.settings.has_several_load_balancers()
     }
 
-    /// The resource groups of machines that are to be looked for.
-    pub(crate) fn unknown_machines(&self) -> BTreeSet<(String, String)> {
+    /// What is to be looked for of machines.
+    pub(crate) fn unknown_machines(&self) -> Unknown {
         let told = self.told();
-        let lists_nics = self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools();
+        let lists_nics = self.lists_nics(&told);
         let needs_sets = self.needs_sets();
         match &told.nodes {
-            Some(nodes) if lists_nics || needs_sets => told.machines.unknown(nodes, &self.selection(), needs_sets),
-            _ => BTreeSet::new(),
+            Some(nodes) if lists_nics || needs_sets => {
+                let mut unknown = told.machines.unknown(nodes, &self.selection(), needs_sets);
+                if lists_nics {
+                    // Their models are written once the instances are in line with them.
+                    unknown.scale_sets.extend(told.machines.lagging().cloned());
+                } else {
+                    // The provider id names the set of an instance.
+                    unknown.scale_sets.clear();
+                }
+                unknown
+            }
+            _ => Unknown::default(),
         }
+    }
+
+    /// Whether pools list NICs.
+    pub(crate) fn lists_nics(&self, told: &Told) -> bool {
+        self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools()
     }
 
     /// Tells each NIC in which pools it should be, where that differs from what it was told or is.

@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use lazuli_azure::{Until, network::NetworkType};
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
+    balancing::interfaces::Unknown,
+    model::ArmId,
     network::{nic::Nic, public_ip::PublicIp, settings::LoadBalancerSku},
     service::{AddressAsk, PublicIpAsk},
 };
@@ -12,7 +14,8 @@ use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
-use super::{Controller, LISTS, id_of};
+use super::{Controller, LISTS};
+use crate::pools::id_of;
 
 /// How often a public IP is looked for that a Service names and that is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -46,12 +49,32 @@ impl Controller {
     /// Looks for the NICs and sets of machines.
     pub(super) async fn look_for_machines(&self) {
         let unknown = self.informed.unknown_machines();
-        if unknown.is_empty() {
+        let groups = self.groups_of_sets(&unknown);
+        if unknown == Unknown::default() && groups.is_empty() {
             self.note_looked();
             return;
         }
         let until = Until::within(LISTS);
-        for (subscription, group) in unknown {
+        for (subscription, group) in groups {
+            match self.informed.network.list_scale_sets(&subscription, &group, &until).await {
+                Ok(bodies) => {
+                    let told = &mut *self.informed.told();
+                    for body in &bodies {
+                        let Some(id) = id_of(body) else { continue };
+                        if let Ok(model) = Nic::read(&id, body) {
+                            told.machines.observed(&id, Some(&model));
+                        }
+                    }
+                }
+                Err(error) => warn!(%error, group, "scale sets cannot be listed"),
+            }
+        }
+        for set in &unknown.scale_sets {
+            if let Err(error) = self.informed.look_at_instances(set).await {
+                warn!(%error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
+            }
+        }
+        for (subscription, group) in unknown.groups {
             match self.informed.network.list(NetworkType::Interface, &subscription, &group, &until).await {
                 Ok(bodies) => {
                     let told = &mut *self.informed.told();
@@ -84,9 +107,22 @@ impl Controller {
         if moved {
             self.informed.replan_load_balancers(None);
         }
-        self.informed.update_nics();
         self.note_looked();
+        self.informed.update_nics();
         self.place_again();
+    }
+
+    /// The resource groups whose scale sets are to be listed, as subscription and name: those of new Nodes, and at the
+    /// first look that of the cluster, for a set without Nodes may name a pool.
+    fn groups_of_sets(&self, unknown: &Unknown) -> BTreeSet<(String, String)> {
+        let of = |set: &ArmId| (set.subscription().to_owned(), set.resource_group().to_lowercase());
+        let mut groups: BTreeSet<(String, String)> = unknown.scale_sets.iter().map(of).collect();
+        let told = self.informed.told();
+        if !told.has_looked && told.nodes.is_some() && self.informed.lists_nics(&told) {
+            let settings = &self.informed.settings;
+            groups.insert((settings.subscription.clone(), settings.resource_group.to_lowercase()));
+        }
+        groups
     }
 
     /// Services whose place depends on machines wait for the first look.

@@ -39,6 +39,7 @@ const LOGIN: &str = "https://login.microsoftonline.com/";
 mod events;
 mod nics;
 mod private_links;
+mod scale_sets;
 mod several;
 mod take_over;
 

@@ -4,6 +4,7 @@ use crate::{
     engine::{Refusal, service::Reason as Found},
     event::{Event, Reason, Regarding},
     fault::{self, Fault, Rpc},
+    model::ArmId,
     network,
     service::{ServiceKey, Warning},
 };
@@ -53,6 +54,12 @@ pub fn no_backends(service: &ServiceKey) -> Event {
     Event::new(Regarding::Service(service.clone()), Reason::UnAvailableLoadBalancer, what)
 }
 
+/// The event of a scale set whose model cannot join or leave pools, on one of its Nodes.
+pub fn model_waits(node: &str, set: &ArmId, why: &str) -> Event {
+    let what = format!("the model of scale set {} does not get the load balancers of its Nodes: {why}", set.name());
+    Event::new(Regarding::Node(node.to_owned()), Reason::ScaleSetHeld, what)
+}
+
 /// The reason of a fault. What is not about disks or VMs has the same name as in the events of volumes.
 fn of_fault(fault: &Fault) -> Reason {
     match fault::reason(Rpc::CreateVolume, fault) {
@@ -73,7 +80,7 @@ fn answered(fault: &Fault, code: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{engine::Explanation, model::ArmId, network::RefusalReason, service::WarningReason};
+    use crate::{engine::Explanation, network::RefusalReason, service::WarningReason};
 
     #[test]
     fn an_event_names_the_object_what_azure_answered_and_what_to_do() {

@@ -4,12 +4,16 @@
 //! Nodes, machines' NICs, load balancers ──memberships──▶ one want per NIC ──▶ Interfaces (an object per NIC)
 //! ```
 //!
+//! The instances of a uniform scale set hold their NICs themselves, and the model of a scale set holds that of its next
+//! instances: what is said of NICs here is true of all three ([`Holder`]). The model joins a pool like the instances, so
+//! that a new instance is in it from the start, without a write. It leaves first: an instance made in between would join
+//! again.
+//!
 //! A NIC has no wants of Services: which pools it belongs to follows from its Node and from the load balancers that are in
 //! use. Its one requester is [`Membership`]. A NIC joins a pool once a read has shown the pool, and leaves the pools of a
 //! load balancer whose last Service goes, for Azure may refuse to delete a load balancer with members.
 //!
 //! [`Machines`] is the seam to what a Node's machine is: it names the NICs of a machine and the set that it belongs to.
-//! Machines of scale sets have none here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +25,17 @@ use crate::{
         Family, Provisioning, Settings,
         backends::{BackendNode, BackendNodes, Selection},
         load_balancer::{LoadBalancer, most_that_leave},
-        nic::{self, Nic},
+        nic::{self, Holder, Nic},
         settings::LoadBalancerSku,
     },
     node::Machine,
     permit::Priority,
     service::names,
 };
+
+/// Why a model is not written.
+const INSTANCES_LAG: &str = "instances of the scale set are not in line with its model, and a write of the model would \
+                             upgrade them";
 
 /// The one requester of a NIC: the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,11 +45,18 @@ pub struct Membership;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interfaces;
 
+/// What is known beside a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Surroundings {
+    /// Whether instances of the scale set are not in line with its model, as its list of instances says.
+    pub instances_lag: bool,
+}
+
 impl Object for Interfaces {
     type Requester = Membership;
     type Want = nic::Env;
     type Model = Nic;
-    type Inputs = ();
+    type Inputs = Surroundings;
     type Op = Vec<nic::Edit>;
     /// What the NIC cannot join.
     type Report = Vec<nic::Conflict>;
@@ -49,12 +64,16 @@ impl Object for Interfaces {
 
     const CONDITIONAL: bool = true;
 
-    fn plan(wants: &BTreeMap<Membership, nic::Env>, actual: Option<&Nic>, (): &()) -> Plan<Self> {
+    fn plan(wants: &BTreeMap<Membership, nic::Env>, actual: Option<&Nic>, beside: &Surroundings) -> Plan<Self> {
         let (Some(want), Some(actual)) = (wants.get(&Membership), actual) else {
             // A NIC that is gone has left every pool.
             return Plan { write: None, served: wants.keys().map(|one| (*one, Served::Met(vec![]))).collect() };
         };
         let plan = nic::plan(actual, want);
+        if !plan.edits.is_empty() && actual.upgrades_instances && beside.instances_lag {
+            // Any write of the model would have Azure upgrade machines that somebody has not upgraded, perhaps on purpose.
+            return Plan { write: None, served: [(Membership, Served::Waiting(INSTANCES_LAG.to_owned()))].into() };
+        }
         let write = (!plan.edits.is_empty()).then(|| {
             let pools = plan.edits.iter().map(|edit| match edit {
                 nic::Edit::Join { pool, .. } | nic::Edit::Leave { pool, .. } => pool,
@@ -74,7 +93,7 @@ impl Object for Interfaces {
     }
 
     fn is_updating(model: &Nic) -> bool {
-        model.provisioning == Provisioning::Updating
+        model.provisioning == Provisioning::Updating && !model.is_deleting
     }
 
     /// Nothing is given up with a membership that another could be given.
@@ -91,11 +110,21 @@ pub struct Machines {
     of_machine: BTreeMap<ArmId, Vec<ArmId>>,
     /// The availability set of a machine, in its own spelling.
     sets: BTreeMap<ArmId, String>,
+    /// The models of scale sets.
+    models: BTreeMap<ArmId, Nic>,
+    /// Scale sets with instances that are not in line with their model.
+    lagging: BTreeSet<ArmId>,
 }
 
 impl Machines {
     /// Takes in what a read or list has shown of a NIC; `None` when it does not exist. Returns whether its pools differ.
     pub fn observed(&mut self, id: &ArmId, actual: Option<&Nic>) -> bool {
+        if Holder::of(id) == Holder::Model {
+            return match actual {
+                Some(model) => self.models.insert(id.clone(), model.clone()).as_ref() != Some(model),
+                None => self.models.remove(id).is_some(),
+            };
+        }
         let Some(nic) = actual else {
             let Some(before) = self.nics.remove(id) else { return false };
             if let Some(machine) = before.machine.as_ref().and_then(|machine| self.of_machine.get_mut(machine)) {
@@ -120,9 +149,29 @@ impl Machines {
         self.sets.insert(machine, set);
     }
 
+    /// Takes in whether instances of a scale set lag behind its model. Returns whether that is new.
+    pub fn lags(&mut self, set: &ArmId, lags: bool) -> bool {
+        if lags { self.lagging.insert(set.clone()) } else { self.lagging.remove(set) }
+    }
+
+    /// What is known beside a NIC.
+    pub fn beside(&self, id: &ArmId) -> Surroundings {
+        Surroundings { instances_lag: self.lagging.contains(id) }
+    }
+
+    /// The scale sets with instances that lag.
+    pub fn lagging(&self) -> impl Iterator<Item = &ArmId> {
+        self.lagging.iter()
+    }
+
+    /// Whether the model of a scale set names a pool: Azure refuses to delete its load balancer then.
+    pub fn is_in_model(&self, pool: &ArmId) -> bool {
+        self.models.values().any(|model| model.is_in(pool))
+    }
+
     /// A NIC as it was observed.
     pub fn nic(&self, id: &ArmId) -> Option<&Nic> {
-        self.nics.get(id)
+        self.nics.get(id).or_else(|| self.models.get(id))
     }
 
     /// The NIC of a Node that its pools name, and the set of its machine.
@@ -148,33 +197,53 @@ impl Machines {
         sets
     }
 
-    /// The resource groups of machines whose NIC or set is not known, as subscription and name.
-    pub fn unknown(
-        &self,
-        nodes: &BackendNodes,
-        selection: &Selection<'_>,
-        needs_sets: bool,
-    ) -> BTreeSet<(String, String)> {
-        let lacks = |node: &BackendNode| {
-            let machine = machine(node)?;
-            let has_set = !needs_sets || self.sets.contains_key(&machine);
-            let lacks = self.of(node).is_none() || !has_set;
-            lacks.then(|| (machine.subscription().to_owned(), machine.resource_group().to_owned()))
-        };
-        selection.of(nodes).filter_map(|(_, node)| lacks(node)).collect()
+    /// What is to be read of machines whose NIC or set is not known.
+    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs_sets: bool) -> Unknown {
+        let mut unknown = Unknown::default();
+        for (_, node) in selection.of(nodes) {
+            let Some(machine) = machine(node) else { continue };
+            let lacks_nic = self.of(node).is_none();
+            if Holder::of(&machine) == Holder::Instance {
+                unknown.scale_sets.extend(machine.parent().filter(|_| lacks_nic));
+            } else if lacks_nic || (needs_sets && !self.sets.contains_key(&machine)) {
+                unknown.groups.insert((machine.subscription().to_owned(), machine.resource_group().to_owned()));
+            }
+        }
+        unknown
     }
 }
 
-/// The machine of a Node that is in no scale set.
+/// What is to be read of machines.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unknown {
+    /// Resource groups of machines, as subscription and name.
+    pub groups: BTreeSet<(String, String)>,
+    /// Uniform scale sets.
+    pub scale_sets: BTreeSet<ArmId>,
+}
+
+/// The machine of a Node.
 fn machine(node: &BackendNode) -> Option<ArmId> {
-    match Machine::of_provider_id(node.provider_id.as_deref()?)? {
-        Machine::Vm(id) => Some(id),
-        Machine::Instance(_) => None,
-    }
+    Some(match Machine::of_provider_id(node.provider_id.as_deref()?)? {
+        Machine::Vm(id) | Machine::Instance(id) => id,
+    })
+}
+
+/// The first Node, by name, that is an instance of a uniform scale set.
+pub fn node_of_set<'n>(nodes: &'n BackendNodes, set: &ArmId) -> Option<&'n str> {
+    nodes.iter().find(|(_, node)| scale_set(node).as_ref() == Some(set)).map(|(name, _)| name.as_str())
+}
+
+/// The scale set of a Node whose machine is an instance of a uniform one.
+fn scale_set(node: &BackendNode) -> Option<ArmId> {
+    machine(node).filter(|machine| Holder::of(machine) == Holder::Instance)?.parent()
 }
 
 /// The pools that each NIC should be in. `going` holds the base names of the Services that are to go, in lower case: a load
 /// balancer that serves no others loses its members.
+///
+/// The model of a scale set should be in the pools of the Nodes that are its instances. Of a set without Nodes, as one that
+/// is scaled to none, it stays where it is while a Service is served there.
 ///
 /// Of the NICs whose machine is no backend any more, at most a tenth of a pool and no fewer than ten leave at a time, and
 /// never the last member. The others are told to stay where they are until those have left.
@@ -204,14 +273,14 @@ pub fn memberships(
             env.wanted.entry(pool.family).or_default().insert(pool.id.clone());
         }
     }
-    let is_in = |nic: &Nic, pool: &ArmId| nic.configurations.iter().any(|there| there.pools.contains(pool));
+    let models = of_models(nodes, machines, &envs, &pools, &managed);
     let mut stay: BTreeMap<ArmId, BTreeMap<Family, BTreeSet<ArmId>>> = BTreeMap::new();
     for pool in pools.iter().filter(|pool| pool.is_in_use) {
         let wants = |id: &ArmId| {
             envs.get(id).and_then(|env| env.wanted.get(&pool.family)).is_some_and(|wanted| wanted.contains(&pool.id))
         };
         let there: Vec<&ArmId> =
-            machines.nics.iter().filter(|(_, nic)| is_in(nic, &pool.id)).map(|(id, _)| id).collect();
+            machines.nics.iter().filter(|(_, nic)| nic.is_in(&pool.id)).map(|(id, _)| id).collect();
         let (stays, leaves): (Vec<&ArmId>, Vec<&ArmId>) = there.iter().partition(|id| wants(id));
         let mut most = most_that_leave(there.len()).min(leaves.len());
         if stays.is_empty() && most == leaves.len() {
@@ -223,8 +292,20 @@ pub fn memberships(
             kept.insert(pool.id.clone());
         }
     }
+    // An instance leaves when the model of its set has left.
+    for (id, nic) in machines.nics.iter().filter(|(id, _)| Holder::of(id) == Holder::Instance) {
+        let Some(set) = id.parent() else { continue };
+        let Some((model, env)) = machines.models.get(&set).zip(models.get(&set)) else { continue };
+        for pool in &pools {
+            let wants = env.wanted.get(&pool.family).is_some_and(|wanted| wanted.contains(&pool.id));
+            if !wants && model.is_in(&pool.id) && nic.is_in(&pool.id) {
+                let kept = stay.entry(id.clone()).or_default().entry(pool.family).or_default();
+                kept.insert(pool.id.clone());
+            }
+        }
+    }
     for (id, nic) in &machines.nics {
-        if !envs.contains_key(id) && managed.iter().any(|pool| is_in(nic, pool)) {
+        if !envs.contains_key(id) && managed.iter().any(|pool| nic.is_in(pool)) {
             envs.insert(id.clone(), nic::Env { wanted: BTreeMap::new(), managed: managed.clone() });
         }
     }
@@ -234,7 +315,42 @@ pub fn memberships(
             env.wanted.entry(family).or_default().extend(pools);
         }
     }
+    envs.extend(models);
     envs
+}
+
+/// The pools that each model of a scale set should be in. `envs` holds those of the NICs of Nodes.
+fn of_models(
+    nodes: &BackendNodes,
+    machines: &Machines,
+    envs: &BTreeMap<ArmId, nic::Env>,
+    pools: &[PoolOfNics],
+    managed: &BTreeSet<ArmId>,
+) -> BTreeMap<ArmId, nic::Env> {
+    if machines.models.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut wanted: BTreeMap<ArmId, BTreeMap<Family, BTreeSet<ArmId>>> = BTreeMap::new();
+    for node in nodes.values() {
+        let Some(set) = scale_set(node) else { continue };
+        let wanted = wanted.entry(set).or_default();
+        let env = machines.of(node).and_then(|nic| envs.get(nic));
+        for (family, pools) in env.iter().flat_map(|env| &env.wanted) {
+            wanted.entry(*family).or_default().extend(pools.iter().cloned());
+        }
+    }
+    let of_model = |(set, model): (&ArmId, &Nic)| {
+        let wanted = wanted.remove(set).unwrap_or_else(|| {
+            let mut stay: BTreeMap<Family, BTreeSet<ArmId>> = BTreeMap::new();
+            for pool in pools.iter().filter(|pool| pool.is_in_use && model.is_in(&pool.id)) {
+                stay.entry(pool.family).or_default().insert(pool.id.clone());
+            }
+            stay
+        });
+        let concerns = wanted.values().any(|pools| !pools.is_empty()) || managed.iter().any(|pool| model.is_in(pool));
+        concerns.then(|| (set.clone(), nic::Env { wanted, managed: managed.clone() }))
+    };
+    machines.models.iter().filter_map(of_model).collect()
 }
 
 /// A pool whose members are NICs, of a load balancer of ours.

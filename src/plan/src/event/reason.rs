@@ -59,6 +59,7 @@ pub enum Reason {
     IgnoredValue,
     NoEffect,
     ConflictConfiguration,
+    ScaleSetHeld,
 }
 
 /// What stands behind a reason.
@@ -77,7 +78,7 @@ const SYNC: &str = "SyncLoadBalancer";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -112,6 +113,7 @@ impl Reason {
         Self::IgnoredValue,
         Self::NoEffect,
         Self::ConflictConfiguration,
+        Self::ScaleSetHeld,
     ];
 
     fn row(self) -> Row {
@@ -274,6 +276,13 @@ impl Reason {
             Self::IgnoredValue => ("IgnoredValue", SYNC, AT_ONCE, "Correct the value."),
             Self::NoEffect => ("NoEffect", SYNC, AT_ONCE, "Remove the setting, or change what makes it void."),
             Self::ConflictConfiguration => ("ConflictConfiguration", SYNC, AT_ONCE, "Keep one of both settings."),
+            Self::ScaleSetHeld => (
+                "ScaleSetHeld",
+                SYNC,
+                AT_ONCE,
+                "Upgrade the instances that lag, or set the scale set's upgrade policy to Manual. Instances that are there \
+                 are served meanwhile.",
+            ),
         };
         Row { name, action, hold_off, advice }
     }

@@ -1,5 +1,8 @@
 //! The pools that a node's NIC belongs to.
 //!
+//! Three kinds of objects hold what this module calls a NIC ([`Holder`]): a network interface; an instance of a uniform
+//! scale set, which writes its interfaces itself; and the model of a scale set, by which its next instances are made.
+//!
 //! A NIC's IP configuration names its pools. Only pools of this provider's load balancers are taken away; what others put a
 //! NIC into stays. Azure allows one public and one internal load balancer a NIC, so a NIC that is in another one's pool is
 //! not added ([`NicPlan::conflicts`]).
@@ -14,19 +17,58 @@ use super::{
 };
 use crate::{model::ArmId, service::names};
 
-/// A NIC as Azure describes it.
+/// What kind of object describes a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// The network interface itself.
+    Interface,
+    /// An instance of a uniform scale set. Its interfaces cannot be written.
+    Instance,
+    /// The model of a scale set.
+    Model,
+}
+
+impl Holder {
+    /// The kind of object that has this id.
+    pub fn of(id: &ArmId) -> Self {
+        if id.is_type("Microsoft.Compute/virtualMachineScaleSets/virtualMachines") {
+            Self::Instance
+        } else if id.is_type("Microsoft.Compute/virtualMachineScaleSets") {
+            Self::Model
+        } else {
+            Self::Interface
+        }
+    }
+
+    /// Where its body has the list of NICs.
+    fn path(self) -> Option<&'static [&'static str]> {
+        const NICS: &str = "networkInterfaceConfigurations";
+        match self {
+            Self::Interface => None,
+            Self::Instance => Some(&["properties", "networkProfileConfiguration", NICS]),
+            Self::Model => Some(&["properties", "virtualMachineProfile", "networkProfile", NICS]),
+        }
+    }
+}
+
+/// A NIC as Azure describes it: of an instance or a model, the primary one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
-    /// Its id.
+    /// The id of its holder.
     pub id: ArmId,
-    /// The machine that it is attached to.
+    /// The machine that it is attached to; none of a model.
     pub machine: Option<ArmId>,
     /// Whether it is its machine's primary one.
     pub is_primary: bool,
     /// Its IP configurations.
     pub configurations: Vec<IpConfiguration>,
-    /// How its last operation went.
+    /// How its holder's last operation went.
     pub provisioning: Provisioning,
+    /// Whether its holder is being deleted.
+    pub is_deleting: bool,
+    /// Of a model: whether Azure brings the instances in line with it by itself, so that a write of it may change
+    /// machines that run.
+    pub upgrades_instances: bool,
 }
 
 /// An IP configuration of a NIC.
@@ -82,6 +124,8 @@ pub enum Conflict {
     },
     /// It has no address of the family.
     NoAddress(Family),
+    /// Its last operation failed; Azure refuses to change it until somebody repairs it.
+    Failed,
 }
 
 impl std::fmt::Display for Conflict {
@@ -91,6 +135,7 @@ impl std::fmt::Display for Conflict {
                 write!(f, "{wanted} is to be joined, and {there} is of another load balancer of the same side")
             }
             Self::NoAddress(family) => write!(f, "it has no {family} address"),
+            Self::Failed => f.write_str("its last operation failed, and it must be repaired first"),
         }
     }
 }
@@ -105,7 +150,7 @@ pub struct NicPlan {
 }
 
 impl Nic {
-    /// Reads the body of the NIC of this id.
+    /// Reads the body of the object of this id.
     ///
     /// # Errors
     /// When it is no object.
@@ -113,7 +158,12 @@ impl Nic {
         if !body.is_object() {
             return Err(BodyError { object: "a NIC", field: "object" });
         }
-        let configurations = list(body, &["properties", "ipConfigurations"]).iter().filter_map(|item| {
+        let holder = Holder::of(id);
+        let nic = match holder.path() {
+            None => body,
+            Some(path) => primary(list(body, path)).unwrap_or(&Value::Null),
+        };
+        let configurations = list(nic, &["properties", "ipConfigurations"]).iter().filter_map(|item| {
             let property = |key| text(item, &["properties", key]);
             Some(IpConfiguration {
                 name: text(item, &["name"])?.to_owned(),
@@ -128,13 +178,27 @@ impl Nic {
                     .collect(),
             })
         });
+        let upgrade = text(body, &["properties", "upgradePolicy", "mode"]);
         Ok(Self {
             id: id.clone(),
-            machine: text(body, &["properties", "virtualMachine", "id"]).and_then(|id| id.parse().ok()),
-            is_primary: at(body, &["properties", "primary"]).and_then(Value::as_bool).unwrap_or(false),
+            machine: match holder {
+                Holder::Interface => text(body, &["properties", "virtualMachine", "id"]).and_then(|id| id.parse().ok()),
+                Holder::Instance => Some(id.clone()),
+                Holder::Model => None,
+            },
+            is_primary: is_primary(nic),
             configurations: configurations.collect(),
             provisioning: Provisioning::read(body),
+            is_deleting: text(body, &["properties", "provisioningState"])
+                .is_some_and(|state| state.eq_ignore_ascii_case("Deleting")),
+            upgrades_instances: holder == Holder::Model
+                && upgrade.is_some_and(|mode| !mode.eq_ignore_ascii_case("Manual")),
         })
+    }
+
+    /// Whether it is in a pool.
+    pub fn is_in(&self, pool: &ArmId) -> bool {
+        self.configurations.iter().any(|there| there.pools.contains(pool))
     }
 
     /// The IP configuration of a family: the primary one for IPv4, the first one for IPv6.
@@ -145,6 +209,15 @@ impl Nic {
     }
 }
 
+fn is_primary(nic: &Value) -> bool {
+    at(nic, &["properties", "primary"]).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The primary one of several NICs; one alone needs no mark.
+fn primary(nics: &[Value]) -> Option<&Value> {
+    nics.iter().find(|nic| is_primary(nic)).or_else(|| nics.first().filter(|_| nics.len() == 1))
+}
+
 /// The load balancer of a pool and whether it is an internal one, by its name.
 fn balancer(pool: &ArmId) -> Option<(String, bool)> {
     let segments: Vec<&str> = pool.folded().split('/').collect();
@@ -153,9 +226,12 @@ fn balancer(pool: &ArmId) -> Option<(String, bool)> {
     Some((format!("{group}/{name}"), stem.len() != name.len()))
 }
 
-/// Plans one write of a NIC.
+/// Plans one write of a NIC. One whose holder is being deleted leaves its pools with it.
 pub fn plan(actual: &Nic, env: &Env) -> NicPlan {
     let mut plan = NicPlan::default();
+    if actual.is_deleting {
+        return plan;
+    }
     for configuration in &actual.configurations {
         let family = configuration.family;
         let is_the_one = actual.of_family(family).is_some_and(|there| there.name == configuration.name);
@@ -191,6 +267,11 @@ pub fn plan(actual: &Nic, env: &Env) -> NicPlan {
             }
         }
     }
+    let is_interface = Holder::of(&actual.id) == Holder::Interface;
+    if !joins.is_empty() && actual.provisioning == Provisioning::Failed && is_interface {
+        plan.conflicts.push(Conflict::Failed);
+        joins.clear();
+    }
     plan.edits.extend(joins);
     plan
 }
@@ -211,7 +292,27 @@ pub fn apply(mut actual: Nic, edits: &[Edit]) -> Nic {
     actual
 }
 
-/// What the edits do to the raw body.
+/// The body of the write that makes these edits: of a network interface all of it, of an instance and of a model its NICs
+/// alone, for others write what else they hold.
+pub fn write_body(id: &ArmId, mut body: Value, edits: &[Edit]) -> Value {
+    let holder = Holder::of(id);
+    let Some(path) = holder.path() else { return apply_raw(body, edits) };
+    let mut nics = list(&body, path).to_vec();
+    let at = primary(&nics).and_then(|chosen| nics.iter().position(|nic| std::ptr::eq(nic, chosen)));
+    if let Some(nic) = at.map(|at| &mut nics[at]) {
+        *nic = apply_raw(nic.take(), edits);
+    }
+    let mut written = json!({});
+    if holder == Holder::Instance {
+        // A PUT without a location is refused.
+        written["location"] = body["location"].take();
+    }
+    let (last, parents) = path.split_last().expect("the paths have several keys");
+    set(object(&mut written, parents), last, json!(nics));
+    written
+}
+
+/// What the edits do to the raw body of a NIC.
 pub fn apply_raw(mut body: Value, edits: &[Edit]) -> Value {
     const POOLS: &str = "loadBalancerBackendAddressPools";
     for edit in edits {

@@ -160,3 +160,128 @@ fn a_nic_that_is_as_it_should_be_is_not_told() {
     world.show(0, &[pool]);
     assert!(!is_news(None, &want(&world), nic(&world).as_ref()));
 }
+
+const SETS: &str = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Compute/virtualMachineScaleSets";
+
+fn set_id() -> ArmId {
+    format!("{SETS}/agents").parse().unwrap()
+}
+
+fn instance_id(at: usize) -> ArmId {
+    format!("{SETS}/agents/virtualMachines/{at}").parse().unwrap()
+}
+
+impl World {
+    /// So many Nodes that are instances of a scale set, as reads show them.
+    fn of_set(nodes: usize) -> Self {
+        let mut world = Self::new(0);
+        for at in 0..nodes {
+            let provider_id = Some(format!("azure://{}", instance_id(at)));
+            world.nodes.insert(format!("agents00000{at}"), BackendNode { provider_id, ..BackendNode::default() });
+            world.show_held(&instance_id(at), &[]);
+        }
+        world.show_held(&set_id(), &[]);
+        world
+    }
+
+    /// A read shows the NIC of an instance or of the model in these pools.
+    fn show_held(&mut self, id: &ArmId, pools: &[ArmId]) {
+        let pools: Vec<_> = pools.iter().map(|pool| json!({"id": pool.as_str()})).collect();
+        let nics = json!([{"name": "nic", "properties": {"primary": true, "ipConfigurations": [
+            {"name": "one", "properties": {"primary": true, "loadBalancerBackendAddressPools": pools}}]}}]);
+        let body = json!({"properties": {
+            "networkProfileConfiguration": {"networkInterfaceConfigurations": nics},
+            "virtualMachineProfile": {"networkProfile": {"networkInterfaceConfigurations": nics}}}});
+        self.machines.observed(id, Some(&Nic::read(id, &body).unwrap()));
+    }
+}
+
+#[test]
+fn instances_and_their_model_join_together_and_the_model_leaves_first() {
+    let mut world = World::of_set(2);
+    assert_eq!(world.changes(), (vec![set_id(), instance_id(0), instance_id(1)], vec![]));
+    let pool = world.pool();
+    let all = [set_id(), instance_id(0), instance_id(1)];
+    all.iter().for_each(|id| world.show_held(id, std::slice::from_ref(&pool)));
+    assert_eq!(world.changes(), (vec![], vec![]));
+    assert!(world.machines.is_in_model(&pool));
+
+    world.going = [world.base().as_str().to_lowercase()].into();
+    assert_eq!(world.changes(), (vec![], vec![set_id()]), "an instance made now would join again");
+    world.show_held(&set_id(), &[]);
+    assert_eq!(world.changes(), (vec![], vec![instance_id(0), instance_id(1)]));
+    assert!(!world.machines.is_in_model(&pool));
+}
+
+#[test]
+fn a_new_instance_that_its_model_has_put_into_the_pool_needs_no_write() {
+    let mut world = World::of_set(3);
+    let pool = world.pool();
+    [set_id(), instance_id(0), instance_id(1), instance_id(2)]
+        .iter()
+        .for_each(|id| world.show_held(id, std::slice::from_ref(&pool)));
+    assert_eq!(world.changes(), (vec![], vec![]));
+}
+
+#[test]
+fn an_excluded_node_leaves_at_once_and_its_set_with_the_last() {
+    let mut world = World::of_set(2);
+    let pool = world.pool();
+    [set_id(), instance_id(0), instance_id(1)]
+        .iter()
+        .for_each(|id| world.show_held(id, std::slice::from_ref(&pool)));
+    world.nodes.values_mut().next().unwrap().exclusion = Some(Exclusion::Label);
+    assert_eq!(world.changes(), (vec![], vec![instance_id(0)]), "the other one keeps the model where it is");
+    world.nodes.values_mut().for_each(|node| node.exclusion = Some(Exclusion::Label));
+    assert_eq!(world.changes().1, [set_id()]);
+}
+
+#[test]
+fn a_set_that_is_scaled_to_none_stays_while_a_service_is_served() {
+    let mut world = World::of_set(0);
+    let pool = world.pool();
+    world.show_held(&set_id(), std::slice::from_ref(&pool));
+    assert_eq!(world.changes(), (vec![], vec![]));
+    world.going = [world.base().as_str().to_lowercase()].into();
+    assert_eq!(world.changes(), (vec![], vec![set_id()]));
+}
+
+#[test]
+fn a_set_of_others_is_not_touched() {
+    let mut world = World::of_set(0);
+    let theirs = LoadBalancer::pool_id(&world.settings.load_balancer_id("theirs").unwrap(), "x");
+    world.show_held(&set_id(), std::slice::from_ref(&theirs));
+    let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+    let wants = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.going);
+    assert!(wants.is_empty());
+}
+
+#[test]
+fn a_model_is_held_while_a_write_would_upgrade_instances_that_lag() {
+    let pool = World::new(0).pool();
+    let body = |mode: &str| json!({"properties": {"upgradePolicy": {"mode": mode}, "virtualMachineProfile":
+        {"networkProfile": {"networkInterfaceConfigurations": [{"name": "nic", "properties": {"ipConfigurations":
+            [{"name": "one", "properties": {}}]}}]}}}});
+    let env = nic::Env { wanted: [(Family::V4, [pool.clone()].into())].into(), managed: [pool].into() };
+    let wants = [(Membership, env)].into();
+    for (mode, instances_lag, is_held) in
+        [("Manual", true, false), ("Rolling", false, false), ("Rolling", true, true), ("Automatic", true, true)]
+    {
+        let model = Nic::read(&set_id(), &body(mode)).unwrap();
+        let plan = Interfaces::plan(&wants, Some(&model), &Surroundings { instances_lag });
+        assert_eq!(plan.write.is_none(), is_held, "{mode} {instances_lag}");
+        assert_eq!(matches!(plan.served[&Membership], Served::Waiting(_)), is_held);
+    }
+}
+
+#[test]
+fn what_is_not_known_of_an_instance_its_set_tells() {
+    let mut world = World::of_set(2);
+    let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+    assert_eq!(world.machines.unknown(&world.nodes, &selection, true), Unknown::default());
+    world.machines = Machines::default();
+    let unknown = world.machines.unknown(&world.nodes, &selection, true);
+    assert_eq!(unknown, Unknown { groups: BTreeSet::new(), scale_sets: [set_id()].into() });
+    assert_eq!(world.machines.sets(world.nodes.values()), ["agents"]);
+    assert_eq!(node_of_set(&world.nodes, &set_id()), Some("agents000000"));
+}

@@ -175,6 +175,9 @@ pub struct Env {
     pub tags: TagPolicy,
     /// The members of pools, by the name of the pool. A pool that is not named keeps its members.
     pub pools: BTreeMap<String, PoolMembers>,
+    /// The pools that the model of a scale set names: Azure refuses to delete the load balancer of such a one, also while
+    /// the set has no instances.
+    pub in_models: BTreeSet<ArmId>,
     /// The most rules it may hold: `maximumLoadBalancerRuleCount` of a Basic one.
     pub maximum_rules: u32,
 }

@@ -208,7 +208,7 @@ enum Ending {
     Waits(Vec<ArmId>),
 }
 
-/// A load balancer goes with its last frontend, once no NIC names its pools. One that has something of others stays.
+/// A load balancer goes with its last frontend, once no NIC and no model of a scale set names its pools. One that has something of others stays.
 fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env: &Env) -> Ending {
     let Some(actual) = actual else { return Ending::Stays };
     let count = |is_it: fn(&Edit) -> bool| edits.iter().filter(|edit| is_it(edit)).count();
@@ -230,13 +230,14 @@ fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env:
     if !is_last || has_others {
         return Ending::Stays;
     }
-    let with_nics: Vec<ArmId> = actual
+    let named: Vec<ArmId> = actual
         .pools
         .iter()
-        .filter(|pool| pool.has_nics())
-        .map(|pool| LoadBalancer::pool_id(&actual.id, &pool.name))
+        .map(|pool| (LoadBalancer::pool_id(&actual.id, &pool.name), pool.has_nics()))
+        .filter(|(id, has_nics)| *has_nics || env.in_models.contains(id))
+        .map(|(id, _)| id)
         .collect();
-    if with_nics.is_empty() { Ending::Deletes } else { Ending::Waits(with_nics) }
+    if named.is_empty() { Ending::Deletes } else { Ending::Waits(named) }
 }
 
 /// Adds the changes of members: to a write that goes out anyway all of them, otherwise those of one pool.

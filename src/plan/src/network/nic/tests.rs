@@ -95,6 +95,79 @@ fn a_nic_without_an_address_of_the_family_is_a_conflict() {
     assert_eq!(plan.conflicts, [Conflict::NoAddress(Family::V6)]);
 }
 
+#[test]
+fn of_an_instance_and_of_a_model_only_the_nics_are_written() {
+    let ours = pool("kubernetes", "kubernetes");
+    let set = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Compute/virtualMachineScaleSets/set";
+    let wanted = env(&[&ours], &[], &[&ours]);
+    let mut other = body(&[]);
+    other["name"] = json!("second");
+    for (id, holder, pointer) in [
+        (format!("{set}/virtualMachines/7"), Holder::Instance, "/networkProfileConfiguration"),
+        (set.to_owned(), Holder::Model, "/virtualMachineProfile/networkProfile"),
+    ] {
+        let id: ArmId = id.parse().unwrap();
+        assert_eq!(Holder::of(&id), holder);
+        let path = format!("{pointer}/networkInterfaceConfigurations");
+        let nics = |pools: &[&ArmId]| {
+            let mut primary = body(pools);
+            primary["properties"]["primary"] = json!(true);
+            json!([other.clone(), primary])
+        };
+        let mut raw = json!({"location": "westeurope", "etag": "1", "properties": {
+            "storageProfile": {"dataDisks": [{"lun": 0}]}, "osProfile": {"secrets": []},
+            "networkProfileConfiguration": {"networkInterfaceConfigurations": nics(&[])},
+            "virtualMachineProfile": {"networkProfile": {"networkInterfaceConfigurations": nics(&[])},
+                "storageProfile": {}}}});
+        let nic = Nic::read(&id, &raw).unwrap();
+        assert_eq!(nic.machine.is_some(), holder == Holder::Instance);
+        let edits = plan(&nic, &wanted).edits;
+        assert_eq!(edits, [Edit::Join { configuration: "first".to_owned(), pool: ours.clone() }]);
+        let written = write_body(&id, raw.clone(), &edits);
+        let mut expected = json!({"properties": {}});
+        match holder {
+            Holder::Model => {
+                expected["properties"]["virtualMachineProfile"]["networkProfile"]["networkInterfaceConfigurations"] =
+                    nics(&[&ours]);
+            }
+            _ => {
+                expected["location"] = json!("westeurope");
+                expected["properties"]["networkProfileConfiguration"]["networkInterfaceConfigurations"] =
+                    nics(&[&ours]);
+            }
+        }
+        assert_eq!(written, expected);
+        *raw["properties"].pointer_mut(&path).unwrap() = nics(&[&ours]);
+        assert_eq!(Nic::read(&id, &raw).unwrap(), apply(nic, &edits));
+        raw["properties"]["provisioningState"] = json!("Deleting");
+        assert_eq!(plan(&Nic::read(&id, &raw).unwrap(), &env(&[], &[], &[&ours])), NicPlan::default(), "it goes");
+    }
+}
+
+#[test]
+fn a_failed_interface_joins_nothing_and_leaves() {
+    let (ours, left) = (pool("kubernetes", "kubernetes"), pool("lb2", "kubernetes"));
+    let mut body = body(&[&left]);
+    body["properties"]["provisioningState"] = json!("Failed");
+    let (plan, _) = step(body, &env(&[&ours], &[], &[&ours, &left]));
+    assert_eq!(plan.conflicts, [Conflict::Failed]);
+    assert_eq!(plan.edits, [Edit::Leave { configuration: "first".to_owned(), pool: left }]);
+}
+
+#[test]
+fn only_a_model_with_another_policy_than_manual_upgrades_instances() {
+    let set: ArmId = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set".parse().unwrap();
+    for (body, expected) in [
+        (json!({"properties": {"upgradePolicy": {"mode": "Manual"}}}), false),
+        (json!({"properties": {"upgradePolicy": {"mode": "Rolling"}}}), true),
+        (json!({"properties": {"upgradePolicy": {"mode": "automatic"}}}), true),
+        (json!({"properties": {}}), false),
+    ] {
+        assert_eq!(Nic::read(&set, &body).unwrap().upgrades_instances, expected, "{body}");
+        assert!(!Nic::read(&nic_id(), &body).unwrap().upgrades_instances);
+    }
+}
+
 mod laws {
     use proptest::prelude::*;
 

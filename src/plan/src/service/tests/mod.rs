@@ -106,6 +106,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         subnets: [(settings.subnet_id("nodes").unwrap(), vec!["10.0.0.0/16".parse().unwrap()])].into(),
         tags: settings.tags.clone(),
         pools: BTreeMap::new(),
+        in_models: BTreeSet::new(),
         maximum_rules: settings.maximum_rules,
     }
 }

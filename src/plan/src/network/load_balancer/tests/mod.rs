@@ -152,8 +152,13 @@ fn a_load_balancer_goes_only_after_the_nics_have_left_its_pools() {
     let (plan, _) = step(&without(wants.clone(), &web), Some(body.clone()), &env);
     assert!(plan.is_quiet());
     let pool = LoadBalancer::pool_id(&env.id, "kubernetes");
-    assert_eq!(plan.served[&web.key], Served::Waiting(Waiting::MembersLeave(vec![pool])));
+    assert_eq!(plan.served[&web.key], Served::Waiting(Waiting::MembersLeave(vec![pool.clone()])));
     body["properties"]["backendAddressPools"][0]["properties"]["backendIPConfigurations"] = json!([]);
+    // A scale set without instances has no members, and Azure refuses the deletion for its model.
+    env.in_models = [pool.clone()].into();
+    let (plan, _) = step(&without(wants.clone(), &web), Some(body.clone()), &env);
+    assert_eq!(plan.served[&web.key], Served::Waiting(Waiting::MembersLeave(vec![pool])));
+    env.in_models.clear();
     assert_eq!(step(&without(wants, &web), Some(body), &env).0.edits, [Edit::Delete]);
 }
 

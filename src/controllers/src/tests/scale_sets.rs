@@ -1,0 +1,197 @@
+//! Pools whose members are the NICs of scale sets' instances.
+
+use lazuli_azure::{Until, network::NetworkWrite};
+use lazuli_emulator::scenario::{ScaleSet, UpgradePolicy};
+use lazuli_plan::model::ArmId;
+
+use super::*;
+
+const SET: &str = "agents";
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn set_id() -> ArmId {
+    ArmId::resource(
+        scenario::SUBSCRIPTION,
+        scenario::RESOURCE_GROUP,
+        "Microsoft.Compute/virtualMachineScaleSets",
+        SET,
+    )
+    .unwrap()
+}
+
+impl Rig {
+    /// A cluster whose Nodes are the instances of a uniform scale set.
+    async fn of_instances(count: u32, upgrade_policy: UpgradePolicy) -> Self {
+        let set = ScaleSet { upgrade_policy, ..ScaleSet::uniform(SET, count) };
+        let scenario = Scenario { scale_sets: vec![set], ..Scenario::default() };
+        let rig = Self::of(Settings { pool_kind: PoolKind::Nic, ..settings() }, scenario).await;
+        for node in ["node-0", "node-1"] {
+            rig.server.delete("nodes", "", node).unwrap();
+        }
+        (0..count).for_each(|at| rig.instance_node(at));
+        rig
+    }
+
+    fn instance_node(&self, at: u32) {
+        let node = json!({"metadata": {"name": format!("{SET}{at:06}")},
+            "spec": {"providerID": format!("azure://{}/virtualMachines/{at}", set_id())}});
+        self.server.put("nodes", node).unwrap();
+    }
+
+    async fn patch_set(&self, body: Value) {
+        let until = Until::within(HOUR);
+        let patch = NetworkWrite::Patch { body, etag: None };
+        let mut made = self.network.write(NetworkType::ScaleSet, &set_id(), patch, None, &until).await.unwrap();
+        made.settle(&until).await.unwrap();
+    }
+
+    async fn model(&self) -> Value {
+        let until = Until::within(HOUR);
+        let list = self.network.list_scale_sets(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until);
+        list.await.unwrap().remove(0)
+    }
+
+    async fn instances(&self) -> Vec<Value> {
+        let mut all = Vec::new();
+        self.network.each_instance(&set_id(), &Until::within(HOUR), |body| all.push(body)).await.unwrap();
+        all
+    }
+
+    /// The numbers of the instances in a pool of the load balancer.
+    async fn instances_in_pools(&self) -> Vec<String> {
+        let all = self.instances().await;
+        let is_in = |body: &&Value| body["properties"]["networkProfileConfiguration"].to_string().contains("/kubernetes/");
+        all.iter().filter(is_in).map(|body| body["instanceId"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn is_model_in_pools(&self) -> bool {
+        self.model().await["properties"]["virtualMachineProfile"]["networkProfile"].to_string().contains("/kubernetes/")
+    }
+
+    /// The writes of the scale set and its instances so far, with the first members of their bodies.
+    fn machine_writes(&self) -> Vec<String> {
+        let calls = self.emulator.control().call_log();
+        let writes = calls.iter().filter(|call| {
+            call.plane == "arm" && call.method != "GET" && call.path.to_lowercase().contains("/virtualmachinescalesets/")
+        });
+        writes
+            .map(|call| {
+                let body = call.body.clone().unwrap_or_default();
+                let members = body["properties"].as_object().map(|own| own.keys().cloned().collect::<Vec<_>>());
+                let name = call.path.rsplit('/').next().unwrap();
+                format!("{} {name} {} {}", call.method, members.unwrap_or_default().join(" "), call.if_match.is_some())
+            })
+            .collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_join_by_a_write_and_new_ones_by_the_model() {
+    let rig = Rig::of_instances(2, UpgradePolicy::Manual).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    rig.until("both instances are in the pool", async || rig.instances_in_pools().await == ["0", "1"]).await;
+    rig.until("the model too", async || rig.is_model_in_pools().await).await;
+    sleep(Duration::from_secs(60)).await;
+    let mut writes = rig.machine_writes();
+    writes.sort();
+    // Only what they hold of the network, and only on what was read.
+    assert_eq!(
+        writes,
+        [
+            "PATCH agents virtualMachineProfile true",
+            "PUT 0 networkProfileConfiguration true",
+            "PUT 1 networkProfileConfiguration true"
+        ]
+    );
+
+    rig.patch_set(json!({"sku": {"name": "Standard_D8s_v3", "capacity": 3}})).await;
+    let before = rig.writes();
+    rig.instance_node(2);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.instances_in_pools().await, ["0", "1", "2"]);
+    assert_eq!(rig.writes(), before, "a new instance needs no write");
+    stop.cancel();
+    running.await.unwrap();
+
+    let (stop, running) = rig.controller("second");
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.writes(), before, "and another process none");
+
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    assert_eq!(rig.instances_in_pools().await, Vec::<String>::new());
+    let after: Vec<String> = rig.writes().split_off(before.len());
+    let at = |what: &str| after.iter().position(|write| write.starts_with(what)).unwrap_or_else(|| panic!("{after:?}"));
+    let model = at("PATCH agents");
+    for instance in ["PUT 0", "PUT 1", "PUT 2"] {
+        assert!(model < at(instance) && at(instance) < at("DELETE kubernetes"), "{after:?}");
+    }
+    assert!(after.iter().all(|write| !write.ends_with(" 400")), "{after:?}");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_without_nodes_leaves_with_the_last_service() {
+    let rig = Rig::of_instances(1, UpgradePolicy::Manual).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.until("the model is in the pool", async || rig.is_model_in_pools().await).await;
+    rig.patch_set(json!({"sku": {"name": "Standard_D8s_v3", "capacity": 0}})).await;
+    rig.server.delete("nodes", "", "agents000000").unwrap();
+    // Without any Node nothing is planned.
+    let other = json!({"metadata": {"name": "other"}, "spec": {"providerID": "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/other"}});
+    rig.server.put("nodes", other).unwrap();
+    sleep(Duration::from_secs(300)).await;
+    assert!(rig.is_model_in_pools().await, "the next instances are behind the load balancer");
+    stop.cancel();
+    running.await.unwrap();
+
+    // Another process finds the set, although no Node names it.
+    let (stop, running) = rig.controller("second");
+    sleep(Duration::from_secs(60)).await;
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert!(!rig.is_model_in_pools().await);
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_waits_while_instances_lag_behind_it() {
+    let rig = Rig::of_instances(4, UpgradePolicy::Rolling).await;
+    // Somebody rolls out a change, one instance an hour.
+    let rolling = json!({"maxBatchInstancePercent": 25, "pauseTimeBetweenBatches": "PT1H"});
+    rig.patch_set(json!({"properties": {"upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": rolling},
+        "virtualMachineProfile": {"licenseType": "RHEL_BYOS"}}}))
+    .await;
+    let lag = async || {
+        let all = rig.instances().await;
+        all.iter().filter(|one| one["properties"]["latestModelApplied"] == false).count()
+    };
+    assert_eq!(lag().await, 3);
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    rig.until("the instances are served", async || rig.instances_in_pools().await.len() == 4).await;
+    rig.until("somebody is told", async || {
+        rig.server.list("events").iter().any(|event| {
+            event["reason"] == "ScaleSetHeld"
+                && event["regarding"]["kind"] == "Node"
+                && event["note"].as_str().unwrap().contains("scale set agents")
+        })
+    })
+    .await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(!rig.is_model_in_pools().await, "a write would go on with the upgrade");
+    assert_eq!(lag().await, 3);
+
+    sleep(3 * HOUR).await;
+    rig.until("the model follows once nothing lags", async || rig.is_model_in_pools().await).await;
+    stop.cancel();
+    running.await.unwrap();
+}
