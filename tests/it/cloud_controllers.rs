@@ -171,11 +171,12 @@ async fn pools_of_nics() -> BTreeSet<String> {
     };
     world.until("the instance too", || written("/agents/virtualMachines/0")).await;
     world.until("and its scale set", || written("/virtualMachineScaleSets/agents")).await;
-    world.until("the Node is initialised", || {
-        let node = world.0.server.get("nodes", "", "agents000000").unwrap();
-        !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
-    })
-    .await;
+    world
+        .until("the Node is initialised", || {
+            let node = world.0.server.get("nodes", "", "agents000000").unwrap();
+            !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
+        })
+        .await;
     world.0.server.delete("services", "default", "linked").unwrap();
     world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
     assert!(terminate(process).await.success());

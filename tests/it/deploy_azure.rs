@@ -148,9 +148,8 @@ fn every_action_of_a_role_has_one_row_that_says_how_it_is_known() {
     rows.sort();
     let files =
         ["role.json", "role-whole-list.json", "role-cloud-controllers.json", "role-scale-set-pools.json"].into_iter();
-    let mut listed: Vec<(String, String)> = files
-        .flat_map(|file| actions(file).into_iter().map(move |action| (action, file.to_owned())))
-        .collect();
+    let mut listed: Vec<(String, String)> =
+        files.flat_map(|file| actions(file).into_iter().map(move |action| (action, file.to_owned()))).collect();
     listed.sort();
     assert_eq!(rows, listed);
 }

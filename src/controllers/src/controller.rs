@@ -613,4 +613,3 @@ fn prefixes(subnet: &Value) -> Vec<Cidr> {
     let all = many.chain([&properties["addressPrefix"]]);
     all.filter_map(|text| text.as_str()?.parse().ok()).collect()
 }
-

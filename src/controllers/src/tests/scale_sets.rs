@@ -10,13 +10,8 @@ const SET: &str = "agents";
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn set_id() -> ArmId {
-    ArmId::resource(
-        scenario::SUBSCRIPTION,
-        scenario::RESOURCE_GROUP,
-        "Microsoft.Compute/virtualMachineScaleSets",
-        SET,
-    )
-    .unwrap()
+    ArmId::resource(scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, "Microsoft.Compute/virtualMachineScaleSets", SET)
+        .unwrap()
 }
 
 impl Rig {
@@ -60,7 +55,8 @@ impl Rig {
     /// The numbers of the instances in a pool of the load balancer.
     async fn instances_in_pools(&self) -> Vec<String> {
         let all = self.instances().await;
-        let is_in = |body: &&Value| body["properties"]["networkProfileConfiguration"].to_string().contains("/kubernetes/");
+        let is_in =
+            |body: &&Value| body["properties"]["networkProfileConfiguration"].to_string().contains("/kubernetes/");
         all.iter().filter(is_in).map(|body| body["instanceId"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -72,7 +68,9 @@ impl Rig {
     fn machine_writes(&self) -> Vec<String> {
         let calls = self.emulator.control().call_log();
         let writes = calls.iter().filter(|call| {
-            call.plane == "arm" && call.method != "GET" && call.path.to_lowercase().contains("/virtualmachinescalesets/")
+            call.plane == "arm"
+                && call.method != "GET"
+                && call.path.to_lowercase().contains("/virtualmachinescalesets/")
         });
         writes
             .map(|call| {
@@ -168,7 +166,7 @@ async fn a_model_waits_while_instances_lag_behind_it() {
     let rolling = json!({"maxBatchInstancePercent": 25, "pauseTimeBetweenBatches": "PT1H"});
     rig.patch_set(json!({"properties": {"upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": rolling},
         "virtualMachineProfile": {"licenseType": "RHEL_BYOS"}}}))
-    .await;
+        .await;
     let lag = async || {
         let all = rig.instances().await;
         all.iter().filter(|one| one["properties"]["latestModelApplied"] == false).count()

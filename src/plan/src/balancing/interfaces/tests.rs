@@ -227,9 +227,7 @@ fn a_new_instance_that_its_model_has_put_into_the_pool_needs_no_write() {
 fn an_excluded_node_leaves_at_once_and_its_set_with_the_last() {
     let mut world = World::of_set(2);
     let pool = world.pool();
-    [set_id(), instance_id(0), instance_id(1)]
-        .iter()
-        .for_each(|id| world.show_held(id, std::slice::from_ref(&pool)));
+    [set_id(), instance_id(0), instance_id(1)].iter().for_each(|id| world.show_held(id, std::slice::from_ref(&pool)));
     world.nodes.values_mut().next().unwrap().exclusion = Some(Exclusion::Label);
     assert_eq!(world.changes(), (vec![], vec![instance_id(0)]), "the other one keeps the model where it is");
     world.nodes.values_mut().for_each(|node| node.exclusion = Some(Exclusion::Label));
@@ -259,9 +257,11 @@ fn a_set_of_others_is_not_touched() {
 #[test]
 fn a_model_is_held_while_a_write_would_upgrade_instances_that_lag() {
     let pool = World::new(0).pool();
-    let body = |mode: &str| json!({"properties": {"upgradePolicy": {"mode": mode}, "virtualMachineProfile":
+    let body = |mode: &str| {
+        json!({"properties": {"upgradePolicy": {"mode": mode}, "virtualMachineProfile":
         {"networkProfile": {"networkInterfaceConfigurations": [{"name": "nic", "properties": {"ipConfigurations":
-            [{"name": "one", "properties": {}}]}}]}}}});
+            [{"name": "one", "properties": {}}]}}]}}}})
+    };
     let env = nic::Env { wanted: [(Family::V4, [pool.clone()].into())].into(), managed: [pool].into() };
     let wants = [(Membership, env)].into();
     for (mode, instances_lag, is_held) in

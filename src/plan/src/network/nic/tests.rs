@@ -156,7 +156,8 @@ fn a_failed_interface_joins_nothing_and_leaves() {
 
 #[test]
 fn only_a_model_with_another_policy_than_manual_upgrades_instances() {
-    let set: ArmId = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set".parse().unwrap();
+    let set: ArmId =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set".parse().unwrap();
     for (body, expected) in [
         (json!({"properties": {"upgradePolicy": {"mode": "Manual"}}}), false),
         (json!({"properties": {"upgradePolicy": {"mode": "Rolling"}}}), true),
