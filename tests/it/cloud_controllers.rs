@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lazuli_emulator::{call_log::Call, scenario, scenario::ScaleSet};
+use lazuli_emulator::{call_log::Call, scenario::ScaleSet};
 use lazuli_rig::cluster::Cluster;
 use nix::{
     sys::signal::{Signal, kill},
@@ -149,11 +149,9 @@ async fn pools_of_nics() -> BTreeSet<String> {
     let mut options = lazuli_emulator::Options::default();
     options.scenario.scale_sets = vec![ScaleSet::uniform("agents", 1)];
     let world = World::of(options, "nodeIPConfiguration").await;
-    let instance = "/subscriptions/SUBSCRIPTION/resourceGroups/GROUP/providers/Microsoft.Compute/virtualMachineScaleSets/agents/virtualMachines/0";
-    let instance = instance.replace("SUBSCRIPTION", scenario::SUBSCRIPTION).replace("GROUP", scenario::RESOURCE_GROUP);
     let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
     let node = json!({"metadata": {"name": "agents000000"},
-        "spec": {"providerID": format!("azure://{instance}"), "taints": [taint], "podCIDRs": ["10.244.9.0/24"]},
+        "spec": {"taints": [taint], "podCIDRs": ["10.244.9.0/24"]},
         "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
     world.0.server.put("nodes", node).unwrap();
     let before = world.calls().len();
@@ -171,12 +169,14 @@ async fn pools_of_nics() -> BTreeSet<String> {
     };
     world.until("the instance too", || written("/agents/virtualMachines/0")).await;
     world.until("and its scale set", || written("/virtualMachineScaleSets/agents")).await;
-    world
-        .until("the Node is initialised", || {
-            let node = world.0.server.get("nodes", "", "agents000000").unwrap();
-            !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
-        })
-        .await;
+    // It has no provider id: the name of its computer tells which instance it is.
+    let initialised = || {
+        let node = world.0.server.get("nodes", "", "agents000000").unwrap();
+        let provider_id = node["spec"]["providerID"].as_str().unwrap_or_default();
+        provider_id.ends_with("/virtualMachineScaleSets/agents/virtualMachines/0")
+            && !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
+    };
+    world.until("the Node is initialised", initialised).await;
     world.0.server.delete("services", "default", "linked").unwrap();
     world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
     assert!(terminate(process).await.success());

@@ -38,6 +38,10 @@ fn node(machine: &str) -> Node {
 
 /// A uniform set of three instances, of which two are nodes.
 async fn rig(method: Method, missing: MissingInstance) -> (Rig, Client) {
+    with_nodes(method, missing, node).await
+}
+
+async fn with_nodes(method: Method, missing: MissingInstance, node: impl Fn(&str) -> Node) -> (Rig, Client) {
     let mut known = KnownNodes::default();
     known.replace([
         ("pool000000".to_owned(), node(&instance_id("pool", 0))),
@@ -108,6 +112,23 @@ async fn disk_a_volume_lives_on_an_instance_of_a_uniform_scale_set() {
             assert!(!actions_of_a_life(method, missing).await.is_empty());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_an_instance_without_a_provider_id_is_found_by_the_number_in_its_computers_name() {
+    let bare = |_: &str| Node { healthy: true, ..Node::default() };
+    let (rig, client) = with_nodes(Method::Action, MissingInstance::NotFound, bare).await;
+    let volume = create(&client, &numbered(1)[0]).await.unwrap();
+    publish(&client, &volume, "pool000001").await.unwrap();
+    assert_eq!((held(&rig, 0), held(&rig, 1)), (0, 1));
+    let lists = rig.calls().into_iter().filter(|call| call.operation == "virtualMachineScaleSetVMs.list").count();
+    assert_eq!(lists, 0, "no list of instances is read for it");
+    unpublish(&client, &volume.volume_id, "pool000001").await.unwrap();
+    assert_eq!(held(&rig, 1), 0);
+    refused(publish(&client, &volume, "pool000009").await, Code::NotFound);
+    delete(&client, &volume).await.unwrap();
+    rig.check_empty();
+    rig.stop().await;
 }
 
 /// One 404 proves nothing, nor do two while the other instances cannot be listed.

@@ -119,6 +119,15 @@ impl Client {
         self.0.list_instances(scale_set, &Until::working(LIST)).await
     }
 
+    pub(crate) async fn instance_named(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        computer: &str,
+    ) -> Result<Option<Vm>, ArmError> {
+        self.0.instance_named(subscription, resource_group, computer, &unbounded()).await
+    }
+
     pub(crate) async fn scale_set_exists(&self, scale_set: &ArmId, priority: Priority) -> Result<bool, ArmError> {
         self.0.scale_set_exists(scale_set, priority, &Until::working(VIEW)).await
     }

@@ -239,6 +239,14 @@ const GROWS_ONLY_DETACHED: [&str; 6] = [
 /// of a VM names. Any other code of a 404 says that something else is missing.
 const GONE: [&str; 3] = ["ResourceNotFound", "NotFound", "DiskNotFound"];
 
+/// Whether a code of the network provider says that something else refers to what is to be deleted, such as
+/// `PublicIPAddressCannotBeDeleted`, `InUseSubnetCannotBeDeleted` and `LoadBalancerInUseByVirtualMachineScaleSet` (source:
+/// the catalogue that the emulator quotes, by kind of resource). What refers to it may go by itself.
+fn keeps_in_use(code: &str) -> bool {
+    let code = code.to_ascii_lowercase();
+    code.ends_with("cannotbedeleted") || code.contains("inusebyvirtualmachinescaleset")
+}
+
 /// Sorts Azure's answer (source of the codes: the error catalogue of the compute and network providers, as quoted in
 /// public threads; each row has its test).
 pub fn classify(answer: &Answer<'_>) -> Fault {
@@ -260,6 +268,9 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
         _ => {}
     }
     if GROWS_ONLY_DETACHED.iter().any(|code| mentions(code)) {
+        return Fault::InUse;
+    }
+    if matches!(answer.status, 400 | 409) && keeps_in_use(answer.code) {
         return Fault::InUse;
     }
     if any(&["ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound", "InvalidSubscriptionId"]) {
@@ -482,6 +493,10 @@ mod tests {
             (500, "InternalExecutionError", Fault::Unavailable),
             (200, "InternalExecutionError", Fault::OperationFailed),
             (200, "Failed", Fault::OperationFailed),
+            (400, "PublicIPAddressCannotBeDeleted", Fault::InUse),
+            (400, "InUseSubnetCannotBeDeleted", Fault::InUse),
+            (400, "LoadBalancerInUseByVirtualMachineScaleSet", Fault::InUse),
+            (400, "InUse", Fault::Invalid),
         ] {
             assert_eq!(answer(status, code), fault, "{status} {code}");
         }

@@ -50,6 +50,18 @@ impl Machine {
     }
 }
 
+/// What the computer name of a uniform scale set's instance begins with, and the number of the instance: the last six
+/// characters are the number in base 36 (source: the names that Azure gives, which the Go managers read so).
+pub fn instance_of_computer(name: &str) -> Option<(&str, u64)> {
+    const DIGITS: usize = 6;
+    let (prefix, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric();
+    if prefix.is_empty() || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    Some((prefix, u64::from_str_radix(digits, 36).ok()?))
+}
+
 /// What a Node's labels say of its machine (source: the well-known labels, which a cloud controller sets).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineLabels {
@@ -263,6 +275,24 @@ mod tests {
         let disk = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
         for other in ["", "azure://", "aws:///eu-west-1a/i-0", "kind://docker/kind/node", VM_ID, disk, "azurä://x"] {
             assert_eq!(Machine::of_provider_id(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_computer_name_ends_in_the_number_of_its_instance() {
+        for (name, expected) in [
+            ("agents000000", Some(("agents", 0))),
+            ("agents00000z", Some(("agents", 35))),
+            ("aks-np1-1234-vmss00000A", Some(("aks-np1-1234-vmss", 10))),
+            ("agents000010", Some(("agents", 36))),
+            ("000001", None),
+            ("a-00001", None),
+            ("x00-001", None),
+            ("short", None),
+            ("", None),
+            ("agentsä00001", None),
+        ] {
+            assert_eq!(instance_of_computer(name), expected, "{name}");
         }
     }
 

@@ -16,6 +16,7 @@ use lazuli_plan::{
     fault::{Effect, Fault},
     force_detach::InstanceView,
     model::{ArmId, Disk, Gib, Vm},
+    node::instance_of_computer,
     op::{VmWrite, VmWriteMethod},
     permit::Priority,
     poll::Kind,
@@ -348,6 +349,45 @@ impl Compute {
         let path = format!("{scale_set}/virtualMachines");
         let bodies = self.list_machines(&path, self.versions.scale_sets, until).await?;
         bodies.iter().map(|body| decode_vm(body).map_err(|error| undecodable(&path, error))).collect()
+    }
+
+    /// Finds the instance of a uniform scale set whose computer has this name, in a resource group. The name tells the
+    /// number of the instance and how its scale set names computers, so that no list of instances is read.
+    ///
+    /// # Errors
+    /// Any [`Fault`]; several scale sets may name their computers alike, and then each is looked at.
+    pub async fn instance_named(
+        &self,
+        subscription: &str,
+        resource_group: &str,
+        computer: &str,
+        until: &Until,
+    ) -> Result<Option<Vm>, ArmError> {
+        let Some((prefix, number)) = instance_of_computer(computer) else { return Ok(None) };
+        let path = list_path(subscription, Some(resource_group), "virtualMachineScaleSets");
+        let sets: Vec<Value> = self.arm.list_of(&path, self.versions.scale_sets, &[], until).await?.items;
+        for set in sets {
+            let properties = &set["properties"];
+            let names = properties["virtualMachineProfile"]["osProfile"]["computerNamePrefix"].as_str();
+            let is_uniform = !properties["orchestrationMode"].as_str().is_some_and(|mode| mode == "Flexible");
+            let id: Option<ArmId> = set["id"].as_str().and_then(|id| id.parse().ok());
+            let names_so = names.is_some_and(|names| names.eq_ignore_ascii_case(prefix));
+            let Some(id) = id.filter(|_| is_uniform && names_so) else { continue };
+            let instance = format!("{id}/virtualMachines/{number}").parse::<ArmId>();
+            let instance = instance
+                .map_err(|error| Failure::ours(Fault::Malformed, Effect::None, Verb::Get, &path, error.to_string()))?;
+            match self.get_vm(&instance, until).await {
+                Ok(Snapshot { model, .. }) => {
+                    if model.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(computer)) {
+                        return Ok(Some(model));
+                    }
+                }
+                // Of an instance that is not there Azure also says that the request is wrong.
+                Err(error) if matches!(error.fault, Fault::NotFound | Fault::ScopeNotFound | Fault::Invalid) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     async fn list_machines(&self, path: &str, version: &'static str, until: &Until) -> Result<Vec<Value>, ArmError> {

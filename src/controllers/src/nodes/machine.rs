@@ -73,7 +73,8 @@ async fn by_id(known: &Known, id: &ArmId) -> Result<Machine, Fault> {
     malformed(Machine::read(&read.raw))
 }
 
-/// The VM of this name, or the one whose computer is called so: that of a flexible scale set.
+/// The VM of this name, or the one whose computer is called so: that of a flexible scale set, or the instance of a uniform
+/// one.
 async fn by_name(known: &Known, resource_group: &str, name: &str) -> Result<Machine, Fault> {
     let subscription = &known.options.subscription;
     let id = malformed(ArmId::virtual_machine(subscription, resource_group, name))?;
@@ -83,7 +84,12 @@ async fn by_name(known: &Known, resource_group: &str, name: &str) -> Result<Mach
     }
     let all = known.compute.list_vms(subscription, resource_group, &Until::within(READ)).await.map_err(fault)?;
     let is_called = |computer: &Option<String>| computer.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(name));
-    match all.into_iter().find(|vm| is_called(&vm.computer_name)) {
+    let until = Until::within(READ);
+    let found = match all.into_iter().find(|vm| is_called(&vm.computer_name)) {
+        Some(vm) => Some(vm),
+        None => known.compute.instance_named(subscription, resource_group, name, &until).await.map_err(fault)?,
+    };
+    match found {
         Some(vm) => by_id(known, &vm.id).await,
         None => Err(Fault::NotFound),
     }
