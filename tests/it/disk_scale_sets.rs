@@ -126,7 +126,7 @@ async fn disk_an_instance_without_a_provider_id_is_found_by_the_number_in_its_co
     unpublish(&client, &volume.volume_id, "pool000001").await.unwrap();
     assert_eq!(held(&rig, 1), 0);
     refused(publish(&client, &volume, "pool000009").await, Code::NotFound);
-    delete(&client, &volume).await.unwrap();
+    delete(&client, &volume.volume_id).await.unwrap();
     rig.check_empty();
     rig.stop().await;
 }

@@ -297,6 +297,7 @@ impl<'a> World<'a> {
                 }),
             tags: settings.tags.clone(),
             pools: pools.into(),
+            in_models: BTreeSet::new(),
             maximum_rules: settings.maximum_rules,
         };
         self.write(

@@ -224,8 +224,8 @@ impl Nodes {
         self.node_of(vm).or_else(seen).unwrap_or_else(|| vm.name().to_lowercase())
     }
 
-    /// Looks through the VMs of the cluster's resource group for the one whose machine has the node's name, then for the
-    /// instance of a scale set. The list may be up to [`LIST_AGE`] old: a VM that was made since runs no node yet.
+    /// Looks through the VMs of the cluster's resource group for the one whose machine has the node's name; for a Node also
+    /// for the instance of a scale set, of which others have many that are no nodes. The list may be up to [`LIST_AGE`] old: a VM that was made since runs no node yet.
     ///
     /// # Errors
     /// [`Fault::Conflict`] when several VMs match; Azure's own failures.
@@ -242,10 +242,14 @@ impl Nodes {
                 self.learn(node, &vm.id);
                 Ok(Search::Found(vm.id.clone()))
             }
+            [] if !self.cluster.now().has_node(node) => Ok(Search::Absent(vms)),
             [] => {
                 let instance = client.instance_named(&self.subscription, &self.resource_group, node).await;
                 let instance = instance.map_err(|error| {
-                    VolumeError::azure(format!("node {node}: the scale sets of its resource group cannot be read"), error)
+                    VolumeError::azure(
+                        format!("node {node}: the scale sets of its resource group cannot be read"),
+                        error,
+                    )
                 })?;
                 Ok(match instance {
                     Some(vm) => {

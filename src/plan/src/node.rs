@@ -219,6 +219,15 @@ impl ClusterNodes {
         }
     }
 
+    /// Whether a node may be what its name says: there is a Node of this name, or no cluster to ask.
+    pub fn has_node(&self, name: &str) -> bool {
+        match self {
+            Self::NoCluster => true,
+            Self::Cold => false,
+            Self::Known(nodes) => nodes.get(name).is_some(),
+        }
+    }
+
     /// Whether a machine is one of the cluster's nodes. `None` where that cannot be told.
     pub fn has_machine(&self, machine: &ArmId) -> Option<bool> {
         match self {
@@ -321,6 +330,8 @@ mod tests {
         assert!(known.set_current(false));
         assert_eq!(["up", "down", "gone"].map(|node| nodes.is_dead(node)), [false, true, false]);
         assert_eq!(nodes.has_machine(&vm), None);
+        assert_eq!(["up", "UP", "gone"].map(|node| nodes.has_node(node)), [true, true, false]);
+        assert!(ClusterNodes::NoCluster.has_node("any") && !ClusterNodes::Cold.has_node("any"));
         assert!(!ClusterNodes::Cold.is_dead("gone") && !ClusterNodes::NoCluster.is_dead("gone"));
     }
 
