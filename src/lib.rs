@@ -10,6 +10,7 @@
 //! | `lazuli csi-node` | CSI Identity and Node services on every node; registers itself with kubelet |
 //! | `lazuli emulator` | Azure itself as a local HTTP server, with block devices if asked |
 //! | `lazuli demo`, `doctor`, `bench` | show it working; say what is wrong; measure |
+//! | `lazuli get`, `instances` | print what the provider sees of the cluster; add an SSH key to its machines |
 //!
 //! # The crates
 //!

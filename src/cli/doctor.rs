@@ -1,16 +1,21 @@
-//! `lazuli doctor`: what is wrong with a cloud configuration, and whether Azure lets us in.
+//! `lazuli doctor`: what is wrong with a cloud configuration, whether Azure lets us in, and what is wrong with the cluster.
+
+mod cluster;
 
 use clap::Args;
-use lazuli_assembly::clients::{self, CloudOptions, WireError};
+use lazuli_assembly::clients::{self, Azure, CloudOptions, WireError};
 use lazuli_azure::Until;
 use prometheus_client::registry::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 use super::{Outcome, csi_controller, output::Format};
 use lazuli_config::Config;
 use lazuli_csi::server::chain;
-use lazuli_plan::disk::AllowedResourceGroups;
+use lazuli_plan::{
+    diagnosis::{Finding, Grade},
+    disk::AllowedResourceGroups,
+};
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,6 +26,8 @@ const UNKNOWN_KEYS: &str = "unknown keys";
 const WITHOUT_EFFECT: &str = "unused keys";
 /// What StorageClasses may ask for.
 const CLASSES: &str = "StorageClasses";
+/// Whether Azure lets us in.
+const AZURE: &str = "Azure";
 /// The file, the Secret and the environment together.
 const CONFIGURATION: &str = "configuration";
 
@@ -29,7 +36,10 @@ const CONFIGURATION: &str = "configuration";
 pub(super) struct Options {
     #[command(flatten)]
     cloud: CloudOptions,
-    /// Do not ask Azure; check the configuration only.
+    /// The namespaces in whose pods managers are looked for, where a cluster is named.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', default_value = "kube-system")]
+    manager_namespaces: Vec<String>,
+    /// Ask neither Azure nor the cluster; check the configuration only.
     #[arg(long)]
     offline: bool,
     /// How to print.
@@ -37,32 +47,67 @@ pub(super) struct Options {
     output: Format,
 }
 
-#[derive(serde::Serialize)]
-struct Finding {
-    check: &'static str,
-    ok: bool,
-    text: String,
+fn fine(check: &'static str, text: impl Into<String>) -> Finding {
+    Finding::new(check, Grade::Fine, text)
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let (findings, config) = match configuration(&options).await {
-        Ok(config) => {
+    let (text, is_well) = Box::pin(examined(&options)).await;
+    print!("{text}");
+    if is_well { Ok(()) } else { Err("something is wrong; see above".into()) }
+}
+
+/// What is printed, and whether all is well.
+async fn examined(options: &Options) -> (String, bool) {
+    let (findings, config) = match configuration(options).await {
+        Ok((config, client)) => {
             let mut findings = of_configuration(&config);
             findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
-                findings.push(ask_azure(&options, &config).await);
+                findings.extend(ask_azure_and_cluster(options, &config, client).await);
             }
             (findings, Some(config))
         }
-        Err(error) => (vec![Finding { check: CONFIGURATION, ok: false, text: chain(&error) }], None),
+        Err(error) => (vec![Finding::new(CONFIGURATION, Grade::Wrong, chain(&error))], None),
     };
-    print!("{}", report(&findings, config.as_ref(), options.output));
-    if findings.iter().all(|finding| finding.ok) { Ok(()) } else { Err("something is wrong; see above".into()) }
+    (report(&findings, config.as_ref(), options.output), is_well(&findings))
 }
 
-async fn configuration(options: &Options) -> Result<Config, WireError> {
+fn is_well(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.grade != Grade::Wrong)
+}
+
+async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>), WireError> {
     let client = clients::cluster(&options.cloud).await?;
-    clients::configuration(&options.cloud, client.as_ref()).await
+    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
+    Ok((config, client))
+}
+
+async fn ask_azure_and_cluster(options: &Options, config: &Config, client: Option<kube::Client>) -> Vec<Finding> {
+    let connected = async {
+        let routes = options.cloud.routes.table()?;
+        let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(azure)
+    };
+    let (azure, mut findings) = match connected.await {
+        Ok(azure) => {
+            let findings = vec![ask_azure(&azure).await];
+            (Some(azure), findings)
+        }
+        Err(error) => (None, vec![Finding::new(AZURE, Grade::Wrong, chain(error.as_ref()))]),
+    };
+    match client {
+        Some(client) => {
+            let network = azure.filter(|_| is_well(&findings)).map(|azure| azure.network);
+            findings.extend(cluster::examine(config, &client, &options.manager_namespaces, network.as_ref()).await);
+        }
+        None => findings.push(Finding::new(
+            cluster::CLUSTER,
+            Grade::Unseen,
+            "no cluster is named, so its Nodes, managers and Services are not checked: give --kubeconfig",
+        )),
+    }
+    findings
 }
 
 /// What there is to say of a configuration that can be used.
@@ -74,17 +119,17 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         cluster.resource_group.as_str(),
         cluster.location
     );
-    let mut findings = vec![Finding { check: CONFIGURATION, ok: true, text }];
+    let mut findings = vec![fine(CONFIGURATION, text)];
     for warning in config.warnings() {
-        findings.push(Finding { check: CONFIGURATION, ok: true, text: format!("note: {warning}") });
+        findings.push(fine(CONFIGURATION, format!("note: {warning}")));
     }
     if !config.unknown_keys().is_empty() {
         let text = format!("keys that mean nothing here: {}", config.unknown_keys().join(", "));
-        findings.push(Finding { check: UNKNOWN_KEYS, ok: true, text });
+        findings.push(Finding::new(UNKNOWN_KEYS, Grade::Note, text));
     }
     if !config.keys_without_effect().is_empty() {
         let text = format!("read, no effect in this version: {}", config.keys_without_effect().join(", "));
-        findings.push(Finding { check: WITHOUT_EFFECT, ok: true, text });
+        findings.push(Finding::new(WITHOUT_EFFECT, Grade::Note, text));
     }
     findings
 }
@@ -98,44 +143,53 @@ fn of_classes(allowed: &AllowedResourceGroups) -> Finding {
         }
         AllowedResourceGroups::Only(_) => format!("may name these resource groups: {allowed}"),
     };
-    Finding { check: CLASSES, ok: true, text }
+    fine(CLASSES, text)
 }
 
 /// What is printed: whole and of one form, whatever was found.
 fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> String {
-    let ok = findings.iter().all(|finding| finding.ok);
     match output {
-        Format::Json => format!("{}\n", json!({ "ok": ok, "findings": findings, "configuration": config })),
+        Format::Json => {
+            let finding = |Finding { check, grade, text }: &Finding| json!({"check": check, "ok": *grade != Grade::Wrong, "grade": name(*grade), "text": text});
+            let findings_json: Vec<Value> = findings.iter().map(finding).collect();
+            format!("{}\n", json!({"ok": is_well(findings), "findings": findings_json, "configuration": config}))
+        }
         Format::Text => {
-            let line = |Finding { check, ok, text }: &Finding| {
-                let mark = match (*ok, *check) {
-                    (false, _) => "FAIL",
-                    (true, UNKNOWN_KEYS | WITHOUT_EFFECT) => "note",
-                    (true, _) => "ok  ",
-                };
-                format!("{mark} {check}: {text}\n")
-            };
+            let line = |Finding { check, grade, text }: &Finding| format!("{:<4} {check}: {text}\n", word(*grade));
             findings.iter().map(line).collect()
         }
     }
 }
 
-/// Gets a token and lists the VMs of the cluster's resource group, as the controller would.
-async fn ask_azure(options: &Options, config: &Config) -> Finding {
-    let asked = async {
-        let routes = options.cloud.routes.table()?;
-        let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
-        let (subscription, group) = (&azure.defaults.subscription, &azure.defaults.resource_group);
-        let vms = azure.compute.list_vms(subscription, group, &Until::within(PATIENCE)).await?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((azure.cloud.resource_manager, vms.len()))
-    };
-    match asked.await {
-        Ok((endpoint, vms)) => Finding {
-            check: "Azure",
-            ok: true,
-            text: format!("{endpoint} lets us in; {vms} virtual machines in the resource group"),
-        },
-        Err(error) => Finding { check: "Azure", ok: false, text: chain(error.as_ref()) },
+/// The word before a finding. `?` stands before what could not be seen.
+fn word(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Fine => "ok",
+        Grade::Note => "note",
+        Grade::Unseen => "?",
+        Grade::Wrong => "FAIL",
+    }
+}
+
+/// The grade, for programs.
+fn name(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Fine => "fine",
+        Grade::Note => "note",
+        Grade::Unseen => "unseen",
+        Grade::Wrong => "wrong",
+    }
+}
+
+/// Lists the VMs of the cluster's resource group, as the controller would, which needs a token.
+async fn ask_azure(azure: &Azure) -> Finding {
+    let (subscription, group) = (&azure.defaults.subscription, &azure.defaults.resource_group);
+    match azure.compute.list_vms(subscription, group, &Until::within(PATIENCE)).await {
+        Ok(vms) => {
+            let (endpoint, vms) = (&azure.cloud.resource_manager, vms.len());
+            fine(AZURE, format!("{endpoint} lets us in; {vms} virtual machines in the resource group"))
+        }
+        Err(error) => Finding::new(AZURE, Grade::Wrong, chain(&error)),
     }
 }
 
@@ -182,8 +236,8 @@ mod tests {
     #[test]
     fn json_is_json_also_when_the_configuration_is_wrong() {
         let error = WireError::Config(load(r#"{"subscriptionId": 7, "location": []}"#).unwrap_err());
-        let findings = [Finding { check: CONFIGURATION, ok: false, text: chain(&error) }];
-        let printed: serde_json::Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
+        let findings = [Finding::new(CONFIGURATION, Grade::Wrong, chain(&error))];
+        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
         assert_eq!((&printed["ok"], &printed["configuration"]), (&json!(false), &json!(null)));
         assert!(printed["findings"][0]["text"].as_str().unwrap().contains("resourceGroup"), "{printed}");
     }

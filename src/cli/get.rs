@@ -1,5 +1,6 @@
 //! `lazuli get`: what the provider sees of a cluster in Azure. It reads and changes nothing.
 
+mod disks;
 mod load_balancers;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
@@ -8,6 +9,7 @@ use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_azure::{
     Until,
+    compute::Orchestration,
     network::{API_VERSION, NetworkType},
 };
 use lazuli_cluster::control_plane;
@@ -15,7 +17,7 @@ use lazuli_config::Config;
 use lazuli_plan::{
     cloud_node::{
         Instance,
-        body::{Machine, nic_addresses},
+        body::{Machine, is_instance, nic_addresses},
         provider_id,
     },
     model::ArmId,
@@ -46,14 +48,17 @@ enum What {
     /// The load balancers in the configured resource group: their frontends, the Services that each serves, rules and
     /// backends.
     LoadBalancers(load_balancers::LoadBalancers),
+    /// The managed disks of the cluster: volume, claim, size, zone, state, and the machine and LUN that each is attached at.
+    /// With --node: what that machine holds, and its next free LUN.
+    Disks(disks::Disks),
 }
 
 /// What is a table with a line for each.
 #[derive(Debug, Subcommand)]
 enum TableOf {
-    /// The VMs of the cluster's resource group: provider id, type and addresses.
+    /// The VMs of the cluster's resource group and the instances of its scale sets: provider id, type and addresses.
     Instances(Common),
-    /// The region and zone of each VM, as its Node's labels say them.
+    /// The region and zone of each of these, as its Node's labels say them.
     Zones(Common),
     /// The cluster, and the Nodes of its control plane where a cluster is named.
     Clusters {
@@ -126,6 +131,7 @@ pub(super) async fn run(options: Options) -> Outcome {
 async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     let what = match options.what {
         What::LoadBalancers(options) => return load_balancers::printed(&options).await,
+        What::Disks(options) => return Box::pin(disks::printed(&options)).await,
         What::Table(what) => what,
     };
     let (TableOf::Instances(common)
@@ -149,8 +155,14 @@ async fn printed(options: Options) -> Result<String, Box<dyn std::error::Error +
     Ok(table.print(common.output))
 }
 
-/// The VMs of the cluster's resource group, by name.
-async fn machines(common: &Common, config: &Config) -> Result<Vec<Instance>, Box<dyn std::error::Error + Send + Sync>> {
+/// A machine under the name that people know: that of a VM, else that of the computer.
+struct Named {
+    name: String,
+    instance: Instance,
+}
+
+/// The machines of the cluster's resource group, by name: its VMs, and the instances of its uniform scale sets.
+async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dyn std::error::Error + Send + Sync>> {
     let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
     let (subscription, group) = (&config.cluster.subscription_id, config.cluster.resource_group.as_str());
     let until = Until::within(PATIENCE);
@@ -161,27 +173,55 @@ async fn machines(common: &Common, config: &Config) -> Result<Vec<Instance>, Box
         let address = body["properties"]["ipAddress"].as_str().and_then(|text| text.parse().ok());
         public.extend(id(&body).zip(address));
     }
-    let nics: BTreeMap<ArmId, Value> =
+    let mut nics: BTreeMap<ArmId, Value> =
         list(NetworkType::Interface).await?.into_iter().filter_map(|body| Some((id(&body)?, body))).collect();
-    let mut instances = Vec::new();
-    for body in azure.compute.list_vm_bodies(subscription, group, &until).await? {
+    let mut bodies = azure.compute.list_vm_bodies(subscription, group, &until).await?;
+    for set in azure.compute.list_scale_sets(subscription, group, &until).await? {
+        if set.orchestration == Orchestration::Uniform {
+            bodies.extend(azure.compute.list_instance_bodies(&set.id, &until).await?);
+        }
+    }
+    let mut named = Vec::new();
+    for body in bodies {
         let mut machine = Machine::read(&body)?;
         if machine.lacks_fault_domain() {
             let whole = azure.compute.read_alone(&machine.id, Priority::Read, &until).await?;
             machine.fault_domain = Machine::read(&whole)?.fault_domain;
         }
-        let addresses = machine.nics.iter().filter_map(|nic| nics.get(nic)).flat_map(nic_addresses);
-        instances.push(Instance {
-            addresses: addresses.map(|address| address.with_public(|id| public.get(id).copied())).collect(),
-            id: machine.id,
-            size: machine.size,
-            location: machine.location,
-            zone: machine.zone,
-            fault_domain: machine.fault_domain,
-        });
+        let mut addresses = Vec::new();
+        for nic in &machine.nics {
+            // The NICs of an instance of a uniform scale set are in no list, and neither are its public IPs.
+            let alone = |id: ArmId| {
+                let (network, until) = (&azure.network, &until);
+                async move { network.arm().get(id.as_str(), API_VERSION, &[], Priority::Read, until).await }
+            };
+            if is_instance(&machine.id) && !nics.contains_key(nic) {
+                nics.insert(nic.clone(), alone(nic.clone()).await?.value);
+            }
+            for address in nics.get(nic).map(nic_addresses).unwrap_or_default() {
+                if let Some(ip) = &address.public
+                    && is_instance(&machine.id)
+                    && !public.contains_key(ip)
+                {
+                    let read = alone(ip.clone()).await?.value;
+                    public.extend(
+                        read["properties"]["ipAddress"]
+                            .as_str()
+                            .and_then(|text| Some((ip.clone(), text.parse().ok()?))),
+                    );
+                }
+                addresses.push(address.with_public(|id| public.get(id).copied()));
+            }
+        }
+        let name = match &machine.computer_name {
+            Some(computer) if is_instance(&machine.id) => computer.to_lowercase(),
+            _ => machine.id.name().to_owned(),
+        };
+        let Machine { id, size, location, zone, fault_domain, .. } = machine;
+        named.push(Named { name, instance: Instance { addresses, id, size, location, zone, fault_domain } });
     }
-    instances.sort_by(|one, other| one.id.name().cmp(other.id.name()));
-    Ok(instances)
+    named.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(named)
 }
 
 async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, Box<dyn std::error::Error + Send + Sync>> {
@@ -203,10 +243,10 @@ fn or_none(text: impl IntoIterator<Item = String>) -> String {
     if all.is_empty() { NONE.to_owned() } else { all.join(",") }
 }
 
-fn instances(all: &[Instance]) -> Table {
-    let row = |one: &Instance| {
+fn instances(all: &[Named]) -> Table {
+    let row = |Named { name, instance: one }: &Named| {
         vec![
-            one.id.name().to_owned(),
+            name.clone(),
             one.size.clone(),
             or_none(one.addresses.iter().map(|address| address.private.to_string())),
             or_none(one.addresses.iter().filter_map(|address| Some(address.public?.to_string()))),
@@ -216,8 +256,8 @@ fn instances(all: &[Instance]) -> Table {
     Table { columns: &["name", "type", "internal", "external", "provider_id"], rows: all.iter().map(row).collect() }
 }
 
-fn zones(all: &[Instance]) -> Table {
-    let row = |one: &Instance| vec![one.id.name().to_owned(), one.location.to_lowercase(), one.zone_label()];
+fn zones(all: &[Named]) -> Table {
+    let row = |Named { name, instance: one }: &Named| vec![name.clone(), one.location.to_lowercase(), one.zone_label()];
     Table { columns: &["name", "region", "zone"], rows: all.iter().map(row).collect() }
 }
 
@@ -253,7 +293,10 @@ mod tests {
     use lazuli_azure::network::NetworkWrite;
     use lazuli_azure::transport::Routes;
     use lazuli_config::{Document, Environment};
-    use lazuli_emulator::{Emulator, scenario};
+    use lazuli_emulator::{
+        Emulator,
+        scenario::{self, ScaleSet, Scenario},
+    };
     use lazuli_rig::{Folder, azure_json};
     use serde_json::json;
 
@@ -275,7 +318,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn instances_zones_clusters_and_routes_are_printed_as_azure_shows_them() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = lazuli_emulator::Options::default();
+        let scenario = Scenario { scale_sets: vec![ScaleSet::uniform("pool", 1)], ..Scenario::default() };
+        let options = lazuli_emulator::Options { scenario, ..Default::default() };
         let configured = options.scenario.clone();
         let azure = Emulator::start(options).await.unwrap();
         let folder = Folder::make("get").unwrap();
@@ -288,7 +332,11 @@ mod tests {
         assert_eq!(lines[0], ["NAME", "TYPE", "INTERNAL", "EXTERNAL", "PROVIDER_ID"]);
         assert_eq!(lines[1][..4], ["node-0", "Standard_D8s_v3", "10.240.0.4", "-"]);
         assert!(lines[1][4].starts_with("azure:///subscriptions/") && lines[1][4].ends_with("virtualMachines/node-0"));
-        assert_eq!(lines.len(), 3);
+        assert_eq!((lines.len(), lines[3][0]), (4, "pool000000"));
+        assert!(
+            lines[3][2].starts_with("10.240.0.") && lines[3][4].ends_with("/pool/virtualMachines/0"),
+            "{instances}"
+        );
 
         let zones: Value = serde_json::from_str(&got(&folder, &["zones", "--output=json"]).await.unwrap()).unwrap();
         assert_eq!(zones[1], json!({"name": "node-1", "region": scenario::LOCATION, "zone": "0"}));

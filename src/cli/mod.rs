@@ -17,6 +17,8 @@ mod doctor;
 mod emulator;
 mod endpoints;
 mod get;
+mod instances;
+mod machines;
 mod node_controllers;
 mod output;
 mod sizes;
@@ -84,8 +86,11 @@ enum Command {
     Demo(demo::Options),
     /// Checks a cloud configuration and says what is wrong with it.
     Doctor(doctor::Options),
-    /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers.
+    /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
+    /// disks.
     Get(get::Options),
+    /// Changes the machines of the cluster, by a person's hand: adds an SSH key.
+    Instances(instances::Options),
     #[cfg(feature = "emulator")]
     /// Measures the provider against the embedded Azure.
     Bench(bench::Options),
@@ -100,7 +105,7 @@ pub fn main() -> ExitCode {
     };
     let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
-        Command::Doctor(_) | Command::Get(_) => "warn",
+        Command::Doctor(_) | Command::Get(_) | Command::Instances(_) => "warn",
         #[cfg(feature = "emulator")]
         Command::Emulator(_) | Command::Demo(_) | Command::Bench(_) => "warn",
     });
@@ -116,6 +121,7 @@ pub fn main() -> ExitCode {
             | Command::CloudControllers(_)
             | Command::Doctor(_)
             | Command::Get(_)
+            | Command::Instances(_)
     );
     if holds_credentials && let Err(error) = core_dumps::forbid() {
         eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
@@ -141,6 +147,7 @@ pub fn main() -> ExitCode {
             Command::Demo(options) => Box::pin(demo::run(options)).await,
             Command::Doctor(options) => Box::pin(doctor::run(options)).await,
             Command::Get(options) => Box::pin(get::run(options)).await,
+            Command::Instances(options) => Box::pin(instances::run(options)).await,
             #[cfg(feature = "emulator")]
             Command::Bench(options) => Box::pin(bench::run(options)).await,
         }

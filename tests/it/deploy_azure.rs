@@ -146,10 +146,15 @@ async fn the_roles_allow_what_the_controller_asks_of_azure_and_nothing_else() {
 fn every_action_of_a_role_has_one_row_that_says_how_it_is_known() {
     let mut rows: Vec<(String, String)> = table().into_iter().map(|(action, file, _)| (action, file)).collect();
     rows.sort();
-    let files =
-        ["role.json", "role-whole-list.json", "role-cloud-controllers.json", "role-scale-set-pools.json"].into_iter();
-    let mut listed: Vec<(String, String)> =
-        files.flat_map(|file| actions(file).into_iter().map(move |action| (action, file.to_owned()))).collect();
+    let files = [
+        "role.json",
+        "role-whole-list.json",
+        "role-cloud-controllers.json",
+        "role-scale-set-pools.json",
+        "role-add-ssh-key.json",
+    ];
+    let of_file = |file: &'static str| actions(file).into_iter().map(move |action| (action, file.to_owned()));
+    let mut listed: Vec<(String, String)> = files.into_iter().flat_map(of_file).collect();
     listed.sort();
     assert_eq!(rows, listed);
 }

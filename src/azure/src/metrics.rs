@@ -172,6 +172,7 @@ fn kind_label(kind: Kind) -> Label {
         Kind::Interface => "network_interface",
         Kind::PrivateLink => "private_link_service",
         Kind::RouteTable => "route_table",
+        Kind::Extension => "extension",
         Kind::Other => "other",
     })
 }

@@ -13,6 +13,7 @@ mod events;
 #[cfg(test)]
 mod fake;
 mod follow;
+mod inventory;
 mod lease;
 mod liveness;
 mod metrics_review;
@@ -37,6 +38,9 @@ pub use cloud_nodes::{
 pub use endpoints::{EndpointNodes, EndpointsChange, follow_endpoints};
 pub use events::{EventMetrics, Reporter, event_queue, write_events};
 pub use follow::Change;
+pub use inventory::{
+    ListError, ListedNode, lease_holder, list_containers, list_nodes, list_reservations, list_services, list_volumes,
+};
 pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};

@@ -118,6 +118,31 @@ pub(super) struct Attachment {
     source: Source,
 }
 
+impl Attachment {
+    /// Its reservation, with the handle that a PersistentVolume of this name has.
+    fn reservation(&self, name: &str, handle: impl FnOnce(&str) -> Option<String>) -> Reservation {
+        Reservation {
+            lun: self.lun,
+            volume_handle: match &self.source {
+                Source::Volume(volume) => handle(volume),
+                Source::Inline(handle) => Some(handle.clone()),
+                Source::Unknown => None,
+            },
+            attachment: name.to_owned(),
+        }
+    }
+
+    /// Its node, and its reservation there.
+    pub(super) fn into_reservation(
+        self,
+        name: String,
+        handle: impl FnOnce(&str) -> Option<String>,
+    ) -> (String, Reservation) {
+        let reservation = self.reservation(&name, handle);
+        (self.node, reservation)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Source {
     Volume(String),
@@ -251,15 +276,7 @@ impl<'s> Picture<'s> {
     }
 
     fn reservation(&self, name: &str, attachment: &Attachment) -> Reservation {
-        Reservation {
-            lun: attachment.lun,
-            volume_handle: match &attachment.source {
-                Source::Volume(volume) => self.handles.get(volume).map(|handle| handle.to_string()),
-                Source::Inline(handle) => Some(handle.clone()),
-                Source::Unknown => None,
-            },
-            attachment: name.to_owned(),
-        }
+        attachment.reservation(name, |volume| self.handles.get(volume).map(|handle| handle.to_string()))
     }
 
     fn show(&self, name: &str, attachment: &Attachment) {
@@ -401,7 +418,7 @@ struct SlimAzureDisk {
 }
 
 impl SlimVolumeSpec {
-    fn handle(self, driver: &str) -> Option<String> {
+    pub(super) fn handle(self, driver: &str) -> Option<String> {
         match (self.csi, self.azure_disk) {
             (Some(csi), _) => (csi.driver == driver).then_some(csi.volume_handle),
             (None, Some(disk)) => Some(disk.disk_uri),

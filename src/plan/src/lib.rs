@@ -13,6 +13,7 @@
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`cloud_node`] | what a Node is told of its machine, and what becomes of it when the machine is stopped or gone |
 //! | [`controller_list`] | which of the cloud controllers run |
+//! | [`diagnosis`] | what is wrong with a cluster, for people: pod ranges, regions, managers, objects of unknown Services |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
@@ -29,6 +30,7 @@
 //! | [`rbac`] | which action of Azure a request needs  |
 //! | [`routing`] | which routes a route table needs for the Nodes, and which subnet it serves |
 //! | [`size`] | how many data disks a VM size takes |
+//! | [`vm_access`] | which machines get an SSH key, and by which extension |
 
 pub mod admission;
 pub mod apply;
@@ -37,6 +39,7 @@ pub mod balancing;
 pub mod cloud_node;
 pub mod controller_list;
 pub mod dangling;
+pub mod diagnosis;
 pub mod disk;
 pub mod engine;
 pub mod event;
@@ -56,3 +59,4 @@ pub mod read;
 pub mod routing;
 pub mod service;
 pub mod size;
+pub mod vm_access;

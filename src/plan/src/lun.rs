@@ -91,6 +91,15 @@ pub fn allocate(disks: &BTreeSet<ArmId>, occupied: &BTreeSet<Lun>, reserved: &Re
     given
 }
 
+/// The LUN that a disk without an attachment of its own would get: the lowest that is neither occupied nor reserved.
+/// `None` where the machine holds as many disks as its size takes, or where no LUN is left.
+pub fn next_free(occupied: &BTreeSet<Lun>, reserved: &Reserved, most: Option<u8>) -> Option<Lun> {
+    if most.is_some_and(|most| occupied.len() >= usize::from(most)) {
+        return None;
+    }
+    Lun::all().find(|lun| !occupied.contains(lun) && !reserved.contains_key(lun))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +193,9 @@ mod tests {
                     prop_assert!(owners.len() == 1 && owners.contains(&Some(disk.clone())));
                 }
             }
+            // What people are told is what a further disk gets.
+            let next = allocate(&[disk(99)].into(), &occupied, &reserved).get(&disk(99)).copied();
+            prop_assert_eq!(next_free(&occupied, &reserved, None), next);
             // No volume goes without a LUN while an open one is left.
             let open = Lun::all().filter(|l| !occupied.contains(l) && !reserved.contains_key(l)).count();
             let from_open = given.values().filter(|l| !reserved.contains_key(*l)).count();

@@ -4,6 +4,8 @@
 //! an edit of what was read and loses nothing. Chooses nothing: which write a VM needs is decided in `lazuli-plan`.
 
 mod body;
+mod extension;
+mod inventory;
 mod listed;
 mod listed_disk;
 #[cfg(test)]
@@ -26,6 +28,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub use body::encode_disk;
+pub use extension::extension_id;
+pub use inventory::{ListedScaleSet, Orchestration};
 pub use listed_disk::ListedDisk;
 use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
@@ -347,7 +351,7 @@ impl Compute {
     /// Any [`Fault`].
     pub async fn list_instances(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Vm>, ArmError> {
         let path = format!("{scale_set}/virtualMachines");
-        let bodies = self.list_machines(&path, self.versions.scale_sets, until).await?;
+        let bodies = self.list_instance_bodies(scale_set, until).await?;
         bodies.iter().map(|body| decode_vm(body).map_err(|error| undecodable(&path, error))).collect()
     }
 
@@ -388,6 +392,14 @@ impl Compute {
             }
         }
         Ok(None)
+    }
+
+    /// The same as Azure's JSON, with the members in use.
+    ///
+    /// # Errors
+    /// Any [`Fault`].
+    pub async fn list_instance_bodies(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Value>, ArmError> {
+        self.list_machines(&format!("{scale_set}/virtualMachines"), self.versions.scale_sets, until).await
     }
 
     async fn list_machines(&self, path: &str, version: &'static str, until: &Until) -> Result<Vec<Value>, ArmError> {

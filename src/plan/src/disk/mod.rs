@@ -20,10 +20,12 @@
 //! | `create`, `spec` | the disk to make, and whether a disk that exists is it |
 //! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
 //! | `expand` | whether and how it grows |
+//! | [`inventory`] | what people are shown of the disks of a cluster |
 
 mod capability;
 mod create;
 mod expand;
+pub mod inventory;
 mod name;
 mod parameter;
 mod perf;

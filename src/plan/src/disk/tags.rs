@@ -26,8 +26,8 @@ pub(super) const REQUEST: &str = "lazuli-request";
 
 /// The tag that names the PersistentVolume for which either driver made the disk.
 pub(super) const FOR_PV: &str = "kubernetes.io-created-for-pv-name";
-const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
-const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
+pub(super) const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
+pub(super) const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
 
 /// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
 const RESERVED: [&str; 5] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
