@@ -388,6 +388,8 @@ class Network:
             self._check_reference(document, where, target)
         if kind == "loadBalancers":
             self._check_frontends(document)
+        if kind == "privateLinkServices":
+            self._check_policies(document)
         if held is not None:
             kept = {name for name, _ in shapes.parts(kind, document)}
             for name, part in shapes.parts(kind, held.document):
@@ -467,13 +469,25 @@ class Network:
             self.violations.append(f"{address} of {document['id']} is not within its subnet")
             raise Refused(400, "PrivateIPAddressNotInSubnet", f"Private static IP address {address} does not belong.")
 
+    def _check_policies(self, document: dict) -> None:
+        for part in document["properties"].get("ipConfigurations") or []:
+            subnet = self._subnet(part["properties"]["subnet"]["id"])
+            # Documented: disable-private-link-service-network-policy.
+            if subnet.get("privateLinkServiceNetworkPolicies", "Enabled") != "Disabled":
+                self.collisions.append(f"{document['id']} is made in a subnet whose policies are enabled")
+                code = "PrivateLinkServiceCannotBeCreatedInSubnetThatHasNetworkPoliciesEnabled"
+                raise Refused(400, code, f"Private link service {document['id']} cannot be created.")
+
     def _prefixes(self, subnet: str) -> list:
+        properties = self._subnet(subnet)
+        texts = properties.get("addressPrefixes") or [properties["addressPrefix"]]
+        return [ipaddress.ip_network(text) for text in texts]
+
+    def _subnet(self, subnet: str) -> dict:
         network, _, name = subnet.rpartition("/subnets/")
         for part in self.resources[key(network)].document["properties"]["subnets"]:
             if part["name"].lower() == name.lower():
-                properties = part["properties"]
-                texts = properties.get("addressPrefixes") or [properties["addressPrefix"]]
-                return [ipaddress.ip_network(text) for text in texts]
+                return part["properties"]
         raise AssertionError(f"{subnet} was checked before")
 
     # ---- what is in use

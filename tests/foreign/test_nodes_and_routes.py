@@ -96,10 +96,12 @@ def test_a_private_link_service_comes_changes_and_goes_before_its_frontend(town)
         "the names", lambda: judge.document("privateLinkServices", "ours")["properties"].get("fqdns") == ["a.example", "b.example"]
     )
     controllers.wait("rest", lambda: here.settled(controllers, 1))
-    # The annotation goes, and the link goes; it comes back, and goes with its Service.
+    # The annotation goes, and the link goes. It comes back, in a subnet whose policies must be turned off, and goes with
+    # its Service.
     kubectl.service("inner", INTERNAL)
     controllers.wait("the end of the link", lambda: judge.document("privateLinkServices", "ours") is None)
-    kubectl.service("inner", link)
+    before = {name: part for name, part in _subnets(judge)}
+    kubectl.service("inner", link | {"pls-ip-configuration-subnet": "apps"})
     controllers.wait("the link", lambda: judge.document("privateLinkServices", "ours"))
     controllers.wait("rest", lambda: here.settled(controllers, 1))
     kubectl.delete("inner")
@@ -108,6 +110,18 @@ def test_a_private_link_service_comes_changes_and_goes_before_its_frontend(town)
     assert not here.cloud.network.collisions and not here.cloud.network.violations
     assert judge.document("privateLinkServices", "ours") is None
     assert judge.document("loadBalancers", "kubernetes-internal") is None
+    # Of the virtual network nothing else has changed.
+    after = dict(_subnets(judge))
+    assert after["apps"].pop("privateLinkServiceNetworkPolicies") == "Disabled"
+    assert after == before
+
+
+def _subnets(judge):
+    listed = judge.document("virtualNetworks", "Their-Network")["properties"]["subnets"]
+    defaults = {"privateLinkServiceNetworkPolicies": "Enabled", "privateEndpointNetworkPolicies": "Disabled"}
+    for part in listed:
+        given = part["properties"].items()
+        yield part["name"], {name: value for name, value in given if defaults.get(name) != value and value != []}
 
 
 def test_each_node_gets_a_route_and_routes_of_others_stay(town):
