@@ -16,6 +16,8 @@ import urllib.parse
 from authority import AUDIENCE, TENANT, Authority
 from compute import LOCATION, Compute, Operation, Refused, key
 from dialect import ASYNC, BOTH, BY_LOCATION, SYNC, WHERE_THE_ACTION_IS_MISSING, Dialect
+from network import PROVIDER, Network
+from network_api import NetworkApi
 from wire import Answer, Exchange, Fault, Handler, Server
 
 SUBSCRIPTION = "66666666-7777-8888-9999-000000000000"
@@ -27,7 +29,8 @@ RESOURCE_PATH = re.compile(
     re.IGNORECASE,
 )
 OPERATION_PATH = re.compile(
-    r"/subscriptions/[^/]+/providers/microsoft\.compute/locations/[^/]+/(?P<how>operations|results)/(?P<id>[0-9a-f-]{36})",
+    r"/subscriptions/[^/]+/providers/microsoft\.(compute|network)/locations/[^/]+/(?P<how>operations|results)"
+    r"/(?P<id>[0-9a-f-]{36})",
     re.IGNORECASE,
 )
 SUBSCRIPTION_LIST = re.compile(
@@ -38,11 +41,13 @@ STACK_VERSIONS = {"disks": "2019-07-01", "virtualmachines": "2020-06-01"}
 
 
 class Cloud:
-    """A running server. `compute` is its state, `log` what was asked, `faults` what goes wrong."""
+    """A running server. `compute` and `network` are its state, `log` what was asked, `faults` what goes wrong."""
 
     def __init__(self, dialect: Dialect, audience: str = AUDIENCE):
         self.dialect = dialect
         self.compute = Compute(dialect, SUBSCRIPTION, GROUP)
+        self.network = Network(dialect, self.compute)
+        self.network_api = NetworkApi(self, self.network)
         self.lock = self.compute.lock
         self.log: list[Exchange] = []
         self.faults: list[Fault] = []
@@ -146,12 +151,15 @@ class Cloud:
                 "The api-version query parameter (?api-version=) is required for all requests.",
             )
         self.compute.settle()
+        self.network.settle()
         if found := OPERATION_PATH.fullmatch(exchange.path):
             return self._poll(found["how"].lower(), found["id"].lower(), query)
         if found := RESOURCE_PATH.fullmatch(exchange.path):
             return self._resource(exchange, headers, found, version, query)
         if found := SUBSCRIPTION_LIST.fullmatch(exchange.path):
             return self._list(exchange, found["kind"].lower(), query)
+        if answer := self.network_api.answer(exchange, headers, query):
+            return answer
         if re.fullmatch(r"/subscriptions/[^/]+/resourcegroups/[^/]+", exchange.path, re.I):
             return self._group(exchange)
         if re.fullmatch(r"/subscriptions/[^/]+", exchange.path, re.I):
@@ -260,6 +268,17 @@ class Cloud:
 
     # ---- operations
 
+    def announce(self, operation: Operation, how: str, status: int, version: str, show) -> Answer:
+        """The first answer to a write of the network; `show` is its body by the operation."""
+        if operation.failure and operation.done and not operation.canceled:
+            raise operation.failure
+        if how == SYNC:
+            return Answer(200 if operation.deletion else status, None if operation.deletion else show(operation))
+        headers = self._advice() | self._operation_urls(operation, how, version)
+        if operation.deletion or how == BY_LOCATION:
+            return Answer(202, None, headers)
+        return Answer(202 if how == BOTH else status, show(operation), headers)
+
     def _announce(self, operation: Operation, how: str, status: int, version: str, show) -> Answer:
         """The first answer to a write that takes time."""
         if operation.failure and operation.done:
@@ -271,11 +290,7 @@ class Cloud:
             return Answer(
                 200 if operation.deletion else status, None if operation.deletion else self._show(resource, show, True)
             )
-        headers = self._advice()
-        if how in (BOTH, ASYNC):
-            headers["Azure-AsyncOperation"] = self._operation_url("operations", operation, version)
-        if how in (BOTH, BY_LOCATION):
-            headers["Location"] = self._operation_url("results", operation, version)
+        headers = self._advice() | self._operation_urls(operation, how, version)
         if operation.deletion or how == BY_LOCATION:
             return Answer(202, None, headers)
         return Answer(202 if how == BOTH else status, self._show(resource, show, False), headers)
@@ -288,8 +303,16 @@ class Cloud:
             body["properties"]["provisioningState"] = "Updating"
         return body
 
+    def _operation_urls(self, operation: Operation, how: str, version: str) -> dict:
+        headers = {}
+        if how in (BOTH, ASYNC):
+            headers["Azure-AsyncOperation"] = self._operation_url("operations", operation, version)
+        if how in (BOTH, BY_LOCATION):
+            headers["Location"] = self._operation_url("results", operation, version)
+        return headers
+
     def _operation_url(self, how: str, operation: Operation, version: str) -> str:
-        path = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/{LOCATION}/{how}/{operation.id}"
+        path = f"/subscriptions/{SUBSCRIPTION}/providers/{operation.provider}/locations/{LOCATION}/{how}/{operation.id}"
         more = f"&step={len(operation.polls)}" if self.dialect.moving_location and how == "results" else ""
         monitor = "&monitor=true" if how == "results" else ""
         base = self.url if self.dialect.operation_urls == "absolute" else ""
@@ -305,12 +328,14 @@ class Cloud:
                 return {"Retry-After": seconds}
 
     def _poll(self, how: str, operation_id: str, query: dict) -> Answer:
-        operation = self.compute.operations.get(operation_id)
+        operation = self.compute.operations.get(operation_id) or self.network.operations.get(operation_id)
         if operation is None:
             raise Refused(404, "NotFound", "The entity was not found.")
         if how == "results" and self.dialect.moving_location and int(query.get("step", -1)) != len(operation.polls):
             self.compute.violations.append("an old Location is polled although each answer named a newer one")
         operation.polls.append(time.monotonic())
+        if operation.provider == PROVIDER:
+            return self._poll_network(operation, how, query)
         self.compute.count("poll", operation.resource)
         show = self._disk_body if "/disks/" in operation.resource else self._vm_body
         if operation.action:
@@ -330,10 +355,26 @@ class Cloud:
             return Answer(self.dialect.deleted_location)
         return Answer(200, self._show(resource, show, True))
 
+    def _poll_network(self, operation: Operation, how: str, query: dict) -> Answer:
+        if how == "operations":
+            return self._status(operation, None)
+        if not operation.done:
+            location = self._operation_url("results", operation, query["api-version"])
+            return Answer(202, None, {"Location": location, **self._advice()})
+        if operation.failure:
+            raise operation.failure
+        body = None if operation.deletion else self.network_api.show(operation)
+        return Answer(self.dialect.deleted_location) if body is None else Answer(200, body)
+
     def _status(self, operation: Operation, show) -> Answer:
         word = self.dialect.running if not operation.done else "Failed" if operation.failure else self.dialect.succeeded
+        if operation.canceled:
+            word = "Canceled"
         body = {"status": word, "name": operation.id}
-        if self.dialect.operation_times != "absent":
+        if operation.provider == PROVIDER and not self.dialect.rich_operations:
+            # Recorded: the status is all that the network provider says.
+            body = {"status": word}
+        elif self.dialect.operation_times != "absent":
             began = (
                 "0001-01-01T00:00:00+00:00" if self.dialect.operation_times == "zero" else _moment(operation.started)
             )
@@ -345,7 +386,8 @@ class Cloud:
                 "operations": [],
             }
         if operation.done and operation.failure:
-            body["error"] = {"code": operation.failure.code, "message": operation.failure.message, "details": []}
+            details = operation.failure.details or []
+            body["error"] = {"code": operation.failure.code, "message": operation.failure.message, "details": details}
         elif operation.done and not operation.deletion and "/disks/" in operation.resource and operation.result():
             body["properties"] = {"output": show(operation.result())}
         return Answer(
@@ -362,7 +404,7 @@ class Cloud:
         disk["properties"]["diskState"] = states.get(disk["properties"]["diskState"], disk["properties"]["diskState"])
         if "managedBy" not in disk and self.dialect.no_owner != "absent":
             disk["managedBy"] = {"null": None, "empty": ""}[self.dialect.no_owner]
-        return self._respell(disk)
+        return self.respell(disk)
 
     def _vm_body(self, machine: dict) -> dict:
         machine = copy.deepcopy(machine)
@@ -379,7 +421,7 @@ class Cloud:
                 del storage["dataDisks"]
         if self.dialect.etag not in ("absent", "header"):
             machine["etag"] = self._etag(machine["id"])
-        return self._respell(machine)
+        return self.respell(machine)
 
     def _storage_profile(self, machine: dict) -> dict:
         return self._vm_body(machine)["properties"]["storageProfile"]
@@ -391,7 +433,7 @@ class Cloud:
         etag = self._etag(machine["id"])
         return Answer(status, body, {"ETag": etag} if etag else {})
 
-    def _respell(self, value):
+    def respell(self, value):
         """Ids in the spelling of this dialect."""
         casing = self.dialect.casing
         if casing == "mixed":
@@ -413,9 +455,11 @@ class Cloud:
 
         def walk(value, at=""):
             if isinstance(value, dict):
-                # `managedDisk.id` refers to another resource; the resource's own `id` is at the top.
+                # What has an id and no name refers to another resource; a resource's own `id` is beside its name.
+                refers = "id" in value and "name" not in value
                 return {
-                    name: walk(inner, "reference" if at == "managedDisk" else name) for name, inner in value.items()
+                    name: walk(inner, "reference" if refers and name == "id" else name)
+                    for name, inner in value.items()
                 }
             if isinstance(value, list):
                 return [walk(inner, at) for inner in value]
@@ -432,6 +476,10 @@ class Cloud:
             items = [self._disk_body(disk) for disk in seen if disk is not None]
         else:
             items = [self._vm_body(held["resource"]) for held in self.compute.machines.values()]
+        return self.page(exchange, items, query)
+
+    def page(self, exchange: Exchange, items: list[dict], query: dict) -> Answer:
+        """A list, cut as the dialect cuts it."""
         size = self.dialect.page_size
         if size is None:
             return Answer(200, {"value": items})
@@ -446,12 +494,14 @@ class Cloud:
     def _error(self, refused: Refused) -> Answer:
         inner = {"code": refused.code, "message": refused.message}
         headers = {"x-ms-failure-cause": "gateway"} if refused.status == 404 else {}
+        if refused.details:
+            inner["details"] = refused.details
         if refused.target:
             inner["target"] = refused.target
         match self.dialect.errors:
             case "rich":
                 inner |= {
-                    "details": [{"code": refused.code, "message": "again", "target": ""}],
+                    "details": refused.details or [{"code": refused.code, "message": "again", "target": ""}],
                     "innererror": {"internalErrorCode": "x", "exceptiontype": "y"},
                 }
             case "flat":

@@ -39,9 +39,18 @@ LIMITS = {"write": (12, 4), "read": (36, 12), "poll": (45, 15)}
 class Refused(Exception):
     """An error in ARM's words. source of codes and texts: bodies quoted in public issues of the Go drivers."""
 
-    def __init__(self, status: int, code: str, message: str, target: str | None = None, leaves: str = "nothing"):
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        target: str | None = None,
+        leaves: str = "nothing",
+        details: list[dict] | None = None,
+    ):
         super().__init__(f"{status} {code}: {message}")
         self.status, self.code, self.message, self.target = status, code, message, target
+        self.details = details
         # What an operation that fails with this has done all the same: "nothing", "all" of it, or a detach that
         # is "stuck" (recorded: "the last detach operation failed").
         self.leaves = leaves
@@ -64,6 +73,11 @@ class Operation:
     action: bool = False
     failure: Refused | None = None
     done: bool = False
+    # Another one took its place before its end.
+    canceled: bool = False
+    provider: str = "Microsoft.Compute"
+    # The part of a resource that was written: its list and name.
+    part: tuple[str, str] | None = None
     polls: list[float] = field(default_factory=list)
 
 

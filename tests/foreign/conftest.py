@@ -3,14 +3,19 @@
 import contextlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from cloud import Cloud
+from cluster import Cluster
+from controllers import Controllers, Kubectl
 from dialect import Dialect
 from driver import Driver
 from judge import Judge
+from landscape import NODES, lay_out, provider_id
+from network_judge import NetworkJudge
 
 
 def furnish(cloud: Cloud) -> None:
@@ -70,6 +75,61 @@ class Room:
         driver = Driver(self.cloud, self.folder / f"driver-{len(self.drivers)}", *options, **config)
         self.drivers.append(driver)
         return self.stack.enter_context(driver)
+
+
+class Town:
+    """A cloud with a network, a cluster of three nodes, judges, and cloud controllers for both."""
+
+    def __init__(self, dialect: Dialect, stack: contextlib.ExitStack):
+        self.stack = stack
+        self.folder = Path(tempfile.mkdtemp(prefix="lazuli-foreign-"))
+        stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.cloud = stack.enter_context(Cloud(dialect))
+        self.cluster = stack.enter_context(Cluster())
+        furnish(self.cloud)
+        lay_out(self.cloud)
+        self.judge = NetworkJudge(self.cloud)
+        self.kubectl = Kubectl(self.cluster)
+        for name, number in NODES.items():
+            self.kubectl.node(name.lower(), number, provider_id(self.cloud, name))
+        self.processes: list[Controllers] = []
+
+    def controllers(self, *options: str, **config) -> Controllers:
+        """Starts the process, with the service controller alone unless the options say otherwise."""
+        if not any(option.startswith("--controllers") for option in options):
+            options = ("--controllers=service-lb", *options)
+        folder = self.folder / f"controllers-{len(self.processes)}"
+        self.processes.append(Controllers(self.cloud, self.cluster, folder, *options, **config))
+        return self.stack.enter_context(self.processes[-1])
+
+
+    def settled(self, controllers: Controllers, seconds: float = 2) -> bool:
+        """Whether the process leads and has asked the cloud nothing for a while."""
+        if "this replica leads" not in controllers.log_text():
+            return False
+        with self.cloud.lock:
+            last = self.cloud.log[-1].at
+        return time.monotonic() - self.cloud.epoch - last > seconds and self.judge.quiet()
+
+
+@pytest.fixture
+def town(request):
+    """`town(dialect)` makes a cloud with a cluster. On failure its requests and the controllers' log are printed."""
+    made = []
+    with contextlib.ExitStack() as stack:
+
+        def make(dialect: Dialect) -> Town:
+            made.append(Town(dialect, stack))
+            return made[-1]
+
+        yield make
+        for each in made:
+            if getattr(request.node, "failed", False):
+                print(*each.cloud.log[-100:], sep="\n")
+                print("unknown to the cluster:", each.cluster.unknown)
+                print(*each.cluster.writes[-40:], sep="\n")
+                for controllers in each.processes:
+                    print(f"--- the end of the controllers' log\n{controllers.log_text()[-8000:]}")
 
 
 @pytest.fixture

@@ -51,6 +51,12 @@ class Dialect:
     disk_delete: str = BOTH
     vm_write: str = ASYNC
     action: str = BOTH
+    # recorded: the network provider, every type but interfaces; interfaces are written at once.
+    network_write: str = ASYNC
+    network_delete: str = BOTH
+    interface_write: str = SYNC
+    # recorded: a load balancer says Succeeded in the answer to its PUT, which announces an operation all the same.
+    balancer_at_once: bool = True
     # Seconds from acceptance to the end.
     duration: float = 0.5
     # None (recorded: kubernetes#35180), "0" (unverified), "1" (documented: seconds), "date" (documented: RFC 9110;
@@ -94,6 +100,9 @@ class Dialect:
     # "quoted" (recorded: growing numbers), "weak" (recorded: network), "header" (not in the body; unverified),
     # "absent" (documented: the API versions of Azure Stack Hub have none).
     etag: str = "quoted"
+
+    # The network provider's etags: "header and body" (recorded), "body" (unverified; so lists show them).
+    network_etag: str = "header and body"
 
     # --- spelling
     # recorded: CRP returns group names in capitals in some ids; other ids come in lower case. One of "as-is",
@@ -161,6 +170,9 @@ DIALECTS = [
     PUBLIC,
     PUBLIC.but(
         "only Location",
+        network_write=BY_LOCATION,
+        network_delete=BY_LOCATION,
+        interface_write=BY_LOCATION,
         disk_write=BY_LOCATION,
         disk_delete=BY_LOCATION,
         vm_write=BY_LOCATION,
@@ -168,6 +180,9 @@ DIALECTS = [
     ),
     PUBLIC.but(
         "only Location, moving and invisible until the end",
+        network_write=BY_LOCATION,
+        network_delete=BY_LOCATION,
+        balancer_at_once=False,
         disk_write=BY_LOCATION,
         disk_delete=BY_LOCATION,
         vm_write=BY_LOCATION,
@@ -178,6 +193,9 @@ DIALECTS = [
     ),
     PUBLIC.but(
         "only Azure-AsyncOperation",
+        network_delete=ASYNC,
+        interface_write=ASYNC,
+        balancer_at_once=False,
         disk_write=ASYNC,
         disk_delete=ASYNC,
         vm_write=ASYNC,
@@ -186,6 +204,10 @@ DIALECTS = [
     ),
     PUBLIC.but(
         "no operation at all, only a provisioning state",
+        network_write=RESOURCE,
+        network_delete=BY_LOCATION,
+        interface_write=RESOURCE,
+        balancer_at_once=False,
         disk_write=RESOURCE,
         disk_delete=BY_LOCATION,
         vm_write=RESOURCE,
@@ -194,6 +216,8 @@ DIALECTS = [
     ),
     PUBLIC.but(
         "everything at once",
+        network_write=SYNC,
+        network_delete=SYNC,
         disk_write=SYNC,
         disk_delete=SYNC,
         vm_write=SYNC,
@@ -231,6 +255,7 @@ DIALECTS = [
         etag="header",
         no_data_disks="null",
         not_found="NotFound",
+        network_etag="body",
         errors="rich",
         delete_absent=404,
     ),

@@ -29,8 +29,8 @@ VOLATILE = ("etag", "resourceGuid", "defaultSecurityRules", "alias", "networkInt
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-def prepare(rig):
-    """What an operator has before the first Service."""
+def prepare(rig, settings):
+    """What an operator has before the first Service, with the settings of this name."""
     place = {"location": "westeurope"}
     rig.arm("PUT", f"{NETWORK}/networkSecurityGroups/nsg", place | {"properties": {}})
     standard = place | {"sku": {"name": "Standard"}}
@@ -46,6 +46,16 @@ def prepare(rig):
         if subnet["name"] == "nodes" and "addressPrefixes" not in properties:
             properties["addressPrefixes"] = [properties.pop("addressPrefix"), "fd00:0:0:1::/64"]
     rig.arm("PUT", f"{NETWORK}/virtualNetworks/vnet", network)
+    if settings == "nic-dual-stack":
+        for index, node in enumerate(NODES):
+            interface = rig.arm("GET", f"{NETWORK}/networkInterfaces/{node}-nic")
+            subnet = interface["properties"]["ipConfigurations"][0]["properties"]["subnet"]
+            properties = {
+                "subnet": subnet, "privateIPAddressVersion": "IPv6", "privateIPAllocationMethod": "Static",
+                "privateIPAddress": f"fd00:0:0:1::{4 + index}",
+            }
+            interface["properties"]["ipConfigurations"].append({"name": "ipconfig6", "properties": properties})
+            rig.arm("PUT", f"{NETWORK}/networkInterfaces/{node}-nic", interface)
     wait("the operator's resources", 30, lambda: state(rig)["runningOperations"] == 0)
 
 
@@ -80,10 +90,10 @@ def make_nodes(rig):
 
 
 class Recorder:
-    def __init__(self, rig, settings):
+    def __init__(self, rig, name, settings):
         self.rig = rig
         rig.start_emulator()
-        prepare(rig)
+        prepare(rig, name)
         self.addresses = {
             name: rig.arm("GET", f"{NETWORK}/publicIPAddresses/{name}")["properties"]["ipAddress"] for name in ("mine", "mine6")
         }
@@ -299,7 +309,7 @@ def main():
             cases = [case for case in CASES if case["settings"] == settings and options.only in case["name"]]
             if not cases:
                 continue
-            recorder, recorded = Recorder(rig, values), []
+            recorder, recorded = Recorder(rig, settings, values), []
             for case in cases:
                 begun = time.monotonic()
                 try:
@@ -316,7 +326,7 @@ def main():
                             rig.kube("PATCH", path, {"metadata": {"finalizers": []}}, kind="application/merge-patch+json")
                             with contextlib.suppress(RuntimeError):
                                 rig.kube("DELETE", path)
-                    recorder = Recorder(rig, values)
+                    recorder = Recorder(rig, settings, values)
             recorder.end()
             with open(output / f"{settings}.json", "w", encoding="utf-8") as file:
                 write(file, {"manager": options.version, "settings": values}, recorded)

@@ -164,7 +164,7 @@ class Rig:
             "--initial-cluster", f"default=http://127.0.0.1:{peer}",
         ])
         key, tokens = self.folder / "sa.key", self.folder / "tokens.csv"
-        subprocess.run([self.tools / "kubernetes", "key", key], check=True)
+        subprocess.run([self.tools / "kubernetes", "credentials", self.folder], check=True)
         tokens.write_text(f"{TOKEN},admin,admin,system:masters\n")
         self.run("apiserver", [
             self.tools / "kubernetes", "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{client}",

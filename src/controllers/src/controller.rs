@@ -275,7 +275,9 @@ impl Controller {
         let managed = self.informed.load_balancers();
         for body in list(NetworkType::PublicIp, &settings.resource_group).await? {
             let Some(ip) = id_of(&body).and_then(|id| PublicIp::read(&id, &body).ok()) else { continue };
-            for service in ip.services() {
+            // Clusters that share a resource group may have Services of one name.
+            let is_ours = !ip.is_of_another_cluster(&settings.cluster_name);
+            for service in ip.services().into_iter().filter(|_| is_ours) {
                 found.tagged.entry(service.to_lowercase()).or_default().insert(ip.id.clone());
             }
             if let Some(address) = ip.address {

@@ -100,3 +100,51 @@ async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
     );
     assert!(rig.server.list("events").iter().all(|event| event["regarding"]["name"] != "other"));
 }
+
+/// Two clusters share a resource group and a security group, and each has a Service of one name.
+#[tokio::test(start_paused = true)]
+async fn the_service_of_the_same_name_in_another_cluster_keeps_its_address_and_rule() {
+    let mut rig = Rig::with(Settings { cluster_name: "another".to_owned(), ..settings() }).await;
+    rig.service("web");
+    let first = rig.controller("first");
+    let theirs = rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+    // The destinations of all rules: rules of the same ports and sources are one rule.
+    let admitted = async |rig: &Rig| {
+        let group = rig.list(NetworkType::SecurityGroup).await.remove(0);
+        let mut all: Vec<String> = Vec::new();
+        for rule in group["properties"]["securityRules"].as_array().unwrap() {
+            let (one, many) =
+                (&rule["properties"]["destinationAddressPrefix"], &rule["properties"]["destinationAddressPrefixes"]);
+            let listed = many.as_array().into_iter().flatten().chain([one]);
+            all.extend(listed.filter_map(|address| Some(address.as_str()?.to_owned())));
+        }
+        all.sort();
+        all
+    };
+    assert_eq!(admitted(&rig).await, theirs);
+
+    let nodes = rig.server.list("nodes");
+    rig.server = ApiServer::start(ApiServerOptions { seed: 2, ..ApiServerOptions::default() });
+    for node in nodes {
+        let (name, spec, status) = (&node["metadata"]["name"], &node["spec"], &node["status"]);
+        rig.server.put("nodes", json!({"metadata": {"name": name}, "spec": spec, "status": status})).unwrap();
+    }
+    rig.settings = settings();
+    rig.service("web");
+    let second = rig.controller("second");
+    let ours = rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    let mut both = [theirs.clone(), ours.clone()].concat();
+    both.sort();
+    assert_eq!(admitted(&rig).await, both);
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_ne!(ours, theirs);
+    assert_eq!(admitted(&rig).await, theirs);
+    let left = rig.list(NetworkType::PublicIp).await;
+    let left: Vec<&Value> = left.iter().map(|ip| &ip["properties"]["ipAddress"]).collect();
+    assert_eq!(left, [&json!(theirs[0])]);
+    rig.stop(second).await;
+}

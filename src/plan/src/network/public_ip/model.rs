@@ -88,6 +88,11 @@ impl PublicIp {
         tags::services(&self.tags)
     }
 
+    /// Whether its tag says that another cluster than this one made it.
+    pub fn is_of_another_cluster(&self, cluster: &str) -> bool {
+        tags::cluster(&self.tags).is_some_and(|name| !name.eq_ignore_ascii_case(cluster))
+    }
+
     /// Whether its tag lists another Service than this one, given as `namespace/name`.
     pub fn lists_another(&self, service: &str) -> bool {
         tags::services(&self.tags).iter().any(|name| !name.eq_ignore_ascii_case(service))
