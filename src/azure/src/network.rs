@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::{ArmId, ProvisioningState},
+    network::zones,
     permit::Priority,
     poll::Kind,
     read::{Listed, Target},
@@ -31,6 +32,9 @@ use crate::{
 pub const API_VERSION: &str = "2025-05-01";
 /// The same on Azure Stack Hub (source: its profile of 2020-09-01).
 pub const AZURE_STACK_API_VERSION: &str = "2018-11-01";
+
+/// The API version of resource providers (source: the client library of the Go cloud-controller-manager).
+const PROVIDERS_API_VERSION: &str = "2021-04-01";
 
 /// A type of network resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +78,13 @@ pub enum NetworkWrite {
         /// The version that it replaces. `None` to create.
         etag: Option<String>,
     },
+    /// Has Azure do something to it.
+    Post {
+        /// The last segment of the path.
+        action: &'static str,
+        /// What is asked.
+        body: Value,
+    },
     /// Deletes it.
     Delete {
         /// The version that is deleted; `None` for any.
@@ -86,6 +97,7 @@ impl NetworkWrite {
     pub fn verb(&self) -> Verb {
         match self {
             Self::Put { .. } => Verb::Put,
+            Self::Post { .. } => Verb::Post,
             Self::Delete { .. } => Verb::Delete,
         }
     }
@@ -230,6 +242,19 @@ impl Network {
         Ok(self.arm.list_of(&path, versions.virtual_machines, &[], until).await?.items)
     }
 
+    /// The availability zones of a region, in Azure's order. Azure Stack Hub has none.
+    ///
+    /// # Errors
+    /// Any [`Fault`]; [`Fault::Forbidden`] where the identity may not read the resource providers of the subscription.
+    pub async fn zones(&self, subscription: &str, location: &str, until: &Until) -> Result<Vec<String>, ArmError> {
+        if self.api_version == AZURE_STACK_API_VERSION {
+            return Ok(vec![]);
+        }
+        let path = format!("/subscriptions/{subscription}/providers/Microsoft.Compute");
+        let read = self.arm.get(&path, PROVIDERS_API_VERSION, &[], Priority::Read, until).await?;
+        Ok(zones::of_region(&read.value, location))
+    }
+
     /// Waits for the permit to send a write.
     ///
     /// # Errors
@@ -251,14 +276,19 @@ impl Network {
         until: &Until,
     ) -> Result<Operation, ArmError> {
         let kind = resource_type.kind();
+        let path = match &write {
+            NetworkWrite::Post { action, .. } => format!("{id}/{action}"),
+            NetworkWrite::Put { .. } | NetworkWrite::Delete { .. } => id.to_string(),
+        };
         let (write, target) = match write {
             NetworkWrite::Put { body, etag } => {
                 // Only a creation shows its end in a list: a change leaves the resource at rest as it was.
                 let target = if etag.is_none() { Target::Present } else { Target::Polled };
-                (Write::put(id.as_str(), self.api_version, body, kind).if_match(etag.as_deref()), target)
+                (Write::put(&path, self.api_version, body, kind).if_match(etag.as_deref()), target)
             }
+            NetworkWrite::Post { body, .. } => (Write::post(&path, self.api_version, Some(body), kind), Target::Polled),
             NetworkWrite::Delete { etag } => {
-                let write = Write::delete(id.as_str(), self.api_version, kind).if_match(etag.as_deref());
+                let write = Write::delete(&path, self.api_version, kind).if_match(etag.as_deref());
                 (write, Target::Absent)
             }
         };
