@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
-use lazuli_config::{BackendPoolType, Config, ConfigError, LooksAfter};
+use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
 use lazuli_plan::{balancing::preview::Planned, controller_list::Controller as ControllerName, list::VolumeHandles};
 use lazuli_reconcile::metrics::Metrics;
@@ -110,7 +110,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
     let serves_services = options.nodes.runs(ControllerName::ServiceLb);
     let nodes = options.nodes.options(&config)?;
-    for warning in warnings(&config, LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
+    for warning in config.for_cloud_controllers(LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
         tracing::warn!("the cloud configuration: {warning}");
     }
     let settings = if serves_services {
@@ -212,19 +212,6 @@ fn plan(planned: &[Planned]) -> String {
         return "nothing would be written\n".to_owned();
     }
     planned.iter().map(|one| format!("{one}\n")).collect()
-}
-
-/// What an operator must know of the configuration before the controllers act on it.
-fn warnings(config: &Config, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
-    let mut warnings = config.for_cloud_controllers(looks_after)?;
-    if looks_after.services && config.load_balancing.pool_type == BackendPoolType::PodIp {
-        warnings.push(
-            "loadBalancerBackendPoolConfigurationType is podIP: this version keeps the members of such pools as they are, \
-             so that a new pool stays empty"
-                .to_owned(),
-        );
-    }
-    Ok(warnings)
 }
 
 #[cfg(test)]

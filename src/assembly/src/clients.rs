@@ -218,6 +218,20 @@ pub struct Azure {
 /// # Errors
 /// [`WireError`] when an endpoint is not usable, or when there is no credential.
 pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, seed: u64) -> Result<Azure, WireError> {
+    connect_with(config, routes, metrics, seed, Retry::default()).await
+}
+
+/// The same, with calls that are repeated in another way.
+///
+/// # Errors
+/// As there.
+pub async fn connect_with(
+    config: &Config,
+    routes: Routes,
+    metrics: &mut Registry,
+    seed: u64,
+    retry: Retry,
+) -> Result<Azure, WireError> {
     let cloud = match &config.cloud {
         CloudSource::Known(cloud) => cloud.clone(),
         CloudSource::Discover(discovery) => {
@@ -237,7 +251,7 @@ pub async fn connect(config: &Config, routes: Routes, metrics: &mut Registry, se
     let tokens = Tokens::new(transport.clone(), credential, audience, seed);
     let metrics = Metrics::register(metrics);
     let live = LiveCredential::new(tokens.clone(), login, config);
-    let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), Retry::default(), seed);
+    let arm = Arm::new(resource_manager, transport, tokens, metrics.clone(), retry, seed);
     let versions = if config.is_stack_cloud { ApiVersions::azure_stack() } else { ApiVersions::public() };
     let of_network = if config.is_stack_cloud { network::AZURE_STACK_API_VERSION } else { network::API_VERSION };
     Ok(Azure {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::{ArmId, ProvisioningState},
+    network::zones,
     permit::Priority,
     poll::Kind,
     read::{Listed, Target},
@@ -34,6 +35,9 @@ pub const API_VERSION: &str = "2025-05-01";
 pub const INSTANCE_INTERFACES_API_VERSION: &str = "2018-10-01";
 /// The same on Azure Stack Hub (source: its profile of 2020-09-01).
 pub const AZURE_STACK_API_VERSION: &str = "2018-11-01";
+
+/// The API version of resource providers (source: the client library of the Go cloud-controller-manager).
+const PROVIDERS_API_VERSION: &str = "2021-04-01";
 
 /// A type of network resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +92,13 @@ pub enum NetworkWrite {
         /// The version that is changed; `None` for any.
         etag: Option<String>,
     },
+    /// Has Azure do something to it.
+    Post {
+        /// The last segment of the path.
+        action: &'static str,
+        /// What is asked.
+        body: Value,
+    },
     /// Deletes it.
     Delete {
         /// The version that is deleted; `None` for any.
@@ -101,6 +112,7 @@ impl NetworkWrite {
         match self {
             Self::Put { .. } => Verb::Put,
             Self::Patch { .. } => Verb::Patch,
+            Self::Post { .. } => Verb::Post,
             Self::Delete { .. } => Verb::Delete,
         }
     }
@@ -291,6 +303,19 @@ impl Network {
         }
     }
 
+    /// The availability zones of a region, in Azure's order. Azure Stack Hub has none.
+    ///
+    /// # Errors
+    /// Any [`Fault`]; [`Fault::Forbidden`] where the identity may not read the resource providers of the subscription.
+    pub async fn zones(&self, subscription: &str, location: &str, until: &Until) -> Result<Vec<String>, ArmError> {
+        if self.api_version == AZURE_STACK_API_VERSION {
+            return Ok(vec![]);
+        }
+        let path = format!("/subscriptions/{subscription}/providers/Microsoft.Compute");
+        let read = self.arm.get(&path, PROVIDERS_API_VERSION, &[], Priority::Read, until).await?;
+        Ok(zones::of_region(&read.value, location))
+    }
+
     /// Waits for the permit to send a write.
     ///
     /// # Errors
@@ -312,17 +337,22 @@ impl Network {
         until: &Until,
     ) -> Result<Operation, ArmError> {
         let (kind, version) = (resource_type.kind(), self.version(resource_type));
+        let path = match &write {
+            NetworkWrite::Post { action, .. } => format!("{id}/{action}"),
+            NetworkWrite::Put { .. } | NetworkWrite::Patch { .. } | NetworkWrite::Delete { .. } => id.to_string(),
+        };
         let (write, target) = match write {
             NetworkWrite::Put { body, etag } => {
                 // Only a creation shows its end in a list: a change leaves the resource at rest as it was.
                 let target = if etag.is_none() { Target::Present } else { Target::Polled };
-                (Write::put(id.as_str(), version, body, kind).if_match(etag.as_deref()), target)
+                (Write::put(&path, version, body, kind).if_match(etag.as_deref()), target)
             }
             NetworkWrite::Patch { body, etag } => {
-                (Write::patch(id.as_str(), version, body, kind).if_match(etag.as_deref()), Target::Polled)
+                (Write::patch(&path, version, body, kind).if_match(etag.as_deref()), Target::Polled)
             }
+            NetworkWrite::Post { body, .. } => (Write::post(&path, version, Some(body), kind), Target::Polled),
             NetworkWrite::Delete { etag } => {
-                let write = Write::delete(id.as_str(), version, kind).if_match(etag.as_deref());
+                let write = Write::delete(&path, version, kind).if_match(etag.as_deref());
                 (write, Target::Absent)
             }
         };

@@ -19,7 +19,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use lazuli_plan::permit::{self, Direction, Priority, Refusal, Remaining, Scope, Ticket};
+use lazuli_plan::permit::{self, Ceilings, Direction, Priority, Refusal, Remaining, Scope, Ticket};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -231,6 +231,11 @@ impl Permits {
     pub(crate) fn new(metrics: Metrics) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Shared { start: Instant::now(), metrics, state, changed }))
+    }
+
+    /// Sets the ceilings of the operator.
+    pub(crate) fn set_ceilings(&self, ceilings: Ceilings) {
+        self.update(|queue, _| queue.set_ceilings(ceilings));
     }
 
     /// What is left of the pauses that Azure asked for in this scope.

@@ -26,11 +26,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number from 0 to 1.
+    pub(crate) fn chance(&self) -> f64 {
+        // Sixteen bits are exact in an f64 and finer than any timer.
+        (self.next() >> 48) as f64 / 65_536.0
+    }
+
     /// A factor from 0.75 to 1.25: retries of many callers must not stay in step.
     pub(crate) fn jitter(&self) -> f64 {
-        // Sixteen bits are exact in an f64 and finer than any timer.
-        let fraction = (self.next() >> 48) as f64 / 65_536.0;
-        0.75 + fraction / 2.0
+        0.75 + self.chance() / 2.0
     }
 
     /// A version 4 UUID.

@@ -322,12 +322,19 @@ fn load_balancing(keys: &mut Reader<'_>, cluster: &Cluster) -> LoadBalancing {
         );
     }
     let service_gateway = keys.flag("serviceGatewayEnabled").unwrap_or(false);
-    let gateway_parts = [service_gateway, sku == LoadBalancerSku::Service, pool_type == BackendPoolType::PodIp];
-    if gateway_parts.contains(&true) && gateway_parts.contains(&false) {
+    // In the Go manager the three need each other, and make load balancers that this program does not know. A Go manager
+    // from before the service gateway takes podIP for nodeIPConfiguration.
+    if service_gateway {
+        keys.unusable("serviceGatewayEnabled", "true is not supported: Services are served by load balancers alone");
+    }
+    if sku == LoadBalancerSku::Service {
+        keys.unusable("loadBalancerSku", "service needs a service gateway, which is not supported; use standard");
+    }
+    if pool_type == BackendPoolType::PodIp {
         keys.unusable(
-            "serviceGatewayEnabled",
-            "serviceGatewayEnabled: true, loadBalancerSku: service and \
-             loadBalancerBackendPoolConfigurationType: podIP need each other",
+            "loadBalancerBackendPoolConfigurationType",
+            "podIP needs a service gateway, which is not supported; use nodeIPConfiguration (what Go managers without \
+             service gateway make of podIP) or nodeIP",
         );
     }
     LoadBalancing {

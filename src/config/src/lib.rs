@@ -165,6 +165,7 @@ const OF_SERVICES: &[&str] = &[
     "privateLinkServiceResourceGroup",
     "securityGroupName",
     "securityGroupResourceGroup",
+    "serviceGatewayEnabled",
     "subnetName",
     "systemTags",
     "tags",

@@ -630,3 +630,19 @@ fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_abo
     let error = wrong.for_services().unwrap_err().to_string();
     assert!(error.contains("loadBalancerSku") && !error.contains("routeUpdate"), "{error}");
 }
+
+#[test]
+fn services_are_not_served_by_halves_where_the_configuration_asks_for_a_service_gateway() {
+    for (key, value) in [
+        ("serviceGatewayEnabled", json!(true)),
+        ("loadBalancerSku", json!("service")),
+        ("loadBalancerBackendPoolConfigurationType", json!("podIP")),
+    ] {
+        let config = load(&with(json!({ key: value }))).expect("the disk driver does not care");
+        let error = config.for_services().unwrap_err().to_string();
+        assert!(error.contains(&format!("azure.json: {key}: ")) && error.contains("not supported"), "{error}");
+        config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).expect("neither do Nodes");
+    }
+    let off = load(&with(json!({"serviceGatewayEnabled": false}))).unwrap();
+    assert!(!off.for_services().unwrap().join("; ").contains("serviceGatewayEnabled"));
+}

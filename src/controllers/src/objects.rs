@@ -36,7 +36,7 @@ use lazuli_plan::{
         private_link, public_ip, security_group, subnet,
     },
     permit::Priority,
-    service::{ServiceKey, wants},
+    service::{ServiceKey, names::BaseName, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::Value;
@@ -199,10 +199,16 @@ impl Planned for SecurityGroups {
         let silent = told.services.iter().flatten().map(|(_, service)| &service.object);
         let silent = silent.filter(|object| !told.at_security_group.contains(&object.key) && !object.is_deleting);
         let mut keep: BTreeMap<IpAddr, _> = BTreeMap::new();
-        for (address, ports) in silent.flat_map(wants::kept_ports) {
-            keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
+        let mut node_ports = told.balancers.node_ports();
+        for object in silent {
+            for (address, ports) in wants::kept_ports(object) {
+                keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
+            }
+            let base = BaseName::of(&object.key).as_str().to_lowercase();
+            node_ports.entry(base).or_default().extend(wants::kept_node_ports(object));
         }
-        Arc::new(security_group::Env { id: id.clone(), tags: informed.settings.tags.clone(), nodes, keep })
+        let (id, tags) = (id.clone(), informed.settings.tags.clone());
+        Arc::new(security_group::Env { id, tags, nodes, keep, node_ports })
     }
 }
 

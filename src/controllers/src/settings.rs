@@ -51,9 +51,9 @@ pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings
         security_group_name: or_none(&network.security_group),
         private_link_resource_group: network.private_link_resource_group.as_str().to_owned(),
         pool_kind: match load_balancing.pool_type {
-            config::BackendPoolType::NodeIpConfiguration => PoolKind::Nic,
             config::BackendPoolType::NodeIp => PoolKind::NodeIp,
-            config::BackendPoolType::PodIp => PoolKind::PodIp,
+            // The service controller does not start with podIP.
+            config::BackendPoolType::NodeIpConfiguration | config::BackendPoolType::PodIp => PoolKind::Nic,
         },
         preconfigured_pools: match load_balancing.preconfigured_pools {
             None => PreconfiguredPools::None,

@@ -17,6 +17,7 @@
 //!   and leave its part of the bucket unused.
 //! - **Narrower buckets.** A request that is held back only by a throttle policy of its provider, by the bucket of its
 //!   resource or by a pause of one of those lets the other requests of its queue pass.
+//! - **Ceilings.** An operator may set lower limits ([`Ceilings`]): a request that one holds back lets others pass, too.
 //! - **Pauses.** After a 429, no request of the refused scope is sent before `Retry-After` is over. The scope is the
 //!   direction when the front door refused, the policy when the provider named one, else the resource.
 //! - **Start.** Before the first answer that reports what remains, the published bucket is assumed, and at most
@@ -26,6 +27,7 @@
 //! Times are durations since a moment that the caller chooses, and never go back. This module has no clock.
 
 mod bucket;
+mod ceiling;
 mod policy;
 mod scope;
 #[cfg(test)]
@@ -40,6 +42,7 @@ use std::{
 };
 
 use bucket::{Bucket, Mark};
+pub use ceiling::{Ceiling, Ceilings, Rate};
 use policy::{Owner, Policy};
 use scope::Class;
 pub use scope::{Direction, Scope};
@@ -192,6 +195,7 @@ struct Granted {
     global: Mark,
     limits: Vec<(LimitKey, Mark)>,
     observed: Vec<ObservedKey>,
+    ceiling: Option<ceiling::Key>,
 }
 
 /// A bucket of a policy: the policy, which of its limits, and the subscription or resource it belongs to.
@@ -239,6 +243,7 @@ pub struct Permits {
     policies: BTreeMap<(Arc<str>, Policy), Reporting>,
     observed: BTreeMap<ObservedKey, Observed>,
     paused: BTreeMap<PauseScope, Duration>,
+    ceilings: ceiling::Used,
 }
 
 impl FrontDoor {
@@ -293,6 +298,11 @@ fn learn(bucket: &mut (Bucket, Reporting), mark: Mark, remaining: Option<u32>, s
 }
 
 impl Permits {
+    /// Sets the ceilings of the operator, in place of those before. What was sent so far does not count against them.
+    pub fn set_ceilings(&mut self, ceilings: Ceilings) {
+        self.ceilings = ceiling::Used::new(ceilings);
+    }
+
     /// Adds a request to its queue.
     pub fn request(&mut self, scope: Scope, priority: Priority, now: Duration) -> Ticket {
         self.last += 1;
@@ -341,6 +351,9 @@ impl Permits {
             if let Some(observed) = self.observed.get_mut(key) {
                 observed.add(1.0, now);
             }
+        }
+        if let Some(key) = &granted.ceiling {
+            self.ceilings.give_back(key, now);
         }
     }
 
@@ -483,7 +496,7 @@ impl Permits {
         self.paused.get(paused).map(|until| until.saturating_sub(now)).filter(|left| !left.is_zero())
     }
 
-    /// How long the provider's buckets and pauses hold back a request that has waited since then.
+    /// How long the provider's buckets, pauses and the operator's ceilings hold back a request that has waited since then.
     fn narrow_wait(&self, scope: &Scope, since: Duration, now: Duration) -> Duration {
         let [_, class, resource] = scope.pause_scopes();
         let pauses = [class, resource].into_iter().filter_map(|paused| self.left(&paused, now));
@@ -494,7 +507,8 @@ impl Permits {
         });
         let observed_left = since.saturating_add(LONGEST_OBSERVED).saturating_sub(now);
         let observed = self.observed_of(scope).map(|(_, observed)| observed.wait(now).min(observed_left));
-        pauses.chain(limits).chain(observed).max().unwrap_or_default()
+        let ceiling = self.ceilings.wait(&scope.resource_type, scope.direction, now);
+        pauses.chain(limits).chain(observed).max().unwrap_or_default().max(ceiling)
     }
 
     fn observed_of(&self, scope: &Scope) -> impl Iterator<Item = (&ObservedKey, &Observed)> {
@@ -524,11 +538,12 @@ impl Permits {
                 observed.add(-1.0, now);
             }
         }
+        let ceiling = self.ceilings.take(&scope.resource_type, scope.direction, now);
         let door = self.door(&scope, now);
         door.queue.remove(&(priority, ticket));
         door.in_flight += 1;
         let (own, global) = (door.own.0.take(now), door.global.0.take(now));
-        self.granted.insert(ticket, Granted { scope, own, global, limits, observed });
+        self.granted.insert(ticket, Granted { scope, own, global, limits, observed, ceiling });
     }
 
     fn learn(&mut self, granted: &Granted, remaining: &Remaining, now: Duration) {

@@ -42,7 +42,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use lazuli_plan::{
     fault::{Effect, Fault},
-    permit::{Priority, Scope},
+    permit::{Ceilings, Priority, Scope},
     poll::{Durations, Expectation, Kind},
 };
 use serde_json::Value;
@@ -92,12 +92,16 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 const PAUSE_IS_NOT_OVER: &str = "Azure asked for a pause that is not over";
 
 /// How often and how long a call is repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
     /// How often a request is sent in all when it is not answered or the service fails.
     pub tries: u32,
-    /// The pause after the first failure; it doubles.
+    /// The pause after the first failure.
     pub first_pause: Duration,
+    /// The factor of each further pause; at least 1.
+    pub factor: f64,
+    /// The least and the most that chance makes of a pause, as factors: calls must not stay in step.
+    pub jitter: (f64, f64),
     /// The longest pause between two tries.
     pub longest_pause: Duration,
     /// How long a call waits in all because Azure said so. Beyond it the caller is told and may do better things.
@@ -109,9 +113,21 @@ impl Default for Retry {
         Self {
             tries: 4,
             first_pause: Duration::from_secs(1),
+            factor: 2.0,
+            jitter: (0.75, 1.25),
             longest_pause: Duration::from_secs(8),
             longest_wait: Duration::from_secs(60),
         }
+    }
+}
+
+impl Retry {
+    /// The pause after so many tries that failed. `chance` is from 0 to 1.
+    fn pause(&self, tries: u32, chance: f64) -> Duration {
+        let grown = self.first_pause.as_secs_f64() * self.factor.powf(f64::from(tries.saturating_sub(1)));
+        let pause = grown.min(self.longest_pause.as_secs_f64());
+        let (least, most) = self.jitter;
+        Duration::try_from_secs_f64(pause * (least + (most - least) * chance)).unwrap_or(self.longest_pause)
     }
 }
 
@@ -183,6 +199,11 @@ impl Arm {
             durations: Mutex::default(),
             refused_tokens: Mutex::default(),
         }))
+    }
+
+    /// Sets the operator's ceilings on the requests of this client and its clones, in place of those before.
+    pub fn set_ceilings(&self, ceilings: Ceilings) {
+        self.0.permits.set_ceilings(ceilings);
     }
 
     /// Reads one resource.
@@ -531,11 +552,7 @@ impl Arm {
         failure: Failure,
     ) -> Result<(), ArmError> {
         let retry = &self.0.retry;
-        let pause = retry
-            .first_pause
-            .saturating_mul(1 << (history.tries - 1).min(16))
-            .min(retry.longest_pause)
-            .mul_f64(self.0.random.jitter());
+        let pause = retry.pause(history.tries, self.0.random.chance());
         if !may_repeat || history.tries >= call.tries || until.left().is_some_and(|left| left <= pause) {
             return Err(failure.into());
         }

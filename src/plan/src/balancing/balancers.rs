@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::interfaces::PoolOfNics;
+use super::{interfaces::PoolOfNics, report::admitted_port};
 use crate::{
     model::ArmId,
     network::{
@@ -21,7 +21,7 @@ use crate::{
         },
         settings::PoolKind,
     },
-    service::{Ask, ServiceKey, ServiceObject, Side, names},
+    service::{Ask, SecurityProtocol, ServiceKey, ServiceObject, Side, names},
 };
 
 /// What is known of all load balancers of a cluster.
@@ -257,6 +257,16 @@ impl Balancers {
         };
         let seen = self.seen.values().find(has)?;
         Some(names::load_balancer_stem(seen.actual.id.name()).to_owned())
+    }
+
+    /// The ports of nodes that rules without floating IP send to, by the base name of their Service in lower case.
+    pub fn node_ports(&self) -> BTreeMap<String, BTreeSet<(SecurityProtocol, u16)>> {
+        let mut ports: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
+        let rules = self.seen.values().flat_map(|seen| &seen.actual.rules).filter(|rule| !rule.floating_ip);
+        for (base, rule) in rules.filter_map(|rule| Some((names::base_in(&rule.name)?, rule))) {
+            ports.entry(base.to_lowercase()).or_default().insert(admitted_port(rule));
+        }
+        ports
     }
 
     /// The pools of all Nodes whose members are NICs, and whether a Service is served through each. `going` holds the base

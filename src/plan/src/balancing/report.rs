@@ -73,7 +73,7 @@ impl Report {
 
 /// The port at which a rule's traffic passes the security group: that of the frontend with floating IP, else that of the
 /// backends.
-fn admitted_port(rule: &Rule) -> (SecurityProtocol, u16) {
+pub(super) fn admitted_port(rule: &Rule) -> (SecurityProtocol, u16) {
     let protocol = match rule.protocol {
         Some(TransportProtocol::Tcp) => SecurityProtocol::Tcp,
         Some(TransportProtocol::Udp) => SecurityProtocol::Udp,

@@ -10,6 +10,7 @@
 //! | [`subnet`] | the network policy of a subnet that holds addresses of private link services |
 //! | [`backends`] | which Nodes are backends |
 //! | [`settings`] | nothing: what the cloud configuration says of all these |
+//! | [`zones`] | nothing: the availability zones of a region |
 //! | [`json`] | nothing: lossless edits of a raw body |
 //!
 //! # One shape
@@ -55,6 +56,7 @@ pub mod public_ip;
 pub mod security_group;
 pub mod settings;
 pub mod subnet;
+pub mod zones;
 
 mod cidr;
 mod tags;

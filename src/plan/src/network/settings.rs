@@ -85,8 +85,6 @@ pub enum PoolKind {
     Nic,
     /// `nodeIP`: the pool lists addresses of nodes.
     NodeIp,
-    /// `podIP`: the pool lists addresses of pods.
-    PodIp,
 }
 
 /// `preConfiguredBackendPoolLoadBalancerTypes`.

@@ -44,6 +44,8 @@ pub struct Scope {
     pub(super) subscription: Arc<str>,
     pub(super) direction: Direction,
     pub(super) class: Class,
+    /// The lower-case type of the resource, with its provider.
+    pub(super) resource_type: Arc<str>,
     /// The lower-case path of the resource, without an action.
     pub(super) resource: Arc<str>,
 }
@@ -81,7 +83,8 @@ impl Scope {
         } else {
             path.trim_end_matches('/')
         };
-        Some(Self { subscription: subscription.into(), direction, class, resource: resource.into() })
+        let resource_type = segments.iter().step_by(2).fold(provider.to_owned(), |all, one| all + "/" + one).into();
+        Some(Self { subscription: subscription.into(), direction, class, resource_type, resource: resource.into() })
     }
 
     /// The front door's bucket of the request.

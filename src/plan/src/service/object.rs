@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::ServiceKey;
+use super::{SecurityProtocol, ServiceKey};
 use crate::network::Family;
 
 /// The finalizer of generic service controllers: a Service that bears it keeps its load balancer until it is removed.
@@ -63,6 +63,15 @@ impl PortProtocol {
             Self::Tcp => "TCP",
             Self::Udp => "UDP",
             Self::Sctp => "SCTP",
+        }
+    }
+
+    /// The protocol of security rules for it: they know no SCTP.
+    pub fn in_security_rules(self) -> SecurityProtocol {
+        match self {
+            Self::Tcp => SecurityProtocol::Tcp,
+            Self::Udp => SecurityProtocol::Udp,
+            Self::Sctp => SecurityProtocol::Any,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName, object::PortProtocol};
+use super::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName};
 use crate::{
     model::{ArmId, ArmIdError},
     network::{
@@ -269,19 +269,15 @@ pub fn private_link_released() -> Want<private_link::Part, private_link::Gone> {
 
 /// The ports of a Service that has no valid specification now, at the addresses in its status: what it was given stays.
 pub fn kept_ports(object: &ServiceObject) -> BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>> {
-    let ports: BTreeSet<(SecurityProtocol, u16)> = object
-        .ports
-        .iter()
-        .map(|port| {
-            let protocol = match port.protocol {
-                PortProtocol::Tcp => SecurityProtocol::Tcp,
-                PortProtocol::Udp => SecurityProtocol::Udp,
-                PortProtocol::Sctp => SecurityProtocol::Any,
-            };
-            (protocol, port.port)
-        })
-        .collect();
+    let ports: BTreeSet<(SecurityProtocol, u16)> =
+        object.ports.iter().map(|port| (port.protocol.in_security_rules(), port.port)).collect();
     object.ingress.iter().map(|address| (*address, ports.clone())).collect()
+}
+
+/// The node ports of such a Service, at which its rules admit to the nodes where floating IP is off.
+pub fn kept_node_ports(object: &ServiceObject) -> BTreeSet<(SecurityProtocol, u16)> {
+    let ports = object.ports.iter().filter(|port| port.node_port != 0);
+    ports.map(|port| (port.protocol.in_security_rules(), port.node_port)).collect()
 }
 
 /// The addresses for `status.loadBalancer.ingress`: one of each family, then the additional ones. `None` while one is not

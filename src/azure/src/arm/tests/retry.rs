@@ -299,3 +299,19 @@ async fn a_caller_that_gives_up_leaves_at_once_and_is_told_what_may_have_happene
     let error = fake.arm(fake.in_process()).write(post(), &Until::within(Duration::ZERO)).await.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Deadline, Effect::None));
 }
+
+#[test]
+fn pauses_grow_by_the_factor_to_the_longest_and_chance_spreads_them() {
+    let retry = Retry {
+        first_pause: Duration::from_secs(5),
+        factor: 1.5,
+        jitter: (1.0, 2.0),
+        longest_pause: Duration::from_secs(12),
+        ..Retry::default()
+    };
+    let pauses = [1, 2, 3, 4, u32::MAX].map(|tries| retry.pause(tries, 0.0).as_millis());
+    assert_eq!(pauses, [5_000, 7_500, 11_250, 12_000, 12_000]);
+    assert_eq!(retry.pause(1, 1.0), Duration::from_secs(10));
+    let common = Retry::default();
+    assert_eq!([1, 2, 3, 9].map(|tries| common.pause(tries, 0.5).as_secs()), [1, 2, 4, 8]);
+}

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::interfaces::NETWORK_INTERFACE;
 use super::load_balancers::LOAD_BALANCER;
+use crate::answer::{Answer, Context, Reply};
 use crate::arm::engine::{document, references};
 use crate::arm::kinds;
 use crate::document::Document;
@@ -97,6 +98,77 @@ fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> 
         }
     }
     Ok(())
+}
+
+/// `migrateToIpBased`: pools of network interfaces become pools of their addresses, in one request that is done at once
+/// (published shape; how the members are named is unverified).
+pub(crate) fn migrate(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let id = LOAD_BALANCER.id(context);
+    let Some(balancer) = context.state.store.document(&id) else { return Err(LOAD_BALANCER.not_found(context)) };
+    let id = path::of(&balancer).to_owned();
+    let asked = context.request.body()?["pools"].as_array().cloned().unwrap_or_default();
+    let asked: Vec<String> = asked.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    let mut migrated = Vec::new();
+    for name in asked {
+        let pools = balancer["properties"]["backendAddressPools"].as_array().into_iter().flatten();
+        let Some(pool) = pools.into_iter().find(|pool| pool["name"].as_str().is_some_and(|own| path::same(own, &name)))
+        else {
+            return Err(fault::bad_request(format!("The load balancer {id} has no backend address pool {name}.")));
+        };
+        let pool = path::of(pool).to_owned();
+        let (members, network) = leave_pool(context, &pool);
+        let etag = document::weak(&context.state.guid());
+        context.state.store.change(&id, context.now, |resource| {
+            let pools = resource.doc["properties"]["backendAddressPools"].as_array_mut();
+            for own in pools.into_iter().flatten().filter(|own| path::same(path::of(own), &pool)) {
+                own["properties"]["loadBalancerBackendAddresses"] = members.clone().into();
+                if let Some(network) = &network {
+                    own["properties"]["virtualNetwork"] = json!({"id": network});
+                }
+            }
+            document::retag(&LOAD_BALANCER, &mut resource.doc, &etag);
+        });
+        migrated.push(name);
+    }
+    Ok(Answer::json(200, json!({ "migratedPools": migrated })))
+}
+
+/// Takes all interfaces out of a pool. Returns the addresses that they had in it, and their virtual network.
+fn leave_pool(context: &mut Context<'_>, pool: &str) -> (Vec<Value>, Option<String>) {
+    let is_it = |reference: &Value| reference["id"].as_str().is_some_and(|id| path::same(id, pool));
+    let members: Vec<String> = context
+        .state
+        .store
+        .of_kind(kinds::NIC)
+        .filter(|nic| {
+            let named = references::named(&NETWORK_INTERFACE, nic, kinds::BACKEND_POOL);
+            named.into_iter().any(|id| path::same(id, pool))
+        })
+        .map(|nic| path::of(nic).to_owned())
+        .collect();
+    let (mut addresses, mut network) = (Vec::new(), None);
+    for nic in members {
+        let etag = document::weak(&context.state.guid());
+        context.state.store.change(&nic, context.now, |resource| {
+            let name = resource.doc["name"].clone();
+            let configurations = resource.doc["properties"]["ipConfigurations"].as_array_mut();
+            for configuration in configurations.into_iter().flatten() {
+                let own = &mut configuration["properties"];
+                let Some(pools) = own.get_mut("loadBalancerBackendAddressPools").and_then(Value::as_array_mut) else {
+                    continue;
+                };
+                let before = pools.len();
+                pools.retain(|reference| !is_it(reference));
+                if pools.len() < before {
+                    network = own["subnet"]["id"].as_str().map(|id| path::parent_of(id).to_owned()).or(network.take());
+                    addresses.push(json!({"name": name, "properties": {"ipAddress": own["privateIPAddress"]}}));
+                }
+            }
+            document::retag(&NETWORK_INTERFACE, &mut resource.doc, &etag);
+        });
+    }
+    (addresses, network)
 }
 
 /// Removes interfaces from the pools and NAT rules of a load balancer that has been deleted, where the switch says so.

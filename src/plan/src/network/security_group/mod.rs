@@ -65,7 +65,8 @@ pub struct Gone {
     /// Addresses that the Service is or was reached at, and that no other Service uses. Whatever no Service asks for at them
     /// goes.
     pub destinations: BTreeSet<IpAddr>,
-    /// Whether the same holds of the nodes ([`Env::nodes`]), which rules name where floating IP is or was off.
+    /// Whether the same holds of the nodes ([`Env::nodes`]), which rules name where floating IP is or was off. What is
+    /// admitted there at a port of a Service that does not give up the nodes stays ([`Env::node_ports`]).
     pub nodes: bool,
     /// Addresses that other Services use too, with the ports at which the Service was reached. At them go only allow rules
     /// of these ports, for another Service may not have asked for its rules yet, and a denial once no such rule is left.
@@ -95,6 +96,10 @@ pub struct Env {
     pub nodes: BTreeSet<IpAddr>,
     /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
     pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
+    /// The ports of the nodes at which Services are reached without floating IP, by the base name of the Service in lower
+    /// case: those that rules of load balancers send to, and the node ports of Services that have told nothing yet. Every
+    /// Service has a share in the nodes, so that none can give up all that is admitted there.
+    pub node_ports: BTreeMap<String, BTreeSet<(SecurityProtocol, u16)>>,
 }
 
 /// The priorities of rules of this provider, the first one of allow rules.

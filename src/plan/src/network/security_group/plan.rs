@@ -15,7 +15,7 @@ use crate::{
     network::{Cidr, Family, Found, Plan, Refusal, RefusalReason, Served, aggregate},
     service::{
         SecurityProtocol, ServiceKey,
-        names::{self, OldSecurityRule},
+        names::{self, BaseName, OldSecurityRule},
     },
 };
 
@@ -226,7 +226,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .filter(|(service, want)| accepted.contains(service) && !want.gone.is_nothing())
         .map(|(_, want)| &want.gone)
         .collect();
-    let kept = Kept { actual, all: &all, denied: &index.denied, env };
+    let known = wants.keys().map(base_of).collect();
+    let kept = Kept { actual, all: &all, denied: &index.denied, env, known };
     next.remove(&gone, &kept);
 
     let mut edits = next.edits(actual);
@@ -270,6 +271,12 @@ struct Kept<'a> {
     all: &'a [&'a Asked],
     denied: &'a BTreeSet<IpAddr>,
     env: &'a Env,
+    /// The base names of the Services that have told what they want, in lower case.
+    known: BTreeSet<String>,
+}
+
+fn base_of(service: &ServiceKey) -> String {
+    BaseName::of(service).as_str().to_lowercase()
 }
 
 impl Kept<'_> {
@@ -289,12 +296,22 @@ impl Kept<'_> {
 
     /// Whether a Service without a valid specification may need it.
     fn may_need(&self, rule: &SecurityRule, address: IpAddr) -> bool {
-        self.env.keep.get(&address).is_some_and(|ports| {
-            !rule.is_allow
-                || ports.iter().any(|(protocol, port)| {
-                    rule.protocol.eq_ignore_ascii_case(protocol.as_str())
-                        && rule.ports.iter().any(|there| *there == port.to_string())
-                })
+        self.env
+            .keep
+            .get(&address)
+            .is_some_and(|ports| !rule.is_allow || ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port)))
+    }
+
+    /// Whether a Service that does not give up the nodes is reached there through a rule. Which denials are its own is not
+    /// known: they stay until it has told what it wants.
+    fn node_port_may_need(&self, rule: &SecurityRule, gone: &[&Gone]) -> bool {
+        let gives_up = |base: &String| {
+            let mut bases = gone.iter().filter(|gone| gone.nodes).filter_map(|gone| gone.base.as_ref());
+            bases.any(|gone| gone.as_str().eq_ignore_ascii_case(base))
+        };
+        self.env.node_ports.iter().filter(|(base, _)| !gives_up(base)).any(|(base, ports)| match rule.is_allow {
+            true => ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port)),
+            false => !self.known.contains(base),
         })
     }
 
@@ -317,14 +334,20 @@ impl Kept<'_> {
             }
         };
         let is_node = self.env.nodes.contains(&address);
-        let is_given_up =
-            |gone: &&Gone| gone.destinations.contains(&address) || (gone.nodes && is_node) || gone.takes(rule, address);
+        let is_given_up = |gone: &&Gone| gone.destinations.contains(&address) || gone.takes(rule, address);
+        let is_left_at_node = || is_node && gone.iter().any(|gone| gone.nodes) && !self.node_port_may_need(rule, gone);
         let is_recorded = gone.iter().any(is_given_up)
+            || is_left_at_node()
             || (!rule.is_allow
                 && gone.iter().any(|gone| gone.shared.contains_key(&address))
                 && !self.guards_others(address, gone));
         is_ours && is_recorded && !self.asks_for(rule, address) && !self.may_need(rule, address)
     }
+}
+
+/// Whether a rule names a port of a protocol.
+fn admits(rule: &SecurityRule, protocol: SecurityProtocol, port: u16) -> bool {
+    rule.protocol.eq_ignore_ascii_case(protocol.as_str()) && rule.ports.iter().any(|there| *there == port.to_string())
 }
 
 impl Gone {

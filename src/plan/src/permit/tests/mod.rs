@@ -1,5 +1,6 @@
 //! The queue, by example and against a simulated Azure.
 
+mod ceilings;
 mod simulation;
 
 use proptest::prelude::*;

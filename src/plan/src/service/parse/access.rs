@@ -3,7 +3,7 @@
 use super::Reader;
 use crate::{
     network::{Cidr, CidrError, aggregate},
-    service::{Access, Mistake, SecurityProtocol, Warning, WarningReason, annotation::key, object::PortProtocol},
+    service::{Access, Mistake, Warning, WarningReason, annotation::key},
 };
 
 /// The service tag of the whole world.
@@ -40,14 +40,11 @@ pub(super) fn read(read: &mut Reader) -> Access {
         service_tags.push(INTERNET.to_owned());
     }
     let by_node_port = read.annotations.flag(key::DISABLE_FLOATING_IP);
-    let ports = read.object.ports.iter().map(|port| {
-        let protocol = match port.protocol {
-            PortProtocol::Tcp => SecurityProtocol::Tcp,
-            PortProtocol::Udp => SecurityProtocol::Udp,
-            PortProtocol::Sctp => SecurityProtocol::Any,
-        };
-        (protocol, if by_node_port { port.node_port } else { port.port })
-    });
+    let ports = read
+        .object
+        .ports
+        .iter()
+        .map(|port| (port.protocol.in_security_rules(), if by_node_port { port.node_port } else { port.port }));
     Access {
         has_rules: !read.annotations.flag(key::DISABLE_SECURITY_RULES),
         service_tags,

@@ -133,6 +133,7 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
     }
 }
 
+        node_ports: BTreeMap::new(),
 /// A security group that holds nothing.
 pub(crate) fn empty_group() -> Value {
     json!({ "name": "nsg", "location": "westeurope", "properties": { "securityRules": [] } })

@@ -9,6 +9,7 @@ use crate::{
 };
 
 mod laws;
+mod nodes;
 
 fn env() -> Env {
     security_group_env(&settings())
