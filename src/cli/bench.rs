@@ -9,6 +9,7 @@ mod footprint;
 mod life_storm;
 mod list_volumes;
 mod node_churn;
+mod node_join;
 mod node_loss;
 mod processes;
 mod service_storm;
@@ -60,11 +61,25 @@ enum Bench {
     /// and G are the shortest times that Azure took in this run for a public IP, a load balancer and a security group.
     /// ratio is makespan_s over that. Writes are counted until none was made for some seconds after the last status.
     ServiceStorm(service_storm::Options),
-    /// Lets a node join and leave a cluster with many Services, and lets the informers list everything anew.
+    /// Lets nodes join and leave a cluster with many Services, and lets the informers list everything anew.
     ///
-    /// Set up as service-storm, but Azure takes no time and refuses no request for coming too soon. Each phase is counted
-    /// until no write was made for some seconds. idle_rss_bytes is the memory of the controllers in an empty cluster.
+    /// Set up as service-storm, but Azure takes no time and refuses no request for coming too soon. With several load
+    /// balancers a node is an instance of one of as many scale sets, each of which is the primary one of a load balancer,
+    /// so that one node changes one pool: at best a phase is one pool write for each load balancer that its nodes belong
+    /// to, one write of the route table (--routes), and none when only the informers list. Each phase is counted until no
+    /// write was made for some seconds. idle_rss_bytes is the memory of the controllers in an empty cluster.
     NodeChurn(node_churn::Options),
+    /// Makes many new nodes, and waits until each is initialised: without the taint that keeps pods away.
+    ///
+    /// Set up as service-storm. Azure has a machine with one network interface for each node; the node has the taint of new
+    /// nodes, is Ready, and has neither a provider id nor addresses. A node's time is from its creation to the moment when
+    /// the API server has it without the taint. node_writes counts requests of the controllers to change a node.
+    ///
+    /// lower_bound_s = max(D, W): what Azure's limits and the creations impose. D is when the last node is made (--spread).
+    /// W is the wait of the last page of the two lists, of machines and of their interfaces, in the bucket of reads:
+    /// (p - 250) / 25, at least 0, where p is twice the number of nodes over 1,000, rounded up. The rest of makespan_s is
+    /// work of this computer, so that without --spread there is no ratio.
+    NodeJoin(node_join::Options),
     /// How fast the emulator itself is: single requests and a list of 20,000 disks, in process and over loopback TCP.
     Emulator(emulator::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
@@ -80,6 +95,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Bench::NodeLoss(options) => node_loss::run(options).await,
         Bench::ServiceStorm(options) => service_storm::run(options).await,
         Bench::NodeChurn(options) => node_churn::run(options).await,
+        Bench::NodeJoin(options) => node_join::run(options).await,
         Bench::Emulator(options) => emulator::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
         Bench::ListVolumes(options) => list_volumes::run(options).await,

@@ -1,9 +1,13 @@
 //! A cluster for the benches of the cloud controllers: an emulator and the controllers, each a process of its own, and a
-//! small API server in this process, which notes when a Service gets its status.
+//! small API server in this process, which notes when a Service gets its status and when a Node is initialised.
+//!
+//! With several load balancers each Node is an instance of a scale set, and each load balancer has a primary scale set, as
+//! in clusters with a node pool for each load balancer: a Node belongs to one of them.
 
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
+    ops::Range,
     path::Path,
     time::{Duration, Instant},
 };
@@ -27,6 +31,12 @@ const INSTALLER: (&str, &str) = ("1b5d3a52-5a57-4e0a-8a7f-0c6f8f2f6b01", "the in
 /// The API version that the installer speaks.
 const NETWORK_VERSION: &str = "2024-05-01";
 const SECURITY_GROUP: &str = "nodes-nsg";
+const ROUTE_TABLE: &str = "nodes-routes";
+/// The ranges of all pods; each Node has one of [`POD_RANGE`] addresses.
+const POD_RANGES: (Ipv4Addr, u32) = (Ipv4Addr::new(172, 16, 0, 0), 12);
+const POD_RANGE: u32 = 256;
+/// What kubelet with an external cloud provider puts on a new Node. Source: Kubernetes, well-known taints.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The address of the first node; those before it are Azure's own.
 const FIRST_NODE: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 4);
 /// How often what has no event is looked at.
@@ -58,16 +68,48 @@ impl PoolKind {
 /// What a cluster is like.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
+    /// How many Services there will be, for Azure's quotas.
     pub(super) services: u32,
     pub(super) load_balancers: u32,
     pub(super) pool_kind: PoolKind,
+    /// How many machines Azure has from the start: those of the first Nodes.
+    pub(super) machines: u32,
+    /// Whether Nodes have pod ranges and routes.
+    pub(super) routes: bool,
     pub(super) latency: &'a str,
     pub(super) throttling: bool,
     pub(super) seed: u64,
 }
 
-/// The first time that each Service had a status, by name.
-type Served = BTreeMap<String, Instant>;
+impl Default for Layout<'_> {
+    /// One load balancer, whose pool lists addresses; no machines, no routes, and the documented throttles.
+    fn default() -> Self {
+        Self {
+            services: 0,
+            load_balancers: 1,
+            pool_kind: PoolKind::NodeIp,
+            machines: 0,
+            routes: false,
+            latency: "typical",
+            throttling: true,
+            seed: 1,
+        }
+    }
+}
+
+/// When something first happened to each object, by name.
+type Times = BTreeMap<String, Instant>;
+
+/// What the API server has noted.
+#[derive(Debug, Default)]
+struct Noted {
+    /// Services that have a status.
+    served: Times,
+    /// Nodes without the taint of new ones.
+    initialised: Times,
+    /// Requests of the controllers to change a Node, refused ones included.
+    node_writes: u64,
+}
 
 /// A cluster without nodes and Services, whose controllers lead.
 pub(super) struct Cluster {
@@ -75,9 +117,11 @@ pub(super) struct Cluster {
     controllers: Child,
     pub(super) control: Control,
     server: ApiServer,
-    served: watch::Receiver<Served>,
+    noted: watch::Receiver<Noted>,
     load_balancers: u32,
-    machines: String,
+    routes: bool,
+    /// What the provider ids of all machines begin with.
+    compute: String,
 }
 
 impl Cluster {
@@ -105,16 +149,21 @@ impl Cluster {
         installer.make(&id, NETWORK_VERSION, &body).await?;
 
         let server = ApiServer::start(ApiServerOptions::default());
-        let (served, listener) = (watch::Sender::new(Served::new()), TcpListener::bind("127.0.0.1:0").await?);
+        let (noted, listener) = (watch::Sender::new(Noted::default()), TcpListener::bind("127.0.0.1:0").await?);
         let address = listener.local_addr()?;
         std::fs::write(&kubeconfig, kubeconfig_of(&format!("http://{address}")).to_string())?;
-        let receiver = served.subscribe();
-        let router = noting(server.router(), served);
+        let receiver = noted.subscribe();
+        let router = noting(server.clone(), noted);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let controllers = processes::cloud_controllers(&config, &kubeconfig).spawn()?;
-        let machines = format!("azure://{group}/providers/Microsoft.Compute/virtualMachines");
-        let load_balancers = layout.load_balancers;
-        let mut cluster = Self { azure, controllers, control, server, served: receiver, load_balancers, machines };
+        let mut controllers = processes::cloud_controllers(&config, &kubeconfig);
+        if layout.routes {
+            controllers.arg(format!("--cluster-cidr={}/{}", POD_RANGES.0, POD_RANGES.1));
+        }
+        let controllers = controllers.spawn()?;
+        let compute = format!("azure://{group}/providers/Microsoft.Compute");
+        let (load_balancers, routes) = (layout.load_balancers, layout.routes);
+        let mut cluster =
+            Self { azure, controllers, control, server, noted: receiver, load_balancers, routes, compute };
         let leads = |server: &ApiServer| {
             let lease = server.get("leases", "kube-system", "cloud-controller-manager");
             lease.is_some_and(|lease| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()))
@@ -126,41 +175,64 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Adds Nodes of these numbers.
-    pub(super) fn add_nodes(&self, numbers: std::ops::Range<u32>) -> Result<(), AnyError> {
+    /// Adds Nodes of these numbers that are initialised and Ready.
+    pub(super) fn add_nodes(&self, numbers: Range<u32>) -> Result<(), AnyError> {
         for number in numbers {
-            let name = format!("node-{number}");
+            let mut node = self.node(number);
+            let machine = match self.load_balancers {
+                1 => format!("virtualMachines/{}", node_name(number)),
+                sets => {
+                    format!("virtualMachineScaleSets/{}/virtualMachines/{}", scale_set(number % sets), number / sets)
+                }
+            };
+            node["spec"]["providerID"] = format!("{}/{machine}", self.compute).into();
             let address = Ipv4Addr::from(u32::from(FIRST_NODE) + number);
-            let node = json!({
-                "metadata": { "name": name },
-                "spec": { "providerID": format!("{}/{name}", self.machines) },
-                "status": { "addresses": [{ "type": "InternalIP", "address": address }] },
-            });
+            node["status"]["addresses"] = json!([{ "type": "InternalIP", "address": address }]);
             self.server.put("nodes", node)?;
         }
         Ok(())
     }
 
-    /// Removes a Node.
-    pub(super) fn remove_node(&self, number: u32) -> Result<(), AnyError> {
-        Ok(self.server.delete("nodes", "", &format!("node-{number}"))?)
+    /// Adds a Node as its kubelet does with an external cloud provider: it has a taint, and neither a provider id nor
+    /// addresses.
+    pub(super) fn add_new_node(&self, number: u32) -> Result<String, AnyError> {
+        let mut node = self.node(number);
+        node["spec"]["taints"] = json!([{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }]);
+        self.server.put("nodes", node)?;
+        Ok(node_name(number))
+    }
+
+    /// What all Nodes have.
+    fn node(&self, number: u32) -> Value {
+        let name = node_name(number);
+        let mut node = json!({
+            "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
+            "spec": {},
+            "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }] },
+        });
+        if self.routes {
+            let range = Ipv4Addr::from(u32::from(POD_RANGES.0) + number * POD_RANGE);
+            node["spec"]["podCIDRs"] = json!([format!("{range}/24")]);
+        }
+        node
+    }
+
+    /// Removes Nodes.
+    pub(super) fn remove_nodes(&self, numbers: Range<u32>) -> Result<(), AnyError> {
+        for number in numbers {
+            self.server.delete("nodes", "", &node_name(number))?;
+        }
+        Ok(())
     }
 
     /// Makes a Service of type LoadBalancer with one TCP port. Returns its name.
     pub(super) fn add_service(&self, number: u32) -> Result<String, AnyError> {
         let name = format!("web-{number:05}");
         let port = json!({ "port": 80, "protocol": "TCP", "nodePort": 30_000 + number % 2_768 });
-        let mut service = json!({
+        let service = json!({
             "metadata": { "name": name },
             "spec": { "type": "LoadBalancer", "ports": [port] },
         });
-        if self.load_balancers > 1 {
-            let annotations = json!({
-                "service.beta.kubernetes.io/azure-load-balancer-configurations":
-                    load_balancer(number % self.load_balancers),
-            });
-            service["metadata"]["annotations"] = annotations;
-        }
         self.server.put("services", service)?;
         Ok(name)
     }
@@ -172,29 +244,39 @@ impl Cluster {
     }
 
     /// Waits until so many Services have a status. Returns when each had it.
-    pub(super) async fn served(&mut self, count: usize) -> Result<Served, AnyError> {
+    pub(super) async fn served(&mut self, count: usize) -> Result<Times, AnyError> {
+        self.noted(count, "Services have an address", |noted| &noted.served).await
+    }
+
+    /// Waits until so many Nodes are initialised. Returns when each was.
+    pub(super) async fn initialised(&mut self, count: usize) -> Result<Times, AnyError> {
+        self.noted(count, "Nodes are initialised", |noted| &noted.initialised).await
+    }
+
+    /// How often the controllers have asked the API server to change a Node.
+    pub(super) fn node_writes(&self) -> u64 {
+        self.noted.borrow().node_writes
+    }
+
+    async fn noted(&mut self, count: usize, what: &str, of: fn(&Noted) -> &Times) -> Result<Times, AnyError> {
         let mut last = (0, Instant::now());
         loop {
             {
-                let served = self.served.borrow_and_update();
-                if served.len() >= count {
-                    return Ok(served.clone());
+                let noted = self.noted.borrow_and_update();
+                let times = of(&noted);
+                if times.len() >= count {
+                    return Ok(times.clone());
                 }
-                if served.len() > last.0 {
-                    last = (served.len(), Instant::now());
+                if times.len() > last.0 {
+                    last = (times.len(), Instant::now());
                 }
             }
             self.alive()?;
             if last.1.elapsed() > STUCK {
-                return Err(format!(
-                    "{} of {count} Services have an address, and none got one for {} s",
-                    last.0,
-                    STUCK.as_secs()
-                )
-                .into());
+                return Err(format!("{} of {count} {what}, and no further in {} s", last.0, STUCK.as_secs()).into());
             }
             // The time-out is only for the looks at the processes.
-            let _ = tokio::time::timeout(Duration::from_secs(1), self.served.changed()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.noted.changed()).await;
         }
     }
 
@@ -262,6 +344,7 @@ impl Counted {
             ("security_group_writes", self.writes(&["networkSecurityGroups", "securityRules"])),
             ("public_ip_writes", self.writes(&["publicIPAddresses"])),
             ("nic_writes", self.writes(&["networkInterfaces"])),
+            ("route_table_writes", self.writes(&["routeTables", "routes"])),
             ("arm_reads", self.sum("reads")),
             ("arm_writes", self.sum("writes")),
             ("polls", self.sum("polls")),
@@ -278,8 +361,25 @@ pub(super) fn percentile(sorted: &[f64], percent: usize) -> Value {
     rounded(sorted.get(at).copied().unwrap_or_default())
 }
 
-fn load_balancer(number: u32) -> String {
-    format!("balancer-{number}")
+/// The seconds from the creation of each object to what happened to it then, sorted.
+pub(super) fn durations(made: &[(String, Instant)], times: &Times) -> Vec<f64> {
+    let took = |(name, made): &(String, Instant)| Some(times.get(name)?.duration_since(*made).as_secs_f64());
+    let mut all: Vec<f64> = made.iter().filter_map(took).collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// The seconds from the begin to the last of what happened.
+pub(super) fn makespan(began: Instant, times: &Times) -> f64 {
+    times.values().max().map_or(0.0, |last| last.duration_since(began).as_secs_f64())
+}
+
+fn node_name(number: u32) -> String {
+    format!("node-{number}")
+}
+
+fn scale_set(number: u32) -> String {
+    format!("set-{number}")
 }
 
 fn scenario_of(layout: &Layout<'_>) -> Value {
@@ -287,9 +387,13 @@ fn scenario_of(layout: &Layout<'_>) -> Value {
     let mut clients: Vec<Value> = default.clients.iter().map(|client| json!(client)).collect();
     clients.push(json!({ "id": INSTALLER.0, "secret": INSTALLER.1 }));
     let addresses = layout.services + 1;
+    let machines = match layout.machines {
+        0 => json!([]),
+        count => json!([{ "name": "node-{}", "count": count }]),
+    };
     json!({
         "clients": clients,
-        "virtualMachines": [],
+        "virtualMachines": machines,
         "quotas": { "PublicIPAddresses": addresses, "StaticPublicIPAddresses": addresses },
     })
 }
@@ -305,8 +409,11 @@ fn configure(layout: &Layout<'_>, mut config: Value) -> Value {
         config[key] = value.into();
     }
     if layout.load_balancers > 1 {
-        let one = |number| json!({ "name": load_balancer(number), "primaryVMSet": format!("set-{number}") });
+        let one = |number| json!({ "name": format!("balancer-{number}"), "primaryVMSet": scale_set(number) });
         config["multipleStandardLoadBalancerConfigurations"] = (0..layout.load_balancers).map(one).collect();
+    }
+    if layout.routes {
+        config["routeTableName"] = ROUTE_TABLE.into();
     }
     config
 }
@@ -322,26 +429,57 @@ fn kubeconfig_of(server: &str) -> Value {
     })
 }
 
-/// The API server, which notes when a Service first gets a status.
-fn noting(server: Router, served: watch::Sender<Served>) -> Router {
+/// The API server, which notes what the controllers do to Services and Nodes.
+fn noting(server: ApiServer, noted: watch::Sender<Noted>) -> Router {
+    let router = server.router();
     Router::new().fallback(move |request: Request| {
-        let (server, served) = (server.clone(), served.clone());
+        let (server, router, noted) = (server.clone(), router.clone(), noted.clone());
         async move {
-            let service = service_of_status(&request);
-            let answered = server.oneshot(request).await;
-            if let (Some(service), Ok(answer)) = (service, &answered)
-                && answer.status().is_success()
-            {
-                served.send_modify(|served| _ = served.entry(service).or_insert_with(Instant::now));
-            }
+            let change = Change::of(&request);
+            let answered = router.oneshot(request).await;
+            let Some(change) = change else { return answered };
+            let succeeded = answered.as_ref().is_ok_and(|answer| answer.status().is_success());
+            noted.send_modify(|noted| match change {
+                Change::Node(name) => {
+                    noted.node_writes += 1;
+                    if succeeded && !noted.initialised.contains_key(&name) && is_initialised(&server, &name) {
+                        noted.initialised.insert(name, Instant::now());
+                    }
+                }
+                Change::Status(service) if succeeded => {
+                    _ = noted.served.entry(service).or_insert_with(Instant::now);
+                }
+                Change::Status(_) => {}
+            });
             answered
         }
     })
 }
 
-/// The Service whose status a request writes.
-fn service_of_status(request: &Request) -> Option<String> {
-    let path = request.uri().path();
-    let service = path.strip_prefix("/api/v1/namespaces/default/services/")?.strip_suffix("/status")?;
-    (request.method() == Method::PATCH).then(|| service.to_owned())
+fn is_initialised(server: &ApiServer, node: &str) -> bool {
+    let taints = server.get("nodes", "", node).map(|node| node["spec"]["taints"].clone());
+    let taints = taints.as_ref().and_then(Value::as_array);
+    !taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED)
+}
+
+/// What a request changes, of what is noted.
+enum Change {
+    /// This Node, or its status.
+    Node(String),
+    /// The status of this Service.
+    Status(String),
+}
+
+impl Change {
+    fn of(request: &Request) -> Option<Self> {
+        let path = request.uri().path();
+        if request.method() == Method::GET {
+            return None;
+        }
+        if let Some(node) = path.strip_prefix("/api/v1/nodes/") {
+            return node.split('/').next().map(|name| Self::Node(name.to_owned()));
+        }
+        let service = path.strip_prefix("/api/v1/namespaces/default/services/")?.strip_suffix("/status")?;
+        (request.method() == Method::PATCH).then(|| Self::Status(service.to_owned()))
+    }
 }

@@ -1,4 +1,5 @@
-//! Nodes that come and go in a large cluster: how many pool writes they cost, and how much memory the controllers hold.
+//! Nodes that come and go in a large cluster: how many writes of pools and routes they cost, and how much memory the
+//! controllers hold.
 
 use std::time::Duration;
 
@@ -8,12 +9,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{Outcome, output::Format},
-    cluster::{Cluster, Layout, PoolKind},
+    cluster::{Cluster, Layout},
     processes::AnyError,
 };
 
 /// How long the controllers rest in an empty cluster before their memory is measured.
 const IDLE: Duration = Duration::from_secs(3);
+
+/// How many routes a route table holds (source: Microsoft's document azure-subscription-service-limits).
+const ROUTES: u32 = 400;
 
 /// Options of the measurement.
 #[derive(Debug, Args)]
@@ -27,20 +31,30 @@ pub(super) struct Options {
     /// How many load balancers share the Services, evenly.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=50))]
     load_balancers: u32,
+    /// How many nodes join at once, and then leave at once.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    burst: u32,
+    /// Give each node a route to its pods. A route table holds at most 400.
+    #[arg(long)]
+    routes: bool,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
+    let nodes = options.nodes + options.burst;
+    if options.routes && nodes > ROUTES {
+        return Err(format!("a route table holds {ROUTES} routes, and {nodes} nodes need one each").into());
+    }
     let folder = Folder::make("bench")?;
     let layout = Layout {
         services: options.services,
         load_balancers: options.load_balancers,
-        pool_kind: PoolKind::NodeIp,
+        routes: options.routes,
         latency: "none",
         throttling: false,
-        seed: 1,
+        ..Layout::default()
     };
     let mut cluster = Cluster::start(&layout, folder.path()).await?;
     let result = measure(&mut cluster, &options).await;
@@ -67,21 +81,26 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
         ("nodes", json!(options.nodes)),
         ("services", json!(options.services)),
         ("load_balancers", json!(options.load_balancers)),
+        ("burst", json!(options.burst)),
     ] {
         result.insert(name.into(), value);
     }
+    let burst = options.nodes..options.nodes + options.burst;
     for phase in [Phase::Join, Phase::Leave, Phase::Resync] {
         let begun = cluster.control.begin(phase.name()).await?;
         match phase {
-            Phase::Join => cluster.add_nodes(options.nodes..options.nodes + 1)?,
-            Phase::Leave => cluster.remove_node(options.nodes)?,
+            Phase::Join => cluster.add_nodes(burst.clone())?,
+            Phase::Leave => cluster.remove_nodes(burst.clone())?,
             Phase::Resync => cluster.relist(),
         }
         let counted = cluster.rested(begun).await?;
-        let pools = counted.writes(&["backendAddressPools"]);
-        result.insert(format!("{}_pool_writes", phase.name()), json!(pools));
-        result.insert(format!("{}_arm_writes", phase.name()), json!(counted.sum("writes")));
-        result.insert(format!("{}_arm_reads", phase.name()), json!(counted.sum("reads")));
+        let counts = [
+            ("pool_writes", counted.writes(&["backendAddressPools"])),
+            ("route_table_writes", counted.writes(&["routeTables", "routes"])),
+            ("arm_writes", counted.sum("writes")),
+            ("arm_reads", counted.sum("reads")),
+        ];
+        result.extend(counts.map(|(name, count)| (format!("{}_{name}", phase.name()), json!(count))));
     }
     let memory = cluster.memory()?;
     for (name, bytes) in [
@@ -98,9 +117,9 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
 /// What happens to the cluster.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// A node joins.
+    /// Nodes join.
     Join,
-    /// It leaves.
+    /// They leave.
     Leave,
     /// The informers list everything anew.
     Resync,

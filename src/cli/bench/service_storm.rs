@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     super::{Outcome, output::Format},
-    cluster::{Cluster, Layout, PoolKind, percentile},
+    cluster::{Cluster, Layout, PoolKind, durations, makespan, percentile},
     figures::{ratio, rounded},
     processes::AnyError,
 };
@@ -55,9 +55,11 @@ pub(super) async fn run(options: Options) -> Outcome {
         services: options.services,
         load_balancers: options.load_balancers,
         pool_kind: options.pool_kind,
+        // A pool of addresses needs no machine.
+        machines: if options.pool_kind == PoolKind::Nic { options.nodes } else { 0 },
         latency: &options.latency,
-        throttling: true,
         seed: options.seed,
+        ..Layout::default()
     };
     let mut cluster = Cluster::start(&layout, folder.path()).await?;
     let result = measure(&mut cluster, &options).await;
@@ -80,11 +82,7 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
         made.push((cluster.add_service(number)?, Instant::now()));
     }
     let served = cluster.served(made.len()).await?;
-    let took = |(name, made): &(String, Instant)| Some(served.get(name)?.duration_since(*made).as_secs_f64());
-    let mut times: Vec<f64> = made.iter().filter_map(took).collect();
-    times.sort_by(f64::total_cmp);
-    let last = served.values().max().copied().unwrap_or(began);
-    let makespan = last.duration_since(began).as_secs_f64();
+    let (times, makespan) = (durations(&made, &served), makespan(began, &served));
     let counted = cluster.rested(phase).await?;
     let shortest = Shortest::of(&cluster.control.calls().await?);
     let bound = lower_bound(options, shortest);

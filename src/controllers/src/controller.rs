@@ -19,8 +19,8 @@ use lazuli_azure::{
     network::{API_VERSION, Network, NetworkType},
 };
 use lazuli_cluster::{
-    Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends, follow_endpoints,
-    follow_namespaces, follow_services, lead,
+    BackendsChange, Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends,
+    follow_endpoints, follow_namespaces, follow_services, lead,
 };
 use lazuli_plan::{
     balancing::{Balanced, Key, Spec, events},
@@ -33,8 +33,8 @@ use lazuli_plan::{
     lease::Terms,
     model::{ArmId, ArmIdError},
     network::{
-        Cidr, Settings, load_balancer::LoadBalancer, private_link::PrivateLink, public_ip::PublicIp,
-        settings::LoadBalancerSku,
+        Cidr, Settings, backends::BackendNodes, load_balancer::LoadBalancer, private_link::PrivateLink,
+        public_ip::PublicIp, settings::LoadBalancerSku,
     },
     permit::Priority,
     service::{AddressAsk, Ask, Existing, Mistake, PublicIpAsk, ServiceObject, Side, names, parse, wants},
@@ -64,6 +64,8 @@ const LEAST_LEASE: Duration = Duration::from_secs(8);
 pub(crate) const LISTS: Duration = Duration::from_secs(300);
 /// How soon they are tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+/// How many changes of Nodes are taken in at once, if they have come: what follows from a change looks at all Nodes.
+const BURST: usize = 1_000;
 
 /// What the controller needs to know.
 #[derive(Debug, Clone)]
@@ -253,10 +255,13 @@ impl Controller {
         let (endpoints, mut of_endpoints) =
             only_if(self.informed.follows_endpoints(), || follow_endpoints(self.informed.api.clone()));
         let feeding = async {
+            let mut nodes_changes = Vec::new();
             loop {
                 tokio::select! {
                     Some(change) = of_services.recv() => self.services_changed(change),
-                    Some(change) = of_nodes.recv() => self.nodes_changed(change),
+                    1.. = of_nodes.recv_many(&mut nodes_changes, BURST) => {
+                        self.nodes_changed(nodes_changes.drain(..));
+                    }
                     Some(change) = of_namespaces.recv() => self.namespaces_changed(change),
                     Some(change) = of_endpoints.recv() => self.endpoints_changed(change),
                     else => return,
@@ -435,29 +440,37 @@ impl Controller {
         self.note_synced(was_synced);
     }
 
-    fn nodes_changed(&self, change: Change<lazuli_plan::network::backends::BackendNode>) {
+    fn nodes_changed(&self, changes: impl Iterator<Item = BackendsChange>) {
         let was_synced = self.informed.shared().synced;
         let labels = self.informed.node_labels();
-        let change = change.map(|mut node| {
-            node.labels.retain(|key, _| labels.contains(key.as_str()));
-            node
+        let changes = changes.map(|change| {
+            change.map(|mut node| {
+                node.labels.retain(|key, _| labels.contains(key.as_str()));
+                node
+            })
         });
         let differs = {
             let told = &mut *self.informed.told();
-            let differs = told.change_nodes(|known| match change {
+            let apply = |known: &mut Option<BackendNodes>, change| match change {
                 Change::Replaced(all) => {
                     let all: BTreeMap<_, _> = all.into_iter().collect();
                     known.replace(all) != *known
                 }
                 Change::Applied(name, Some(node)) => match known {
-                    Some(nodes) => nodes.insert(name, node.clone()) != Some(node),
+                    Some(nodes) if nodes.get(&name) == Some(&node) => false,
+                    Some(nodes) => {
+                        nodes.insert(name, node);
+                        true
+                    }
                     None => false,
                 },
                 Change::Applied(name, None) | Change::Deleted(name) => {
                     known.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some())
                 }
                 Change::Confirmed | Change::Lost(_) => false,
-            });
+            };
+            let differs =
+                told.change_nodes(|known| changes.fold(false, |differs, change| apply(known, change) || differs));
             if differs {
                 self.informed.assign_nodes(told);
             }

@@ -36,20 +36,25 @@ struct Shared<K: Kind> {
 }
 
 struct Keys<K: Kind> {
-    mailboxes: BTreeMap<K::Key, Mailbox<K::Event>>,
+    mailboxes: BTreeMap<K::Key, Mailbox<K>>,
     draining: bool,
     aborted: bool,
     tasks: u64,
 }
 
-struct Mailbox<E> {
-    events: mpsc::UnboundedSender<E>,
+struct Mailbox<K: Kind> {
+    events: Sender<K>,
     /// Wakes the task. Wakes that come before the task has seen one are one.
     wake: Arc<Notify>,
     task: AbortHandle,
     /// Which task it is; a later one of the same key has a greater number.
     number: u64,
 }
+
+/// A channel has room for 32 events from the start, so that it holds them by pointers: there may be a mailbox for each of
+/// 5,000 nodes.
+type Sender<K> = mpsc::UnboundedSender<Box<<K as Kind>::Event>>;
+type Receiver<K> = mpsc::UnboundedReceiver<Box<<K as Kind>::Event>>;
 
 impl<K: Kind> Clone for Workers<K> {
     fn clone(&self) -> Self {
@@ -82,6 +87,7 @@ impl<K: Kind> Workers<K> {
     /// Puts an event into the mailbox of a key, and starts its task if it has none. Events of one sender keep their order.
     /// After [`Self::abort`], and for a key without a task during a drain, it is dropped.
     pub fn send(&self, key: &K::Key, event: K::Event) {
+        let event = Box::new(event);
         let mut keys = self.shared.keys();
         let event = match keys.mailboxes.get(key) {
             _ if keys.aborted => return,
@@ -132,7 +138,7 @@ impl<K: Kind> Workers<K> {
             let mut keys = self.shared.keys();
             keys.draining = true;
             for mailbox in keys.mailboxes.values() {
-                _ = mailbox.events.send(K::drain());
+                _ = mailbox.events.send(Box::new(K::drain()));
             }
         }
         self.ended().await;
@@ -183,7 +189,7 @@ enum Next<E> {
 }
 
 impl<K: Kind> Task<K> {
-    async fn run(self, mut events: mpsc::UnboundedReceiver<K::Event>, wake: Arc<Notify>) {
+    async fn run(self, mut events: Receiver<K>, wake: Arc<Notify>) {
         loop {
             // The compiler's future of a step with its reads and writes is large.
             match catch(Box::pin(self.serve(&mut events, &wake))).await {
@@ -198,7 +204,7 @@ impl<K: Kind> Task<K> {
     }
 
     /// Serves the mailbox until the state is idle or the drain is over.
-    async fn serve(&self, events: &mut mpsc::UnboundedReceiver<K::Event>, woken: &Notify) {
+    async fn serve(&self, events: &mut Receiver<K>, woken: &Notify) {
         let kind = &self.shared.kind;
         let mut state = K::State::default();
         let mut in_flight: FuturesUnordered<BoxFuture<'static, K::Event>> = FuturesUnordered::new();
@@ -211,7 +217,7 @@ impl<K: Kind> Task<K> {
                 // What has ended goes first: a mailbox that never empties must not delay it.
                 biased;
                 Some(event) = in_flight.next() => Next::Ended(event),
-                Some(event) = events.recv() => Next::Event(event),
+                Some(event) = events.recv() => Next::Event(*event),
                 () = woken.notified() => Next::Woken,
                 Some(()) = OptionFuture::from(wake) => Next::Woken,
             };
@@ -241,7 +247,7 @@ impl<K: Kind> Task<K> {
     }
 
     /// Removes the mailbox if it is empty, so that the next event starts another task.
-    fn may_end(&self, events: &mpsc::UnboundedReceiver<K::Event>) -> bool {
+    fn may_end(&self, events: &Receiver<K>) -> bool {
         let mut keys = self.shared.keys();
         let ends = events.is_empty();
         if ends {
