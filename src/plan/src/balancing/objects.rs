@@ -130,6 +130,19 @@ impl Object for LoadBalancers {
         }
         spent
     }
+
+    /// The security group admits to the addresses of its frontends.
+    fn is_threatened(want: &Self::Want, _: Option<&Self::Model>) -> bool {
+        !want.present.frontends.is_empty()
+    }
+
+    fn references(want: &Self::Want) -> Vec<Key> {
+        let public = |frontend: &load_balancer::FrontendPart| match &frontend.address {
+            load_balancer::FrontendAddress::Public(id) => Some(Key::PublicIp(id.clone())),
+            load_balancer::FrontendAddress::Private { .. } => None,
+        };
+        want.present.frontends.iter().filter_map(public).collect()
+    }
 }
 
 /// Security groups.
@@ -174,6 +187,11 @@ impl Object for SecurityGroups {
     fn spent(want: &Self::Want) -> Self::Want {
         network::Want { present: want.present.clone(), gone: security_group::Gone::default() }
     }
+
+    /// Rules of load balancers rest on what denies.
+    fn is_threatened(want: &Self::Want, _: Option<&Self::Model>) -> bool {
+        want.present != security_group::Part::default()
+    }
 }
 
 /// Public IPs. One is released by the tag that lists the Service, so it stays released once that is done.
@@ -213,6 +231,12 @@ impl Object for PublicIps {
 
     fn removes(want: &Self::Want) -> bool {
         want.gone != public_ip::Gone::Nothing
+    }
+
+    /// The security group admits to it. Azure does not delete one that is in use, and only those that a Service had made are
+    /// deleted.
+    fn is_threatened(want: &Self::Want, actual: Option<&Self::Model>) -> bool {
+        want.present.usage.is_some() && actual.is_some_and(|actual| actual.used_by.is_none() && !actual.is_users())
     }
 }
 
@@ -258,6 +282,16 @@ impl Object for PrivateLinks {
 
     fn removes(want: &Self::Want) -> bool {
         want.gone != private_link::Gone::Nothing
+    }
+
+    /// The status says that it is there.
+    fn is_threatened(want: &Self::Want, _: Option<&Self::Model>) -> bool {
+        want.present.link.is_some()
+    }
+
+    fn references(want: &Self::Want) -> Vec<Key> {
+        let frontend = want.present.link.as_ref().map(|link| &link.frontend);
+        frontend.and_then(load_balancer_of).map(Key::LoadBalancer).into_iter().collect()
     }
 }
 

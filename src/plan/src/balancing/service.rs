@@ -167,6 +167,20 @@ impl Service for Balanced {
         Some(seen.status.filter(is_same).cloned().unwrap_or(status))
     }
 
+    fn gives_way(_: &ServiceKey, spec: &Spec, key: &Key, seen: &Seen<'_, Self>, _: &Inputs) -> bool {
+        let Some(report) = seen.reports.get(key) else { return false };
+        let asks = |frontend: &Frontend| {
+            spec.ask.families.iter().any(|family| match (&family.address, frontend) {
+                (AddressAsk::Public(_), Frontend::Public(id)) => spec.public_ips.get(&family.family) == Some(id),
+                (AddressAsk::Private { address, previous, .. }, Frontend::Private(there)) => {
+                    address.or(*previous) == Some(*there)
+                }
+                _ => false,
+            })
+        };
+        report.frontends.difference(&report.shared).any(asks)
+    }
+
     /// The Go manager writes the addresses in the order of the frontends.
     fn is_same_status(one: &Vec<IpAddr>, other: &Vec<IpAddr>) -> bool {
         wants::is_same_ingress(one, other)

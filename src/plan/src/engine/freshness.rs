@@ -7,6 +7,26 @@
 //! - Absence proves nothing while a write may still arrive: one whose answer was lost, or one of the leader before. An
 //!   own write that succeeded on its ETag ends that, because any earlier write now meets another ETag.
 //! - Presence proves as little while a write may still arrive that removes or replaces something.
+//!
+//! # The writes of the leader before
+//!
+//! A write that the leader before began may arrive until [`LATE`] after this replica began to lead. It was planned for a
+//! desired state that may have changed since: it may add what is to be gone, and it may remove what is to be present, for
+//! example delete a public IP address that a Service left and has come back to. So until then neither absence nor presence
+//! is proved, unless this replica has written the object itself, for then the late write meets another ETag.
+//!
+//! What follows from that differs:
+//!
+//! - *Absence* is told as done from then on only. A finalizer that goes too early leaves something behind for good.
+//! - *Presence* that the next stage of a Service rests on is told as done from then on only
+//!   ([`Object::is_threatened`](super::object::Object::is_threatened)): a rule of the load balancer on a denial of the
+//!   security group, a security rule on an address. A new Service does not wait, because its objects are written for it. A
+//!   Service that is as it should be loses nothing by waiting, because its status is set already. What waits is a Service
+//!   that was half changed when the leadership moved, and those are the ones that a late write may concern.
+//! - *Presence* that cannot be taken away, such as a public IP address in use, is told as done at once.
+//!
+//! In every case the object is looked at a second time when the bound has passed, so that what a late write has undone is
+//! repaired then and not at the next resync.
 
 use std::time::Duration;
 
@@ -65,9 +85,9 @@ impl Freshness {
         self.wrote = true;
     }
 
-    /// From when on a read proves that what it shows stays.
-    pub fn proves_presence_from(&self) -> Duration {
-        self.threatened_until
+    /// From when on a read proves that what it shows stays. `trusted_from` is the same for the writes of the leader before.
+    pub fn proves_presence_from(&self, trusted_from: Duration) -> Duration {
+        if self.wrote { self.threatened_until } else { self.threatened_until.max(trusted_from) }
     }
 
     /// From when on a read proves absence. `trusted_from` is the same for the writes of the leader before.
@@ -110,11 +130,19 @@ mod tests {
     fn presence_is_doubted_only_while_a_removal_may_arrive() {
         let mut freshness = Freshness::default();
         freshness.lost(s(10), false);
-        assert_eq!(freshness.proves_presence_from(), s(0));
+        assert_eq!(freshness.proves_presence_from(s(0)), s(0));
         freshness.lost(s(11), true);
         freshness.lost(s(12), false);
-        assert_eq!(freshness.proves_presence_from(), s(11) + LATE);
+        assert_eq!(freshness.proves_presence_from(s(0)), s(11) + LATE);
         freshness.wrote_on_etag();
-        assert_eq!(freshness.proves_presence_from(), s(0));
+        assert_eq!(freshness.proves_presence_from(s(0)), s(0));
+    }
+
+    #[test]
+    fn presence_is_doubted_while_a_removal_of_the_leader_before_may_arrive() {
+        let mut freshness = Freshness::default();
+        assert_eq!(freshness.proves_presence_from(s(7)), s(7));
+        freshness.wrote_on_etag();
+        assert_eq!(freshness.proves_presence_from(s(7)), s(0), "a late write meets another ETag");
     }
 }

@@ -24,7 +24,7 @@ use super::{
     Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
     backoff::Backoff,
     bisection::Bisection,
-    freshness::Freshness,
+    freshness::{Freshness, LAG},
     in_flight::InFlight,
     permit::PermitState,
     quiet_window::QuietWindow,
@@ -75,6 +75,19 @@ pub trait Object: fmt::Debug + Clone + PartialEq + Sized {
     /// present stays, and so may a removal of what bears the requester's own name. The default is all of the want.
     fn spent(want: &Self::Want) -> Self::Want {
         want.clone()
+    }
+
+    /// Whether a write that the leader before has begun may still take away what the want has present, and the requester
+    /// goes on to rest something on it. Such a want is done once a read proves that no such write comes any more (see
+    /// [`freshness`](super::freshness)). A want that asks for nothing is never threatened.
+    fn is_threatened(_: &Self::Want, _: Option<&Self::Model>) -> bool {
+        false
+    }
+
+    /// The objects that what a want has present refers to. When Azure refuses the want, another writer may have deleted one
+    /// of them: they are read again.
+    fn references(_: &Self::Want) -> Vec<Self::Related> {
+        Vec::new()
     }
 }
 
@@ -132,7 +145,8 @@ impl<O: Object> fmt::Debug for Env<'_, O> {
 /// What happened to an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<O: Object> {
-    /// A requester wants this now, instead of what it wanted before.
+    /// A requester wants this now, instead of what it wanted before. A want that Azure has refused is tried again, also if
+    /// it is the same.
     Requested {
         /// The requester.
         from: O::Requester,
@@ -224,7 +238,8 @@ pub enum Cause<K> {
 pub enum Taint {
     /// A write of a related object has changed it, its ETag at least. It is read again when it is next needed.
     Changed,
-    /// Azure says that it is not provisioned. It is read now, and planned even if nothing is wanted of it.
+    /// Azure says that it is not provisioned, or has refused what refers to it. It is read now, and planned even if nothing
+    /// is wanted of it.
     Suspect,
 }
 
@@ -299,7 +314,7 @@ struct Observation<M> {
     model: Option<M>,
 }
 
-/// The last write that succeeded. For [`freshness::LAG`](super::freshness::LAG) after it, a read that does not show what
+/// The last write that succeeded. For [`LAG`] after it, a read that does not show what
 /// it wrote lags.
 #[derive(Debug, Clone)]
 struct LastWrite<O: Object> {
@@ -334,8 +349,9 @@ pub struct State<O: Object> {
     refusal: Option<Fault>,
     /// Whether no write has succeeded since a member was refused: the object itself may be the cause.
     fruitless: bool,
-    /// Whether Azure has said that the object is not provisioned: it is repaired even if nothing is wanted of it.
-    suspected: bool,
+    /// Since Azure has said that the object is not provisioned, or has refused what refers to it: it is repaired even if
+    /// nothing is wanted of it. A read that is sent before this time may not show what is wrong.
+    suspected: Option<Duration>,
     observed: Option<Observation<O::Model>>,
     freshness: Freshness,
     reading: Option<Reading>,
@@ -371,7 +387,7 @@ impl<O: Object> Default for State<O> {
             bisection: Bisection::default(),
             refusal: None,
             fruitless: false,
-            suspected: false,
+            suspected: None,
             observed: None,
             freshness: Freshness::default(),
             reading: None,
@@ -412,7 +428,7 @@ impl<O: Object> State<O> {
     /// Whether the state may be dropped: nothing is wanted and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.wants.is_empty()
-            && !self.suspected
+            && self.suspected.is_none()
             && self.write.is_none()
             && self.reading.is_none()
             && self.permit == PermitState::None
@@ -429,6 +445,8 @@ impl<O: Object> State<O> {
                 self.quiet.requested(now);
                 if self.wants.request(from.clone(), generation, want) {
                     self.may_succeed_now(&from);
+                } else {
+                    self.refused.remove(&from);
                 }
             }
             Event::Withdrawn(from) => {
@@ -476,7 +494,7 @@ impl<O: Object> State<O> {
                 if taint == Taint::Changed {
                     return;
                 }
-                self.suspected = true;
+                self.suspected = Some(now + LAG);
             }
             Event::EnvChanged(change) => {
                 // The write was planned from other inputs, so a difference is no lag.

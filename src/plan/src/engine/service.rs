@@ -7,6 +7,7 @@
 //! ```text
 //! present   finalizer
 //!           public IPs: Make         load balancers, other objects with parts of it: Look
+//!           another load balancer with an address of the spec: Clean        where the Service moves with its address
 //!           load balancer: Make      security group: Make          (in parallel, unless Order says otherwise)
 //!           members: Make
 //!           private link: Make
@@ -29,6 +30,9 @@
 //! - A new address is served before an old one is given up, and the status changes in between.
 //! - No address is given up while a security rule admits it: the load-balancing rule, the frontend and the public IP's tag
 //!   outlive the security rule. They are also the record by which a process that starts anew finds what to trim.
+//! - An address is on one frontend only. A Service that moves to another load balancer and keeps its address leaves the old
+//!   one first, when the security group is ready, and the public IP is not given up in between. It is not reachable from
+//!   the write that removes its old frontend to the end of the next one, which makes the new frontend.
 //! - Nothing is removed without a positive record: a spec that does not ask for it, or the finalizer on a Service that is
 //!   deleted or is no load balancer of ours any more.
 //!
@@ -112,6 +116,16 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
         inputs: &Self::Inputs,
     ) -> Option<Self::Status>;
 
+    /// Whether a load balancer that the spec does not need has an address that the spec asks for on another one, and no
+    /// other Service uses it there.
+    fn gives_way(
+        id: &Self::Identity,
+        spec: &Self::Spec,
+        key: &Self::Key,
+        seen: &Seen<'_, Self>,
+        inputs: &Self::Inputs,
+    ) -> bool;
+
     /// Whether two statuses say the same. One that another controller has set may spell it in another way.
     fn is_same_status(one: &Self::Status, other: &Self::Status) -> bool {
         one == other
@@ -132,6 +146,19 @@ pub enum Role {
     Members,
     /// A private link service on a frontend.
     PrivateLink,
+}
+
+impl Role {
+    /// Whether Azure may refuse a part of this kind for the state of one of the other kind: a frontend for its public IP or
+    /// for another load balancer that has it, a private link service for its frontend.
+    fn rests_on(self, other: Self) -> bool {
+        match self {
+            Self::LoadBalancer => matches!(other, Self::PublicIp | Self::LoadBalancer),
+            Self::PublicIp => other == Self::LoadBalancer,
+            Self::Members | Self::PrivateLink => matches!(other, Self::LoadBalancer | Self::Members),
+            Self::SecurityGroup => false,
+        }
+    }
 }
 
 /// How much of the Service's spec an object is told. A higher level asks for more to be gone.
@@ -328,11 +355,17 @@ struct Asked<S: Service> {
     /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
     level: Level,
     outcome: Option<Outcome<S::Report>>,
+    /// Whether it is told again although the want is the same.
+    again: bool,
 }
 
 impl<S: Service> Asked<S> {
     fn is_done(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Done(_)))
+    }
+
+    fn is_refused_by_azure(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Refused(Refusal::Azure(_))))
     }
 }
 
@@ -346,6 +379,8 @@ pub struct State<S: Service> {
     generation: u64,
     asked: BTreeMap<S::Key, Asked<S>>,
     reports: BTreeMap<S::Key, S::Report>,
+    /// The objects that have reported that they are done since the last decision.
+    done: BTreeSet<S::Key>,
     /// The address that the reports have given, and the number of the spec.
     address: Option<(u64, S::Status)>,
     patch: Option<(Id, Patch<S::Status>)>,
@@ -367,6 +402,7 @@ impl<S: Service> Default for State<S> {
             generation: 0,
             asked: BTreeMap::new(),
             reports: BTreeMap::new(),
+            done: BTreeSet::new(),
             address: None,
             patch: None,
             patches: Backoff::CONFLICT,
@@ -458,10 +494,29 @@ impl<S: Service> State<S> {
 
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
-        if let Outcome::Done(report) = &outcome {
-            self.reports.insert(key, report.clone());
-        }
+        let report = match &outcome {
+            Outcome::Done(report) => Some(report.clone()),
+            Outcome::Waiting(_) | Outcome::Refused(_) => None,
+        };
         asked.outcome = Some(outcome);
+        if let Some(report) = report {
+            self.reports.insert(key.clone(), report);
+            self.done.insert(key);
+        }
+    }
+
+    /// What Azure refused is told once more each time that something is done that it may rest on. Of public IPs that is one
+    /// that the spec needs.
+    fn tell_refused_again(&mut self, needed: &BTreeSet<S::Key>) {
+        for key in std::mem::take(&mut self.done) {
+            let role = S::role(&key);
+            if role == Role::PublicIp && !needed.contains(&key) {
+                continue;
+            }
+            for (other, asked) in self.asked.iter_mut().filter(|(other, _)| **other != key) {
+                asked.again |= asked.is_refused_by_azure() && S::role(other).rests_on(role);
+            }
+        }
     }
 
     fn patched(&mut self, version: u64, patch: Patch<S::Status>) {

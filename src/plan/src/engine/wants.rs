@@ -18,6 +18,8 @@ pub struct Entry<W, R> {
     /// What it wants, as it was told.
     want: W,
     told: Option<Outcome<R>>,
+    /// Whether a write was sent for it since the requester was last told that it is done.
+    written: bool,
 }
 
 impl<K, W, R> Default for Wants<K, W, R> {
@@ -31,7 +33,7 @@ impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> 
     /// all of it is in force again.
     pub fn request(&mut self, from: K, generation: u64, want: W) -> bool {
         let changed = self.0.get(&from).is_none_or(|entry| entry.in_force != want);
-        self.0.insert(from, Entry { in_force: want.clone(), generation, want, told: None });
+        self.0.insert(from, Entry { in_force: want.clone(), generation, want, told: None, written: false });
         changed
     }
 
@@ -62,11 +64,21 @@ impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> 
         self.0.is_empty()
     }
 
+    /// Records that a write was sent that serves a want.
+    pub fn written(&mut self, of: &K) {
+        if let Some(entry) = self.0.get_mut(of) {
+            entry.written = true;
+        }
+    }
+
     /// Records an outcome. Returns the generation of the want when the requester is to be told: when the outcome
-    /// differs from the one it was told. A want that was done is not told that it waits while a difference is repaired.
+    /// differs from the one it was told. A want that was done is not told that it waits while a difference is repaired,
+    /// but it is told again that it is done: what rests on it may have been refused meanwhile.
     pub fn tell(&mut self, to: &K, outcome: &Outcome<R>) -> Option<u64> {
         let entry = self.0.get_mut(to)?;
+        let is_repaired = matches!(outcome, Outcome::Done(_)) && std::mem::take(&mut entry.written);
         match (&entry.told, outcome) {
+            _ if is_repaired => {}
             (Some(told), outcome) if told == outcome => return None,
             (Some(Outcome::Done(_)), Outcome::Waiting(_)) => return None,
             _ => {}
@@ -90,6 +102,10 @@ mod tests {
         assert_eq!(wants.tell(&"a", &done), Some(1));
         assert_eq!(wants.tell(&"a", &done), None);
         assert_eq!(wants.tell(&"a", &waiting), None, "a difference is being repaired");
+        wants.written(&"a");
+        assert_eq!(wants.tell(&"a", &waiting), None, "a difference is being repaired");
+        assert_eq!(wants.tell(&"a", &done), Some(1), "it is repaired");
+        assert_eq!(wants.tell(&"a", &done), None);
         assert_eq!(wants.tell(&"a", &Outcome::Done('s')), Some(1), "another report");
         assert!(!wants.request("a", 2, 'x'));
         assert_eq!(wants.tell(&"a", &done), Some(2));

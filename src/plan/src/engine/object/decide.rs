@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Action, Env, Object, Plan, Reading, Refused, Served, State};
+use super::{Action, Env, Object, Plan, Reading, Refused, Served, State, Taint};
 use crate::{
     engine::{
         Acceptance, Id, Outcome, Refusal, Waiting,
@@ -44,7 +44,7 @@ impl<O: Object> State<O> {
             }
             return;
         }
-        if (self.wants.is_empty() && !self.suspected) || !env.shared.synced {
+        if (self.wants.is_empty() && self.suspected.is_none()) || !env.shared.synced {
             self.release_permit(actions);
             return;
         }
@@ -204,7 +204,11 @@ impl<O: Object> State<O> {
             BisectionStep::Try(members) => Some(members),
             BisectionStep::Found(member) => {
                 let fault = self.refusal.clone().unwrap_or(Fault::Invalid);
+                let is_first = !self.refusals.contains_key(&member);
                 self.refuse(&member, fault, now, actions);
+                if is_first {
+                    self.confirm(&member, now);
+                }
                 return None;
             }
         };
@@ -231,6 +235,10 @@ impl<O: Object> State<O> {
     /// Refuses one requester's want until the want or the inputs change, or what refused it may have passed.
     pub(super) fn refuse(&mut self, member: &O::Requester, fault: Fault, now: Duration, actions: &mut Vec<Action<O>>) {
         self.bisection.end();
+        let references = self.wants.get(member).map(|entry| O::references(&entry.in_force)).unwrap_or_default();
+        if !references.is_empty() {
+            actions.push(Action::Taint(references, Taint::Suspect));
+        }
         let retry_at = reaction::may_pass(&fault).then(|| {
             let backoff = self.refusals.entry(member.clone()).or_insert(Backoff::FAILURE);
             now + backoff.failed()
@@ -243,6 +251,15 @@ impl<O: Object> State<O> {
             self.pause_until = now + self.failures.failed();
         }
         self.fruitless = true;
+    }
+
+    /// Tries a member once more that was found because no other was left. What made the writes fail may have passed during
+    /// the search, and then another member was the cause.
+    fn confirm(&mut self, member: &O::Requester, now: Duration) {
+        let backoff = self.refusals.entry(member.clone()).or_insert(Backoff::FAILURE);
+        if let Some(refused) = self.refused.get_mut(member) {
+            refused.retry_at.get_or_insert_with(|| now + backoff.failed());
+        }
     }
 
     fn write_when_allowed(
@@ -289,6 +306,7 @@ impl<O: Object> State<O> {
         let id = self.ids.next_id();
         self.taints = write.taints;
         self.replaces = write.replaces;
+        members.iter().for_each(|member| self.wants.written(member));
         self.partial = write.is_partial.then(|| write.op.clone());
         self.write = Some(InFlight::new(id, now, active, members));
         actions.push(Action::Write { id, permit, observation, op: write.op });
@@ -305,7 +323,12 @@ impl<O: Object> State<O> {
     ) {
         self.release_permit(actions);
         self.quiet.taken_up();
-        (self.settled, self.suspected) = (true, false);
+        self.settled = true;
+        let sent_at = self.observed.as_ref().map_or(Duration::ZERO, |observed| observed.sent_at);
+        match self.suspected {
+            Some(shown_from) if sent_at < shown_from => self.look_again(shown_from, now),
+            _ => self.suspected = None,
+        }
         for (requester, served) in plan.served {
             if let Some(outcome) = self.outcome(env, now, active, &requester, served) {
                 self.tell(&requester, &outcome, actions);
@@ -337,22 +360,37 @@ impl<O: Object> State<O> {
             Served::Waiting(what) => Outcome::Waiting(Waiting::Plan(what)),
             Served::Refused(why) => Outcome::Refused(Refusal::Plan(why)),
             Served::Met(report) => {
-                let proves_from = if active.get(requester).is_some_and(O::removes) {
-                    self.freshness.proves_absence_from(env.shared.trusted_from)
-                } else {
-                    self.freshness.proves_presence_from()
+                let (want, trusted_from) = (active.get(requester), env.shared.trusted_from);
+                let (sent_at, actual) = match &self.observed {
+                    Some(observed) => (observed.sent_at, observed.model.as_ref()),
+                    None => (Duration::ZERO, None),
                 };
-                let sent_at = self.observed.as_ref().map_or(Duration::ZERO, |observed| observed.sent_at);
+                let lasts_from = self.freshness.proves_presence_from(trusted_from);
+                let proves_from = if want.is_some_and(O::removes) {
+                    self.freshness.proves_absence_from(trusted_from)
+                } else if want.is_some_and(|want| O::is_threatened(want, actual)) {
+                    lasts_from
+                } else {
+                    self.freshness.proves_presence_from(Duration::ZERO)
+                };
                 if sent_at < proves_from {
-                    self.settled = false;
-                    self.prove_at = Some(proves_from);
-                    self.wake = earlier(self.wake, proves_from.max(now));
+                    self.look_again(proves_from, now);
                     Outcome::Waiting(Waiting::FreshReads)
                 } else {
+                    if sent_at < lasts_from {
+                        self.look_again(lasts_from, now);
+                    }
                     Outcome::Done(report)
                 }
             }
         })
+    }
+
+    /// Reads the object again at that time, for what was read does not prove enough.
+    fn look_again(&mut self, at: Duration, now: Duration) {
+        self.settled = false;
+        self.prove_at = earlier(self.prove_at, at);
+        self.wake = earlier(self.wake, at.max(now));
     }
 
     pub(super) fn tell(&mut self, to: &O::Requester, outcome: &Outcome<O::Report>, actions: &mut Vec<Action<O>>) {

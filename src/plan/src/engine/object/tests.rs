@@ -2,7 +2,11 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
-    engine::{Acceptance, Explanation, Lease, freshness::LATE, quiet_window::GAP},
+    engine::{
+        Acceptance, Explanation, Lease,
+        freshness::{LAG, LATE},
+        quiet_window::GAP,
+    },
     poll::{Durations, Kind},
 };
 
@@ -77,6 +81,16 @@ impl Object for Letters {
 
     fn spent(want: &LettersWant) -> LettersWant {
         LettersWant { gone: BTreeSet::new(), ..want.clone() }
+    }
+
+    /// What others rest on is the letter t.
+    fn is_threatened(want: &LettersWant, _: Option<&LettersModel>) -> bool {
+        want.present.contains(&'t')
+    }
+
+    /// The letter r refers to another object.
+    fn references(want: &LettersWant) -> Vec<&'static str> {
+        want.present.contains(&'r').then_some("referred").into_iter().collect()
     }
 }
 
@@ -446,9 +460,15 @@ fn one_refused_member_is_found_in_log2_n_plus_1_writes_once_and_the_others_are_s
     let refused = Outcome::Refused(Refusal::Azure(Fault::Invalid));
     assert!(outcomes.contains(&("s6", 1, refused.clone())));
     assert_eq!(outcomes.iter().filter(|(.., outcome)| matches!(outcome, Outcome::Done(_))).count(), 7);
-    bench.request("s6", 2, "f", "");
+    // Every other member was cleared; this one has not failed alone yet.
     let actions = bench.woken();
-    assert_eq!(told(&actions), [("s6", 2, refused)], "the same want is not tried again");
+    let (id, op) = bench.permitted(&actions);
+    assert!(op.contains(&'f'));
+    let mut actions = bench.failed(id, Fault::Invalid);
+    assert_eq!(told(&actions), [("s6", 1, refused.clone())]);
+    actions.retain(|action| matches!(action, Action::Observe { .. }));
+    bench.observed(&actions, Ok(LettersModel { letters: shown.clone(), updating: false }));
+    assert_eq!(bench.state.wake_at(), None, "it failed alone");
     let actions = bench.request("s6", 3, "i", "");
     let actions =
         if actions.iter().any(|action| matches!(action, Action::TakePermit { .. })) { actions } else { bench.woken() };
@@ -596,7 +616,66 @@ fn a_suspected_object_is_read_even_if_nothing_is_wanted_of_it() {
     let read = bench.step(Event::Tainted(Taint::Suspect));
     assert!(!bench.state.is_idle());
     assert!(bench.observed(&read, Ok(model("b"))).is_empty());
+    let read = bench.woken();
+    assert_eq!(bench.now, LAG, "the first read may lag behind what is wrong");
+    assert!(bench.observed(&read, Ok(model("b"))).is_empty());
     assert!(bench.state.is_idle());
+}
+
+#[test]
+fn what_azure_refuses_makes_its_references_suspect_and_is_tried_again_when_it_is_told_again() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("s1", "r", "")], "");
+    let actions = bench.failed(id, Fault::Invalid);
+    let suspects = actions.iter().filter(|one| matches!(one, Action::Taint(_, Taint::Suspect))).collect::<Vec<_>>();
+    assert_eq!(suspects, [&Action::Taint(vec!["referred"], Taint::Suspect)]);
+    let read = &actions[actions.len() - 1..];
+    assert!(bench.observed(read, Ok(model(""))).is_empty(), "it is not tried again by itself");
+    assert_eq!(bench.state.wake_at(), None);
+    bench.request("s1", 2, "r", "");
+    let actions = bench.woken();
+    assert_eq!(bench.permitted(&actions).1, letters("r"));
+}
+
+#[test]
+fn what_was_repaired_is_told_as_done_again() {
+    let mut bench = Bench::new();
+    let read = bench.request("s1", 1, "a", "");
+    assert_eq!(told(&bench.observed(&read, Ok(model("a")))), [("s1", 1, Outcome::Done(1))]);
+    let read = bench.step(Event::Tainted(Taint::Suspect));
+    let actions = bench.observed(&read, Ok(model("")));
+    assert_eq!(told(&actions), [], "a difference is being repaired");
+    let (id, _) = bench.permitted(&actions);
+    let actions = bench.succeeded(id);
+    let actions = bench.observed(&actions[1..], Ok(model("a")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1))], "what rests on it may have been refused");
+}
+
+#[test]
+fn presence_that_a_late_write_may_take_away_is_done_when_a_read_proves_it() {
+    let mut bench = Bench::new();
+    bench.shared.trusted_from = LATE;
+    let read = bench.request("s1", 1, "t", "");
+    bench.request("s2", 1, "a", "");
+    let actions = bench.observed(&read, Ok(model("at")));
+    let waits = ("s1", 1, Outcome::Waiting(Waiting::FreshReads));
+    assert_eq!(told(&actions), [waits, ("s2", 1, Outcome::Done(1))], "nothing rests on a");
+    let read = bench.woken();
+    assert_eq!(bench.now, LATE);
+    let actions = bench.observed(&read, Ok(model("t")));
+    assert!(told(&actions).contains(&("s1", 1, Outcome::Done(1))));
+    assert_eq!(bench.permitted(&actions).1, letters("at"), "what a late write has taken away is repaired");
+}
+
+#[test]
+fn presence_that_this_replica_has_written_is_done_at_once() {
+    let mut bench = Bench::new();
+    bench.shared.trusted_from = LATE;
+    let (id, _) = bench.write_of(&[("s1", "t", "")], "");
+    let actions = bench.succeeded(id);
+    let actions = bench.observed(&actions[1..], Ok(model("t")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(1))]);
+    assert!(bench.now < LATE);
 }
 
 #[test]

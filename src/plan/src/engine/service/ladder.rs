@@ -1,6 +1,9 @@
 //! The stages of a Service, as the table in [`super`] shows them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{Action, Asked, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
 
@@ -85,6 +88,9 @@ impl<S: Service> State<S> {
             Desired::Present(_) if !snapshot.finalizer => self.patch(env, now, Patch::AddFinalizer, actions),
             Desired::Present(spec) => {
                 self.note_address(env, spec);
+                if !self.done.is_empty() {
+                    self.tell_refused_again(&S::keys(env.id, spec, env.inputs));
+                }
                 let end = self.climb(env, actions, |ladder| ladder.present(spec, &snapshot), Some(spec));
                 match end {
                     End::Stage => {}
@@ -94,6 +100,7 @@ impl<S: Service> State<S> {
             }
             Desired::Invalid(mistakes) => self.report(Reason::Invalid(mistakes.clone()), actions),
             Desired::Gone if snapshot.finalizer => {
+                self.tell_refused_again(&BTreeSet::new());
                 match self.climb(env, actions, |ladder| ladder.gone(&snapshot), None) {
                     End::Stage => {}
                     End::Patch(patch) => self.patch(env, now, patch, actions),
@@ -141,7 +148,7 @@ impl<S: Service> State<S> {
             for (key, level) in &ladder.levels {
                 // Within a spec the level never falls. A want that has changed is told when the ladder is at its stage.
                 let is_beyond = self.asked.get(key).is_some_and(|asked| {
-                    asked.level > *level && (asked.spec == self.spec || ladder.is_current(key, asked))
+                    asked.level > *level && !asked.again && (asked.spec == self.spec || ladder.is_current(key, asked))
                 });
                 if !is_beyond {
                     wants.push((key.clone(), *level, ladder.want(key, *level)));
@@ -161,13 +168,13 @@ impl<S: Service> State<S> {
     /// the next stage may begin.
     fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
         let spec = self.spec;
-        if let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.want == want) {
+        if let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.want == want && !asked.again) {
             let rises = (asked.spec, asked.level) != (spec, level);
             (asked.spec, asked.level) = (spec, level);
             return rises && asked.is_done();
         }
         self.generation += 1;
-        let asked = Asked { generation: self.generation, want: want.clone(), spec, level, outcome: None };
+        let asked = Asked { generation: self.generation, want: want.clone(), spec, level, outcome: None, again: false };
         self.asked.insert(key.clone(), asked);
         actions.push(Action::Tell { key, generation: self.generation, want });
         false
@@ -188,13 +195,24 @@ impl<S: Service> Ladder<'_, S> {
             looked &= self.stage(&others, role, Look);
         }
         // The order depends on what the load balancers serve now. A new process does not know it, and neither does one
-        // that has told them something else and has not heard of it since.
+        // that has told them something else and has not heard of it since. One that was served may have its address on
+        // another load balancer.
         let unknown: Vec<S::Key> = keys.iter().filter(|key| !self.is_known(key)).cloned().collect();
-        let known = self.stage(&unknown, LoadBalancer, Look);
+        let mut known = self.stage(&unknown, LoadBalancer, Look);
+        if snapshot.status.is_some() {
+            known &= self.stage(&others, LoadBalancer, Look);
+        }
         if !self.stage(&keys, PublicIp, Make) || !known {
             return End::Stage;
         }
-        let order = S::order(self.id, spec, &self.seen, self.inputs);
+        let gives_way = |key: &&S::Key| S::gives_way(self.id, spec, key, &self.seen, self.inputs);
+        let leaving: Vec<S::Key> =
+            others.iter().filter(|key| S::role(key) == LoadBalancer).filter(gives_way).cloned().collect();
+        let order = match S::order(self.id, spec, &self.seen, self.inputs) {
+            // The gap is as short as the writes of the load balancers.
+            Order::Parallel if !leaving.is_empty() => Order::SecurityFirst,
+            order => order,
+        };
         let status = S::status(self.id, spec, &self.seen, self.inputs);
         // Where neither a rule nor an address changes, the security group is written once.
         let is_shown =
@@ -209,17 +227,25 @@ impl<S: Service> Ladder<'_, S> {
                 let load_balancer = self.stage(&keys, LoadBalancer, Make);
                 self.stage(&keys, SecurityGroup, security) && load_balancer
             }
-            Order::SecurityFirst => self.stage(&keys, SecurityGroup, security) && self.stage(&keys, LoadBalancer, Make),
+            Order::SecurityFirst => {
+                self.stage(&keys, SecurityGroup, security)
+                    && self.leave(&leaving, &others)
+                    && self.stage(&keys, LoadBalancer, Make)
+            }
             Order::SecurityAround => {
                 self.stage(&keys, SecurityGroup, Frontend)
+                    && self.leave(&leaving, &others)
                     && self.stage(&keys, LoadBalancer, Make)
                     && self.stage(&keys, SecurityGroup, security)
             }
             Order::LoadBalancerFirst => {
-                self.stage(&keys, LoadBalancer, Make) && self.stage(&keys, SecurityGroup, security)
+                self.leave(&leaving, &others)
+                    && self.stage(&keys, LoadBalancer, Make)
+                    && self.stage(&keys, SecurityGroup, security)
             }
             Order::FrontendFirst => {
-                self.stage(&keys, LoadBalancer, Frontend)
+                self.leave(&leaving, &others)
+                    && self.stage(&keys, LoadBalancer, Frontend)
                     && self.stage(&keys, SecurityGroup, security)
                     && self.stage(&keys, LoadBalancer, Make)
             }
@@ -236,6 +262,14 @@ impl<S: Service> Ladder<'_, S> {
             return End::Stage;
         }
         self.remove(&all)
+    }
+
+    /// Removes the Service from load balancers whose address it takes to another one. A private link service on the frontend
+    /// would keep it.
+    fn leave(&mut self, leaving: &[S::Key], others: &[S::Key]) -> bool {
+        leaving.is_empty()
+            || (self.stage(others, Role::PrivateLink, Level::Clean)
+                && self.stage(leaving, Role::LoadBalancer, Level::Clean))
     }
 
     /// The stages of a Service that is to be gone.

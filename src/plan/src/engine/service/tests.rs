@@ -9,6 +9,9 @@ const IP: &str = "ip";
 const LB: &str = "lb";
 const OLD_LB: &str = "old-lb";
 const GROUP: &str = "group";
+/// A spec that takes an address of the old load balancer, and what that reports while it has the address.
+const MOVED: u8 = 9;
+const HOLDS: u8 = 5;
 
 impl Service for Web {
     type Identity = ();
@@ -40,6 +43,10 @@ impl Service for Web {
         // A public IP is not given up, and a new load balancer has nothing to give up.
         let level = if matches!(*key, IP | LB) && spec.is_some() { level.min(Level::Make) } else { level };
         (level, spec)
+    }
+
+    fn gives_way((): &(), spec: &u8, key: &&'static str, seen: &Seen<'_, Self>, _: &Order) -> bool {
+        *key == OLD_LB && *spec == MOVED && seen.reports.get(OLD_LB) == Some(&HOLDS)
     }
 
     fn status((): &(), _: &u8, seen: &Seen<'_, Self>, _: &Order) -> Option<u8> {
@@ -145,6 +152,54 @@ fn load_balancer_and_security_group_are_made_in_the_order_that_the_spec_needs() 
     assert_eq!(of(Order::SecurityFirst), [(GROUP, Make), (LB, Make), (GROUP, Clean)]);
     assert_eq!(of(Order::FrontendFirst), [(LB, Frontend), (GROUP, Make), (LB, Make), (GROUP, Clean)]);
     assert_eq!(of(Order::SecurityAround), [(GROUP, Frontend), (LB, Make), (GROUP, Make), (GROUP, Clean)]);
+}
+
+#[test]
+fn a_service_that_moves_with_its_address_leaves_one_load_balancer_before_it_joins_another() {
+    use Level::*;
+    for order in [Order::Parallel, Order::SecurityFirst, Order::SecurityAround, Order::FrontendFirst] {
+        let mut bench = Bench::new(order);
+        let snapshot = bench.snapshot(Desired::Present(MOVED), true, Some(7));
+        let mut due = std::collections::VecDeque::from(bench.step(snapshot));
+        let mut told = Vec::new();
+        while let Some(action) = due.pop_front() {
+            let Action::Tell { key, generation, want } = action else { continue };
+            told.push((key, want.0));
+            let report = if key == OLD_LB && want.0 < Clean { HOLDS } else { 7 };
+            due.extend(bench.step(Event::Told { key, generation, outcome: Outcome::Done(report) }));
+        }
+        let at = |key, level| told.iter().position(|one| *one == (key, level));
+        let (left, joined) = (at(OLD_LB, Clean).unwrap(), at(LB, Frontend).or(at(LB, Make)).unwrap());
+        assert!(left < joined, "{order:?}: {told:?}");
+        let ready = if order == Order::SecurityAround { at(GROUP, Frontend) } else { at(GROUP, Make) };
+        assert!(order == Order::FrontendFirst || ready < Some(left), "{order:?}: {told:?}");
+        assert_eq!(told.iter().filter(|(key, _)| *key == OLD_LB).count(), 2, "{order:?}: {told:?}");
+    }
+}
+
+#[test]
+fn what_azure_refused_is_told_once_more_when_what_it_rests_on_is_done_again() {
+    let mut bench = Bench::new(Order::SecurityFirst);
+    let snapshot = bench.snapshot(Desired::Present(1), true, None);
+    let mut due = std::collections::VecDeque::from(bench.step(snapshot));
+    let mut generations = BTreeMap::new();
+    let refused = || Outcome::Refused(Refusal::Azure(Fault::Invalid));
+    let mut refusals = 0;
+    while let Some(action) = due.pop_front() {
+        let Action::Tell { key, generation, want } = action else { continue };
+        generations.insert(key, generation);
+        let is_refused = key == LB && want.0 == Level::Make;
+        refusals += usize::from(is_refused);
+        let outcome = if is_refused { refused() } else { Outcome::Done(7) };
+        due.extend(bench.step(Event::Told { key, generation, outcome }));
+    }
+    assert_eq!(refusals, 1);
+    let done = |key: &'static str| Event::Told { key, generation: generations[key], outcome: Outcome::Done(7) };
+    assert!(bench.step(done(GROUP)).is_empty(), "a frontend does not rest on the security group");
+    let again = bench.step(done(IP));
+    let [Action::Tell { key: LB, generation, want: (Level::Make, Some(1)) }] = again[..] else { panic!("{again:?}") };
+    assert!(bench.step(Event::Told { key: LB, generation, outcome: refused() }).is_empty(), "not in a loop");
+    assert_eq!(bench.step(done(IP)).len(), 1, "once for each time");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{
     oracle::Oracle,
     schedule::{Fate, Incident, Numbers, Race, Schedule},
     toy::{Arm, Gone, Inputs, Report, Tag, Want},
-    world::{Api, Azure, Body, Name, Owner, POISON, Provisioning, Version},
+    world::{Api, Azure, Body, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, Provisioning, Version},
 };
 use crate::{
     engine::{
@@ -28,7 +28,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(15);
 /// After so long a client gives up on a request.
 pub(super) const TIME_OUT: Duration = Duration::from_secs(5);
 /// The least lease at the start of a write.
-const LEAST: Duration = Duration::from_secs(6);
+pub(super) const LEAST: Duration = Duration::from_secs(6);
 /// How long after the last incident the world must have come to rest.
 const REST: Duration = Duration::from_secs(3_000);
 
@@ -121,6 +121,8 @@ pub(super) struct Replica {
     pub(super) leads: bool,
     /// When the lease ends. `None` while it is renewed.
     pub(super) lease_end: Option<Duration>,
+    /// Whether the last writes before that are late.
+    pub(super) tail_is_late: bool,
     pub(super) trusted_from: Duration,
     pub(super) inputs: Inputs,
     pub(super) objects: BTreeMap<Name, object::State<Arm>>,
@@ -439,13 +441,13 @@ impl Run {
             None => Desired::Invalid(vec!["an annotation is wrong".to_owned()]),
         };
         let own = [false, true].map(|second| Name::PublicIp(super::world::own_public_ip(owner, second)));
-        let found = [Name::PublicIp(0), Name::LoadBalancer(0), Name::LoadBalancer(1), Name::SecurityGroup];
+        let found = LOAD_BALANCERS.map(Name::LoadBalancer).chain([Name::PublicIp(0), Name::SecurityGroup]);
         let snapshot = Snapshot {
             version: service.version,
             desired,
             finalizer: service.finalizer,
             status: service.status,
-            found: found.into_iter().chain(own).chain([Name::PrivateLink(owner)]).collect(),
+            found: found.chain(own).chain([Name::PrivateLink(owner)]).collect(),
         };
         self.step_service(replica, owner, service::Event::Changed(snapshot));
     }
@@ -468,6 +470,9 @@ impl Run {
         match action {
             service::Action::Tell { key, generation, want } => {
                 self.note(|| format!("{replica}: service {owner} tells {key:?} {want:?}"));
+                if self.leaves_with_the_address(owner, key, &want) {
+                    self.count("told: load balancer left with the address");
+                }
                 match &want {
                     Want::LoadBalancer { gone: Gone::Own, .. } => self.count("told: load balancer clean"),
                     Want::LoadBalancer { gone: Gone::OwnPrivateRules, .. } => self.count("told: load balancer quiet"),
@@ -531,6 +536,15 @@ impl Run {
             }
             service::Action::Drained => {}
         }
+    }
+
+    /// Whether a Service is to leave a load balancer, and its address is one that it takes to another.
+    fn leaves_with_the_address(&self, owner: Owner, key: Name, want: &Want) -> bool {
+        let Want::LoadBalancer { gone: Gone::Own, released, .. } = want else { return false };
+        let ask = self.api.services.get(&owner).and_then(|service| service.ask.as_ref());
+        let kept = ask.and_then(|ask| super::toy::public_ip(owner, ask)).filter(|number| released.contains(number));
+        let Some(Body::LoadBalancer(body)) = self.azure.current(key).map(|version| &version.body) else { return false };
+        kept.is_some_and(|number| body.frontends.values().any(|at| *at == FrontendAddress::Public(number)))
     }
 
     /// What an object shows of a Service now.
@@ -633,7 +647,8 @@ impl Run {
                 if taint == Taint::Suspect {
                     self.count("reference suspected");
                 }
-                for name in names {
+                let is_dropped = taint == Taint::Suspect && self.mutant == Mutant::ForgetsReferences;
+                for name in names.into_iter().filter(|_| !is_dropped) {
                     self.inbox.push_back((replica, Message::Object(name, object::Event::Tainted(taint))));
                 }
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     driver::{Happens, LEASE, Run},
-    schedule::Incident,
+    schedule::{Incident, Tail},
     world::{Name, Owner, Provisioning},
 };
 use crate::{
@@ -79,11 +79,12 @@ impl Run {
                     self.azure.write_by_other(now, name, Provisioning::Failed);
                 }
             }
-            Incident::Partition => {
+            Incident::Partition(tail) => {
                 if let Some(leader) = leader.filter(|leader| self.replicas[*leader].lease_end.is_none()) {
                     self.count("partition");
                     let end = self.now + LEASE;
                     self.replicas[leader].lease_end = Some(end);
+                    self.replicas[leader].tail_is_late = tail == Tail::Late;
                     if !self.replicas[leader].writing.is_empty() {
                         self.count("lease moves mid-write");
                     }

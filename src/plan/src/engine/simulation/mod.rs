@@ -24,7 +24,7 @@ const QUICK: u64 = 5_000;
 const FULL: u64 = 200_000;
 
 /// What every long run must have met: the faults of Azure, the moves of the lease, and each transition of the steps.
-const REACHED: [&str; 70] = [
+const REACHED: [&str; 73] = [
     "azure: 409",
     "azure: 412",
     "azure: 429, reference not provisioned",
@@ -55,6 +55,7 @@ const REACHED: [&str; 70] = [
     "permit released",
     "plan accepted",
     "poll",
+    "public IP deleted before its frontend",
     "public IP failed",
     "read failed",
     "read lagged",
@@ -73,6 +74,7 @@ const REACHED: [&str; 70] = [
     "told: frontend only",
     "told: load balancer",
     "told: load balancer clean",
+    "told: load balancer left with the address",
     "told: load balancer quiet",
     "told: look",
     "told: member",
@@ -94,6 +96,7 @@ const REACHED: [&str; 70] = [
     "write: fails half way",
     "write: fails late",
     "write: late",
+    "write: removal of the leader before",
     "write: request lost",
 ];
 

@@ -46,10 +46,16 @@ pub(super) enum Mutant {
     LeavesLink,
     /// A write that removes does not wait for the operator.
     RemovesUnaccepted,
+    /// A want that Azure refused is not tried again when what it refers to is made again.
+    ForgetsReferences,
+    /// A public IP that no frontend has counts as one that cannot be deleted.
+    TrustsUnused,
+    /// A new load balancer is written before the old one has given up the address.
+    JoinsBeforeLeaving,
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::AbsenceDeletes,
         Self::OverwritesForeign,
         Self::EmptiesPool,
@@ -70,5 +76,8 @@ impl Mutant {
         Self::FinalizerEarly,
         Self::LeavesLink,
         Self::RemovesUnaccepted,
+        Self::ForgetsReferences,
+        Self::TrustsUnused,
+        Self::JoinsBeforeLeaving,
     ];
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::world::{
-    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, Name, Owner, POISON, SOURCES,
-    own_public_ip,
+    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, LOAD_BALANCERS, Name, Owner,
+    POISON, SOURCES, own_public_ip,
 };
 
 /// After so long without a change of its spec, no write that was planned from an older one is under way.
@@ -34,7 +34,7 @@ pub(super) struct Oracle {
 pub(super) struct Picture {
     reached: BTreeSet<(Owner, u16, u8, Address)>,
     addresses: BTreeSet<Address>,
-    served: [bool; 2],
+    served: Vec<bool>,
 }
 
 impl Oracle {
@@ -59,7 +59,7 @@ impl Oracle {
                 }
             }
         }
-        let served = [azure.backends(0) > 0, azure.backends(1) > 0];
+        let served = LOAD_BALANCERS.map(|number| azure.backends(number) > 0).collect();
         Picture { reached, addresses: azure.addresses(), served }
     }
 
@@ -67,9 +67,9 @@ impl Oracle {
     pub(super) fn judge(&mut self, before: &Picture, azure: &Azure, api: &Api, now: Duration) -> Result<(), String> {
         azure.foreign_is_untouched()?;
         let after = self.picture(azure);
-        for (number, name) in ["the public", "the internal"].iter().enumerate() {
+        for number in LOAD_BALANCERS.map(usize::from) {
             if before.served[number] && !after.served[number] {
-                return Err(format!("the pool of {name} load balancer lost its last member"));
+                return Err(format!("the pool of load balancer {number} lost its last member"));
             }
         }
         for (owner, port, source, address) in &after.reached {
@@ -84,13 +84,19 @@ impl Oracle {
             let window = &self.windows[owner];
             let asked = window.stayed && window.asks.iter().all(|ask| ask.admits(*port, *source));
             let unchanged = asked && window.promised.contains(&(*port, *source));
-            if !unchanged {
+            let is_lost = window.asks.iter().any(|ask| azure.has_lost_public_ip(*owner, ask));
+            if !unchanged || is_lost {
                 continue;
             }
             let elsewhere = after
                 .reached
                 .iter()
                 .any(|(other, other_port, other_source, _)| (other, other_port, other_source) == (owner, port, source));
+            // A public IP that moves to another load balancer is on no frontend in between.
+            let balancers: BTreeSet<u8> = window.asks.iter().map(Ask::load_balancer).collect();
+            if balancers.len() > 1 && after.addresses.contains(address) {
+                continue;
+            }
             // In place: one frontend, or one rule, gets another address. Azure allows no overlap.
             let public: BTreeSet<AskAddress> =
                 window.asks.iter().filter(|ask| !ask.is_internal()).map(|ask| ask.address).collect();
@@ -103,8 +109,17 @@ impl Oracle {
         }
         for released in before.addresses.difference(&after.addresses) {
             let group = azure.security_group();
-            if group.allow.iter().any(|(address, ..)| address == released) {
+            // One that another writer had released before may have become this Service's since.
+            if !azure.is_lost(*released) && group.allow.iter().any(|(address, ..)| address == released) {
                 return Err(format!("address {released} was released while the security group admits it"));
+            }
+            let asked = |owner: &Owner, window: &Window| {
+                let addresses: BTreeSet<AskAddress> = window.asks.iter().map(|ask| ask.address).collect();
+                let status = api.services.get(owner).and_then(|service| service.status);
+                window.stayed && addresses.len() == 1 && status == Some(*released)
+            };
+            if let Some((owner, _)) = self.windows.iter().find(|(owner, window)| asked(owner, window)) {
+                return Err(format!("address {released} was released, and every spec of service {owner} asks for it"));
             }
         }
         self.narrow(azure, api, now);
@@ -188,11 +203,9 @@ impl Oracle {
             }
         }
         let addresses = azure.addresses();
-        let stale = azure
-            .security_group()
-            .allow
-            .iter()
-            .find(|(address, ..)| *address < FOREIGN_ADDRESS && !addresses.contains(address));
+        let stale = azure.security_group().allow.iter().find(|(address, ..)| {
+            *address < FOREIGN_ADDRESS && !addresses.contains(address) && !azure.is_lost(*address)
+        });
         match stale {
             Some(stale) => Err(format!("the security group admits {stale:?}, which nothing has")),
             None => Ok(()),
@@ -211,7 +224,7 @@ fn remains(azure: &Azure, owner: Owner) -> Vec<String> {
         }
     }
     left.extend(azure.private_link(owner).map(|frontend| format!("a private link service on {frontend:?}")));
-    for number in 0..2 {
+    for number in LOAD_BALANCERS {
         let Some(body) = azure.load_balancer(number) else { continue };
         // A frontend whose public IP is another Service's too outlives the one that made it.
         let shared = |frontend: &(Owner, u8)| match body.frontends.get(frontend) {
@@ -240,7 +253,7 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
     if !service.finalizer {
         return Err("it has no finalizer".to_owned());
     }
-    for number in 0..2 {
+    for number in LOAD_BALANCERS {
         let Some(body) = azure.load_balancer(number) else { continue };
         if let Some(rule) = body.rules.keys().find(|rule| rule.0 == owner && !ask.ports.contains(&rule.2)) {
             return Err(format!("it has a rule {rule:?}"));
@@ -251,8 +264,8 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
                 return Err(format!("it has a frontend {name:?}"));
             }
         }
-        if number != u8::from(ask.is_internal()) && body.rules.keys().any(|rule| rule.0 == owner) {
-            return Err("it has rules on the other load balancer".to_owned());
+        if number != ask.load_balancer() && body.rules.keys().any(|rule| rule.0 == owner) {
+            return Err(format!("it has rules on load balancer {number}"));
         }
     }
     for port in &ask.ports {

@@ -1,13 +1,13 @@
 //! The requests of a run: how they travel, what Azure answers, and what becomes of the answers.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    driver::{Happens, LEASE, Run, TIME_OUT},
+    driver::{Happens, LEASE, LEAST, Run, TIME_OUT},
     mutant::Mutant,
     schedule::{Fate, Race},
     toy::Op,
-    world::{Body, Course, Name, Owner, POISON, Provisioning, Refused, takes_away},
+    world::{Body, Course, FrontendAddress, Name, Owner, POISON, Provisioning, Refused, takes_away},
 };
 use crate::{
     engine::{
@@ -16,6 +16,9 @@ use crate::{
     },
     fault::Fault,
 };
+
+/// The last writes of a leader are those that begin no longer than this before it must begin none.
+const TAIL: Duration = Duration::from_secs(3);
 
 impl Run {
     pub(super) fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration) {
@@ -28,8 +31,11 @@ impl Run {
             None => {
                 let lag = if self.now < self.lag_until { self.numbers.ms(3_000) } else { Duration::ZERO };
                 let as_of = self.now.saturating_sub(lag);
-                let version = self.azure.read(name, as_of).cloned();
-                if version.as_ref() != self.azure.current(name) {
+                let mut version = self.azure.read(name, as_of);
+                if let (Mutant::TrustsUnused, Some(version)) = (self.mutant, &mut version) {
+                    version.is_used = true;
+                }
+                if version.as_ref().map(|version| version.etag) != self.azure.current(name).map(|now| now.etag) {
                     self.count("read lagged");
                 }
                 version.ok_or(Fault::NotFound)
@@ -69,7 +75,8 @@ impl Run {
             self.judge(Err(format!("a write of {name:?} removes something that the operator has not accepted")));
         }
         let etag = version.map(|version| version.etag);
-        let fate = self.fates.pop_front();
+        let is_late = self.replicas[replica].tail_is_late && lease_end < self.now + LEAST + TAIL;
+        let fate = if is_late { Some(Fate::Late) } else { self.fates.pop_front() };
         let at = match fate {
             Some(Fate::Late) => self.now + TIME_OUT + self.numbers.ms(3_000),
             _ => self.now + self.numbers.ms(60),
@@ -132,12 +139,18 @@ impl Run {
             _ => Vec::new(),
         };
         let poisoned = poisoned(&body);
-        self.race(name, body.is_none());
+        self.race(name, body.as_ref());
+        let removes = takes_away(self.azure.current(name).map(|version| &version.body), body.as_ref());
         let mut result = Err(Refused::Busy);
         self.change(|azure, now| result = azure.write(now, name, etag, body, course));
         match result {
             Ok(operation) => {
                 self.note(|| format!("operation {operation} on {name:?} begins ({course:?})"));
+                let another_leads =
+                    self.replicas.iter().any(|replica| replica.leads) && self.replicas[replica].process != process;
+                if removes && another_leads {
+                    self.count("write: removal of the leader before");
+                }
                 self.count(match (course, answered) {
                     (Course::Fails, _) => "write: fails late",
                     (Course::FailsPartly, _) => "write: fails half way",
@@ -176,15 +189,27 @@ impl Run {
     }
 
     /// Lets another writer be faster than a write that arrives now, where an incident says so.
-    fn race(&mut self, name: Name, deletes: bool) {
+    fn race(&mut self, name: Name, body: Option<&Body>) {
         let now = self.now;
-        let of_public_ip = deletes && matches!(name, Name::PublicIp(_));
-        let concerned = |race: &Race| of_public_ip || matches!(race, Race::Operates(_));
+        let of_public_ip = body.is_none() && matches!(name, Name::PublicIp(_));
+        let orphan = self.new_public_ip(name, body);
+        let concerned = |race: &Race| match race {
+            Race::Deletes | Race::Holds(_) => of_public_ip,
+            Race::Orphans => orphan.is_some(),
+            Race::Operates(_) => true,
+        };
         let Some(race) = self.races.iter().position(concerned).and_then(|index| self.races.remove(index)) else {
             return;
         };
         let comes_first = match race {
             Race::Deletes => self.azure.delete_by_other(now, name),
+            Race::Orphans => {
+                let deleted = orphan.is_some_and(|public_ip| self.azure.delete_by_other(now, public_ip));
+                if deleted {
+                    self.count("public IP deleted before its frontend");
+                }
+                deleted
+            }
             Race::Holds(seconds) => self.azure.hold(name, now + Duration::from_secs(seconds)),
             Race::Operates(_) if self.azure.is_busy(name) || self.azure.current(name).is_none() => false,
             Race::Operates(seconds) => {
@@ -196,6 +221,19 @@ impl Run {
         if comes_first {
             self.note(|| format!("another writer comes before the write of {name:?}: {race:?}"));
         }
+    }
+
+    /// A public IP of which a write makes the frontend.
+    fn new_public_ip(&self, name: Name, body: Option<&Body>) -> Option<Name> {
+        let Some(Body::LoadBalancer(body)) = body else { return None };
+        let before = match self.azure.current(name).map(|version| &version.body) {
+            Some(Body::LoadBalancer(before)) => before.frontends.values().copied().collect(),
+            _ => BTreeSet::new(),
+        };
+        body.frontends.values().find_map(|frontend| match frontend {
+            FrontendAddress::Public(number) if !before.contains(frontend) => Some(Name::PublicIp(*number)),
+            _ => None,
+        })
     }
 
     /// While no user changes a Service, one process has at most log2(n) + 1 writes refused because of one, after the first.

@@ -85,6 +85,17 @@ pub(super) enum Race {
     Holds(u64),
     /// It begins an operation on the object, for so many seconds.
     Operates(u64),
+    /// It deletes the public IP of a frontend that the write is to make.
+    Orphans,
+}
+
+/// What becomes of the last writes of a leader that loses its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tail {
+    /// They meet what writes meet at any time.
+    Prompt,
+    /// They reach Azure after the client has given up.
+    Late,
 }
 
 /// One thing that happens.
@@ -115,8 +126,8 @@ pub(super) enum Incident {
     Unaccepted(u64),
     /// A public IP becomes `Failed`.
     Breaks(Name),
-    /// The leader cannot reach the API server any more.
-    Partition,
+    /// The leader cannot reach the API server any more. Its last writes may arrive when another replica leads.
+    Partition(Tail),
     /// The leader is killed.
     Kill,
     AddNode(u8),
@@ -151,7 +162,23 @@ fn ask(owner: Owner, numbers: &mut Numbers) -> Ask {
         sources.insert(VIRTUAL_NETWORK);
     }
     let link = matches!(address, AskAddress::Internal(_)) && numbers.one_in(2);
-    Ask { address, ports, sources, deny, link }
+    let second = matches!(address, AskAddress::Own(_)) && numbers.one_in(3);
+    Ask { address, ports, sources, deny, link, second }
+}
+
+/// The same with less: what a leader that changes to it removes.
+fn less(ask: &Ask, numbers: &mut Numbers) -> Ask {
+    let mut less = ask.clone();
+    match (ask.address, numbers.below(3)) {
+        (AskAddress::Own(second), 0) => less.address = AskAddress::Own(!second),
+        (AskAddress::Internal(second), 0) => less.address = AskAddress::Internal(!second),
+        (_, 1) if ask.ports.len() > 1 => _ = less.ports.pop_last(),
+        (_, 1) if ask.deny => less.deny = false,
+        _ if ask.link => less.link = false,
+        _ => less.address = AskAddress::Own(numbers.one_in(2)),
+    }
+    less.link &= less.is_internal();
+    less
 }
 
 fn object(numbers: &mut Numbers) -> Name {
@@ -184,7 +211,7 @@ impl Schedule {
                 _ => numbers.ms(60_000),
             };
             let owner = numbers.below(OWNERS) as u8;
-            let incident = match numbers.below(44) {
+            let incident = match numbers.below(50) {
                 0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
                 12 => Incident::Mistake(owner),
                 13 | 14 => Incident::Delete(owner),
@@ -211,7 +238,7 @@ impl Schedule {
                 32 if numbers.one_in(8) => Incident::ForeignOperation(object(&mut numbers), 310),
                 32 => Incident::ForeignOperation(object(&mut numbers), 1 + numbers.below(8)),
                 33 => Incident::Breaks(Name::PublicIp(if numbers.one_in(2) { 0 } else { numbers.below(11) as u8 })),
-                34 => Incident::Partition,
+                34 => Incident::Partition(if numbers.one_in(2) { Tail::Prompt } else { Tail::Late }),
                 35 => {
                     // A write that is under way when the lease moves, and that the next leader cannot see yet.
                     incidents.push((at, Incident::Apply(owner, ask(owner, &mut numbers))));
@@ -219,7 +246,7 @@ impl Schedule {
                         incidents.push((at, Incident::Write(fate)));
                     }
                     at += numbers.ms(300);
-                    incidents.push((at, Incident::Partition));
+                    incidents.push((at, Incident::Partition(Tail::Prompt)));
                     at += Duration::from_secs(12);
                     Incident::Delete(owner)
                 }
@@ -228,6 +255,34 @@ impl Schedule {
                 39 => Incident::RemoveNode(numbers.below(6) as u8),
                 40 => Incident::Unaccepted(1 + numbers.below(30)),
                 41 => Incident::Race(Race::Operates(1 + numbers.below(8))),
+                // A public IP that goes just before the load balancer's write.
+                42 => {
+                    incidents.push((at, Incident::Race(Race::Orphans)));
+                    Incident::Apply(owner, ask(owner, &mut numbers))
+                }
+                // A Service that takes its address to another load balancer.
+                43 => {
+                    let mut there = ask(owner, &mut numbers);
+                    there.address = AskAddress::Own(numbers.one_in(2));
+                    there.link = false;
+                    let moved = Ask { second: !there.second, ..there.clone() };
+                    incidents.push((at, Incident::Apply(owner, there)));
+                    at += Duration::from_secs(10) + numbers.ms(10_000);
+                    Incident::Apply(owner, moved)
+                }
+                // A user changes a Service and back again while the leadership moves: a removal of the leader before may
+                // come late.
+                44..48 => {
+                    let wanted = ask(owner, &mut numbers);
+                    let less = less(&wanted, &mut numbers);
+                    incidents.push((at, Incident::Apply(owner, wanted.clone())));
+                    at += Duration::from_secs(25);
+                    incidents.push((at, Incident::Apply(owner, less)));
+                    at += numbers.ms(9_000);
+                    incidents.push((at, Incident::Partition(Tail::Late)));
+                    at += Duration::from_secs(9) + numbers.ms(6_000);
+                    Incident::Apply(owner, wanted)
+                }
                 _ => {
                     let race = if numbers.one_in(2) { Race::Deletes } else { Race::Holds(1 + numbers.below(20)) };
                     incidents.push((at, Incident::Race(race)));

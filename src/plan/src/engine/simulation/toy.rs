@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     mutant::Mutant,
     world::{
-        Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, INTERNAL, LoadBalancer, Name, Owner,
-        Provisioning, RuleName, VIRTUAL_NETWORK, Version, own_public_ip, takes_away,
+        Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, INTERNAL, LOAD_BALANCERS, LoadBalancer, Name,
+        Owner, Provisioning, RuleName, VIRTUAL_NETWORK, Version, own_public_ip, takes_away,
     },
 };
 use crate::{
@@ -131,14 +131,8 @@ impl Object for Arm {
         let changed = after.as_ref() != body || (failed && body.is_some());
         let write = changed.then(|| Write {
             taints: match &after {
-                Some(Body::LoadBalancer(after)) => {
-                    let public = after.frontends.values().filter_map(|frontend| match frontend {
-                        FrontendAddress::Public(number) => Some(Name::PublicIp(*number)),
-                        FrontendAddress::Private(_) => None,
-                    });
-                    public.collect()
-                }
-                Some(Body::Interface { .. }) => vec![Name::LoadBalancer(0), INTERNAL],
+                Some(Body::LoadBalancer(after)) => after.frontends.values().filter_map(public).collect(),
+                Some(Body::Interface { .. }) => LOAD_BALANCERS.map(Name::LoadBalancer).collect(),
                 Some(Body::PrivateLink { .. }) => vec![INTERNAL],
                 None if matches!(body, Some(Body::PrivateLink { .. })) => vec![INTERNAL],
                 _ => Vec::new(),
@@ -178,6 +172,32 @@ impl Object for Arm {
             Want::SecurityGroup { gone, .. } => gone.clear(),
         }
         spent
+    }
+
+    fn is_threatened(want: &Want, actual: Option<&Version>) -> bool {
+        match want {
+            Want::Nothing | Want::Member(_) | Want::NoPrivateLink => false,
+            // Azure does not delete one that is in use.
+            Want::PublicIp(tag) => *tag == Tag::Present && actual.is_some_and(|version| !version.is_used),
+            Want::LoadBalancer { frontends, .. } => !frontends.is_empty(),
+            Want::SecurityGroup { allow, deny, .. } => !allow.is_empty() || !deny.is_empty(),
+            Want::PrivateLink(_) => true,
+        }
+    }
+
+    fn references(want: &Want) -> Vec<Name> {
+        match want {
+            Want::LoadBalancer { frontends, .. } => frontends.values().filter_map(public).collect(),
+            Want::PrivateLink(_) => vec![INTERNAL],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn public(frontend: &FrontendAddress) -> Option<Name> {
+    match frontend {
+        FrontendAddress::Public(number) => Some(Name::PublicIp(*number)),
+        FrontendAddress::Private(_) => None,
     }
 }
 
@@ -458,6 +478,15 @@ impl Service for Arm {
     fn status(owner: &Owner, ask: &Ask, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Address> {
         address_of(*owner, ask, seen)
     }
+
+    fn gives_way(owner: &Owner, ask: &Ask, key: &Name, seen: &Seen<'_, Self>, inputs: &Inputs) -> bool {
+        if inputs.mutant == Mutant::JoinsBeforeLeaving {
+            return false;
+        }
+        let Some(number) = public_ip(*owner, ask) else { return false };
+        let report = seen.reports.get(key);
+        report.is_some_and(|report| report.frontends.values().any(|at| *at == FrontendAddress::Public(number)))
+    }
 }
 
 /// Whether an object is one of the keys that a spec needs.
@@ -472,10 +501,10 @@ fn needs(owner: Owner, ask: &Ask, key: Name, inputs: &Inputs) -> bool {
 }
 
 fn load_balancer(ask: &Ask) -> Name {
-    Name::LoadBalancer(u8::from(ask.is_internal()))
+    Name::LoadBalancer(ask.load_balancer())
 }
 
-fn public_ip(owner: Owner, ask: &Ask) -> Option<u8> {
+pub(super) fn public_ip(owner: Owner, ask: &Ask) -> Option<u8> {
     match ask.address {
         AskAddress::Shared => Some(0),
         AskAddress::Own(second) => Some(own_public_ip(owner, second)),

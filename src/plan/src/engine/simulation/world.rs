@@ -1,6 +1,6 @@
 //! A small Azure and a small API server. They know nothing of the planner or of the engine.
 //!
-//! Azure holds two load balancers, a security group, public IP addresses, network interfaces and private link services, with
+//! Azure holds three load balancers, a security group, public IP addresses, network interfaces and private link services, with
 //! ETags, operations that take time, reads that lag, and the checks of references that the real one makes.
 
 use std::{
@@ -31,7 +31,7 @@ pub(super) type RuleName = (Owner, u8, u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name {
     PublicIp(u8),
-    /// 0 is public, 1 is internal.
+    /// 0 and 2 are public, 1 is internal.
     LoadBalancer(u8),
     SecurityGroup,
     Interface(u8),
@@ -41,6 +41,8 @@ pub(super) enum Name {
 
 /// The load balancer that private link services lie on.
 pub(super) const INTERNAL: Name = Name::LoadBalancer(1);
+/// The load balancers, by their number.
+pub(super) const LOAD_BALANCERS: std::ops::Range<u8> = 0..3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FrontendAddress {
@@ -85,6 +87,8 @@ pub(super) struct Version {
     pub(super) body: Body,
     pub(super) etag: u64,
     pub(super) provisioning: Provisioning,
+    /// Of a public IP that was read: whether a frontend has it.
+    pub(super) is_used: bool,
 }
 
 /// What Azure answers at once.
@@ -127,6 +131,10 @@ pub(super) struct Azure {
     notes: BTreeMap<Name, u32>,
     /// Until when a resource of another writer uses a public IP.
     held: BTreeMap<Name, Duration>,
+    /// The addresses that another writer has released.
+    lost: BTreeSet<Address>,
+    /// The public IPs that another writer has deleted.
+    lost_public_ips: BTreeSet<u8>,
     /// Whether a write of an object that is busy is refused for that, whatever its ETag.
     busy_first: bool,
 }
@@ -159,7 +167,7 @@ impl Azure {
 
     fn set(&mut self, now: Duration, name: Name, body: Option<Body>, provisioning: Provisioning) {
         self.etag += 1;
-        let version = body.map(|body| Version { body, etag: self.etag, provisioning });
+        let version = body.map(|body| Version { body, etag: self.etag, provisioning, is_used: false });
         self.resources.entry(name).or_insert_with(|| Resource { history: Vec::new() }).history.push((now, version));
     }
 
@@ -172,7 +180,21 @@ impl Azure {
     }
 
     /// A read that shows the state of some time ago.
-    pub(super) fn read(&self, name: Name, as_of: Duration) -> Option<&Version> {
+    pub(super) fn read(&self, name: Name, as_of: Duration) -> Option<Version> {
+        let mut version = self.at(name, as_of)?.clone();
+        if let Name::PublicIp(number) = name {
+            let mut balancers = LOAD_BALANCERS.filter_map(|number| self.at(Name::LoadBalancer(number), as_of));
+            version.is_used = balancers.any(|version| match &version.body {
+                Body::LoadBalancer(body) => {
+                    body.frontends.values().any(|frontend| *frontend == FrontendAddress::Public(number))
+                }
+                _ => false,
+            });
+        }
+        Some(version)
+    }
+
+    fn at(&self, name: Name, as_of: Duration) -> Option<&Version> {
         let history = &self.resources.get(&name)?.history;
         history.iter().rev().find(|(since, _)| *since <= as_of).and_then(|(_, version)| version.as_ref())
     }
@@ -245,6 +267,20 @@ impl Azure {
             }
         }
         all
+    }
+
+    /// Whether another writer has released an address. Who admits it has no record of that.
+    pub(super) fn is_lost(&self, address: Address) -> bool {
+        self.lost.contains(&address)
+    }
+
+    /// Whether another writer has deleted the public IP of a Service: it may get another address at any time.
+    pub(super) fn has_lost_public_ip(&self, owner: Owner, ask: &Ask) -> bool {
+        match ask.address {
+            AskAddress::Shared => self.lost_public_ips.contains(&0),
+            AskAddress::Own(second) => self.lost_public_ips.contains(&own_public_ip(owner, second)),
+            AskAddress::Internal(_) => false,
+        }
     }
 
     fn free_address(&self, from: Address, taken: &BTreeSet<Address>) -> Address {
@@ -370,7 +406,7 @@ impl Azure {
                 body.frontends.values().any(|frontend| *frontend == FrontendAddress::Public(number))
             })
         };
-        refers(0) || refers(1)
+        LOAD_BALANCERS.into_iter().any(refers)
     }
 
     /// An operation on a private link service changes the ETag of its load balancer.
@@ -426,6 +462,10 @@ impl Azure {
     pub(super) fn delete_by_other(&mut self, now: Duration, name: Name) -> bool {
         let deletes = self.current(name).is_some() && !self.is_busy(name) && !self.is_used(name, now);
         if deletes {
+            if let Name::PublicIp(number) = name {
+                self.lost.extend(self.public_ip(number).map(|(_, address)| address));
+                self.lost_public_ips.insert(number);
+            }
             self.notes.remove(&name);
             self.set(now, name, None, Provisioning::Succeeded);
         }
@@ -470,7 +510,7 @@ impl Azure {
     /// The addresses at which a load-balancing rule with backends serves a port of a Service.
     pub(super) fn addresses_of(&self, owner: Owner, port: u16) -> BTreeSet<Address> {
         let mut found = BTreeSet::new();
-        for number in 0..2 {
+        for number in LOAD_BALANCERS {
             let Some(body) = self.load_balancer(number).filter(|_| self.backends(number) > 0) else { continue };
             for (_, frontend) in body.rules.iter().filter(|(rule, _)| rule.0 == owner && rule.2 == port) {
                 found.extend(body.frontends.get(frontend).and_then(|frontend| self.address_of(*frontend)));
@@ -549,6 +589,8 @@ pub(super) struct Ask {
     pub(super) deny: bool,
     /// Whether it asks for a private link service; an internal one may.
     pub(super) link: bool,
+    /// Whether one with a public IP of its own is on the second public load balancer.
+    pub(super) second: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -564,6 +606,15 @@ pub(super) enum AskAddress {
 impl Ask {
     pub(super) fn is_internal(&self) -> bool {
         matches!(self.address, AskAddress::Internal(_))
+    }
+
+    /// The load balancer that it is placed on.
+    pub(super) fn load_balancer(&self) -> u8 {
+        match self.address {
+            AskAddress::Internal(_) => 1,
+            AskAddress::Own(_) if self.second => 2,
+            AskAddress::Shared | AskAddress::Own(_) => 0,
+        }
     }
 
     /// The ports and sources that it admits.
