@@ -39,3 +39,9 @@ render_everything() {
     { say "# The chart with tests/chart/everything.values.yaml, by scripts/manifests." &&
         render --values tests/chart/everything.values.yaml; } >"$1"
 }
+
+# render_cloud_controllers FILE: with the cloud controllers and the webhooks, for the tier cluster.
+render_cloud_controllers() {
+    { say "# The chart with tests/chart/cloud-controllers.values.yaml, by scripts/manifests." &&
+        render --values tests/chart/cloud-controllers.values.yaml; } >"$1"
+}

@@ -73,6 +73,9 @@ pub(super) struct Options {
 /// The reporter of events.
 const REPORTER: &str = "lazuli-cloud-controllers";
 
+/// Who asks, in the API server's audit log: the disk driver of the same pod has the same account.
+const USER_AGENT: &str = concat!("lazuli-cloud-controllers/", env!("CARGO_PKG_VERSION"));
+
 fn not_empty(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it is empty".to_owned()),
@@ -106,7 +109,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let readiness = Readiness::new();
     let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
 
-    let client = clients::cluster(&options.cloud).await?.ok_or(RunError::NoCluster)?;
+    let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
     let serves_services = options.nodes.runs(ControllerName::ServiceLb);
     let nodes = options.nodes.options(&config)?;

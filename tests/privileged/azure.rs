@@ -80,6 +80,13 @@ impl Azure {
         self.read("/_emulator/state").await
     }
 
+    /// A resource as it is now, if it exists.
+    pub(super) async fn resource(&self, id: &str) -> Option<Value> {
+        let dump = self.dump().await;
+        let is_it = |doc: &&Value| doc["id"].as_str().is_some_and(|one| one.eq_ignore_ascii_case(id));
+        dump["resources"].as_object().unwrap().values().find(is_it).cloned()
+    }
+
     /// How many requests the resource manager has had since they were last forgotten.
     pub(super) async fn arm_calls(&self) -> usize {
         let calls = self.read("/_emulator/calls").await;
@@ -173,6 +180,11 @@ pub(super) fn disk_id(name: &str) -> String {
     id_of("disks", name)
 }
 
+/// The id of a resource of the network in the group of that scenario.
+pub(super) fn network_id(kind: &str, name: &str) -> String {
+    id_of(kind, name).replace("Microsoft.Compute", "Microsoft.Network")
+}
+
 fn id_of(kind: &str, name: &str) -> String {
     format!(
         "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Compute/{kind}/{name}",
@@ -189,7 +201,11 @@ pub(super) struct OtherTool {
 
 impl OtherTool {
     async fn call(&self, method: &str, id: &str, body: Option<Value>) -> u16 {
-        let version = if id.contains("/disks/") { "2025-01-02" } else { "2025-04-01" };
+        let version = match () {
+            () if id.contains("/disks/") => "2025-01-02",
+            () if id.contains("/Microsoft.Network/") => "2025-05-01",
+            () => "2025-04-01",
+        };
         let path = format!("{id}?api-version={version}");
         let headers = [("Authorization", self.token.as_str()), ("Content-Type", "application/json")];
         let body = body.map(|body| body.to_string()).unwrap_or_default();
@@ -197,6 +213,21 @@ impl OtherTool {
         assert!(status < 400, "{method} {id}: {status} {answer}");
         self.azure.at_rest().await;
         status
+    }
+
+    /// Writes a resource of the network.
+    pub(super) async fn put_network(&self, kind: &str, name: &str, properties: Value) {
+        let body = json!({"location": scenario::LOCATION, "properties": properties});
+        self.call("PUT", &network_id(kind, name), Some(body)).await;
+    }
+
+    /// Stops a machine, and gives its hardware back.
+    pub(super) async fn deallocate(&self, machine: &str) {
+        self.call("POST", &format!("{}/deallocate", machine_id(machine)), None).await;
+    }
+
+    pub(super) async fn delete_machine(&self, machine: &str) {
+        self.call("DELETE", &machine_id(machine), None).await;
     }
 
     /// Makes a blank disk that no driver made.

@@ -4,6 +4,7 @@
 
 mod admission;
 mod chart;
+mod cloud_controllers;
 mod conformance;
 mod containers;
 mod go_driver;
@@ -26,7 +27,7 @@ use super::{
     cloud::{NODES, start_emulator, text, words},
     process::{Folder, PATIENCE, Process, able, mounted_at},
 };
-use kubernetes::{Kubernetes, collection, tools, until};
+use kubernetes::{CloudProvider, Kubernetes, collection, tools, until};
 use node::{Container, IDLE, kubelet_folder};
 
 const DRIVER: &str = "disk.csi.azure.com";
@@ -52,6 +53,7 @@ fn able_with_tools() -> Option<PathBuf> {
 
 struct Cluster {
     kubernetes: Kubernetes,
+    provider: CloudProvider,
     emulator: Process,
     azure: Azure,
     // After the processes: swept when they are no more.
@@ -68,6 +70,10 @@ impl Cluster {
 
     /// A cluster of two nodes, without a driver. `gates` are feature gates of the API server.
     async fn start_empty(emulator_options: &[&str], gates: &str) -> Option<Self> {
+        Self::start_with(emulator_options, gates, CloudProvider::None).await
+    }
+
+    async fn start_with(emulator_options: &[&str], gates: &str, provider: CloudProvider) -> Option<Self> {
         let tools = able_with_tools()?;
         let folder = Folder::make();
         kubernetes::enter_own_network();
@@ -75,35 +81,50 @@ impl Cluster {
         let mut options = words(&["--tls", chart::EMULATOR_TLS, "--tls-dir", &tls_folder]);
         options.extend(words(emulator_options));
         let (emulator, azure) = start_emulator(&folder, chart::EMULATOR, &options).await;
-        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools), gates).await;
+        let mut kubernetes = Kubernetes::start(&tools, &folder, &chart::images(&tools), gates, provider).await;
         for node in NODES {
             // As the node pool of a cluster that keeps pods off new nodes.
             let path = format!("/api/v1/nodes/{node}");
-            let taints = json!([{"key": START_UP_TAINT, "effect": "NoExecute"}]);
-            kubernetes.until("the node", &path, |found| found.is_some()).await;
+            let node = kubernetes.until("the node", &path, |found| found.is_some()).await;
+            // Of those that kubelet has registered the node with, none goes.
+            let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            taints.push(json!({"key": START_UP_TAINT, "effect": "NoExecute"}));
             kubernetes.patch(&path, json!({"spec": {"taints": taints}})).await;
         }
-        Some(Self { kubernetes, emulator, azure, folder })
+        Some(Self { kubernetes, provider, emulator, azure, folder })
+    }
+
+    /// The objects of the chart as it is installed here.
+    fn objects(&self) -> Vec<Value> {
+        match self.provider {
+            CloudProvider::None => chart::objects(),
+            CloudProvider::External => chart::objects_with_cloud_controllers(),
+        }
     }
 
     /// Installs the chart and what it needs, and waits until it serves.
     async fn install_chart(&mut self) {
-        let config = chart::cloud_config(self.folder.path());
+        self.apply_chart(json!({})).await;
+        self.serving().await;
+        self.registered().await;
+    }
+
+    /// Makes the chart's objects and what they need. `keys` come to the cloud configuration.
+    async fn apply_chart(&mut self, keys: Value) {
+        let config = chart::cloud_config(self.folder.path(), keys);
         let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
         self.kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
         let authority = fs::read_to_string(self.folder.path().join("tls/ca.pem")).unwrap();
         let authority = json!({"metadata": {"name": chart::AUTHORITY}, "data": {"ca.pem": authority}});
         self.kubernetes.create("/api/v1/namespaces/kube-system/configmaps", authority).await;
         self.kubernetes.until("the nodes' leases", "/api/v1/namespaces/kube-node-lease", |found| found.is_some()).await;
-        for object in chart::with_overlay(chart::objects(), self.folder.path()) {
+        for object in chart::with_overlay(self.objects(), self.folder.path()) {
             self.kubernetes.create(&collection(&object), object).await;
         }
         let classes: Value = serde_json::from_str(include_str!("cluster/objects.json")).unwrap();
         for object in classes.as_array().unwrap() {
             self.kubernetes.create(object["path"].as_str().unwrap(), object["object"].clone()).await;
         }
-        self.serving().await;
-        self.registered().await;
     }
 
     /// Waits until kubelet has registered a driver on every node, and pods are scheduled there.
@@ -278,14 +299,18 @@ impl Cluster {
 
     /// What the drivers of all replicas have logged, those that have ended too.
     async fn controller_logs(&self) -> String {
+        let pods = self.pods_of("controller").await;
+        pods.iter().map(|(pod, node)| self.logs(pod, node, "lazuli")).collect()
+    }
+
+    /// What the containers of this name of a pod have logged, those that have ended too.
+    fn logs(&self, pod: &str, node: &str, container: &str) -> String {
         let mut all = String::new();
-        for (pod, node) in self.pods_of("controller").await {
-            let logs = kubelet_folder(self.folder.path(), node).join("pod-logs");
-            for of_pod in fs::read_dir(logs).unwrap().flatten() {
-                if of_pod.file_name().to_string_lossy().contains(&pod) {
-                    for log in fs::read_dir(of_pod.path().join("lazuli")).into_iter().flatten().flatten() {
-                        all += &fs::read_to_string(log.path()).unwrap();
-                    }
+        let logs = kubelet_folder(self.folder.path(), node).join("pod-logs");
+        for of_pod in fs::read_dir(logs).unwrap().flatten() {
+            if of_pod.file_name().to_string_lossy().contains(pod) {
+                for log in fs::read_dir(of_pod.path().join(container)).into_iter().flatten().flatten() {
+                    all += &fs::read_to_string(log.path()).unwrap();
                 }
             }
         }

@@ -145,6 +145,14 @@ pub async fn cluster(options: &CloudOptions) -> Result<Option<kube::Client>, Wir
     cluster::connect(options.kubeconfig.as_deref(), &variables()).await.map_err(WireError::Cluster)
 }
 
+/// The same as [`cluster`], with another name in the API server's audit log and metrics.
+///
+/// # Errors
+/// [`WireError::Cluster`].
+pub async fn cluster_as(user_agent: &'static str, options: &CloudOptions) -> Result<Option<kube::Client>, WireError> {
+    cluster::connect_as(user_agent, options.kubeconfig.as_deref(), &variables()).await.map_err(WireError::Cluster)
+}
+
 /// Reads the configuration from file, Secret and environment.
 ///
 /// # Errors

@@ -153,6 +153,18 @@ pub async fn connect(
     kubeconfig: Option<&Path>,
     variables: &BTreeMap<String, String>,
 ) -> Result<Option<Client>, ConnectError> {
+    connect_as(USER_AGENT, kubeconfig, variables).await
+}
+
+/// The same as [`connect`], with another name in the API server's audit log and metrics.
+///
+/// # Errors
+/// [`ConnectError`]: a cluster was named and cannot be used.
+pub async fn connect_as(
+    user_agent: &'static str,
+    kubeconfig: Option<&Path>,
+    variables: &BTreeMap<String, String>,
+) -> Result<Option<Client>, ConnectError> {
     let named = |name| variables.get(name).filter(|value| !value.is_empty());
     let paths: Vec<PathBuf> = match (kubeconfig, named("KUBECONFIG")) {
         (Some(path), _) => vec![path.to_owned()],
@@ -166,7 +178,7 @@ pub async fn connect(
     } else {
         return Ok(None);
     };
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(user_agent)));
     config.proxy_url = match named_proxy {
         Some(proxy) => Some(proxy),
         None => proxy::of_environment(&config.cluster_url, variables).map_err(ConnectError::Proxy)?,

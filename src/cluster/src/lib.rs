@@ -31,7 +31,7 @@ mod tests;
 mod volumes;
 
 pub use backends::{BackendsChange, follow_backends};
-pub use client::{ConnectError, connect};
+pub use client::{ConnectError, connect, connect_as};
 pub use cloud_nodes::{
     CloudNodesChange, WriteNodeError, control_plane, delete_node, follow_cloud_nodes, node_exists, patch_node,
 };

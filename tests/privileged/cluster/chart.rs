@@ -5,9 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use super::node::IDLE;
+use crate::certificates;
 
 /// Where the emulator serves: plain for instance metadata, TLS for the resource manager.
 pub(super) const EMULATOR: &str = "10.213.0.1:8181";
@@ -15,10 +17,21 @@ pub(super) const EMULATOR_TLS: &str = "10.213.0.1:8443";
 /// The ConfigMap with the emulator's certificate authority.
 pub(super) const AUTHORITY: &str = "emulator-authority";
 
+/// The Secret with the certificate of the webhooks.
+const WEBHOOK_SECRET: &str = "lazuli-webhook";
+
 /// The objects of the plain manifests, which are what the chart renders.
 pub(super) fn objects() -> Vec<Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/manifests/lazuli.yaml");
-    let text = fs::read_to_string(file).unwrap();
+    read("deploy/manifests/lazuli.yaml")
+}
+
+/// The objects of the chart with the cloud controllers and the webhooks.
+pub(super) fn objects_with_cloud_controllers() -> Vec<Value> {
+    read("tests/chart/cloud-controllers.yaml")
+}
+
+fn read(file: &str) -> Vec<Value> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     text.split("\n---\n")
         .map(|document| document.trim_start_matches("---\n"))
         .filter(|document| document.lines().any(|line| !line.starts_with('#')))
@@ -26,8 +39,12 @@ pub(super) fn objects() -> Vec<Value> {
         .collect()
 }
 
-/// All that differs from the chart: where Azure and the machines' devices are, and how often the attacher compares.
+/// All that differs from the chart: where Azure and the machines' devices are, how often the attacher compares, and the
+/// certificate of the webhooks.
 pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value> {
+    if objects.iter().any(|object| object["webhooks"].is_array()) {
+        objects = with_certificate(objects);
+    }
     for object in &mut objects {
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let pod = &mut object["spec"]["template"]["spec"];
@@ -36,9 +53,13 @@ pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value>
                 // As the value certificateAuthorities of the chart does it.
                 let volume = json!({"name": "authorities", "configMap": {"name": AUTHORITY}});
                 push(&mut pod["volumes"], volume);
-                let lazuli = container(pod, "lazuli");
-                push(&mut lazuli["env"], json!({"name": "SSL_CERT_FILE", "value": "/etc/lazuli/ca/ca.pem"}));
-                push(&mut lazuli["volumeMounts"], json!({"name": "authorities", "mountPath": "/etc/lazuli/ca"}));
+                for of_azure in pod["containers"].as_array_mut().unwrap() {
+                    if ["lazuli", "cloud-controllers"].contains(&of_azure["name"].as_str().unwrap()) {
+                        push(&mut of_azure["env"], json!({"name": "SSL_CERT_FILE", "value": "/etc/lazuli/ca/ca.pem"}));
+                        let mount = json!({"name": "authorities", "mountPath": "/etc/lazuli/ca"});
+                        push(&mut of_azure["volumeMounts"], mount);
+                    }
+                }
                 // The default is a minute.
                 push(&mut container(pod, "csi-attacher")["args"], json!("--reconcile-sync=5s"));
             }
@@ -54,6 +75,21 @@ pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value>
             _ => {}
         }
     }
+    objects
+}
+
+/// The webhooks' certificate, for the name of their Service: the Secret that the chart names, and the authority in what
+/// the chart registers.
+fn with_certificate(mut objects: Vec<Value>) -> Vec<Value> {
+    let [authority, certificate, key] = certificates::for_name("lazuli-webhook.kube-system.svc");
+    for webhook in objects.iter_mut().filter_map(|object| object["webhooks"].as_array_mut()).flatten() {
+        webhook["clientConfig"]["caBundle"] = json!(STANDARD.encode(&authority));
+    }
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": WEBHOOK_SECRET, "namespace": "kube-system"},
+        "type": "kubernetes.io/tls", "stringData": {"tls.crt": certificate, "tls.key": key},
+    });
+    objects.insert(0, secret);
     objects
 }
 
@@ -103,8 +139,11 @@ pub(super) fn images(tools: &Path) -> Value {
 
 /// The cloud configuration that the emulator wrote, with its resource manager over TLS: a pod reaches it through a
 /// network, and credentials go over no network in the clear.
-pub(super) fn cloud_config(folder: &Path) -> String {
+///
+/// `keys` come in addition.
+pub(super) fn cloud_config(folder: &Path, keys: Value) -> String {
     let mut config: Value = serde_json::from_str(&fs::read_to_string(folder.join("azure.json")).unwrap()).unwrap();
     config["resourceManagerEndpoint"] = json!(format!("https://{EMULATOR_TLS}"));
+    config.as_object_mut().unwrap().extend(keys.as_object().cloned().unwrap_or_default());
     config.to_string()
 }

@@ -43,6 +43,12 @@ const CONTROLLERS: [&str; 15] = [
     "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller",
 ];
+/// What a cloud controller manager needs beside them: ranges for the pods of nodes, what a Service is made of, and what
+/// moves pods off a node that is out of service.
+const EXTERNAL_CONTROLLERS: [&str; 3] =
+    ["node-ipam-controller", "endpointslice-controller", "taint-eviction-controller"];
+/// The ranges of nodes. The node's runtime gives its pods other addresses: no packet takes a route of the cloud.
+const PODS: &str = "10.244.0.0/16";
 /// What the API server notes: each request of an account of the chart.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
@@ -54,6 +60,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Where the Go programs are; without them these tests cannot run.
 pub(super) fn tools() -> Option<PathBuf> {
     std::env::var_os("LAZULI_CLUSTER_TOOLS").map(PathBuf::from)
+}
+
+/// Who tells a node which machine it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CloudProvider {
+    /// kubelet itself.
+    None,
+    /// A cloud controller manager: kubelets run with `--cloud-provider=external`.
+    External,
 }
 
 /// Gives this thread, and every process and thread that it starts from now on, a network without anything else on it:
@@ -129,6 +144,8 @@ impl ApiServer {
                 ("--authorization-mode", "Node,RBAC"),
                 ("--enable-admission-plugins", "NodeRestriction"),
                 ("--allow-privileged", "true"),
+                // There is no kube-proxy: webhooks are asked at the addresses of their pods.
+                ("--enable-aggregator-routing", "true"),
                 ("--audit-policy-file", &at("audit-policy.json")),
                 ("--audit-log-path", &at("audit.log")),
                 ("--audit-log-mode", "blocking"),
@@ -171,25 +188,40 @@ pub(super) struct Kubernetes {
 
 impl Kubernetes {
     /// Starts it, in the network of this thread. `gates` are feature gates of the API server.
-    pub(super) async fn start(tools: &Path, folder: &Folder, images: &Value, gates: &str) -> Self {
+    pub(super) async fn start(
+        tools: &Path,
+        folder: &Folder,
+        images: &Value,
+        gates: &str,
+        provider: CloudProvider,
+    ) -> Self {
         let folder = folder.path().to_owned();
         let at = |name: &str| text(&folder.join(name));
         let api_server = ApiServer::start(tools, &folder, gates).await;
         let admin = kubeconfig(&folder, ADMIN.0);
-        let controllers = program(
-            tools,
-            &folder,
-            "kubernetes",
-            "kube-controller-manager",
-            &[
-                ("--kubeconfig", &admin),
-                ("--controllers", &CONTROLLERS.join(",")),
-                ("--service-account-private-key-file", &at("sa.key")),
-                ("--root-ca-file", &text(&authority(&folder))),
-                ("--leader-elect", "false"),
-                ("--secure-port", "0"),
-            ],
-        );
+        let mut names = CONTROLLERS.to_vec();
+        let (key, root) = (at("sa.key"), text(&authority(&folder)));
+        let mut flags = vec![
+            ("--kubeconfig", admin.as_str()),
+            ("--service-account-private-key-file", &key),
+            ("--root-ca-file", &root),
+            ("--leader-elect", "false"),
+            ("--secure-port", "0"),
+        ];
+        if provider == CloudProvider::External {
+            names.extend(EXTERNAL_CONTROLLERS);
+            flags.extend([
+                ("--cloud-provider", "external"),
+                ("--allocate-node-cidrs", "true"),
+                ("--cluster-cidr", PODS),
+                // kubelets renew their leases every two seconds.
+                ("--node-monitor-grace-period", "10s"),
+                ("--node-monitor-period", "1s"),
+            ]);
+        }
+        let names = names.join(",");
+        flags.push(("--controllers", &names));
+        let controllers = program(tools, &folder, "kubernetes", "kube-controller-manager", &flags);
         let scheduler = program(
             tools,
             &folder,
@@ -204,9 +236,23 @@ impl Kubernetes {
                 "client-key": folder.join(format!("{name}.key")),
             });
             let kubeconfig = write_kubeconfig(&folder, name, credentials);
-            nodes.insert(name, node::start(tools, &folder, index, name, &kubeconfig, images));
+            nodes.insert(name, node::start(tools, &folder, index, name, &kubeconfig, images, provider));
         }
         Self { nodes, _scheduler: scheduler, _controllers: controllers, api_server, folder }
+    }
+
+    /// The end of a node's machine: its processes are killed, and its mounts are gone.
+    pub(super) fn kill_node(&mut self, name: &str) {
+        let mut node = self.nodes.remove(name).unwrap();
+        node.kill();
+        let kubelet = node::kubelet_folder(&self.folder, name);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+        let mut below: Vec<PathBuf> = points.filter(|point| point.starts_with(&kubelet) && *point != kubelet).collect();
+        below.sort();
+        for point in below.into_iter().rev() {
+            run("umount", &[&text(&point)]);
+        }
     }
 
     /// A kubeconfig with a token, such as that of a container.
@@ -219,6 +265,11 @@ impl Kubernetes {
         let client = lazuli_cluster::connect(Some(Path::new(kubeconfig)), &BTreeMap::new()).await.unwrap().unwrap();
         let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
         refusal(client.request(request.body(change.to_string().into_bytes()).unwrap()).await)
+    }
+
+    /// The code of the refusal of a change that may be refused whoever asks; `None` when it was made.
+    pub(super) async fn refusal_of_change(&self, path: &str, change: Value) -> Option<(u16, String)> {
+        refusal(self.send("PATCH", path, "application/merge-patch+json", Some(change)).await)
     }
 
     /// The code of the refusal of an object; `None` when it was made.

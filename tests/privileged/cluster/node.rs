@@ -18,7 +18,7 @@ use super::{
         cloud::{text, words},
         process::{Process, run},
     },
-    kubernetes::GATEWAY,
+    kubernetes::{CloudProvider, GATEWAY},
 };
 
 /// The image of a test's own pods, whose program does nothing until it is told to stop.
@@ -37,17 +37,23 @@ pub(super) fn start(
     name: &str,
     kubeconfig: &str,
     images: &Value,
+    provider: CloudProvider,
 ) -> Process {
     let state = folder.join(format!("node-{index}-runtime"));
-    let address = format!("10.213.1.{}", index + 1);
+    // Azure keeps the first four addresses of a subnet.
+    let address = format!("10.213.1.{}", index + 4);
     let pods = format!("10.244.{}", index + 1);
     let socket = format!("unix://{}", state.join("cri.sock").display());
+    let (who, value) = match provider {
+        CloudProvider::None => ("--provider-id", format!("azure://{}", machine_id(name))),
+        CloudProvider::External => ("--cloud-provider", "external".to_owned()),
+    };
     let settings = json!({
         "name": name, "kubeletFolder": kubelet_folder(folder, name), "state": state, "bridge": "cluster",
         "gateway": GATEWAY, "address": address, "pods": pods, "images": images,
         "kubelet": [
             tools.join("kubernetes"), "kubelet", "--kubeconfig", kubeconfig, "--node", name, "--node-ip", address,
-            "--provider-id", format!("azure://{}", machine_id(name)), "--container-runtime-endpoint", socket,
+            who, value, "--container-runtime-endpoint", socket,
         ],
     });
     let file = folder.join(format!("{name}.json"));
