@@ -347,10 +347,10 @@ impl<'a> World<'a> {
             tags: settings.tags.clone(),
             nodes: BTreeSet::new(),
             keep: BTreeMap::new(),
+            node_ports: BTreeMap::new(),
         };
         let nodes: BTreeSet<IpAddr> = nodes().into_keys().collect();
         let none = Former::default();
-            node_ports: BTreeMap::new(),
         let mut wanted: security_group::Wants = BTreeMap::new();
         for (service, live) in &self.live {
             let former = if service == changed { former } else { &none };

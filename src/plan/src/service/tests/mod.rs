@@ -130,10 +130,10 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
         tags: settings.tags.clone(),
         nodes: BTreeSet::new(),
         keep: BTreeMap::new(),
+        node_ports: BTreeMap::new(),
     }
 }
 
-        node_ports: BTreeMap::new(),
 /// A security group that holds nothing.
 pub(crate) fn empty_group() -> Value {
     json!({ "name": "nsg", "location": "westeurope", "properties": { "securityRules": [] } })
