@@ -34,8 +34,6 @@ const CONFIGURATION: &str = "configuration";
 /// Options of the check.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    #[command(flatten)]
-    cloud: CloudOptions,
     /// The namespaces in whose pods managers are looked for, where a cluster is named.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', default_value = "kube-system")]
     manager_namespaces: Vec<String>,
@@ -45,6 +43,8 @@ pub(super) struct Options {
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
+    #[command(flatten)]
+    cloud: CloudOptions,
 }
 
 fn fine(check: &'static str, text: impl Into<String>) -> Finding {

@@ -74,11 +74,11 @@ enum TableOf {
 
 #[derive(Debug, Args)]
 struct Common {
-    #[command(flatten)]
-    cloud: CloudOptions,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
+    #[command(flatten)]
+    cloud: CloudOptions,
 }
 
 /// Rows with a name for each column.

@@ -84,7 +84,7 @@ enum Command {
     #[cfg(feature = "emulator")]
     /// Shows a volume's whole life on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
-    /// Checks a cloud configuration and says what is wrong with it.
+    /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
     /// Prints what the provider sees of the cluster in Azure: instances, zones, clusters, routes, load balancers,
     /// disks.

@@ -38,7 +38,7 @@ const READS: Duration = Duration::from_secs(600);
 /// How long one machine may take. An extension that does not report is given up by Azure after 90 minutes; a person need
 /// not wait for that, and a repetition of the command takes up where this one ended.
 const ONE_MACHINE: Duration = Duration::from_secs(900);
-/// The pause after a throttled write to which Azure gave none.
+/// The pause after a refused write to which Azure gave none.
 const PAUSE: Duration = Duration::from_secs(30);
 /// Most bytes of a key file. An RSA key of 16,384 bits has about 2,800.
 const LARGEST_KEY: u64 = 16 * 1024;
@@ -208,6 +208,10 @@ async fn execute(
     }
     let writes = plan.iter().filter(|planned| planned.writes()).count();
     if writes > 0 && !options.yes {
+        if console == Console::Terminal && (options.output == Format::Json || !std::io::stdout().is_terminal()) {
+            // What is asked about must be seen.
+            eprint!("{}", plan_text(&plan, options, &key));
+        }
         confirm(console, writes, stop).await?;
     }
     let results = Box::pin(apply(&plan, options, &key, &azure.compute, stop, |name, ended| match options.output {
@@ -383,6 +387,8 @@ async fn add(compute: &Compute, machine: &ArmId, extension: Extension, stop: &Ca
 fn pause_of(error: &ArmError) -> Option<Duration> {
     match error.fault {
         Fault::Throttled { retry_after } => Some(retry_after.unwrap_or(PAUSE)),
+        // Another operation on the machine is in flight, such as that of a disk.
+        Fault::Conflict => Some(PAUSE),
         _ => None,
     }
 }

@@ -104,6 +104,8 @@ async fn a_key_is_added_on_machines_of_every_kind_and_one_that_refuses_stops_no_
     world.incident(json!({"match": {"method": "PUT", "path": "*/node-0/extensions/*"}, "then": refused}));
     let throttled = json!({"status": 429, "code": "TooManyRequests", "retryAfter": 90});
     world.incident(json!({"match": {"method": "PUT", "path": "*/virtualMachines/1/extensions/*"}, "then": throttled}));
+    let busy = json!({"status": 409, "code": "Conflict", "message": "another operation is in flight"});
+    world.incident(json!({"match": {"method": "PUT", "path": "*/member/extensions/*"}, "then": busy}));
     let (text, ended) = world.run(&["--all", "--yes"]).await;
     let line = |name: &str, what: &str| {
         let found = text.lines().any(|line| line.starts_with(name) && line.contains(what));

@@ -148,6 +148,13 @@ impl Manager {
         format!("{}/{}", namespace.unwrap_or(CLOUD_LEASE.0), name.unwrap_or(usual))
     }
 
+    /// Whether it waits for its Lease before it acts.
+    fn elects(&self) -> bool {
+        self.program == Program::CloudControllers
+            || self.is_set("leader-elect").unwrap_or(true)
+            || self.flag("leader-elect").is_none()
+    }
+
     /// The class of the Services that it serves.
     fn class(&self) -> Option<&str> {
         self.flag("load-balancer-class")
@@ -288,7 +295,7 @@ pub fn rivals(managers: &[Manager], holders: &BTreeMap<String, String>) -> Vec<F
 
 fn rival_clouds(one: &Manager, other: &Manager, holders: &BTreeMap<String, String>) -> Option<Finding> {
     let (first, second) = (one.described(), other.described());
-    if one.lease() == other.lease() {
+    if one.lease() == other.lease() && one.elects() && other.elects() {
         let lease = one.lease();
         let holder = holders.get(&lease).map_or("the one that holds it", String::as_str);
         let text = format!(
@@ -299,6 +306,7 @@ fn rival_clouds(one: &Manager, other: &Manager, holders: &BTreeMap<String, Strin
     }
     let both: Vec<Controller> = one.cloud_controllers().intersection(&other.cloud_controllers()).copied().collect();
     let same_class = one.class() == other.class();
+    let lease = |manager: &Manager| if manager.elects() { manager.lease() } else { "--leader-elect=false".to_owned() };
     let both: Vec<&str> = both
         .into_iter()
         .filter(|controller| *controller != Controller::ServiceLb || same_class)
@@ -308,11 +316,11 @@ fn rival_clouds(one: &Manager, other: &Manager, holders: &BTreeMap<String, Strin
         return None;
     }
     let text = format!(
-        "{first} and {second} both run {} under different Leases ({} and {}), so that both act at once: give both one Lease, \
-         or divide the controllers by --controllers",
+        "{first} and {second} both run {} without a Lease in common ({} and {}), so that both act at once: give both one \
+         Lease, or divide the controllers by --controllers",
         both.join(", "),
-        one.lease(),
-        other.lease()
+        lease(one),
+        lease(other)
     );
     Some(Finding::new(MANAGERS, Grade::Wrong, text))
 }

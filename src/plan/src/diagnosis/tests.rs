@@ -121,8 +121,11 @@ fn two_managers_with_one_lease_are_noted_and_with_two_leases_wrong() {
     assert!(shared[0].text.contains("only lazuli-x_1 acts"), "{shared:?}");
     let apart = of(go, "/lazuli|cloud-controllers|--lease-name=mine");
     assert_eq!(graded(&apart), [Grade::Wrong]);
-    let all = "both run cloud-node, cloud-node-lifecycle, service-lb, node-route under different Leases";
+    let all = "both run cloud-node, cloud-node-lifecycle, service-lb, node-route without a Lease in common";
     assert!(apart[0].text.contains(all), "{apart:?}");
+    let alone = of("cloud-controller-manager|--leader-elect=false", ours);
+    assert_eq!(graded(&alone), [Grade::Wrong]);
+    assert!(alone[0].text.contains("(--leader-elect=false and kube-system/cloud-controller-manager)"), "{alone:?}");
     // Divided work, and Services of another class, are no rivalry.
     for (one, other) in [
         (
