@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_azure::{
     Until,
-    network::{API_VERSION, NetworkType},
+    network::NetworkType,
 };
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
@@ -190,9 +190,8 @@ async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, Box
     let group = network.route_table_resource_group.as_str();
     let id = ArmId::resource(&network.subscription_id, group, "Microsoft.Network/routeTables", name)?;
     let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
-    let read = azure.network.arm().get(id.as_str(), API_VERSION, &[], Priority::Read, &Until::within(PATIENCE)).await;
-    match read {
-        Ok(read) => Ok(RouteTable::read(&id, &read.value)?),
+    match azure.network.read_alone(&id, Priority::Read, &Until::within(PATIENCE)).await {
+        Ok(body) => Ok(RouteTable::read(&id, &body)?),
         Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => Err(GetError::NoSuchTable(id).into()),
         Err(error) => Err(error.into()),
     }
