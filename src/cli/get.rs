@@ -10,7 +10,7 @@ use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_azure::{
     Until,
     compute::Orchestration,
-    network::{API_VERSION, NetworkType},
+    network::NetworkType,
 };
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
@@ -193,17 +193,17 @@ async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dy
             // The NICs of an instance of a uniform scale set are in no list, and neither are its public IPs.
             let alone = |id: ArmId| {
                 let (network, until) = (&azure.network, &until);
-                async move { network.arm().get(id.as_str(), API_VERSION, &[], Priority::Read, until).await }
+                async move { network.read_alone(&id, Priority::Read, until).await }
             };
             if is_instance(&machine.id) && !nics.contains_key(nic) {
-                nics.insert(nic.clone(), alone(nic.clone()).await?.value);
+                nics.insert(nic.clone(), alone(nic.clone()).await?);
             }
             for address in nics.get(nic).map(nic_addresses).unwrap_or_default() {
                 if let Some(ip) = &address.public
                     && is_instance(&machine.id)
                     && !public.contains_key(ip)
                 {
-                    let read = alone(ip.clone()).await?.value;
+                    let read = alone(ip.clone()).await?;
                     public.extend(
                         read["properties"]["ipAddress"]
                             .as_str()
@@ -230,9 +230,8 @@ async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, Box
     let group = network.route_table_resource_group.as_str();
     let id = ArmId::resource(&network.subscription_id, group, "Microsoft.Network/routeTables", name)?;
     let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
-    let read = azure.network.arm().get(id.as_str(), API_VERSION, &[], Priority::Read, &Until::within(PATIENCE)).await;
-    match read {
-        Ok(read) => Ok(RouteTable::read(&id, &read.value)?),
+    match azure.network.read_alone(&id, Priority::Read, &Until::within(PATIENCE)).await {
+        Ok(body) => Ok(RouteTable::read(&id, &body)?),
         Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => Err(GetError::NoSuchTable(id).into()),
         Err(error) => Err(error.into()),
     }

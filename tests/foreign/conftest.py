@@ -87,7 +87,7 @@ class Town:
         self.cloud = stack.enter_context(Cloud(dialect))
         self.cluster = stack.enter_context(Cluster())
         furnish(self.cloud)
-        lay_out(self.cloud)
+        lay_out(self.cloud, "Basic" if dialect.stack else "Standard")
         self.judge = NetworkJudge(self.cloud)
         self.kubectl = Kubectl(self.cluster)
         for name, number in NODES.items():

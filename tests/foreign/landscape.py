@@ -24,8 +24,9 @@ def rule(name: str, priority: int, **properties) -> dict:
 
 
 def lay_out(cloud: Cloud, sku: str = "Standard") -> None:
-    """A virtual network, its security group and route table, an interface for each machine, a public IP that is nobody's,
-    the load balancer of another team, and the cluster's own load balancer with an outbound rule that somebody made."""
+    """A virtual network, its security group and route table, an interface for each machine, a public IP without use, the
+    load balancer of another team, and the cluster's own load balancer with an outbound rule that somebody made. With
+    Basic load balancers the machines are in one availability set, and there are no outbound rules."""
     network, compute = cloud.network, cloud.compute
     future = {"futureNote": {"kept": ["as", None, "it is"]}} if cloud.dialect.new_properties else {}
     standard, owned = {"sku": {"name": sku}}, {"tags": {"owner": "someone else"}}
@@ -62,6 +63,8 @@ def lay_out(cloud: Cloud, sku: str = "Standard") -> None:
         first = {"name": "ipconfig1", "properties": {**place, "privateIPAddress": f"10.240.0.{number}"}}
         interface = {**at("networkInterfaces", f"{name}-nic"), "properties": {"primary": True}}
         machine = compute.machines[compute.path("virtualMachines", name).lower()]["resource"]["properties"]
+        if sku == "Basic":
+            machine["availabilitySet"] = {"id": compute.path("availabilitySets", "AGENTS")}
         machine["networkProfile"] = {"networkInterfaces": [interface]}
         network.place("networkInterfaces", f"{name}-nic", {"ipConfigurations": [first], **future}, **owned)
 
@@ -83,7 +86,7 @@ def lay_out(cloud: Cloud, sku: str = "Standard") -> None:
             "backendAddressPools": [{"name": "Their-Pool", "properties": {}}],
             "loadBalancingRules": [],
             "probes": [{"name": "Their-Probe", "properties": {"protocol": "Tcp", "port": 8443}}],
-            "outboundRules": [{"name": "Their-Rule", "properties": outbound}],
+            **({"outboundRules": [{"name": "Their-Rule", "properties": outbound}]} if sku == "Standard" else {}),
             **future,
         }
         network.place("loadBalancers", name, properties, **standard, **owned)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import shapes
-from compute import Refused, key
+from compute import LOCATION, Refused, key
 from network import PROVIDER, Network
 from wire import Answer, Exchange
 
@@ -22,6 +22,8 @@ PATH = re.compile(
 SUBSCRIPTION_LIST = re.compile(
     r"/subscriptions/[^/]+/providers/microsoft\.network/(?P<kind>[a-z]+)", re.IGNORECASE
 )
+# Documented: the newest api-version of the API profile 2020-09-01-hybrid of Azure Stack Hub.
+STACK_VERSION = "2018-11-01"
 # Parts that may be written by themselves. Source: the operations of 2025-05-01.
 WRITABLE_PARTS = {
     ("loadBalancers", "backendAddressPools"),
@@ -40,6 +42,8 @@ class NetworkApi:
     def answer(self, exchange: Exchange, headers, query: dict) -> Answer | None:
         """The answer to a request of this provider, or None."""
         found = PATH.fullmatch(exchange.path)
+        if "/providers/microsoft.network/" in exchange.path.lower():
+            self._check_version(query["api-version"])
         if not found:
             found = SUBSCRIPTION_LIST.fullmatch(exchange.path)
             return self._list(exchange, self._kind(found["kind"]), query) if found else None
@@ -53,8 +57,18 @@ class NetworkApi:
             return self._part(exchange, headers, query, kind, resource_id, found["member"], found["part"])
         return self._resource(exchange, headers, query, kind, resource_id)
 
+    def _check_version(self, version: str) -> None:
+        if self.dialect.stack and version > STACK_VERSION:
+            raise Refused(
+                400,
+                "NoRegisteredProviderFound",
+                f"No registered resource provider found for location '{LOCATION}' and API version '{version}' for "
+                f"type 'loadBalancers'. The supported api-versions are '{STACK_VERSION}'.",
+            )
+
     def _kind(self, text: str) -> str:
-        if text.lower() not in shapes.KINDS:
+        # Private link services came with 2019-04-01.
+        if text.lower() not in shapes.KINDS or (self.dialect.stack and text.lower() == "privatelinkservices"):
             raise Refused(
                 404, "InvalidResourceType", f"The resource type could not be found in the namespace '{PROVIDER}'."
             )

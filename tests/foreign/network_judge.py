@@ -13,6 +13,8 @@ from compute import key
 from judge import LEAST_PAUSE, MOST_POLLS
 from network import Network, Resource
 
+# The names of the cluster's pools.
+OWN_POOLS = {"kubernetes", "kubernetes-ipv6"}
 WRITES = ("PUT", "PATCH", "POST", "DELETE")
 
 
@@ -67,6 +69,12 @@ class NetworkJudge:
             # What Azure adds is in neither.
             shapes.add_defaults(kind, document)
         own = dict(shapes.parts(kind, now))
+        if kind == "networkInterfaces":
+            # An interface stays in the cluster's pool as long as the pool.
+            for part in own.values():
+                pools = part["properties"].get("loadBalancerBackendAddressPools") or []
+                pools = [pool for pool in pools if pool["id"].rsplit("/", 1)[1].lower() not in OWN_POOLS]
+                part["properties"]["loadBalancerBackendAddressPools"] = pools
         for name, part in shapes.parts(kind, before):
             assert own.get(name) is not None, f"{name} of {before['id']} was somebody else's and is gone"
             assert _plain(own[name]) == _plain(part), f"{name} of {before['id']}:\n{part}\nis now\n{own[name]}"
@@ -86,8 +94,7 @@ class NetworkJudge:
             left = {name for name, _ in shapes.parts(now[at].kind, now[at].document)}
             left -= {name for name, _ in shapes.parts(now[at].kind, before)}
             # The cluster's pool stays as long as its load balancer, as the Go manager has it.
-            left.discard("backendAddressPools/kubernetes")
-            left.discard("backendAddressPools/kubernetes-IPv6")
+            left = {name for name in left if name.lower().removeprefix("backendaddresspools/") not in OWN_POOLS}
             assert not left, f"{sorted(left)} of {at} are left behind"
 
     def check_polls(self) -> None:
@@ -158,9 +165,8 @@ class NetworkJudge:
 def _plain(value):
     """A value without what Azure adds by itself, and with ids in one spelling."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items() if inner not in (None, [], False) and name != "id"} | (
-            {"id": value["id"].lower()} if "id" in value else {}
-        )
+        said = {name: inner for name, inner in value.items() if inner not in (None, [], False)}
+        return {name: inner.lower() if name == "id" else _plain(inner) for name, inner in said.items()}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -170,7 +176,8 @@ def _both(rule: dict, one: str, many: str) -> list[str]:
 
 def _covers(rule: dict, one: str, many: str, address: str) -> bool:
     for prefix in _both(rule, one, many):
-        if prefix == "*" or prefix == address or (prefix == "Internet" and "." in address and not address.startswith("10.")):
+        # `Internet` is what is outside of the virtual network.
+        if prefix in ("*", address) or (prefix == "Internet" and not address.startswith(("10.", "fd00:"))):
             return True
         try:
             if ipaddress.ip_address(address) in ipaddress.ip_network(prefix):

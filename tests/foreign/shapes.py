@@ -43,7 +43,10 @@ _LISTED = {
         "enableTcpReset frontendPortRangeStart frontendPortRangeEnd backendAddressPool",
         "backendIPConfiguration",
     ),
-    "networkSecurityGroups": ("securityRules flushConnection", "defaultSecurityRules networkInterfaces subnets flowLogs"),
+    "networkSecurityGroups": (
+        "securityRules flushConnection",
+        "defaultSecurityRules networkInterfaces subnets flowLogs",
+    ),
     "networkSecurityGroups/securityRules": (
         "description protocol sourcePortRange destinationPortRange sourceAddressPrefix sourceAddressPrefixes "
         "sourceApplicationSecurityGroups destinationAddressPrefix destinationAddressPrefixes "
@@ -94,6 +97,14 @@ _LISTED = {
 }
 WRITABLE = {kind: set(own.split()) for kind, (own, _) in _LISTED.items()}
 READ_ONLY = {kind: set(azure.split()) | {"provisioningState", "resourceGuid"} for kind, (_, azure) in _LISTED.items()}
+# Members that the swagger of 2021-05-01 does not have yet, so no earlier version has them either. Azure Stack Hub
+# refuses what is newer than its api-version (recorded for compute).
+SINCE_2021 = {
+    "scope", "drainPeriodInSeconds", "virtualNetwork", "syncMode", "enableConnectionTracking",
+    "noHealthyBackendsBehavior", "probeThreshold", "flushConnection", "disableTcpStateTracking", "auxiliaryMode",
+    "auxiliarySku", "privateIPAddressPrefixLength", "destinationIPAddress", "accessMode", "sharingScope",
+    "defaultOutboundAccess", "ipamPoolPrefixAllocations", "serviceGateway",
+}  # fmt: skip
 KINDS = {kind.lower(): kind for kind in _LISTED if "/" not in kind}
 # Lists of parts: each has a name, an id and an etag of its own.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -203,6 +214,8 @@ def clean(kind: str, document: dict, dialect: Dialect) -> Iterator[str]:
         for member in list(properties):
             if member in READ_ONLY[shape]:
                 del properties[member]
+            elif dialect.stack and member in SINCE_2021:
+                yield f"Could not find member '{member}' on object of type '{shape}'."
             elif member not in WRITABLE[shape] and not (dialect.new_properties and member.startswith("future")):
                 yield f"Could not find member '{member}' on object of type '{shape}'."
 

@@ -137,11 +137,12 @@ def test_what_is_tagged_with_another_clusters_name_is_never_written(town):
         sku={"name": "Standard"},
         tags=tags,
     )
+    balancer = network.path("loadBalancers", "kubernetes")
     port = {
         "name": f"{theirs}-TCP-80",
         "properties": {
-            "frontendIPConfiguration": {"id": network.path("loadBalancers", "kubernetes") + "/frontendIPConfigurations/Their-Front"},
-            "backendAddressPool": {"id": network.path("loadBalancers", "kubernetes") + "/backendAddressPools/Their-Pool"},
+            "frontendIPConfiguration": {"id": f"{balancer}/frontendIPConfigurations/Their-Front"},
+            "backendAddressPool": {"id": f"{balancer}/backendAddressPools/Their-Pool"},
             "protocol": "Tcp",
             "frontendPort": 80,
             "backendPort": 80,

@@ -6,6 +6,7 @@ from controllers import INTERNAL
 from dialect import DIALECTS
 
 BACKENDS = {"10.240.0.4", "10.240.0.5", "10.240.0.6"}
+STACKS = [each for each in DIALECTS if each.stack]
 TEAM = {"pip-name": "Their-Spare"}
 
 
@@ -63,5 +64,27 @@ def test_services_live_and_die_and_nothing_else_is_touched(town, dialect):
     for name in ("web", "inner", "right"):
         kubectl.delete(name)
     controllers.wait("the end of all Services", lambda: not any(kubectl.exists(name) for name in names))
+    controllers.wait("the end of all operations", judge.quiet)
+    judge.check_clean()
+
+
+@pytest.mark.parametrize("dialect", STACKS, ids=lambda dialect: dialect.name.replace(" ", "-"))
+def test_basic_load_balancers_serve_an_availability_set_of_azure_stack_hub(town, dialect):
+    here = town(dialect.but(dialect.name, duration=0.2))
+    controllers = here.controllers(
+        loadBalancerSku="basic",
+        loadBalancerBackendPoolConfigurationType="nodeIPConfiguration",
+        primaryAvailabilitySetName="agents",
+    )
+    kubectl, judge = here.kubectl, here.judge
+    kubectl.service("web", ports=(80, 443))
+    kubectl.service("inner", INTERNAL)
+    controllers.wait("two addresses", lambda: kubectl.addresses("web") and kubectl.addresses("inner"))
+    for name, port in (("web", 80), ("web", 443), ("inner", 80)):
+        [address] = kubectl.addresses(name)
+        controllers.wait("the backends", lambda at=(address, port): judge.serves(*at) == BACKENDS)
+    for name in ("web", "inner"):
+        kubectl.delete(name)
+    controllers.wait("the end of both", lambda: not kubectl.exists("web") and not kubectl.exists("inner"))
     controllers.wait("the end of all operations", judge.quiet)
     judge.check_clean()

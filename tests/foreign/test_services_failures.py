@@ -1,8 +1,8 @@
 """What goes wrong between the cloud controllers and a cloud: throttling, gateways, lost answers, late failures, other
 people's writes, kill -9.
 
-The rule of each test: every Service ends as it asks, the cloud is left as if nothing had happened, and what other people
-wrote meanwhile is still there.
+The rule of each test: every Service ends as it asks, the cloud is left as if nothing had happened, and what other
+people wrote meanwhile is still there.
 """
 
 import pytest
@@ -147,8 +147,9 @@ def test_what_somebody_writes_between_a_read_and_a_write_stays(town):
     assert len(made) >= 3
     deleted(here, controllers)
     here.judge.check(alone=False)
-    left = {each["name"] for each in here.judge.document("networkSecurityGroups", "Their-Group")["properties"]["securityRules"]}
-    left |= {each["name"] for each in here.judge.document("loadBalancers", "kubernetes")["properties"]["probes"]}
+    group = here.judge.document("networkSecurityGroups", "Their-Group")["properties"]
+    balancer = here.judge.document("loadBalancers", "kubernetes")["properties"]
+    left = {each["name"] for each in group["securityRules"] + balancer["probes"]}
     assert left == {*made, "Their-SSH", "Their-Deny", "Their-Outbound", "Their-Probe"}
 
 
@@ -163,7 +164,8 @@ def test_what_azure_refuses_for_good_is_told_and_the_others_are_served(town):
     served(here, controllers)
     controllers.wait("events", lambda: kubectl.notes("lost") and kubectl.notes("wrong"))
     assert any("20.99.99.99" in note for note in kubectl.notes("lost")), kubectl.notes("lost")
-    assert any("tcp-idle-timeout" in note and "three" in note for note in kubectl.notes("wrong")), kubectl.notes("wrong")
+    wrong = kubectl.notes("wrong")
+    assert any("tcp-idle-timeout" in note and "three" in note for note in wrong), wrong
     assert not kubectl.addresses("lost") and not kubectl.addresses("wrong")
     # Corrected, they are served.
     kubectl.service("wrong", {"load-balancer-tcp-idle-timeout": "30"})

@@ -32,7 +32,7 @@ use crate::{
 pub const API_VERSION: &str = "2025-05-01";
 /// The API version of the interfaces of scale sets' instances, which the compute provider shows (source: the SDKs, which
 /// know no other).
-pub const INSTANCE_INTERFACES_API_VERSION: &str = "2018-10-01";
+const INSTANCE_INTERFACES_API_VERSION: &str = "2018-10-01";
 /// The same on Azure Stack Hub (source: its profile of 2020-09-01).
 pub const AZURE_STACK_API_VERSION: &str = "2018-11-01";
 
@@ -165,6 +165,12 @@ impl NetworkType {
         }
     }
 
+    /// Whether an API version has the type: private link services came with 2019-04-01 (source: the provider's API
+    /// versions), which Azure Stack Hub does not know.
+    fn is_in(self, api_version: &str) -> bool {
+        self != Self::PrivateLinkService || api_version >= "2019-04-01"
+    }
+
     /// How its reads are shared; `None` for what is a part of another resource.
     fn shared(self) -> Option<&'static ResourceType> {
         match self {
@@ -220,7 +226,19 @@ impl Network {
         Ok(NetworkRead { body: read.value, etag, sent_at: read.seen.sent_at })
     }
 
-    /// Lists all resources of a type in a resource group.
+    /// Reads a resource of the provider alone, whatever its type; also a network interface of a scale set's instance and
+    /// its public IP.
+    ///
+    /// # Errors
+    /// As [`Arm::get`].
+    pub async fn read_alone(&self, id: &ArmId, priority: Priority, until: &Until) -> Result<Value, ArmError> {
+        let has = |segment| id.folded().contains(segment);
+        let of_instance = has("/virtualmachinescalesets/") && has("/networkinterfaces/");
+        let version = if of_instance { INSTANCE_INTERFACES_API_VERSION } else { self.api_version };
+        Ok(self.arm.get(id.as_str(), version, &[], priority, until).await?.value)
+    }
+
+    /// Lists all resources of a type in a resource group. A type that the API version does not have has none.
     ///
     /// # Errors
     /// Any [`Fault`]; an incomplete list is an error.
@@ -235,6 +253,9 @@ impl Network {
             let message = "what is a part of another resource is listed with it";
             return Err(Failure::ours(Fault::Invalid, Effect::None, Verb::Get, resource_group, message).into());
         };
+        if !resource_type.is_in(self.api_version) {
+            return Ok(Vec::new());
+        }
         let path = format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{name}");
         Ok(self.arm.list_of(&path, self.api_version, &[], until).await?.items)
     }
@@ -345,7 +366,7 @@ impl Network {
             NetworkWrite::Put { body, etag } => {
                 // Only a creation shows its end in a list: a change leaves the resource at rest as it was.
                 let target = if etag.is_none() { Target::Present } else { Target::Polled };
-                (Write::put(&path, version, body, kind).if_match(etag.as_deref()), target)
+                (Write::put(&path, version, spelled(body, version), kind).if_match(etag.as_deref()), target)
             }
             NetworkWrite::Patch { body, etag } => {
                 (Write::patch(&path, version, body, kind).if_match(etag.as_deref()), Target::Polled)
@@ -376,6 +397,22 @@ fn etag_of(body: &Value) -> Option<String> {
     body.get("etag").and_then(Value::as_str).map(str::to_owned)
 }
 
+/// A body in the spelling of an API version. Azure Stack Hub refuses members that are newer than its own, and knows the
+/// threshold of a probe by its older name alone (source: the provider's swagger of 2021-05-01, which has no
+/// `probeThreshold` yet).
+fn spelled(mut body: Value, api_version: &str) -> Value {
+    if api_version == AZURE_STACK_API_VERSION {
+        let probes = body.pointer_mut("/properties/probes").and_then(Value::as_array_mut);
+        for probe in probes.into_iter().flatten() {
+            let Some(properties) = probe.get_mut("properties").and_then(Value::as_object_mut) else { continue };
+            if let Some(threshold) = properties.remove("probeThreshold") {
+                properties.insert("numberOfProbes".to_owned(), threshold);
+            }
+        }
+    }
+    body
+}
+
 impl Freshness {
     /// A read that is sent no earlier than this.
     #[must_use]
@@ -386,7 +423,25 @@ impl Freshness {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn azure_stack_hub_gets_the_threshold_of_a_probe_by_its_older_name() {
+        let body = json!({"properties": {"probes": [{"name": "a", "properties": {"port": 80, "probeThreshold": 4}}]}});
+        assert_eq!(spelled(body.clone(), API_VERSION), body);
+        let older = json!({"properties": {"probes": [{"name": "a", "properties": {"port": 80, "numberOfProbes": 4}}]}});
+        assert_eq!(spelled(body, AZURE_STACK_API_VERSION), older);
+        assert_eq!(spelled(json!({"properties": {}}), AZURE_STACK_API_VERSION), json!({"properties": {}}));
+    }
+
+    #[test]
+    fn azure_stack_hub_has_no_private_link_services() {
+        assert!(NetworkType::PrivateLinkService.is_in(API_VERSION));
+        assert!(!NetworkType::PrivateLinkService.is_in(AZURE_STACK_API_VERSION));
+        assert!(NetworkType::LoadBalancer.is_in(AZURE_STACK_API_VERSION));
+    }
 
     #[test]
     fn a_part_of_another_resource_is_read_alone() {

@@ -16,7 +16,7 @@ use lazuli_azure::{
     Until,
     compute::Compute,
     error::ArmError,
-    network::{API_VERSION, Network, NetworkType},
+    network::{Network, NetworkType},
 };
 use lazuli_cluster::{
     BackendsChange, Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends,
@@ -311,9 +311,8 @@ impl Controller {
         }
         // A cluster without internal Services needs no virtual network.
         if let Ok(vnet) = settings.vnet_id() {
-            let read = self.informed.network.arm().get(vnet.as_str(), API_VERSION, &[], Priority::Read, &until).await;
-            let body = match read {
-                Ok(read) => read.value,
+            let body = match self.informed.network.read_alone(&vnet, Priority::Read, &until).await {
+                Ok(body) => body,
                 Err(error) if error.fault == Fault::NotFound => Value::Null,
                 Err(error) => return Err(error),
             };

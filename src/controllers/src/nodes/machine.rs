@@ -6,7 +6,7 @@ use lazuli_azure::{
     Until,
     compute::{Freshness, decode_instance_view},
     error::ArmError,
-    network::{INSTANCE_INTERFACES_API_VERSION, NetworkType},
+    network::NetworkType,
 };
 use lazuli_plan::{
     cloud_node::{
@@ -102,9 +102,7 @@ async fn interface(known: &Known, nic: &ArmId) -> Result<Arc<Value>, Fault> {
         return read.map(|read| read.body).map_err(fault);
     }
     // That of an instance of a uniform scale set is in no list of NICs.
-    let version = INSTANCE_INTERFACES_API_VERSION;
-    let read = known.network.arm().get(nic.as_str(), version, &[], Priority::Read, &until).await;
-    read.map(|read| Arc::new(read.value)).map_err(fault)
+    known.network.read_alone(nic, Priority::Read, &until).await.map(Arc::new).map_err(fault)
 }
 
 async fn public_address(known: &Known, id: &ArmId) -> Result<Option<IpAddr>, Fault> {

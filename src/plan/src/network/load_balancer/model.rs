@@ -422,7 +422,8 @@ impl Probe {
             port: number(item, "port").unwrap_or(0),
             path: property(item, "requestPath").filter(|path| !path.is_empty()).map(str::to_owned),
             interval_seconds: number(item, "intervalInSeconds").unwrap_or(0),
-            threshold: number(item, "probeThreshold").unwrap_or(0),
+            // Azure Stack Hub has the older name alone.
+            threshold: number(item, "probeThreshold").or_else(|| number(item, "numberOfProbes")).unwrap_or(0),
         }
     }
 
