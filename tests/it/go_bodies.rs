@@ -110,6 +110,8 @@ pub(super) fn settings(json: &Value) -> Settings {
         preconfigured_pools: PreconfiguredPools::None,
         primary_vm_set: text(&json["primaryAvailabilitySetName"]),
         configurations: vec![],
+        migrates_pools: false,
+        pool_update_interval: std::time::Duration::ZERO,
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: json["disableOutboundSNAT"] == true,
@@ -297,6 +299,7 @@ impl<'a> World<'a> {
                 }),
             tags: settings.tags.clone(),
             pools: pools.into(),
+            migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
         };
         self.write(
@@ -317,10 +320,10 @@ impl<'a> World<'a> {
             tags: settings.tags.clone(),
             nodes: BTreeSet::new(),
             keep: BTreeMap::new(),
+            node_ports: BTreeMap::new(),
         };
         let nodes: BTreeSet<IpAddr> = nodes().into_keys().collect();
         let none = Former::default();
-            node_ports: BTreeMap::new(),
         let mut wanted: security_group::Wants = BTreeMap::new();
         for (service, live) in &self.live {
             let former = if service == changed { former } else { &none };

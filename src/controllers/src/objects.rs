@@ -38,7 +38,7 @@ use lazuli_plan::{
     service::{ServiceKey, names::BaseName, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::informed::Informed;
@@ -58,6 +58,8 @@ pub(crate) enum Target {
     Whole(Value),
     /// One part by a request of its own: its type, its id and its body.
     Part(NetworkType, ArmId, Value),
+    /// An action: the last segment of its path, and its body.
+    Action(&'static str, Value),
     Delete,
 }
 
@@ -105,7 +107,7 @@ impl Planned for PublicIps {
             location: settings.location.clone(),
             sku: settings.sku,
             edge_zone: settings.edge_zone.clone(),
-            zones: informed.zones.clone(),
+            zones: informed.zones(),
             tags: settings.tags.clone(),
             may_change_ip_tags: settings.may_change_ip_tags,
         })
@@ -133,6 +135,7 @@ impl Planned for LoadBalancers {
                     Target::Part(NetworkType::BackendPool, load_balancer::LoadBalancer::pool_id(id, &pool), body)
                 })
             }
+            WriteTarget::Migration(pools) => Some(Target::Action("migrateToIpBased", json!({ "pools": pools }))),
             WriteTarget::Whole | WriteTarget::Delete => None,
         };
         part.unwrap_or_else(|| whole(after))
@@ -145,10 +148,11 @@ impl Planned for LoadBalancers {
             location: settings.location.clone(),
             sku: settings.sku,
             edge_zone: settings.edge_zone.clone(),
-            zones: informed.zones.clone(),
+            zones: informed.zones(),
             subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
             tags: settings.tags.clone(),
             pools: informed.pools(&informed.told(), id),
+            migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
         })
     }
@@ -407,6 +411,9 @@ where
                 Target::Part(part, id, body) => {
                     let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
                     network.write(part, &id, NetworkWrite::Put { body, etag }, permit, &until).await
+                }
+                Target::Action(action, body) => {
+                    network.write(O::TYPE, &key, NetworkWrite::Post { action, body }, None, &until).await
                 }
                 Target::Delete => network.write(O::TYPE, &key, NetworkWrite::Delete { etag }, None, &until).await,
             };

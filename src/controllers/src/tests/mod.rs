@@ -76,6 +76,8 @@ pub(crate) fn settings() -> Settings {
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: false,
+        migrates_pools: false,
+        pool_update_interval: Duration::ZERO,
         shared_probe: None,
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
@@ -155,7 +157,7 @@ impl Rig {
         tokio::spawn(write_events(self.client(), reporter, no_volumes, queue, metrics, stop.clone()));
         let options = Options {
             settings: self.settings.clone(),
-            zones: vec![],
+            zones: None,
             lease: LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "cloud-controller-manager".to_owned(),

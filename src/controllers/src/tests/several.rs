@@ -44,7 +44,7 @@ impl Rig {
     }
 
     /// The members of a pool of each load balancer.
-    async fn pools(&self, pool: &str) -> BTreeMap<String, Vec<String>> {
+    pub(super) async fn pools(&self, pool: &str) -> BTreeMap<String, Vec<String>> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let members = |balancer: &Value| {
             let pools = balancer["properties"]["backendAddressPools"].as_array().cloned().unwrap_or_default();
@@ -203,6 +203,38 @@ async fn a_public_ip_that_is_made_after_its_service_is_found() {
     let address = made[0]["properties"]["ipAddress"].as_str().unwrap().to_owned();
     rig.annotated("web", &[("azure-load-balancer-ipv4", &address)]);
     assert_eq!(rig.addresses("web").await, [address]);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_pool_follows_its_endpoints_no_more_often_than_configured() {
+    let interval = Duration::from_secs(120);
+    let rig = Rig::with(Settings {
+        configurations: vec![configuration("one")],
+        pool_update_interval: interval,
+        ..settings()
+    })
+    .await;
+    rig.server.put("endpointslices", slice("node-0")).unwrap();
+    let mut service = rig.service("web");
+    service["spec"]["externalTrafficPolicy"] = "Local".into();
+    service["spec"]["healthCheckNodePort"] = 32_000.into();
+    rig.server.put("services", service).unwrap();
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    let on = |address: &str| members(&[("one", &[address])]);
+    let is_on = async |address: &str| rig.pools("default-web").await == on(address);
+    rig.until("the endpoint's Node is a member", async || is_on("10.240.0.4").await).await;
+    sleep(interval).await;
+    // The first change is followed at once, the next one when the interval is over.
+    rig.server.put("endpointslices", slice("node-1")).unwrap();
+    let changed = Instant::now();
+    rig.until("the pool follows", async || is_on("10.240.0.5").await).await;
+    assert!(changed.elapsed() < Duration::from_secs(30), "{:?}", changed.elapsed());
+    rig.server.put("endpointslices", slice("node-0")).unwrap();
+    rig.until("the pool follows later", async || is_on("10.240.0.4").await).await;
+    assert!(changed.elapsed() >= interval, "{:?}", changed.elapsed());
     stop.cancel();
     running.await.unwrap();
 }

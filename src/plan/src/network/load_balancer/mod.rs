@@ -175,6 +175,8 @@ pub struct Env {
     pub tags: TagPolicy,
     /// The members of pools, by the name of the pool. A pool that is not named keeps its members.
     pub pools: BTreeMap<String, PoolMembers>,
+    /// Whether Azure is asked to make pools of addresses of pools of NICs that are to be such.
+    pub migrates_pools: bool,
     /// The most rules it may hold: `maximumLoadBalancerRuleCount` of a Basic one.
     pub maximum_rules: u32,
 }

@@ -54,6 +54,8 @@ pub(crate) fn settings() -> Settings {
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: false,
+        migrates_pools: false,
+        pool_update_interval: std::time::Duration::ZERO,
         shared_probe: None,
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
@@ -106,6 +108,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         subnets: [(settings.subnet_id("nodes").unwrap(), vec!["10.0.0.0/16".parse().unwrap()])].into(),
         tags: settings.tags.clone(),
         pools: BTreeMap::new(),
+        migrates_pools: settings.migrates_pools,
         maximum_rules: settings.maximum_rules,
     }
 }
@@ -129,10 +132,10 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
         tags: settings.tags.clone(),
         nodes: BTreeSet::new(),
         keep: BTreeMap::new(),
+        node_ports: BTreeMap::new(),
     }
 }
 
-        node_ports: BTreeMap::new(),
 /// A security group that holds nothing.
 pub(crate) fn empty_group() -> Value {
     json!({ "name": "nsg", "location": "westeurope", "properties": { "securityRules": [] } })
