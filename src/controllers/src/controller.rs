@@ -330,7 +330,17 @@ impl Controller {
                         self.removed(service);
                     }
                 }
+                // All Services are placed before Nodes are spread over the load balancers that they need.
+                self.informed.told().holds_nodes = true;
                 all.values().for_each(|service| self.changed(service));
+                let moved = {
+                    let told = &mut *self.informed.told();
+                    told.holds_nodes = false;
+                    self.informed.assign_nodes(told)
+                };
+                if moved {
+                    self.informed.replan_load_balancers(None);
+                }
             }
             Change::Applied(name, Some(service)) => {
                 let before = self.informed.told().services.get_or_insert_default().insert(name, service.clone());

@@ -67,6 +67,8 @@ pub(crate) struct Told {
     pub(crate) acceptance: Acceptance,
     /// The load balancers that Services are spread over.
     pub(crate) balancers: Balancers,
+    /// Whether Nodes stay where they are, because Services are being placed one after the other.
+    pub(crate) holds_nodes: bool,
     /// The labels of namespaces, where selectors of load balancers ask for them.
     pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
     /// The machines behind Nodes, where pools list their NICs or load balancers belong to their sets.
@@ -106,6 +108,7 @@ impl Default for Told {
             // Until the first leadership has decided.
             acceptance: Acceptance::Awaited,
             balancers: Balancers::default(),
+            holds_nodes: false,
             namespaces: None,
             machines: Machines::default(),
             has_looked: false,
