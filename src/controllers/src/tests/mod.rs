@@ -36,6 +36,7 @@ const RESYNC: Duration = Duration::from_secs(1_200);
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
+mod dual_stack;
 mod events;
 mod nics;
 mod private_links;
