@@ -41,8 +41,8 @@ pub(super) struct Options {
     /// Serve the Services with this spec.loadBalancerClass and no others. Default: the Services without a class.
     #[arg(long, env = "LAZULI_LOAD_BALANCER_CLASS", value_name = "CLASS", value_parser = not_empty)]
     load_balancer_class: Option<String>,
-    /// The availability zones of the region, such as 1,2,3, for new public IPs and new internal frontends. Default:
-    /// none, and Azure decides.
+    /// The availability zones for new public IPs and new internal frontends, such as 1,2,3. Default: all zones of the
+    /// region, which Azure is asked for.
     #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = not_empty)]
     zones: Vec<String>,
     /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
@@ -121,7 +121,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     } else {
         settings::without_services(&config, &options.cluster_name)
     };
-    let azure = clients::connect(&config, options.cloud.routes.table()?, &mut registry, seed()).await?;
+    let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
+    let azure = clients::connect_with(&config, routes, &mut registry, seed(), retry).await?;
+    azure.network.arm().set_ceilings(settings::ceilings(&config));
     let lease = LeaseName {
         namespace: options.lease_namespace.clone(),
         name: options.lease_name.clone(),
@@ -138,7 +140,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let mut controller = Controller::new(
         ControllerOptions {
             settings,
-            zones: options.zones.clone(),
+            zones: Some(options.zones.clone()).filter(|zones| !zones.is_empty()),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
             accepts_plan: options.accept_plan,

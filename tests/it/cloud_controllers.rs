@@ -179,6 +179,18 @@ async fn pools_of_nics() -> BTreeSet<String> {
     world.until("the Node is initialised", initialised).await;
     world.0.server.delete("services", "default", "linked").unwrap();
     world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
+    let joined = joins();
+    world.service("web", json!({}));
+    world.until("both NICs are in the pool of web", || joins() >= joined + 2).await;
+    assert!(terminate(process).await.success());
+    // The pools become pools of addresses.
+    let mut config = world.0.config().unwrap();
+    config["loadBalancerBackendPoolConfigurationType"] = "nodeIP".into();
+    config["enableMigrateToIPBasedBackendPoolAPI"] = true.into();
+    world.0.write("azure.json", &config).unwrap();
+    let process = world.process();
+    let migrated = || world.calls().iter().any(|call| call.path.ends_with("/migrateToIpBased") && call.status == 200);
+    world.until("the pool is migrated", migrated).await;
     assert!(terminate(process).await.success());
     let needed = needed(&world.calls()[before..]);
     world.0.azure.shutdown().await;

@@ -60,6 +60,10 @@ fn action(call: &Call) -> String {
         "POST" => "action",
         method => panic!("{method} {}", call.path),
     };
+    // A provider itself is a resource of the subscription.
+    if types.is_empty() {
+        return format!("Microsoft.Resources/subscriptions/providers/{done}");
+    }
     format!("{provider}/{}/{done}", types.join("/"))
 }
 

@@ -139,6 +139,8 @@ pub(super) fn settings(json: &Value) -> Settings {
         preconfigured_pools: PreconfiguredPools::None,
         primary_vm_set: text(&json["primaryAvailabilitySetName"]),
         configurations: vec![],
+        migrates_pools: false,
+        pool_update_interval: std::time::Duration::ZERO,
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: json["disableOutboundSNAT"] == true,
@@ -327,6 +329,7 @@ impl<'a> World<'a> {
             tags: settings.tags.clone(),
             pools: pools.into(),
             in_models: BTreeSet::new(),
+            migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
         };
         self.write(

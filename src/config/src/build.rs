@@ -1,6 +1,7 @@
 //! From a tree of values to the settings: which keys exist, their defaults, and what must fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, IdentitySystem, check_endpoint};
 use super::credential::{Credential, ManagedIdentity};
@@ -346,7 +347,9 @@ fn load_balancing(keys: &mut Reader<'_>, cluster: &Cluster) -> LoadBalancing {
         preconfigured_pools: keys.choice("preConfiguredBackendPoolLoadBalancerTypes"),
         pool_type,
         migrate_pools_by_api: keys.flag("enableMigrateToIPBasedBackendPoolAPI").unwrap_or(false),
-        pool_update_interval: keys.seconds("loadBalancerBackendPoolUpdateIntervalInSeconds", 30),
+        pool_update_interval: keys
+            .count("loadBalancerBackendPoolUpdateIntervalInSeconds")
+            .map(|seconds| Duration::from_secs(u64::from(seconds))),
         maximum_rules: keys.count("maximumLoadBalancerRuleCount").unwrap_or(250),
         exclude_control_plane: keys.flag("excludeMasterFromStandardLB").unwrap_or(true),
         disable_outbound_snat,

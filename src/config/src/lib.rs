@@ -150,9 +150,11 @@ const OF_SERVICES: &[&str] = &[
     "clusterServiceSharedLoadBalancerHealthProbePort",
     "disableOutboundSNAT",
     "enableIPTagMutationForExistingPublicIP",
+    "enableMigrateToIPBasedBackendPoolAPI",
     "excludeMasterFromStandardLB",
     "extendedLocationName",
     "loadBalancerBackendPoolConfigurationType",
+    "loadBalancerBackendPoolUpdateIntervalInSeconds",
     "loadBalancerName",
     "loadBalancerResourceGroup",
     "loadBalancerSku",
@@ -186,6 +188,72 @@ const OF_NODES: &[&str] = &[
     "tagsMap",
     "vnetName",
     "vnetResourceGroup",
+];
+
+/// The keys that all cloud controllers do something with, besides [`WITH_EFFECT`]: ceilings on their requests, and how often
+/// those that fail are repeated.
+const OF_REQUESTS: &[&str] = &[
+    "cloudProviderBackoff",
+    "cloudProviderBackoffDuration",
+    "cloudProviderBackoffExponent",
+    "cloudProviderBackoffJitter",
+    "cloudProviderBackoffRetries",
+    "cloudProviderRateLimit",
+    "cloudProviderRateLimitBucket",
+    "cloudProviderRateLimitBucketWrite",
+    "cloudProviderRateLimitQPS",
+    "cloudProviderRateLimitQPSWrite",
+    "diskRateLimit",
+    "interfaceRateLimit",
+    "loadBalancerRateLimit",
+    "privateLinkServiceRateLimit",
+    "publicIPAddressRateLimit",
+    "routeTableRateLimit",
+    "securityGroupRateLimit",
+    "subnetsRateLimit",
+    "virtualMachineRateLimit",
+    "virtualMachineScaleSetRateLimit",
+    "virtualNetworkRateLimit",
+];
+
+/// The keys that the cloud controllers cannot do anything with, and why.
+const WITHOUT_MEANING: &[(&str, &[&str])] = &[
+    (
+        "what was read of Azure is not kept for a time: it is read again when a decision needs it",
+        &[
+            "availabilitySetsCacheTTLInSeconds",
+            "disableAPICallCache",
+            "loadBalancerCacheTTLInSeconds",
+            "nonVmssUniformNodesCacheTTLInSeconds",
+            "nsgCacheTTLInSeconds",
+            "plsCacheTTLInSeconds",
+            "publicIPCacheTTLInSeconds",
+            "routeTableCacheTTLInSeconds",
+            "vmCacheTTLInSeconds",
+            "vmssCacheTTLInSeconds",
+            "vmssFlexCacheTTLInSeconds",
+            "vmssFlexVMCacheTTLInSeconds",
+            "vmssVirtualMachinesCacheTTLInSeconds",
+        ],
+    ),
+    (
+        "no such requests are sent",
+        &[
+            "attachDetachDiskRateLimit",
+            "availabilitySetRateLimit",
+            "containerServiceRateLimit",
+            "deploymentRateLimit",
+            "privateDNSRateLimit",
+            "privateDNSZoneGroupRateLimit",
+            "privateEndpointRateLimit",
+            "routeRateLimit",
+            "snapshotRateLimit",
+            "storageAccountRateLimit",
+            "virtualMachineSizesRateLimit",
+        ],
+    ),
+    ("Azure's Retry-After is always kept", &["enableMinimumRetryAfter"]),
+    ("the Go manager does not have it any more", &["cloudProviderBackoffMode"]),
 ];
 
 /// What the cloud controllers of a process look after.
@@ -335,7 +403,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Invalid`] with every wrong value of a key that counts. The disk driver ignores it.
     pub fn for_cloud_controllers(&self, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
-        let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES)];
+        let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES), (true, OF_REQUESTS)];
         let counts = |key: &str| lists.iter().any(|(is_asked, list)| *is_asked && list.contains(&key));
         let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| counts(root(problem))).cloned().collect();
         if !wrong.is_empty() {
@@ -343,7 +411,15 @@ impl Config {
         }
         let mut others = self.clone();
         others.keys_without_effect.retain(|key| !counts(key));
-        Ok(others.start_warnings())
+        let mut reasons = Vec::new();
+        for (reason, keys) in WITHOUT_MEANING {
+            let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
+            let given: Vec<String> = given.collect();
+            if !given.is_empty() {
+                reasons.push(format!("without effect: {} ({reason})", given.join(", ")));
+            }
+        }
+        Ok(others.start_warnings().into_iter().chain(reasons).collect())
     }
 }
 

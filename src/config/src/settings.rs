@@ -14,6 +14,11 @@ fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_u64(time.as_secs())
 }
 
+#[expect(clippy::ref_option, reason = "serde passes the field")]
+fn as_seconds_if_any<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs()).serialize(serializer)
+}
+
 /// Declares an enumeration of configuration words. The first word of a value is how it is printed.
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $($word:literal)|+),+ $(,)? }) => {
@@ -277,9 +282,9 @@ pub struct LoadBalancing {
     pub pool_type: BackendPoolType,
     /// `enableMigrateToIPBasedBackendPoolAPI`.
     pub migrate_pools_by_api: bool,
-    /// `loadBalancerBackendPoolUpdateIntervalInSeconds`. Default 30 s.
-    #[serde(serialize_with = "as_seconds")]
-    pub pool_update_interval: Duration,
+    /// `loadBalancerBackendPoolUpdateIntervalInSeconds`. Default none: pools follow at once (30 s in the Go manager).
+    #[serde(serialize_with = "as_seconds_if_any")]
+    pub pool_update_interval: Option<Duration>,
     /// `maximumLoadBalancerRuleCount`. Default 250.
     pub maximum_rules: u32,
     /// `excludeMasterFromStandardLB`. Default true.

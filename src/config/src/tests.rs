@@ -646,3 +646,26 @@ fn services_are_not_served_by_halves_where_the_configuration_asks_for_a_service_
     let off = load(&with(json!({"serviceGatewayEnabled": false}))).unwrap();
     assert!(!off.for_services().unwrap().join("; ").contains("serviceGatewayEnabled"));
 }
+
+#[test]
+fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() {
+    let config = load(&with(json!({
+        "cloudProviderRateLimit": true, "loadBalancerRateLimit": {"cloudProviderRateLimit": true},
+        "vmCacheTTLInSeconds": 60, "nsgCacheTTLInSeconds": 60, "cloudProviderBackoffMode": "v2",
+        "snapshotRateLimit": {"cloudProviderRateLimit": true}, "auxiliaryTokenProvider": {"vaultName": "v"},
+    })))
+    .unwrap();
+    let told = config.for_services().unwrap();
+    let line = |text: &str| told.iter().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{text}: {told:#?}"));
+    assert!(line("nsgCacheTTLInSeconds, vmCacheTTLInSeconds").contains("it is read again"));
+    assert!(line("cloudProviderBackoffMode").contains("does not have it any more"));
+    assert!(line("snapshotRateLimit").contains("no such requests"));
+    assert!(line("auxiliaryTokenProvider").starts_with("without effect in this version: "));
+    let is_named = |key: &str| told.iter().any(|line| line.starts_with("without effect") && line.contains(key));
+    assert!(!is_named("loadBalancerRateLimit") && !is_named("cloudProviderRateLimit"), "{told:#?}");
+    // Each key is in one list, and read.
+    let listed: Vec<&str> = WITHOUT_MEANING.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    assert!(!listed.iter().any(|key| [OF_SERVICES, OF_NODES, OF_REQUESTS].iter().any(|list| list.contains(key))));
+    let wrong = load(&with(json!({"loadBalancerRateLimit": {"cloudProviderRateLimitQPS": "3"}}))).unwrap();
+    assert!(wrong.for_services().unwrap_err().to_string().contains("loadBalancerRateLimit.cloudProviderRateLimitQPS"));
+}

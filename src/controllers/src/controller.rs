@@ -19,11 +19,11 @@ use lazuli_azure::{
     network::{Network, NetworkType},
 };
 use lazuli_cluster::{
-    BackendsChange, Change, Ended, EndpointsChange, LeaseName, NamespacesChange, VersionedService, follow_backends,
-    follow_endpoints, follow_namespaces, follow_services, lead,
+    BackendsChange, Change, Ended, EndpointNodes, EndpointsChange, LeaseName, NamespacesChange, VersionedService,
+    follow_backends, follow_endpoints, follow_namespaces, follow_services, lead,
 };
 use lazuli_plan::{
-    balancing::{Balanced, Key, Spec, events},
+    balancing::{Balanced, Key, LocalPools, Spec, events},
     engine::{
         freshness,
         object::{EnvChange, Event as ObjectEvent},
@@ -72,8 +72,8 @@ const BURST: usize = 1_000;
 pub struct Options {
     /// What the cloud configuration says.
     pub settings: Settings,
-    /// The zones of the region.
-    pub zones: Vec<String>,
+    /// The zones that new public IPs and internal frontends get. `None`: those of the region, as Azure tells.
+    pub zones: Option<Vec<String>>,
     /// The lease of the controllers.
     pub lease: LeaseName,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
@@ -268,13 +268,15 @@ impl Controller {
                 }
             }
         };
-        tokio::join!(services, nodes, namespaces, endpoints, feeding, self.look());
+        let looking = Box::pin(async { tokio::join!(self.look(), self.follow_zones(), self.follow_waiting_pools()) });
+        tokio::join!(services, nodes, namespaces, endpoints, feeding, looking);
     }
 
     /// What Azure holds: each kind is read once.
     async fn list(&self) -> Result<Found, ArmError> {
         let settings = &self.informed.settings;
         let until = Until::within(LISTS);
+        self.read_zones(&until).await?;
         let list = |kind, group| self.informed.network.list(kind, &settings.subscription, group, &until);
         let mut found = Found::default();
         let managed = self.informed.load_balancers();
@@ -335,7 +337,17 @@ impl Controller {
                         self.removed(service);
                     }
                 }
+                // All Services are placed before Nodes are spread over the load balancers that they need.
+                self.informed.told().holds_nodes = true;
                 all.values().for_each(|service| self.changed(service));
+                let moved = {
+                    let told = &mut *self.informed.told();
+                    told.holds_nodes = false;
+                    self.informed.assign_nodes(told)
+                };
+                if moved {
+                    self.informed.replan_load_balancers(None);
+                }
             }
             Change::Applied(name, Some(service)) => {
                 let before = self.informed.told().services.get_or_insert_default().insert(name, service.clone());
@@ -409,34 +421,51 @@ impl Controller {
 
     fn endpoints_changed(&self, change: EndpointsChange) {
         let was_synced = self.informed.shared().synced;
+        let now = self.informed.clock.now();
         let differ: BTreeSet<String> = {
             let mut told = self.informed.told();
-            let known = told.endpoints.get_or_insert_default();
+            let interval = self.informed.settings.pool_update_interval;
+            let known = told.endpoints.get_or_insert_with(|| LocalPools::new(interval));
+            let nodes = |slice: EndpointNodes| (slice.service, slice.nodes);
             match change {
-                Change::Replaced(all) => {
-                    let now: BTreeSet<&String> = all.iter().map(|(name, _)| name).collect();
-                    let gone: Vec<String> = known.slices().filter(|name| !now.contains(name)).cloned().collect();
-                    let mut differ: BTreeSet<String> = gone.iter().flat_map(|name| known.slice(name, None)).collect();
-                    for (name, slice) in all {
-                        differ.extend(known.slice(&name, Some((slice.service, slice.nodes))));
-                    }
-                    differ
-                }
-                Change::Applied(name, slice) => known.slice(&name, slice.map(|one| (one.service, one.nodes))),
-                Change::Deleted(name) => known.slice(&name, None),
+                Change::Replaced(all) => known.replace(all.into_iter().map(|(name, slice)| (name, nodes(slice))), now),
+                Change::Applied(name, slice) => known.slice(&name, slice.map(nodes), now),
+                Change::Deleted(name) => known.slice(&name, None, now),
                 Change::Confirmed | Change::Lost(_) => BTreeSet::new(),
             }
         };
+        self.pools_changed(&differ);
+        self.informed.pools_wait.notify_one();
+        self.note_synced(was_synced);
+    }
+
+    /// Follows the changes of endpoints that waited for the end of their interval.
+    async fn follow_waiting_pools(&self) {
+        loop {
+            let wake_at = self.informed.told().endpoints.as_ref().and_then(LocalPools::wake_at);
+            let due = OptionFuture::from(wake_at.map(|at| tokio::time::sleep_until(self.informed.clock.at(at))));
+            tokio::select! {
+                () = self.informed.pools_wait.notified() => {}
+                Some(()) = due => {
+                    let now = self.informed.clock.now();
+                    let differ = self.informed.told().endpoints.as_mut().map(|known| known.due(now));
+                    self.pools_changed(&differ.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// The pools of these Services have other members now.
+    fn pools_changed(&self, differing: &BTreeSet<String>) {
         let on: BTreeSet<ArmId> = {
             let told = self.informed.told();
             let services = told.services.iter().flatten().map(|(_, service)| &service.object);
-            let local = services.filter(|object| object.is_local && differ.contains(&object.key.tag_name()));
+            let local = services.filter(|object| object.is_local && differing.contains(&object.key.tag_name()));
             local.filter_map(|object| told.balancers.place_of(&object.key).cloned()).collect()
         };
         if let Some(workers) = self.informed.workers.get() {
             on.iter().for_each(|id| workers.load_balancers.send(id, ObjectEvent::EnvChanged(EnvChange::Replan).into()));
         }
-        self.note_synced(was_synced);
     }
 
     fn nodes_changed(&self, changes: impl Iterator<Item = BackendsChange>) {

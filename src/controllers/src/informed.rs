@@ -67,6 +67,8 @@ pub(crate) struct Told {
     pub(crate) acceptance: Acceptance,
     /// The load balancers that Services are spread over.
     pub(crate) balancers: Balancers,
+    /// Whether Nodes stay where they are, because Services are being placed one after the other.
+    pub(crate) holds_nodes: bool,
     /// The labels of namespaces, where selectors of load balancers ask for them.
     pub(crate) namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
     /// The machines behind Nodes, where pools list their NICs or load balancers belong to their sets.
@@ -106,6 +108,7 @@ impl Default for Told {
             // Until the first leadership has decided.
             acceptance: Acceptance::Awaited,
             balancers: Balancers::default(),
+            holds_nodes: false,
             namespaces: None,
             machines: Machines::default(),
             has_looked: false,
@@ -145,7 +148,7 @@ pub(crate) struct Informed {
     pub(crate) lease: Lease,
     pub(crate) settings: Settings,
     /// The zones of the region, for new public IPs and internal frontends.
-    pub(crate) zones: Vec<String>,
+    zones: Mutex<Vec<String>>,
     /// How old an observation may become before its object is read again.
     pub(crate) resync: Option<Duration>,
     pub(crate) network: Network,
@@ -162,6 +165,8 @@ pub(crate) struct Informed {
     pub(crate) retry: Notify,
     /// Machines are to be looked for.
     pub(crate) look: Notify,
+    /// Pools may wait for the end of their interval.
+    pub(crate) pools_wait: Notify,
     /// Every informer has brought its first list.
     pub(crate) listed: Notify,
     told: Mutex<Told>,
@@ -174,7 +179,7 @@ impl Informed {
             clock,
             lease,
             settings: options.settings.clone(),
-            zones: options.zones.clone(),
+            zones: Mutex::new(options.zones.clone().unwrap_or_default()),
             resync: options.resync,
             network,
             api,
@@ -185,9 +190,19 @@ impl Informed {
             workers,
             retry: Notify::new(),
             look: Notify::new(),
+            pools_wait: Notify::new(),
             listed: Notify::new(),
             told,
         }
+    }
+
+    /// The zones that new public IPs and internal frontends get.
+    pub(crate) fn zones(&self) -> Vec<String> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_zones(&self, zones: Vec<String>) {
+        *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = zones;
     }
 
     /// A write of this object begins.

@@ -39,7 +39,7 @@ use lazuli_plan::{
     service::{ServiceKey, names::BaseName, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::informed::Informed;
@@ -61,6 +61,8 @@ pub(crate) enum Target {
     Part(NetworkType, ArmId, Value),
     /// Some members of it.
     Some(Value),
+    /// An action: the last segment of its path, and its body.
+    Action(&'static str, Value),
     Delete,
 }
 
@@ -120,7 +122,7 @@ impl Planned for PublicIps {
             location: settings.location.clone(),
             sku: settings.sku,
             edge_zone: settings.edge_zone.clone(),
-            zones: informed.zones.clone(),
+            zones: informed.zones(),
             tags: settings.tags.clone(),
             may_change_ip_tags: settings.may_change_ip_tags,
         })
@@ -148,6 +150,7 @@ impl Planned for LoadBalancers {
                     Target::Part(NetworkType::BackendPool, load_balancer::LoadBalancer::pool_id(id, &pool), body)
                 })
             }
+            WriteTarget::Migration(pools) => Some(Target::Action("migrateToIpBased", json!({ "pools": pools }))),
             WriteTarget::Whole | WriteTarget::Delete => None,
         };
         part.unwrap_or_else(|| whole(after))
@@ -160,11 +163,12 @@ impl Planned for LoadBalancers {
             location: settings.location.clone(),
             sku: settings.sku,
             edge_zone: settings.edge_zone.clone(),
-            zones: informed.zones.clone(),
+            zones: informed.zones(),
             subnets: informed.found.get().map(|found| found.subnets.clone()).unwrap_or_default(),
             tags: settings.tags.clone(),
             pools: informed.pools(&told, id),
             in_models: informed.pools_in_models(&told, id),
+            migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
         })
     }
@@ -462,6 +466,9 @@ where
                 Target::Part(part, id, body) => {
                     let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
                     network.write(part, &id, NetworkWrite::Put { body, etag }, permit, &until).await
+                }
+                Target::Action(action, body) => {
+                    network.write(resource_type, &key, NetworkWrite::Post { action, body }, None, &until).await
                 }
                 Target::Delete => network.write(resource_type, &key, NetworkWrite::Delete { etag }, None, &until).await,
             };

@@ -246,7 +246,8 @@ impl Informed {
 
     /// Spreads the Nodes over the load balancers. Returns whether one belongs elsewhere now.
     pub(crate) fn assign_nodes(&self, told: &mut Told) -> bool {
-        let Some(nodes) = told.nodes.as_ref().filter(|_| self.settings.has_several_load_balancers()) else {
+        let is_asked = self.settings.has_several_load_balancers() && !told.holds_nodes;
+        let Some(nodes) = told.nodes.as_ref().filter(|_| is_asked) else {
             return false;
         };
         let machines = &told.machines;

@@ -1,11 +1,15 @@
 //! From the cloud configuration to what planners know.
 
+use std::time::Duration;
+
+use lazuli_azure::arm::Retry;
 use lazuli_config as config;
 use lazuli_plan::{
     network::{
         Settings, TagPolicy,
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe},
     },
+    permit::{Ceiling, Ceilings, Rate},
     service::selector::{LabelSelector, Operator, Requirement},
 };
 
@@ -63,6 +67,9 @@ pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings
         },
         primary_vm_set: primary.unwrap_or_default(),
         configurations: load_balancing.multiple.iter().map(configuration).collect(),
+        // Azure Stack Hub does not have the action.
+        migrates_pools: load_balancing.migrate_pools_by_api && !config.is_stack_cloud,
+        pool_update_interval: load_balancing.pool_update_interval.unwrap_or_default(),
         maximum_rules: load_balancing.maximum_rules,
         exclude_control_plane: load_balancing.exclude_control_plane,
         disable_outbound_snat: load_balancing.disable_outbound_snat,
@@ -74,6 +81,66 @@ pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings
         tags: TagPolicy { set: tags.apply.clone(), keep_prefixes: tags.keep_prefixes.clone() },
         edge_zone: cluster.extended_location.as_ref().map(|edge| edge.name.clone()),
     }
+}
+
+/// The longest pause between two tries of a request where the configuration says how pauses grow (source: the client library
+/// of the Go manager).
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How often requests to Azure that failed are repeated: as the back-off of the configuration says, where it is switched on.
+/// Writes of what Services share are not repeated so: what Azure holds is read again, and decided again.
+pub fn retry(config: &config::Config) -> Retry {
+    let backoff = &config.backoff;
+    if !backoff.enabled {
+        return Retry::default();
+    }
+    Retry {
+        tries: backoff.retries,
+        first_pause: backoff.duration,
+        factor: backoff.exponent.max(1.0),
+        jitter: (1.0, 1.0 + backoff.jitter),
+        longest_pause: LONGEST_PAUSE,
+        ..Retry::default()
+    }
+}
+
+/// The keys of rate limits, and the resource types of each whose requests the cloud controllers send.
+const CLIENTS: [(&str, &[&str]); 11] = [
+    ("loadBalancerRateLimit", &["Microsoft.Network/loadBalancers"]),
+    ("publicIPAddressRateLimit", &["Microsoft.Network/publicIPAddresses"]),
+    ("securityGroupRateLimit", &["Microsoft.Network/networkSecurityGroups"]),
+    (
+        "interfaceRateLimit",
+        &[
+            "Microsoft.Network/networkInterfaces",
+            "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces",
+            "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/networkInterfaces",
+        ],
+    ),
+    ("privateLinkServiceRateLimit", &["Microsoft.Network/privateLinkServices"]),
+    ("virtualNetworkRateLimit", &["Microsoft.Network/virtualNetworks"]),
+    ("subnetsRateLimit", &["Microsoft.Network/virtualNetworks/subnets"]),
+    ("routeTableRateLimit", &["Microsoft.Network/routeTables"]),
+    ("virtualMachineRateLimit", &["Microsoft.Compute/virtualMachines"]),
+    ("virtualMachineScaleSetRateLimit", &["Microsoft.Compute/virtualMachineScaleSets"]),
+    ("diskRateLimit", &["Microsoft.Compute/disks"]),
+];
+
+/// The ceilings on requests that the configuration sets: for each client its own, else the common one.
+pub fn ceilings(config: &config::Config) -> Ceilings {
+    let limits = &config.rate_limits;
+    let mut ceilings = Ceilings::default();
+    for (client, types) in CLIENTS {
+        let limit = limits.by_client.get(client).unwrap_or(&limits.default);
+        if limit.enabled {
+            let reads = Rate { per_second: limit.read_per_second, burst: limit.read_burst };
+            let writes = Rate { per_second: limit.write_per_second, burst: limit.write_burst };
+            ceilings.limit(client, types, Ceiling { reads, writes });
+        } else {
+            ceilings.leave(client, types);
+        }
+    }
+    ceilings
 }
 
 fn configuration(one: &config::LoadBalancerPlacement) -> LoadBalancerConfiguration {
@@ -101,5 +168,71 @@ fn selector(one: &config::LabelSelector) -> LabelSelector {
     LabelSelector {
         labels: one.match_labels.clone(),
         expressions: one.match_expressions.iter().map(requirement).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use lazuli_plan::permit::{Direction, Permits, Priority, Scope};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn config(keys: Value) -> config::Config {
+        let mut all = json!({"tenantId": "t", "subscriptionId": "s", "resourceGroup": "g", "location": "westeurope",
+            "useManagedIdentityExtension": true});
+        all.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        let document = config::Document::parse("azure.json", all.to_string().as_bytes()).unwrap();
+        config::Config::from_documents(Some(&document), None, &config::Environment::new(&BTreeMap::new())).unwrap()
+    }
+
+    /// How many requests of a direction to resources of a type are sent at once.
+    fn at_once(ceilings: &Ceilings, direction: Direction, resource_type: &str) -> usize {
+        let mut permits = Permits::default();
+        permits.set_ceilings(ceilings.clone());
+        let path = format!("/subscriptions/s/resourceGroups/g/providers/{resource_type}/one");
+        let scope = Scope::of(direction, &path).unwrap();
+        for _ in 0..8 {
+            permits.request(scope.clone(), Priority::Create, Duration::ZERO);
+        }
+        permits.step(Duration::ZERO).granted.len()
+    }
+
+    #[test]
+    fn rate_limits_are_ceilings_of_their_clients() {
+        let config = config(json!({
+            "cloudProviderRateLimit": true, "cloudProviderRateLimitBucket": 3, "cloudProviderRateLimitBucketWrite": 2,
+            "loadBalancerRateLimit": {"cloudProviderRateLimit": true, "cloudProviderRateLimitBucketWrite": 1},
+            "publicIPAddressRateLimit": {"cloudProviderRateLimit": false},
+        }));
+        let ceilings = ceilings(&config);
+        for (resource_type, reads, writes) in [
+            ("Microsoft.Network/loadBalancers", 3, 1),
+            ("Microsoft.Network/networkSecurityGroups", 3, 2),
+            ("Microsoft.Network/publicIPAddresses", 8, 8),
+            ("Microsoft.Network/virtualNetworks/v/subnets", 3, 2),
+            ("Microsoft.Network/locations/l/operations", 8, 8),
+        ] {
+            assert_eq!(at_once(&ceilings, Direction::Reads, resource_type), reads, "{resource_type}");
+            assert_eq!(at_once(&ceilings, Direction::Writes, resource_type), writes, "{resource_type}");
+        }
+    }
+
+    #[test]
+    fn the_back_off_counts_where_it_is_switched_on() {
+        assert_eq!(retry(&config(json!({"cloudProviderBackoffRetries": 9}))), Retry::default());
+        let given = config(json!({"cloudProviderBackoff": true, "cloudProviderBackoffRetries": 9,
+            "cloudProviderBackoffExponent": 3.0, "cloudProviderBackoffDuration": 2, "cloudProviderBackoffJitter": 0.5}));
+        let retry = retry(&given);
+        assert_eq!((retry.tries, retry.first_pause, retry.factor), (9, Duration::from_secs(2), 3.0));
+        assert_eq!((retry.jitter, retry.longest_wait), ((1.0, 1.5), Retry::default().longest_wait));
+    }
+
+    #[test]
+    fn without_the_key_there_is_no_ceiling() {
+        let ceilings = ceilings(&config(json!({"cloudProviderRateLimitBucket": 3})));
+        assert_eq!(at_once(&ceilings, Direction::Reads, "Microsoft.Network/loadBalancers"), 8);
     }
 }

@@ -1,13 +1,15 @@
-//! What Services or Nodes name and no list has shown so far: machines, and public IPs that are named by their address.
+//! What Services or Nodes name and no list has shown so far: machines, and public IPs that are named by their address. And
+//! the zones of the region.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_azure::{Until, network::NetworkType};
+use lazuli_azure::{Until, error::ArmError, network::NetworkType};
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
     balancing::interfaces::Unknown,
+    fault::Fault,
     model::ArmId,
-    network::{nic::Nic, public_ip::PublicIp, settings::LoadBalancerSku},
+    network::{Settings, nic::Nic, public_ip::PublicIp, settings::LoadBalancerSku},
     service::{AddressAsk, PublicIpAsk},
 };
 use serde_json::Value;
@@ -19,6 +21,8 @@ use crate::pools::id_of;
 
 /// How often a public IP is looked for that a Service names and that is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How often the zones of the region are read again: a region gets new ones once in years.
+const ZONES_AGAIN: Duration = Duration::from_secs(24 * 3_600);
 /// The least pause between two looks for the machines of new Nodes.
 const LOOK_SOON: Duration = Duration::from_secs(5);
 
@@ -42,6 +46,35 @@ impl Controller {
                         self.place_again();
                     }
                 }
+            }
+        }
+    }
+
+    /// Reads the zones of the region, unless the operator names them. Without the right to do so there are none.
+    pub(super) async fn read_zones(&self, until: &Until) -> Result<(), ArmError> {
+        if self.options.zones.is_some() {
+            return Ok(());
+        }
+        let Settings { subscription, location, .. } = &self.informed.settings;
+        match self.informed.network.zones(subscription, location, until).await {
+            Ok(zones) => self.informed.set_zones(zones),
+            Err(error) if error.fault == Fault::Forbidden => warn!(
+                %error,
+                "the availability zones of the region cannot be read, so that new public IPs and internal frontends get \
+                 none: assign Microsoft.Resources/subscriptions/providers/read on the subscription, or name the zones with \
+                 --zones"
+            ),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Reads them again from time to time.
+    pub(super) async fn follow_zones(&self) {
+        loop {
+            tokio::time::sleep(ZONES_AGAIN).await;
+            if let Err(error) = self.read_zones(&Until::within(LISTS)).await {
+                warn!(%error, "the availability zones of the region cannot be read; those read before hold");
             }
         }
     }

@@ -88,7 +88,7 @@ impl Rig {
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
         let options = Options {
             settings: settings(),
-            zones: vec![],
+            zones: None,
             lease: LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "cloud-controller-manager".to_owned(),

@@ -36,6 +36,7 @@ const RESYNC: Duration = Duration::from_secs(1_200);
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
+mod dual_stack;
 mod events;
 mod nics;
 mod private_links;
@@ -77,6 +78,8 @@ pub(crate) fn settings() -> Settings {
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: false,
+        migrates_pools: false,
+        pool_update_interval: Duration::ZERO,
         shared_probe: None,
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
@@ -156,7 +159,7 @@ impl Rig {
         tokio::spawn(write_events(self.client(), reporter, no_volumes, queue, metrics, stop.clone()));
         let options = Options {
             settings: self.settings.clone(),
-            zones: vec![],
+            zones: None,
             lease: LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "cloud-controller-manager".to_owned(),

@@ -80,6 +80,42 @@ async fn a_node_that_is_deleted_leaves_the_pool() {
     running.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn pools_of_nics_become_pools_of_addresses_only_where_that_is_asked_for() {
+    let mut rig = Rig::with(of_nics()).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    rig.until("both NICs are in the pool", async || rig.nics_in("kubernetes").await.len() == 2).await;
+    sleep(Duration::from_secs(60)).await;
+    stop.cancel();
+    running.await.unwrap();
+
+    // Another kind of pools alone changes nothing.
+    let writes = rig.writes();
+    rig.settings.pool_kind = PoolKind::NodeIp;
+    let (stop, running) = rig.controller("second");
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.writes(), writes);
+    stop.cancel();
+    running.await.unwrap();
+
+    rig.settings.migrates_pools = true;
+    let (stop, running) = rig.controller("third");
+    let both: BTreeMap<String, Vec<String>> =
+        [("kubernetes".to_owned(), vec!["10.240.0.4".to_owned(), "10.240.0.5".to_owned()])].into();
+    rig.until("the pool lists addresses", async || rig.pools("kubernetes").await == both).await;
+    assert_eq!(rig.nics_in("kubernetes").await, BTreeSet::new());
+    sleep(RESYNC).await;
+    assert_eq!(rig.writes()[writes.len()..], ["POST migrateToIpBased 200"], "Azure moves the members");
+    // The pool follows the Nodes as every other pool of addresses.
+    rig.server.delete("nodes", "", "node-0").unwrap();
+    let left: BTreeMap<String, Vec<String>> = [("kubernetes".to_owned(), vec!["10.240.0.5".to_owned()])].into();
+    rig.until("the deleted Node has left", async || rig.pools("kubernetes").await == left).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
 /// Two machines in one availability set each, and Basic load balancers.
 async fn of_sets() -> Rig {
     let mut scenario = Scenario::default();

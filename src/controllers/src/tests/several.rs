@@ -44,7 +44,7 @@ impl Rig {
     }
 
     /// The members of a pool of each load balancer.
-    async fn pools(&self, pool: &str) -> BTreeMap<String, Vec<String>> {
+    pub(super) async fn pools(&self, pool: &str) -> BTreeMap<String, Vec<String>> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let members = |balancer: &Value| {
             let pools = balancer["properties"]["backendAddressPools"].as_array().cloned().unwrap_or_default();
@@ -203,6 +203,92 @@ async fn a_public_ip_that_is_made_after_its_service_is_found() {
     let address = made[0]["properties"]["ipAddress"].as_str().unwrap().to_owned();
     rig.annotated("web", &[("azure-load-balancer-ipv4", &address)]);
     assert_eq!(rig.addresses("web").await, [address]);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+/// Three Nodes that no primary set and no node selector claims.
+async fn unclaimed() -> Rig {
+    let rig =
+        Rig::with(Settings { configurations: vec![configuration("one"), configuration("two")], ..settings() }).await;
+    rig.node(2);
+    rig
+}
+
+impl Rig {
+    /// One more Node.
+    fn node(&self, at: u8) {
+        let mut node = self.server.get("nodes", "", "node-0").unwrap();
+        let name = format!("node-{at}");
+        let id = node["spec"]["providerID"].as_str().unwrap().replace("node-0", &name);
+        node = json!({"metadata": {"name": name}, "spec": {"providerID": id},
+            "status": {"addresses": [{"type": "InternalIP", "address": format!("10.240.0.{}", 4 + at)}]}});
+        self.server.put("nodes", node).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_load_balancer_gets_the_next_nodes_and_takes_none_from_one_that_serves() {
+    let rig = unclaimed().await;
+    rig.service("first");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("first").await;
+    let all = members(&[("one", &["10.240.0.4", "10.240.0.5", "10.240.0.6"])]);
+    rig.until("all Nodes are behind it", async || rig.pools("kubernetes").await == all).await;
+    rig.service("second");
+    rig.addresses("second").await;
+    rig.node(3);
+    let mut joined = all.clone();
+    joined.insert("two".to_owned(), vec!["10.240.0.7".to_owned()]);
+    rig.until("the new Node joins the other", async || rig.pools("kubernetes").await == joined).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.pools("kubernetes").await, joined);
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_spread_over_the_load_balancers_that_services_need_at_the_start() {
+    let rig = unclaimed().await;
+    rig.service("a");
+    rig.service("b");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("a").await;
+    rig.addresses("b").await;
+    let spread = members(&[("one", &["10.240.0.4", "10.240.0.6"]), ("two", &["10.240.0.5"])]);
+    rig.until("each has Nodes", async || rig.pools("kubernetes").await == spread).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_pool_follows_its_endpoints_no_more_often_than_configured() {
+    let interval = Duration::from_secs(120);
+    let rig = Rig::with(Settings {
+        configurations: vec![configuration("one")],
+        pool_update_interval: interval,
+        ..settings()
+    })
+    .await;
+    rig.server.put("endpointslices", slice("node-0")).unwrap();
+    let mut service = rig.service("web");
+    service["spec"]["externalTrafficPolicy"] = "Local".into();
+    service["spec"]["healthCheckNodePort"] = 32_000.into();
+    rig.server.put("services", service).unwrap();
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    let on = |address: &str| members(&[("one", &[address])]);
+    let is_on = async |address: &str| rig.pools("default-web").await == on(address);
+    rig.until("the endpoint's Node is a member", async || is_on("10.240.0.4").await).await;
+    sleep(interval).await;
+    // The first change is followed at once, the next one when the interval is over.
+    rig.server.put("endpointslices", slice("node-1")).unwrap();
+    let changed = Instant::now();
+    rig.until("the pool follows", async || is_on("10.240.0.5").await).await;
+    assert!(changed.elapsed() < Duration::from_secs(30), "{:?}", changed.elapsed());
+    rig.server.put("endpointslices", slice("node-0")).unwrap();
+    rig.until("the pool follows later", async || is_on("10.240.0.4").await).await;
+    assert!(changed.elapsed() >= interval, "{:?}", changed.elapsed());
     stop.cancel();
     running.await.unwrap();
 }

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{interfaces::PoolOfNics, report::admitted_port};
+use super::{LocalPools, interfaces::PoolOfNics, report::admitted_port};
 use crate::{
     model::ArmId,
     network::{
@@ -322,54 +322,6 @@ impl Balancers {
     }
 }
 
-/// Which Services have pools of their own, and on which Nodes their endpoints are.
-#[derive(Debug, Clone, Default)]
-pub struct LocalPools {
-    /// The Nodes of each slice, by its Service as `namespace/name` and by the slice.
-    slices: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    of_slice: BTreeMap<String, String>,
-}
-
-impl LocalPools {
-    /// Takes in one EndpointSlice; `None` when it is gone. Returns the Services whose Nodes differ now.
-    pub fn slice(&mut self, slice: &str, now: Option<(String, BTreeSet<String>)>) -> BTreeSet<String> {
-        let mut differ = BTreeSet::new();
-        let before = self.of_slice.remove(slice);
-        let moved = before.filter(|before| now.as_ref().is_none_or(|(service, _)| service != before));
-        if let Some(service) = moved {
-            let nodes_before = self.nodes_of(&service);
-            if let Some(slices) = self.slices.get_mut(&service) {
-                slices.remove(slice);
-                if slices.is_empty() {
-                    self.slices.remove(&service);
-                }
-            }
-            if self.nodes_of(&service) != nodes_before {
-                differ.insert(service);
-            }
-        }
-        if let Some((service, nodes)) = now {
-            let nodes_before = self.nodes_of(&service);
-            self.of_slice.insert(slice.to_owned(), service.clone());
-            self.slices.entry(service.clone()).or_default().insert(slice.to_owned(), nodes);
-            if self.nodes_of(&service) != nodes_before {
-                differ.insert(service);
-            }
-        }
-        differ
-    }
-
-    /// The slices that are known.
-    pub fn slices(&self) -> impl Iterator<Item = &String> {
-        self.of_slice.keys()
-    }
-
-    /// The Nodes with an endpoint of a Service, given as `namespace/name`.
-    pub fn nodes_of(&self, service: &str) -> BTreeSet<String> {
-        self.slices.get(service).into_iter().flat_map(BTreeMap::values).flatten().cloned().collect()
-    }
-}
-
 /// The members of the pools of one load balancer.
 ///
 /// `local` names the Services that are placed on it and have pools of their own.
@@ -418,24 +370,6 @@ pub fn pools<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn nodes(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[test]
-    fn the_nodes_of_a_service_are_those_of_all_its_slices() {
-        let mut pools = LocalPools::default();
-        let web = || "shop/web".to_owned();
-        assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one", "two"])))), [web()].into());
-        assert_eq!(pools.slice("shop/b", Some((web(), nodes(&["two"])))), BTreeSet::new(), "no Node more");
-        assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one"])))), BTreeSet::new());
-        assert_eq!(pools.nodes_of("shop/web"), nodes(&["one", "two"]));
-        assert_eq!(pools.slice("shop/b", Some(("shop/db".to_owned(), nodes(&["two"])))).len(), 2, "it moved");
-        assert_eq!(pools.slice("shop/a", None), [web()].into());
-        assert_eq!(pools.slice("shop/a", None), BTreeSet::new());
-        assert_eq!((pools.slices().count(), pools.slices.len()), (1, 1), "nothing is kept of what is gone");
-    }
 
     #[test]
     fn pools_that_the_operator_fills_have_no_members_of_ours() {

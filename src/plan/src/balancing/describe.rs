@@ -42,6 +42,7 @@ pub fn load_balancer(edit: &load_balancer::Edit) -> String {
         Edit::PutRule(rule) => {
             format!("write rule {} from port {} to port {}", rule.name, rule.frontend_port, rule.backend_port)
         }
+        Edit::MigratePools(pools) => format!("make pools of addresses of {}", pools.join(", ")),
         Edit::RemoveRule(name) => format!("remove rule {name}"),
         Edit::RemoveProbe(name) => format!("remove probe {name}"),
         Edit::RemoveFrontend(name) => format!("remove frontend {name}"),

@@ -7,6 +7,7 @@
 //! | [`describe`] | edits in words, for people |
 //! | [`events`] | what the owner of a Service is told by Kubernetes events |
 //! | [`interfaces`] | the pools that the NICs of Nodes belong to |
+//! | [`local_pools`] | the Nodes that pools of Services with local traffic list |
 //! | [`listing`] | what the load balancers serve, for people |
 //! | [`objects`] | the kinds of objects: load balancer, security group, public IP, private link service, subnet |
 //! | [`preview`](mod@preview) | what would be written, without a write |
@@ -21,6 +22,7 @@ pub mod describe;
 pub mod events;
 pub mod interfaces;
 pub mod listing;
+pub mod local_pools;
 pub mod objects;
 pub mod preview;
 pub mod report;
@@ -31,7 +33,8 @@ mod tests;
 
 use std::fmt;
 
-pub use balancers::{Balancers, LocalPools};
+pub use balancers::Balancers;
+pub use local_pools::LocalPools;
 pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Subnets};
 pub use report::Report;
 pub use service::{Balanced, Inputs, Spec, Want};

@@ -1,5 +1,7 @@
 //! What the cloud configuration says of load balancers and what belongs to them.
 
+use std::time::Duration;
+
 use super::{Family, TagPolicy};
 use crate::{
     model::{ArmId, ArmIdError},
@@ -35,7 +37,7 @@ pub struct Settings {
     pub security_group_name: String,
     /// `privateLinkServiceResourceGroup`, else `resourceGroup`.
     pub private_link_resource_group: String,
-    /// `loadBalancerBackendPoolConfigurationType`: of pools that this provider makes. A pool that exists keeps its kind.
+    /// `loadBalancerBackendPoolConfigurationType`: of pools that this provider makes.
     pub pool_kind: PoolKind,
     /// `preConfiguredBackendPoolLoadBalancerTypes`: the sides whose pools are the operator's.
     pub preconfigured_pools: PreconfiguredPools,
@@ -43,6 +45,12 @@ pub struct Settings {
     pub primary_vm_set: String,
     /// `multipleStandardLoadBalancerConfigurations`.
     pub configurations: Vec<LoadBalancerConfiguration>,
+    /// `enableMigrateToIPBasedBackendPoolAPI`: whether a pool of NICs becomes one of addresses where
+    /// [`pool_kind`](Self::pool_kind) says so. Otherwise a pool that exists keeps its kind.
+    pub migrates_pools: bool,
+    /// `loadBalancerBackendPoolUpdateIntervalInSeconds`: the least time between two changes of endpoints that the pool of a
+    /// Service with local traffic follows. Zero: it follows at once.
+    pub pool_update_interval: Duration,
     /// `maximumLoadBalancerRuleCount`: read for Basic load balancers.
     pub maximum_rules: u32,
     /// `excludeMasterFromStandardLB`: whether NICs of the control plane are in no pool of a Standard load balancer.

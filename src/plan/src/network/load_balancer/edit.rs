@@ -30,6 +30,8 @@ pub enum Edit {
     },
     /// Add an empty pool.
     AddPool(String),
+    /// Have Azure make pools of addresses of these pools of NICs, with the same members; always alone.
+    MigratePools(Vec<String>),
     /// Change the members of a pool of addresses.
     Members {
         /// The pool.
@@ -66,6 +68,8 @@ pub enum WriteTarget {
     Whole,
     /// PUT of one backend pool: cheaper, and no rule is sent.
     Pool(String),
+    /// POST of `migrateToIpBased`, for these pools.
+    Migration(Vec<String>),
     /// DELETE of the load balancer.
     Delete,
 }
@@ -74,6 +78,7 @@ pub enum WriteTarget {
 pub fn write_target(edits: &[Edit]) -> WriteTarget {
     match edits {
         [Edit::Delete] => WriteTarget::Delete,
+        [Edit::MigratePools(pools)] => WriteTarget::Migration(pools.clone()),
         [Edit::Members { pool, .. }] => WriteTarget::Pool(pool.clone()),
         _ => WriteTarget::Whole,
     }
@@ -89,9 +94,12 @@ pub fn replaces(edits: &[Edit], actual: Option<&LoadBalancer>) -> bool {
         Edit::PutFrontend(new) => actual.frontend(&new.name).is_some(),
         Edit::PutProbe(new) => actual.probe(&new.name).is_some(),
         Edit::PutRule(new) => actual.rule(&new.name).is_some(),
-        Edit::RemoveRule(_) | Edit::RemoveProbe(_) | Edit::RemoveFrontend(_) | Edit::RemovePool(_) | Edit::Delete => {
-            true
-        }
+        Edit::MigratePools(_)
+        | Edit::RemoveRule(_)
+        | Edit::RemoveProbe(_)
+        | Edit::RemoveFrontend(_)
+        | Edit::RemovePool(_)
+        | Edit::Delete => true,
     })
 }
 
@@ -145,6 +153,13 @@ fn apply_one(actual: &mut LoadBalancer, edit: &Edit) {
         Edit::AddPool(name) => {
             let new = Pool { name: name.clone(), vnet: None, addresses: vec![], nic_members: 0 };
             put_in(&mut actual.pools, new, |pool| &pool.name);
+        }
+        // Which addresses come is Azure's to say: the next read shows them.
+        Edit::MigratePools(names) => {
+            let is_named = |pool: &Pool| names.iter().any(|name| name.eq_ignore_ascii_case(&pool.name));
+            for pool in actual.pools.iter_mut().filter(|pool| is_named(pool)) {
+                (pool.addresses, pool.nic_members) = (vec![], 0);
+            }
         }
         Edit::Members { pool, vnet, add, remove } => {
             if let Some(pool) = actual.pools.iter_mut().find(|there| there.name.eq_ignore_ascii_case(pool)) {
@@ -212,6 +227,15 @@ fn apply_raw_one(body: &mut Value, edit: &Edit, id: &ArmId) {
         Edit::Tags { set, remove } => json::change_tags(body, set, remove),
         Edit::AddPool(name) => {
             put(body, POOLS, &json::Child { name: name.clone(), properties: vec![], beside: vec![] });
+        }
+        Edit::MigratePools(names) => {
+            for name in names {
+                let pool = child_mut(body, POOLS, name).and_then(|pool| pool.get_mut("properties"));
+                if let Some(properties) = pool.and_then(Value::as_object_mut) {
+                    let nics = ["backendIPConfigurations", "loadBalancerBackendAddresses"];
+                    properties.retain(|key, _| !nics.iter().any(|one| one.eq_ignore_ascii_case(key)));
+                }
+            }
         }
         Edit::Members { pool, vnet, add, remove } => {
             if let Some(pool) = child_mut(body, POOLS, pool) {

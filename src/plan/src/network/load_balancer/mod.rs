@@ -178,6 +178,8 @@ pub struct Env {
     /// The pools that the model of a scale set names: Azure refuses to delete the load balancer of such a one, also while
     /// the set has no instances.
     pub in_models: BTreeSet<ArmId>,
+    /// Whether Azure is asked to make pools of addresses of pools of NICs that are to be such.
+    pub migrates_pools: bool,
     /// The most rules it may hold: `maximumLoadBalancerRuleCount` of a Basic one.
     pub maximum_rules: u32,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Env, Part, Wants,
+    Env, Part, PoolMembers, Wants,
     edit::Edit,
     index::{Index, fold},
     judge::{is_gone_from, judge},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::ArmId,
-    network::{Plan, Served, Waiting},
+    network::{Plan, Served, Waiting, settings::PoolKind},
     service::{ServiceKey, names},
 };
 
@@ -50,7 +50,13 @@ pub fn plan(wants: &Wants, actual: Option<&LoadBalancer>, env: &Env) -> Plan<Edi
             }
         }
     }
-    let is_partial = add_members(actual, env, &mut edits);
+    let mut is_partial = add_members(actual, env, &mut edits);
+    // The members of a pool whose kind changes are Azure's to move: nothing else goes out with that.
+    let migrating = migrating(actual, env);
+    if !migrating.is_empty() && waits.is_none() && edits != [Edit::Delete] {
+        is_partial = true;
+        edits = vec![Edit::MigratePools(migrating)];
+    }
 
     for part in &placed {
         let state = match &waits {
@@ -238,6 +244,13 @@ fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env:
         .map(|(id, _)| id)
         .collect();
     if named.is_empty() { Ending::Deletes } else { Ending::Waits(named) }
+}
+
+/// The pools whose members are NICs and are to be addresses.
+fn migrating(actual: Option<&LoadBalancer>, env: &Env) -> Vec<String> {
+    let is_to_be = |(_, members): &(&String, &PoolMembers)| env.migrates_pools && members.kind == PoolKind::NodeIp;
+    let there = env.pools.iter().filter(is_to_be).filter_map(|(name, _)| actual?.pool(name));
+    there.filter(|pool| pool.has_nics()).map(|pool| pool.name.clone()).collect()
 }
 
 /// Adds the changes of members: to a write that goes out anyway all of them, otherwise those of one pool.

@@ -226,9 +226,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .filter(|(service, want)| accepted.contains(service) && !want.gone.is_nothing())
         .map(|(_, want)| &want.gone)
         .collect();
-    let known = wants.keys().map(base_of).collect();
-    let kept = Kept { actual, all: &all, denied: &index.denied, env, known };
-    next.remove(&gone, &kept);
+    let kept = Kept { actual, all: &all, denied: &index.denied, env, at_nodes: AtNodes::of(wants, env) };
+    next.remove(&Given::up(&gone), &kept);
 
     let mut edits = next.edits(actual);
     let change = env.tags.change(&actual.tags);
@@ -271,12 +270,45 @@ struct Kept<'a> {
     all: &'a [&'a Asked],
     denied: &'a BTreeSet<IpAddr>,
     env: &'a Env,
-    /// The base names of the Services that have told what they want, in lower case.
-    known: BTreeSet<String>,
+    at_nodes: AtNodes<'a>,
 }
 
-fn base_of(service: &ServiceKey) -> String {
-    BaseName::of(service).as_str().to_lowercase()
+/// Which Services are reached at which ports of the nodes, by the base names of the Services.
+struct AtNodes<'a> {
+    by_port: BTreeMap<(SecurityProtocol, u16), Vec<&'a str>>,
+    /// Those that have not told what they want.
+    silent: Vec<&'a str>,
+}
+
+impl<'a> AtNodes<'a> {
+    fn of(wants: &Wants, env: &'a Env) -> Self {
+        let known: BTreeSet<String> = wants.keys().map(|service| lower(&BaseName::of(service))).collect();
+        let mut by_port: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for (base, ports) in &env.node_ports {
+            ports.iter().for_each(|port| by_port.entry(*port).or_default().push(base));
+        }
+        let silent = env.node_ports.keys().filter(|base| !known.contains(*base)).map(String::as_str).collect();
+        Self { by_port, silent }
+    }
+}
+
+fn lower(base: &BaseName) -> String {
+    base.as_str().to_lowercase()
+}
+
+/// What some Services give up.
+struct Given<'a> {
+    all: &'a [&'a Gone],
+    /// The base names of those that give up the nodes; `None` when none does.
+    nodes_of: Option<BTreeSet<String>>,
+}
+
+impl<'a> Given<'a> {
+    fn up(all: &'a [&'a Gone]) -> Self {
+        let give_up = || all.iter().filter(|gone| gone.nodes);
+        let bases = || give_up().filter_map(|gone| gone.base.as_ref()).map(lower).collect();
+        Self { all, nodes_of: give_up().next().map(|_| bases()) }
+    }
 }
 
 impl Kept<'_> {
@@ -302,30 +334,32 @@ impl Kept<'_> {
             .is_some_and(|ports| !rule.is_allow || ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port)))
     }
 
-    /// Whether a Service that does not give up the nodes is reached there through a rule. Which denials are its own is not
-    /// known: they stay until it has told what it wants.
-    fn node_port_may_need(&self, rule: &SecurityRule, gone: &[&Gone]) -> bool {
-        let gives_up = |base: &String| {
-            let mut bases = gone.iter().filter(|gone| gone.nodes).filter_map(|gone| gone.base.as_ref());
-            bases.any(|gone| gone.as_str().eq_ignore_ascii_case(base))
-        };
-        self.env.node_ports.iter().filter(|(base, _)| !gives_up(base)).any(|(base, ports)| match rule.is_allow {
-            true => ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port)),
-            false => !self.known.contains(base),
-        })
+    /// Whether a rule at the nodes is given up: no Service that keeps the nodes is reached there through it. Which denials
+    /// are its own is not known: they stay until it has told what it wants.
+    fn gives_up_at_nodes(&self, rule: &SecurityRule, given: &Given) -> bool {
+        let Some(nodes_of) = &given.nodes_of else { return false };
+        let keeps = |base: &&str| !nodes_of.contains(*base);
+        if !rule.is_allow {
+            return !self.at_nodes.silent.iter().any(keeps);
+        }
+        let protocols = [SecurityProtocol::Tcp, SecurityProtocol::Udp, SecurityProtocol::Any];
+        let protocol = protocols.into_iter().find(|one| rule.protocol.eq_ignore_ascii_case(one.as_str()));
+        let ports = rule.ports.iter().filter_map(|text| Some((protocol?, text.parse().ok()?)));
+        !ports.filter_map(|port| self.at_nodes.by_port.get(&port)).flatten().any(|base| keeps(base))
     }
 
     /// Whether a denial guards an address for a Service that is not known: an allow rule stays there that no Service asks for.
-    fn guards_others(&self, address: IpAddr, gone: &[&Gone]) -> bool {
+    fn guards_others(&self, address: IpAddr, given: &Given) -> bool {
         self.actual.rules.iter().any(|rule| {
             let is_ours = rule.is_managed() || names::old_security_rule(&rule.name).is_some();
-            let stays = || !self.asks_for(rule, address) && !self.lets_go(rule, address, gone);
+            let stays = || !self.asks_for(rule, address) && !self.lets_go(rule, address, given);
             rule.is_allow && is_ours && rule.has_destination(address) && stays()
         })
     }
 
     /// Whether a destination may leave a rule: a Service is known to have had it, and none asks for it.
-    fn lets_go(&self, rule: &SecurityRule, address: IpAddr, gone: &[&Gone]) -> bool {
+    fn lets_go(&self, rule: &SecurityRule, address: IpAddr, given: &Given) -> bool {
+        let gone = given.all;
         let is_ours = match names::old_security_rule(&rule.name) {
             None => rule.is_managed(),
             Some(OldSecurityRule::Shared) => true,
@@ -335,12 +369,11 @@ impl Kept<'_> {
         };
         let is_node = self.env.nodes.contains(&address);
         let is_given_up = |gone: &&Gone| gone.destinations.contains(&address) || gone.takes(rule, address);
-        let is_left_at_node = || is_node && gone.iter().any(|gone| gone.nodes) && !self.node_port_may_need(rule, gone);
         let is_recorded = gone.iter().any(is_given_up)
-            || is_left_at_node()
+            || (is_node && self.gives_up_at_nodes(rule, given))
             || (!rule.is_allow
                 && gone.iter().any(|gone| gone.shared.contains_key(&address))
-                && !self.guards_others(address, gone));
+                && !self.guards_others(address, given));
         is_ours && is_recorded && !self.asks_for(rule, address) && !self.may_need(rule, address)
     }
 }
@@ -364,7 +397,9 @@ impl Gone {
 
 /// Whether something of a gone Service is left.
 fn is_left(gone: &Gone, actual: &SecurityGroup, kept: &Kept) -> bool {
-    let lets_go = |rule: &SecurityRule| addresses(rule).any(|address| kept.lets_go(rule, address, &[gone]));
+    let given = [gone];
+    let given = Given::up(&given);
+    let lets_go = |rule: &SecurityRule| addresses(rule).any(|address| kept.lets_go(rule, address, &given));
     !gone.is_nothing() && actual.rules.iter().any(lets_go)
 }
 
@@ -430,11 +465,11 @@ impl Rules {
     }
 
     /// Takes away what is gone; a rule without destinations goes.
-    fn remove(&mut self, gone: &[&Gone], kept: &Kept) {
+    fn remove(&mut self, given: &Given, kept: &Kept) {
         for rule in &mut self.rules {
             let (before, copy) = (rule.destinations.len(), rule.clone());
             rule.destinations
-                .retain(|text| text.parse::<IpAddr>().map_or(true, |address| !kept.lets_go(&copy, address, gone)));
+                .retain(|text| text.parse::<IpAddr>().map_or(true, |address| !kept.lets_go(&copy, address, given)));
             if rule.destinations.len() < before {
                 rule.sort_destinations();
             }

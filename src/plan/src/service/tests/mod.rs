@@ -54,6 +54,8 @@ pub(crate) fn settings() -> Settings {
         maximum_rules: 250,
         exclude_control_plane: true,
         disable_outbound_snat: false,
+        migrates_pools: false,
+        pool_update_interval: std::time::Duration::ZERO,
         shared_probe: None,
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
@@ -107,6 +109,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         tags: settings.tags.clone(),
         pools: BTreeMap::new(),
         in_models: BTreeSet::new(),
+        migrates_pools: settings.migrates_pools,
         maximum_rules: settings.maximum_rules,
     }
 }

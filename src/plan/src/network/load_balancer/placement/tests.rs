@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::{
     network::settings::PoolKind,
@@ -211,4 +213,81 @@ fn nodes_go_by_primary_set_then_selector_then_the_fewest() {
     // A configuration without a load balancer takes no node.
     let places = place_nodes(&nodes, &settings, &["lb1".to_owned()].into());
     assert_eq!(places.homeless, ["a", "c", "d", "e"].iter().filter(|n| **n != "a").map(|n| (*n).to_owned()).collect());
+}
+
+/// A random Node: its set, its label, and where it is.
+fn any_node() -> impl Strategy<Value = (u8, u8, Option<u8>)> {
+    (0_u8..5, 0_u8..3, proptest::option::of(0_u8..3))
+}
+
+proptest! {
+    #[test]
+    fn nodes_go_where_the_fewest_are_and_none_leaves_for_balance_alone(
+        nodes in proptest::collection::vec(any_node(), 0..12),
+        in_use in proptest::collection::btree_set(0_usize..3, 0..4),
+        claims in proptest::collection::vec(proptest::option::of(0_u8..3), 3),
+    ) {
+        let mut settings = several();
+        for (there, claim) in settings.configurations.iter_mut().zip(&claims) {
+            there.node_labels = claim.and_then(|pool| selector(&[("pool", &pool.to_string())]));
+        }
+        let names: Vec<String> = settings.configurations.iter().map(|there| there.name.clone()).collect();
+        let used: BTreeSet<String> = in_use.iter().map(|at| names[*at].clone()).collect();
+        let places: Vec<NodePlace> = (0..)
+            .zip(&nodes)
+            .map(|(number, (set, pool, current)): (u8, _)| {
+                // Set 3 and 4 are the primary set of none.
+                let set = settings.configurations.get(usize::from(*set)).map_or("other", |there| there.primary_vm_set.as_str());
+                let current = current.map(|at| names[usize::from(at)].as_str());
+                node(&format!("node-{number:02}"), set, &[("pool", &pool.to_string())], current)
+            })
+            .collect();
+        let placed = place_nodes(&places, &settings, &used);
+        let reversed: Vec<NodePlace> = places.iter().rev().cloned().collect();
+        prop_assert_eq!(&placed, &place_nodes(&reversed, &settings, &used), "order does not matter");
+        let place_of = |name: &str| {
+            placed.nodes.iter().find(|(_, nodes)| nodes.contains(name)).map(|(balancer, _)| balancer.clone())
+        };
+        // What may take a Node, by an oracle of its own.
+        let eligible = |node: &NodePlace| -> Vec<String> {
+            let of = |is: &dyn Fn(&LoadBalancerConfiguration) -> bool| -> Vec<String> {
+                let all = settings.configurations.iter().filter(|there| used.contains(&there.name) && is(there));
+                all.map(|there| there.name.clone()).collect()
+            };
+            let primary = of(&|there| there.primary_vm_set.eq_ignore_ascii_case(&node.vm_set));
+            let claiming = of(&|there| there.node_labels.as_ref().is_some_and(|one| one.selects(&node.labels)));
+            let open = of(&|there| there.node_labels.is_none());
+            [primary, claiming, open].into_iter().find(|all| !all.is_empty()).unwrap_or_default()
+        };
+        let is_primary = |balancer: &str, node: &NodePlace| {
+            let there = settings.configurations.iter().find(|there| there.name == balancer);
+            there.is_some_and(|there| there.primary_vm_set.eq_ignore_ascii_case(&node.vm_set))
+        };
+        let mut moved = Vec::new();
+        for one in &places {
+            let (eligible, place) = (eligible(one), place_of(&one.name));
+            prop_assert_eq!(place.is_none(), eligible.is_empty(), "{:?}", one);
+            prop_assert_eq!(place.is_none(), placed.homeless.contains(&one.name));
+            let Some(place) = place else { continue };
+            prop_assert!(eligible.contains(&place), "{:?} on {}", one, place);
+            match one.current.as_ref().filter(|current| eligible.contains(current)) {
+                Some(current) => prop_assert_eq!(&place, current, "it stays where it may be"),
+                // Those of a primary set are placed before all others.
+                None if is_primary(&place, one) => {}
+                None => moved.push((one.name.clone(), place, eligible)),
+            }
+        }
+        // Taken away again from the last on, each of those was on the one with the fewest.
+        let mut counts: BTreeMap<String, usize> =
+            placed.nodes.iter().map(|(balancer, nodes)| (balancer.clone(), nodes.len())).collect();
+        for (name, place, eligible) in moved.into_iter().rev() {
+            *counts.get_mut(&place).unwrap() -= 1;
+            let fewest = eligible.iter().map(|there| counts.get(there).copied().unwrap_or_default()).min();
+            prop_assert_eq!(fewest, counts.get(&place).copied(), "{} on {}", name, place);
+        }
+        // The same again moves nothing.
+        let settled: Vec<NodePlace> =
+            places.iter().map(|one| NodePlace { current: place_of(&one.name), ..one.clone() }).collect();
+        prop_assert_eq!(&placed, &place_nodes(&settled, &settings, &used));
+    }
 }

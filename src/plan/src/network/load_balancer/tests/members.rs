@@ -116,3 +116,42 @@ fn a_service_on_a_pool_of_addresses_is_done_when_the_pool_has_one() {
     assert_eq!(plan.served[&web.key], Served::Pending);
     assert!(matches!(step(&wants, body, &env_with(nodes(1..=9))).0.served[&web.key], Served::Done(_)));
 }
+
+/// A load balancer that serves, and whose pool has two NICs.
+fn with_nics(wants: &Wants) -> Value {
+    let mut body = settle(wants, None, &env_with(nic_pool())).unwrap();
+    let pool = &mut body["properties"]["backendAddressPools"][0]["properties"];
+    pool["backendIPConfigurations"] = json!([{ "id": "one" }, { "id": "two" }]);
+    pool["loadBalancerBackendAddresses"] =
+        json!([{ "name": "x", "properties": { "networkInterfaceIPConfiguration": { "id": "one" } } }]);
+    body
+}
+
+#[test]
+fn a_pool_of_nics_becomes_one_of_addresses_by_azures_own_action_where_that_is_configured() {
+    let wants = wants_of(&[&numbered(1, &[80])]);
+    let body = with_nics(&wants);
+    let asked = Env { migrates_pools: true, ..env_with(nodes(1..=2)) };
+    let (plan, after) = step(&wants, Some(body.clone()), &asked);
+    assert_eq!(plan.edits, [Edit::MigratePools(vec!["kubernetes".to_owned()])]);
+    assert_eq!(write_target(&plan.edits), WriteTarget::Migration(vec!["kubernetes".to_owned()]));
+    let actual = read(Some(&body), &asked);
+    assert!(plan.is_partial && replaces(&plan.edits, actual.as_ref()));
+    assert_eq!(plan.served.values().filter(|served| matches!(served, Served::Done(_))).count(), 1, "it serves on");
+    // The model and the body agree.
+    assert_eq!(apply(actual, &plan.edits, &asked), read(after.as_ref(), &asked));
+    // Another Service waits for its turn, and nothing else goes out with it.
+    let two = wants_of(&[&numbered(1, &[80]), &numbered(2, &[80])]);
+    let (plan, _) = step(&two, Some(body.clone()), &asked);
+    assert_eq!(plan.edits.len(), 1);
+    assert_eq!(plan.served.values().filter(|served| matches!(served, Served::Pending)).count(), 1);
+    // It is done once, and a load balancer that goes needs none.
+    let end = settle(&two, Some(body.clone()), &asked).unwrap();
+    assert_eq!(addresses(&end), ["10.0.0.1", "10.0.0.2"]);
+    let (plan, _) = step(&without(wants.clone(), &numbered(1, &[80])), Some(body.clone()), &asked);
+    assert!(!plan.edits.iter().any(|edit| matches!(edit, Edit::MigratePools(_))), "{:?}", plan.edits);
+    // Without the key, or where NICs are configured, the pool keeps its kind.
+    for quiet in [env_with(nodes(1..=2)), Env { migrates_pools: true, ..env_with(nic_pool()) }] {
+        assert!(step(&wants, Some(body.clone()), &quiet).0.is_quiet());
+    }
+}
