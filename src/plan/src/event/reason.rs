@@ -59,6 +59,13 @@ pub enum Reason {
     IgnoredValue,
     NoEffect,
     ConflictConfiguration,
+    Synced,
+    NodeNotInitialized,
+    NodeStateUnknown,
+    NodeOutOfService,
+    NodeDeletionSlowed,
+    DeletingNode,
+    FailedToCreateRoute,
 }
 
 /// What stands behind a reason.
@@ -74,10 +81,13 @@ struct Row {
 const AT_ONCE: Duration = Duration::ZERO;
 /// The action of events about Services.
 const SYNC: &str = "SyncLoadBalancer";
+/// Those of events about Nodes.
+const INITIALIZE: &str = "InitializeNode";
+const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 41] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -112,6 +122,13 @@ impl Reason {
         Self::IgnoredValue,
         Self::NoEffect,
         Self::ConflictConfiguration,
+        Self::Synced,
+        Self::NodeNotInitialized,
+        Self::NodeStateUnknown,
+        Self::NodeOutOfService,
+        Self::NodeDeletionSlowed,
+        Self::DeletingNode,
+        Self::FailedToCreateRoute,
     ];
 
     fn row(self) -> Row {
@@ -274,6 +291,44 @@ impl Reason {
             Self::IgnoredValue => ("IgnoredValue", SYNC, AT_ONCE, "Correct the value."),
             Self::NoEffect => ("NoEffect", SYNC, AT_ONCE, "Remove the setting, or change what makes it void."),
             Self::ConflictConfiguration => ("ConflictConfiguration", SYNC, AT_ONCE, "Keep one of both settings."),
+            // Source of the names Synced, DeletingNode and FailedToCreateRoute: the controllers of Kubernetes'
+            // cloud-provider library.
+            Self::Synced => ("Synced", INITIALIZE, AT_ONCE, "Nothing is to be done."),
+            Self::NodeNotInitialized => (
+                "NodeNotInitialized",
+                INITIALIZE,
+                AT_ONCE,
+                "It is tried again. Give the VM the Node's name, or the Node the label \
+                 kubernetes.azure.com/resource-group of the VM's group; where no VM of Azure is meant, label the Node \
+                 kubernetes.azure.com/managed=false.",
+            ),
+            Self::NodeStateUnknown => (
+                "NodeStateUnknown",
+                CHECK,
+                AT_ONCE,
+                "The Node stays as it is. If its VM is deleted for good, delete the Node; if it is stopped for good, taint \
+                 the Node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
+            ),
+            Self::NodeOutOfService => (
+                "NodeOutOfService",
+                CHECK,
+                AT_ONCE,
+                "Start the VM to use the Node again: its taints go when it is Ready.",
+            ),
+            Self::NodeDeletionSlowed => (
+                "NodeDeletionSlowed",
+                CHECK,
+                AT_ONCE,
+                "See whether the VMs are really gone or stopped: check the rights of the controllers' identity and the \
+                 state of the region.",
+            ),
+            Self::DeletingNode => ("DeletingNode", CHECK, AT_ONCE, "The Node is deleted; nothing is to be done."),
+            Self::FailedToCreateRoute => (
+                "FailedToCreateRoute",
+                "CreateRoute",
+                AT_ONCE,
+                "Correct what the note names; the route is tried again within five minutes.",
+            ),
         };
         Row { name, action, hold_off, advice }
     }
@@ -291,7 +346,11 @@ impl Reason {
     /// The event's `type`.
     pub fn severity(self) -> Severity {
         match self {
-            Self::StaleAttachmentDetached | Self::EnsuredLoadBalancer | Self::DeletedLoadBalancer => Severity::Normal,
+            Self::StaleAttachmentDetached
+            | Self::EnsuredLoadBalancer
+            | Self::DeletedLoadBalancer
+            | Self::Synced
+            | Self::DeletingNode => Severity::Normal,
             _ => Severity::Warning,
         }
     }
