@@ -11,7 +11,7 @@ use lazuli_assembly::{
     services,
 };
 use lazuli_azure::{
-    imds::Imds,
+    imds::{Imds, Instance},
     transport::{Tls, Transport},
 };
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
@@ -22,7 +22,7 @@ use lazuli_csi::{
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::Host;
-use lazuli_plan::{list::VolumeHandles, size::SizeLimits};
+use lazuli_plan::{cloud_node::facts::InstanceFacts, list::VolumeHandles, size::SizeLimits};
 use lazuli_telemetry::{Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
@@ -138,6 +138,61 @@ fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
     })
 }
 
+/// How often the instance metadata is asked whether it tells anything else.
+const PUBLISH: Duration = Duration::from_secs(600);
+/// How soon it is asked again after a failure.
+const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
+
+/// Publishes what the instance metadata tells of the machine, for the cloud controllers, until `stop`.
+async fn publish_facts(client: kube::Client, node: String, imds: Imds, stop: CancellationToken) {
+    let work = async {
+        let (mut published, mut is_told) = (None, false);
+        loop {
+            let wait = match imds.refresh().await {
+                Ok(instance) => {
+                    let facts = facts_of(&instance);
+                    let outcome = match published.as_ref() == Some(&facts) {
+                        true => Ok(()),
+                        false => lazuli_cluster::publish_facts(&client, &node, &facts).await,
+                    };
+                    match outcome {
+                        Ok(()) => {
+                            published = Some(facts);
+                            PUBLISH
+                        }
+                        Err(error) => {
+                            let error = server::chain(&error);
+                            if !std::mem::replace(&mut is_told, true) {
+                                tracing::warn!(
+                                    error,
+                                    "what the instance metadata tells of this machine is not published"
+                                );
+                            }
+                            PUBLISH_AGAIN
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the instance metadata tells nothing to publish");
+                    PUBLISH_AGAIN
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+fn facts_of(instance: &Instance) -> InstanceFacts {
+    InstanceFacts {
+        resource_id: instance.resource_id.to_string(),
+        vm_size: instance.vm_size.clone(),
+        fault_domain: instance.platform_fault_domain.as_ref().and_then(|number| number.parse().ok()),
+        sub_fault_domain: instance.platform_sub_fault_domain.clone(),
+        interconnect_group: instance.interconnect_group.clone(),
+    }
+}
+
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
     let mut registry = Registry::default();
@@ -169,6 +224,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
+    let publishing = client
+        .clone()
+        .zip(imds.clone())
+        .map(|(client, imds)| tokio::spawn(publish_facts(client, options.node_id.clone(), imds, stop.clone())));
     let (following, sizes) = match options.vm_sizes_dir {
         Some(folder) => {
             let (published, sizes) = sizes::Published::open(folder).await;
@@ -267,6 +326,9 @@ pub(super) async fn run(options: Options) -> Outcome {
     }
     if let Some(untainting) = untainting {
         untainting.await?;
+    }
+    if let Some(publishing) = publishing {
+        publishing.await?;
     }
     if !finished? {
         tracing::warn!("the drain time is over with work in flight; every step of it can be repeated");

@@ -365,6 +365,9 @@ async fn a_node_plugin_removes_its_own_start_up_taint_and_may_change_nothing_els
     for (path, change) in [
         (&own, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})),
         (&own, json!({"metadata": {"annotations": {"a": "b"}}})),
+        // kubelet's.
+        (&own, json!({"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": null}}})),
+        (&other, json!({"metadata": {"annotations": {"lazuli.azure/instance-metadata": "{}"}}})),
         (&own, json!({"spec": {"unschedulable": true}})),
         (&own, taint.clone()),
         (&other, json!({"metadata": {"labels": {"a": "b"}}})),

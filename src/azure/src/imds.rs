@@ -27,6 +27,9 @@ const API_VERSION: &str = "2021-10-01";
 /// The shortest time between two requests (source: Microsoft docs, instance-metadata-service: 5 per second).
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The tag that tells the interconnect group. Source: the Go cloud-node-manager.
+const INTERCONNECT_GROUP: &str = "Platform_Interconnect_Group";
+
 /// A machine, as it is told about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
@@ -38,6 +41,10 @@ pub struct Instance {
     pub zone: Option<String>,
     /// The fault domain, as a text.
     pub platform_fault_domain: Option<String>,
+    /// The part of the fault domain.
+    pub platform_sub_fault_domain: Option<String>,
+    /// The machines that share a fast network with it, as a tag of Azure's tells it.
+    pub interconnect_group: Option<String>,
     /// The VM size.
     pub vm_size: String,
     /// The ARM id of the VM.
@@ -244,6 +251,8 @@ fn decode(value: &Value) -> Result<Instance, ImdsError> {
         location: needed("location")?,
         zone: optional("zone"),
         platform_fault_domain: optional("platformFaultDomain"),
+        platform_sub_fault_domain: optional("platformSubFaultDomain"),
+        interconnect_group: tag(compute, INTERCONNECT_GROUP),
         vm_size: needed("vmSize")?,
         resource_id: resource_id
             .parse()
@@ -253,6 +262,12 @@ fn decode(value: &Value) -> Result<Instance, ImdsError> {
         scale_set: optional("vmScaleSetName"),
         data_disks: disks.into_iter().flatten().map(decode_disk).collect::<Result<_, _>>()?,
     })
+}
+
+fn tag(compute: &Value, name: &str) -> Option<String> {
+    let tags = compute.get("tagsList").and_then(Value::as_array)?;
+    let found = tags.iter().find(|tag| tag.get("name").and_then(Value::as_str) == Some(name))?;
+    found.get("value").and_then(Value::as_str).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
 fn decode_disk(value: &Value) -> Result<InstanceDisk, ImdsError> {

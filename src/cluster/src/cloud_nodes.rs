@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use lazuli_plan::cloud_node::facts::{self, InstanceFacts};
 use lazuli_plan::cloud_node::step::{Patch, PatchFault};
-use lazuli_plan::cloud_node::{CloudNode, NodeAddress, Taint, is_unmanaged};
+use lazuli_plan::cloud_node::{CloudNode, NodeAddress, Taint, is_unmanaged, labels};
 use lazuli_plan::network::backends::is_control_plane;
 use lazuli_plan::network::backends::labels::{MANAGED, RESOURCE_GROUP};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,12 @@ pub async fn patch_node(
         Patch::Initialise { provider_id, labels, taints } => {
             let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
             let body = whole(labels, provider_id.as_ref(), taints);
+            ("", "patch on nodes", "application/merge-patch+json", body)
+        }
+        Patch::Labels(labels) => {
+            let labels: Map<String, Value> =
+                labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+            let body = json!({"metadata": {"uid": uid, "labels": labels}});
             ("", "patch on nodes", "application/merge-patch+json", body)
         }
         Patch::Taints(taints) => {
@@ -293,6 +300,8 @@ impl SlimCloudNode {
                 _ => None,
             },
             is_deleting: metadata.deletion_timestamp.is_some(),
+            facts: metadata.annotations.get(facts::ANNOTATION).and_then(|text| InstanceFacts::parse(text)),
+            metadata_labels: labels::OF_METADATA.into_iter().filter(|key| metadata.labels.contains_key(*key)).collect(),
         }
     }
 }
@@ -327,7 +336,8 @@ mod tests {
         let taint =
             |key: &str| json!({"key": key, "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
         json!({"metadata": {"name": "n", "labels": {"team": "x", MANAGED: "true"},
-                "annotations": {PROVIDED_ADDRESSES: "10.0.0.5, fd01::5"}},
+                "annotations": {PROVIDED_ADDRESSES: "10.0.0.5, fd01::5",
+                    facts::ANNOTATION: r#"{"resourceId": "/x", "vmSize": "s", "subFaultDomain": "2"}"#}},
             "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00::/64"],
                 "taints": [taint("a"), taint("b")]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
@@ -343,6 +353,8 @@ mod tests {
         assert_eq!(all, [("n".to_owned(), made.clone())]);
         assert_eq!(made.pod_ranges, ["10.244.1.0/24", "fd00::/64"]);
         assert_eq!(made.provided_addresses.len(), 2);
+        assert_eq!(made.facts.as_ref().and_then(|facts| facts.sub_fault_domain.as_deref()), Some("2"));
+        assert_eq!(made.metadata_labels, [""; 0]);
         assert_eq!(made.taints[0].time_added.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(made.is_ready && !made.is_unmanaged && made.is_network_unavailable.is_none());
     }

@@ -47,7 +47,7 @@ pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use namespaces::{NamespacesChange, follow_namespaces};
 pub use node_facts::{NodeFactsError, node_facts};
 pub use nodes::watch_nodes;
-pub use own_node::{OwnNodeError, machine_labels, remove_startup_taint};
+pub use own_node::{OwnNodeError, machine_labels, publish_facts, remove_startup_taint};
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};

@@ -1,13 +1,16 @@
-//! What a node plugin asks about its own Node, and the one thing it changes there: the start-up taint.
+//! What a node plugin asks about its own Node, and what it changes there: the start-up taint, and an annotation with what
+//! the instance metadata tells of the machine.
 //!
 //! A cluster may start nodes with the taint `disk.csi.azure.com/agent-not-ready`, so that no pod with a volume is
 //! scheduled to a node before its driver is registered (kubernetes-sigs/azuredisk-csi-driver 2309). The driver removes it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use lazuli_plan::cloud_node::facts::{self, InstanceFacts};
 use lazuli_plan::node::MachineLabels;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -60,6 +63,25 @@ pub async fn machine_labels(client: &Client, node: &str) -> Result<Option<Machin
     }))
 }
 
+/// Writes what the instance metadata tells of the machine into the annotation [`facts::ANNOTATION`] of the own Node, where
+/// it says anything else.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn publish_facts(client: &Client, node: &str, told: &InstanceFacts) -> Result<(), OwnNodeError> {
+    let read: Option<Annotated> =
+        get(client, NODES, node).await.map_err(failed(format!("read node {node}"), "get on nodes"))?;
+    let annotation = told.annotation();
+    if read.is_some_and(|node| node.metadata.annotations.get(facts::ANNOTATION) == Some(&annotation)) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {facts::ANNOTATION: annotation}}});
+    let patched = answered(nodes(client).patch(node, &PatchParams::default(), &Patch::Merge(patch))).await;
+    patched.map_err(failed(format!("write annotation {} of node {node}", facts::ANNOTATION), "patch on nodes"))?;
+    info!(node, "what the instance metadata tells of the machine is published");
+    Ok(())
+}
+
 fn nodes(client: &Client) -> Api<Node> {
     Api::all(client.clone())
 }
@@ -86,6 +108,17 @@ pub async fn remove_startup_taint(client: Client, node: String, driver: String, 
         }
     };
     stop.run_until_cancelled(work).await;
+}
+
+#[derive(Deserialize)]
+struct Annotated {
+    metadata: Annotations,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(default, deserialize_with = "null_as_empty")]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -214,6 +247,23 @@ mod tests {
         server.before_patch(NODES, node(json!([ours, other]), json!({})));
         remove_startup_taint(server.client(), "n0".into(), DRIVER.into(), CancellationToken::new()).await;
         assert_eq!(server.object(NODES, "n0")["spec"]["taints"], json!([other]));
+    }
+
+    #[tokio::test]
+    async fn what_the_metadata_tells_is_written_where_the_annotation_says_anything_else() {
+        let server = lazuli_apiserver::ApiServer::start(lazuli_apiserver::Options::default());
+        let client = Client::new(server.router(), "default");
+        server.put("nodes", json!({"metadata": {"name": "n0", "annotations": {"a": "b"}}})).unwrap();
+        let mut told = InstanceFacts { resource_id: "/vm".into(), vm_size: "s".into(), ..InstanceFacts::default() };
+        let mut versions = Vec::new();
+        for domain in [None, Some(2), Some(2)] {
+            told.fault_domain = domain;
+            publish_facts(&client, "n0", &told).await.unwrap();
+            let node = server.get("nodes", "", "n0").unwrap();
+            assert_eq!(node["metadata"]["annotations"], json!({"a": "b", facts::ANNOTATION: told.annotation()}));
+            versions.push(node["metadata"]["resourceVersion"].clone());
+        }
+        assert!(versions[0] != versions[1] && versions[1] == versions[2], "{versions:?}");
     }
 
     #[tokio::test(start_paused = true)]

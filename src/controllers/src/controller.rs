@@ -143,7 +143,8 @@ impl Controller {
     pub fn with_nodes(mut self, options: NodeOptions, compute: Compute) -> Self {
         let Informed { clock, lease, network, api, .. } = &*self.informed;
         let clients = (compute, network.clone(), api.clone());
-        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), &self.metrics));
+        let events = self.options.events.clone();
+        self.nodes = Some(NodeControllers::new(options, clients, (*clock, lease.clone()), events, &self.metrics));
         self
     }
 

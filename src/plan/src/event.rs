@@ -119,6 +119,11 @@ impl Event {
             Regarding::Service(_) => reason.advice_for_services(),
             Regarding::Claim(_) | Regarding::ClaimOf(_) | Regarding::Node(_) => reason.advice(),
         };
+        Self::with_advice(regarding, reason, what, advice)
+    }
+
+    /// The same with another advice than that of the reason.
+    pub(crate) fn with_advice(regarding: Regarding, reason: Reason, what: impl fmt::Display, advice: &str) -> Self {
         let mut note = format!("{what}. {advice}");
         if note.len() > LONGEST_NOTE {
             let end = (0..=LONGEST_NOTE - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or(0);

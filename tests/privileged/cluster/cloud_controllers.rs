@@ -43,7 +43,10 @@ fn scenario() -> Value {
         "virtualNetworks": [
             {"name": "net", "prefixes": ["10.213.0.0/16"], "subnets": [{"name": "nodes", "prefix": "10.213.1.0/24"}]},
         ],
-        "virtualMachines": [{"name": "node-{}", "count": 2, "zone": "1"}, {"name": UNREADABLE, "zone": "1"}],
+        "virtualMachines": [
+            {"name": "node-{}", "count": 2, "zone": "1", "tags": {"Platform_Interconnect_Group": "group-1"}},
+            {"name": UNREADABLE, "zone": "1"},
+        ],
     })
 }
 
@@ -169,6 +172,11 @@ impl Cluster {
             let ready = |node: Option<&Value>| node.is_some_and(schedulable);
             let node = self.kubernetes.until("a node with a route", &path, ready).await;
             assert_eq!(condition(&node, "NetworkUnavailable").unwrap()["reason"], "RouteCreated");
+            self.event("Node", name, name, "Synced").await;
+            // Its own plugin has published what only the instance metadata tells.
+            let label = "topology.kubernetes.azure.com/interconnect-group";
+            let has = |node: Option<&Value>| node.is_some_and(|node| node["metadata"]["labels"][label] == "group-1");
+            self.kubernetes.until("a label of the instance metadata", &path, has).await;
         }
         self.running("early", NODES[0]).await;
         self.delete_pod("early").await;
@@ -308,6 +316,7 @@ impl Cluster {
         assert!(!is_instant || took <= MOVED_WITHIN, "{took:?}");
         let node = self.node(NODES[1]).await.unwrap();
         assert!(has_taint(&node, OUT_OF_SERVICE), "{node:#}");
+        self.event("Node", NODES[1], NODES[1], "NodeOutOfService").await;
         self.kubernetes.delete(&format!("{DEPLOYMENTS}/moves")).await;
         self.count("the end of the pod", &path, 0).await;
         self.delete_claim("moves").await;
@@ -380,10 +389,14 @@ async fn the_cloud_controllers_look_after_a_cluster_with_the_rights_that_the_cha
     cluster.azure.other_tool().await.delete_machine(NODES[1]).await;
     let path = format!("{NODES_PATH}/{}", NODES[1]);
     cluster.kubernetes.until("the end of the Node of a deleted machine", &path, |node| node.is_none()).await;
+    cluster.event("Node", NODES[1], NODES[1], "DeletingNode").await;
     say("a machine was deleted");
     cluster.slow_down(GONE).await;
     say("machines disappeared");
 
+    let slowed = cluster.kubernetes.list("/api/v1/events?fieldSelector=reason%3DNodeDeletionSlowed").await;
+    assert_eq!(slowed.len(), 2, "{slowed:#?}");
+    cluster.event("Node", UNREADABLE, UNREADABLE, "AuthorizationFailed").await;
     let unreadable = cluster.node(UNREADABLE).await.expect("a Node whose machine may not be read stays");
     assert!(!has_taint(&unreadable, OUT_OF_SERVICE), "{unreadable:#}");
     cluster.rights_are_used(|role| role == CLOUD_CONTROLLERS);

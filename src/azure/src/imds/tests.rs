@@ -10,6 +10,7 @@ fn document() -> Value {
     json!({"compute": {
         "name": "v", "location": "westeurope", "zone": "", "vmSize": "Standard_D4s_v3", "resourceId": VM,
         "subscriptionId": "s", "resourceGroupName": "g", "vmScaleSetName": "", "platformFaultDomain": "0",
+        "platformSubFaultDomain": "3", "tagsList": [{"name": "Platform_Interconnect_Group", "value": "ig-1"}],
         "storageProfile": {"dataDisks": [
             {"lun": "3", "name": "d", "diskSizeGB": "10", "diskCapacityBytes": "10737418240",
              "managedDisk": {"id": DISK}, "vhd": {"uri": ""}},
@@ -25,6 +26,8 @@ async fn a_machine_learns_who_it_is_and_which_disk_sits_where() {
     let instance = Imds::new(fake.in_process()).instance().await.unwrap();
     assert_eq!((instance.name.as_str(), instance.zone.as_deref()), ("v", None));
     assert_eq!((instance.resource_id.as_str(), instance.scale_set.as_deref()), (VM, None));
+    let place = (instance.platform_sub_fault_domain.as_deref(), instance.interconnect_group.as_deref());
+    assert_eq!(place, (Some("3"), Some("ig-1")));
     let disks: Vec<(u8, InstanceDiskSource)> =
         instance.data_disks.iter().map(|disk| (disk.lun.get(), disk.source.clone())).collect();
     assert_eq!(

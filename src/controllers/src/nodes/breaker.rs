@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use lazuli_plan::cloud_node::{
     breaker::{Action, Event, LEAST_LIMIT, PACE, State, limit, step},
-    step,
+    events, step,
 };
 use lazuli_reconcile::Kind;
 use tracing::{error, info};
@@ -70,7 +70,12 @@ impl Kind for Breaker {
 
     fn carry_out(&self, _: &&'static str, _: &mut State, action: Action) -> Option<BoxFuture<'static, Event>> {
         match action {
-            Action::Grant { node, reads_again } => self.known.to_node(&node, step::Event::Granted { reads_again }),
+            Action::Grant { node, reads_again } => {
+                if reads_again {
+                    self.known.events.send(events::slowed(&node, limit(self.known.count())));
+                }
+                self.known.to_node(&node, step::Event::Granted { reads_again });
+            }
             Action::Slow(true) => {
                 let nodes = self.known.count();
                 error!(

@@ -17,10 +17,12 @@ use lazuli_plan::{
         step::{Env, Event},
     },
     engine::{Acceptance, Shared},
+    event,
     model::ArmId,
     routing::{self, RouteTables, SubnetAssociations},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
+use lazuli_telemetry::lossy;
 
 use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
 
@@ -53,6 +55,8 @@ pub(crate) struct Known {
     pub(super) compute: Compute,
     pub(super) network: Network,
     pub(super) api: Client,
+    /// Where events about Nodes go.
+    pub(super) events: lossy::Sender<event::Event>,
     pub(super) workers: OnceLock<NodeWorkers>,
     /// Whether the subnet was asked to belong to the route table.
     is_association_asked: AtomicBool,
@@ -64,10 +68,11 @@ impl Known {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Client),
         (clock, lease): (Clock, Lease),
+        events: lossy::Sender<event::Event>,
     ) -> Self {
         let (workers, told) = (OnceLock::new(), Mutex::default());
         let is_association_asked = AtomicBool::new(false);
-        Self { clock, lease, options, compute, network, api, workers, is_association_asked, told }
+        Self { clock, lease, options, compute, network, api, events, workers, is_association_asked, told }
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, Told> {

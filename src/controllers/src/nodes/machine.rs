@@ -42,7 +42,7 @@ fn malformed<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, Fault> {
 }
 
 /// Reads what Azure says of the machine of a new Node.
-pub(super) async fn instance(known: &Known, lookup: &Lookup) -> Result<Instance, Fault> {
+pub(super) async fn instance(known: &Known, node: &str, lookup: &Lookup) -> Result<Instance, Fault> {
     let mut machine = match lookup {
         Lookup::Machine(node::Machine::Vm(id) | node::Machine::Instance(id)) => by_id(known, id).await?,
         Lookup::Named { name, resource_group } => {
@@ -50,6 +50,10 @@ pub(super) async fn instance(known: &Known, lookup: &Lookup) -> Result<Instance,
             by_name(known, group, name).await?
         }
     };
+    if machine.lacks_fault_domain() {
+        let facts = known.told().nodes.as_ref().and_then(|nodes| nodes.get(node)?.facts.clone());
+        machine.fault_domain = facts.and_then(|facts| facts.fault_domain_of(&machine.id, &machine.size));
+    }
     if machine.lacks_fault_domain() {
         let whole = known.compute.read_alone(&machine.id, Priority::Read, &Until::within(READ)).await.map_err(fault)?;
         machine.fault_domain = malformed(Machine::read(&whole))?.fault_domain;
@@ -119,8 +123,26 @@ pub(super) async fn check(known: &Known, machine: &ArmId) -> Checked {
             Err(fault) => Checked::Unproved(fault),
         },
         Err(Fault::NotFound) => control(known, machine).await,
+        // Of an instance Azure may also say that its scale set does not exist, or that the request is invalid, because
+        // the instance is not an active one. Then the set and the list of its instances tell.
+        Err(fault @ (Fault::ScopeNotFound | Fault::Invalid)) => match is_listed(known, machine).await {
+            Ok(Some(false)) => control(known, machine).await,
+            Ok(Some(true) | None) => Checked::Unproved(fault),
+            Err(fault) => Checked::Unproved(fault),
+        },
         Err(fault) => Checked::Unproved(fault),
     }
+}
+
+/// Whether the scale set of an instance exists and lists it; `None` for what is no instance of a uniform set.
+async fn is_listed(known: &Known, machine: &ArmId) -> Result<Option<bool>, Fault> {
+    let Some(set) = body::scale_set(machine) else { return Ok(None) };
+    let until = Until::within(READ);
+    if !known.compute.scale_set_exists(&set, Priority::Read, &until).await.map_err(fault)? {
+        return Ok(Some(false));
+    }
+    let instances = known.compute.list_instances(&set, &until).await.map_err(fault)?;
+    Ok(Some(instances.iter().any(|instance| instance.id == *machine)))
 }
 
 async fn alone(known: &Known, machine: &ArmId) -> Result<Value, Fault> {

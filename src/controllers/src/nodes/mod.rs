@@ -48,6 +48,7 @@ use lazuli_plan::{
     routing::{self, RouteTable, Want, names},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, metrics::Metrics, object::Objects};
+use lazuli_telemetry::lossy;
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
@@ -102,9 +103,10 @@ impl NodeControllers {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Client),
         (clock, lease): (Clock, Lease),
+        events: lossy::Sender<lazuli_plan::event::Event>,
         metrics: &Metrics,
     ) -> Self {
-        let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease)));
+        let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease), events));
         let workers = NodeWorkers {
             nodes: Workers::new(Arc::new(Nodes::new(known.clone())), clock, metrics.clone()),
             breaker: Workers::new(Arc::new(Breaker::new(known.clone())), clock, metrics.clone()),

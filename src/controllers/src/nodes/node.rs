@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use lazuli_cluster::{WriteNodeError, delete_node, patch_node};
 use lazuli_plan::{
     cloud_node::{
-        breaker,
+        breaker, events,
         step::{Action, Event, Reason, State, step},
     },
     engine::object,
@@ -116,9 +116,9 @@ impl Kind for Nodes {
         let (known, node) = (self.known.clone(), key.clone());
         match action {
             Action::Read { id, lookup } => {
-                return Some(Box::pin(
-                    async move { Event::Read { id, result: machine::instance(&known, &lookup).await } },
-                ));
+                return Some(Box::pin(async move {
+                    Event::Read { id, result: machine::instance(&known, &node, &lookup).await }
+                }));
             }
             Action::Check { id, machine } => {
                 return Some(Box::pin(
@@ -145,7 +145,12 @@ impl Kind for Nodes {
                 self.to_table(object::Event::Requested { from: node, generation, want });
             }
             Action::WithdrawRoutes => self.to_table(object::Event::Withdrawn(node)),
-            Action::Report(reason) => Self::report(key, &reason),
+            Action::Report(reason) => {
+                Self::report(key, &reason);
+                if let Some(event) = events::of_reason(key, &reason) {
+                    known.events.send(event);
+                }
+            }
             Action::Drained => {}
         }
         None

@@ -1,7 +1,8 @@
 //! The controllers of Nodes against the emulator and the small API server, in one runtime on paused time.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
+use futures::FutureExt as _;
 use kube::Client;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
 use lazuli_azure::{
@@ -14,8 +15,20 @@ use lazuli_azure::{
     transport::{Routes, Transport},
 };
 use lazuli_cluster::{Ended, LeaseName};
-use lazuli_emulator::{Emulator, Options as EmulatorOptions, incident::Incident, latency::Profile, scenario};
-use lazuli_plan::{cloud_node::step::Controllers, model::ArmId, network::TagPolicy, permit::Priority, poll::Kind};
+use lazuli_emulator::{
+    Emulator, Options as EmulatorOptions, Switches, incident::Incident, latency::Profile, options::MissingInstance,
+    scenario,
+};
+use lazuli_plan::{
+    cloud_node::step::Controllers,
+    event::{Event, Regarding},
+    model::ArmId,
+    network::TagPolicy,
+    permit::Priority,
+    poll::Kind,
+};
+use lazuli_telemetry::lossy;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -36,6 +49,8 @@ struct Rig {
     server: ApiServer,
     compute: Compute,
     network: Network,
+    events: lossy::Sender<Event>,
+    told: Mutex<lossy::Receiver<Event>>,
 }
 
 fn url(text: &str) -> Url {
@@ -60,9 +75,16 @@ fn until() -> Until {
 
 impl Rig {
     async fn start() -> Self {
+        Self::start_with(Switches::default()).await
+    }
+
+    /// With this choice where no document says what Azure does.
+    async fn start_with(unverified: Switches) -> Self {
         let mut scenario = scenario::Scenario::default();
         scenario.virtual_machines = vec![scenario::VirtualMachine::pattern("node-{}", 20)];
-        let options = EmulatorOptions { latency: Profile::typical(), scenario, ..EmulatorOptions::default() };
+        scenario.scale_sets = vec![scenario::ScaleSet::uniform("pool", 2)];
+        let options =
+            EmulatorOptions { latency: Profile::typical(), scenario, unverified, ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
         let base = url(&emulator.url());
         let routes =
@@ -82,7 +104,9 @@ impl Rig {
             .list(NetworkType::RouteTable, scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP, &until())
             .await
             .unwrap();
-        Self { emulator, server: ApiServer::start(ApiServerOptions::default()), compute, network }
+        let (events, told) = lossy::channel(1_000, Counter::default());
+        let server = ApiServer::start(ApiServerOptions::default());
+        Self { emulator, server, compute, network, events, told: Mutex::new(told) }
     }
 
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
@@ -97,7 +121,7 @@ impl Rig {
             class: None,
             accepts_plan: false,
             resync: None,
-            events: lazuli_telemetry::lossy::Sender::nowhere(),
+            events: self.events.clone(),
         };
         let subnet = format!(
             "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network/virtualNetworks/lazuli-vnet/subnets/nodes",
@@ -177,9 +201,12 @@ impl Rig {
     }
 
     async fn delete_vm(&self, at: usize) {
-        let path = vm(&format!("node-{at}"));
+        self.delete_machine(&vm(&format!("node-{at}"))).await;
+    }
+
+    async fn delete_machine(&self, machine: &ArmId) {
         let version = ApiVersions::public().virtual_machines;
-        let write = Write::delete(path.as_str(), version, Kind::Other);
+        let write = Write::delete(machine.as_str(), version, Kind::Other);
         let mut deleted = self.network.arm().write(write, &until()).await.unwrap();
         deleted.settle(&until()).await.unwrap();
     }
@@ -213,6 +240,14 @@ impl Rig {
         let put = NetworkWrite::Put { body, etag: None };
         let mut made = self.network.write(NetworkType::RouteTable, &table(), put, None, &until()).await.unwrap();
         made.settle(&until()).await.unwrap();
+    }
+
+    /// The reasons of all events about a Node since the last call, in order.
+    fn told(&self, at: usize) -> Vec<&'static str> {
+        let mut told = self.told.try_lock().unwrap();
+        let all = std::iter::from_fn(|| told.receive().now_or_never().flatten());
+        let of_it = all.filter(|event| event.regarding == Regarding::Node(format!("node-{at}")));
+        of_it.map(|event| event.reason.as_str()).collect()
     }
 
     /// What was written to Azure so far.
@@ -297,12 +332,14 @@ async fn a_node_goes_when_its_vm_is_gone_and_a_stopped_one_is_out_of_service_unt
     rig.delete_vm(1).await;
     rig.stop_kubelet(1);
     rig.wait("node-1 is deleted", || rig.node(1).is_none()).await;
+    assert_eq!(rig.told(1), ["Synced", "DeletingNode"]);
 
     rig.turn(2, "deallocate").await;
     rig.stop_kubelet(2);
     let took = rig.wait("node-2 is out of service", || rig.taints(2).contains(&"out-of-service".to_owned())).await;
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert_eq!(rig.taints(2), ["dedicated", "shutdown", "out-of-service"]);
+    assert_eq!(rig.told(2), ["NodeOutOfService"]);
     let taint = &rig.node(2).unwrap()["spec"]["taints"][2];
     assert_eq!((taint["effect"].as_str(), taint.get("value")), (Some("NoExecute"), None));
 
@@ -317,6 +354,40 @@ async fn a_node_goes_when_its_vm_is_gone_and_a_stopped_one_is_out_of_service_unt
     assert_eq!(rig.routes().await.len(), 3);
     stop.cancel();
     running.await.unwrap();
+}
+
+/// Azure answers a read of such an instance with 404, with 400, or, where the set is gone too, with 404 of the set.
+#[tokio::test(start_paused = true)]
+async fn the_node_of_an_instance_goes_when_its_set_does_not_list_it_or_is_gone_too() {
+    for missing in [MissingInstance::NotFound, MissingInstance::InvalidParameter] {
+        let rig = Rig::start_with(Switches { missing_instance: missing, ..Switches::default() }).await;
+        rig.register(0);
+        let set = id("Microsoft.Compute/virtualMachineScaleSets", "pool");
+        let instance = |at: usize| -> ArmId { format!("{set}/virtualMachines/{at}").parse().unwrap() };
+        for at in 0..2 {
+            let node = json!({"metadata": {"name": format!("node-{}", 100 + at)},
+                "spec": {"providerID": format!("azure://{}", instance(at))},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+            rig.server.put("nodes", node).unwrap();
+        }
+        let (stop, running) = rig.controller("one");
+        sleep(Duration::from_secs(120)).await;
+        rig.delete_machine(&instance(0)).await;
+        rig.stop_kubelet(100);
+        rig.wait("the Node of a deleted instance is deleted", || rig.node(100).is_none()).await;
+        // A set that lists the instance proves the opposite.
+        let refusal = json!({"match": {"method": "GET", "path": "*/virtualMachines/1"},
+            "then": {"status": 400, "code": "InvalidParameter"}, "times": 0});
+        rig.emulator.control().add_incident(serde_json::from_value(refusal).unwrap()).unwrap();
+        rig.stop_kubelet(101);
+        sleep(Duration::from_secs(300)).await;
+        assert!(rig.node(101).is_some(), "{missing:?}");
+        rig.emulator.control().clear_incidents();
+        rig.delete_machine(&set).await;
+        rig.wait("the Node of a deleted set is deleted", || rig.node(101).is_none()).await;
+        stop.cancel();
+        running.await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

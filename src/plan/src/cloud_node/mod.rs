@@ -16,17 +16,21 @@
 //! | `instance` | what Azure says of a machine, and the texts that follow for its Node |
 //! | [`step`] | the step of one Node |
 //! | [`breaker`] | the step that slows down when many machines disappear at once |
+//! | [`events`] | what is told of a Node by events |
+//! | [`facts`] | what the plugin on a node publishes of its machine |
 //!
 //! # What is never touched
 //!
 //! A Node with the label `kubernetes.azure.com/managed=false`, or with the provider id of another cloud
 //! ([`CloudNode::is_ours`]). A Node that is initialised keeps its labels and addresses: they have one owner, which is the
-//! process that initialised it. A taint `out-of-service` with a value is a person's, and stays.
+//! process that initialised it. It may get a label that it lacks, when its plugin tells the value later. A taint `out-of-service` with a value is a person's, and stays.
 //!
 //! [`plan::node`](crate::node) is the view of Nodes that attaching disks needs.
 
 pub mod body;
 pub mod breaker;
+pub mod events;
+pub mod facts;
 mod instance;
 mod routes;
 pub mod step;
@@ -58,6 +62,12 @@ pub mod labels {
     pub const ZONE: &str = "topology.kubernetes.io/zone";
     /// The same before 1.17.
     pub const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+    /// The part of the fault domain. Source: the Go cloud-node-manager, which has it from the instance metadata, as the next.
+    pub const SUB_FAULT_DOMAIN: &str = "topology.kubernetes.azure.com/sub-fault-domain";
+    /// The machines that share a fast network.
+    pub const INTERCONNECT_GROUP: &str = "topology.kubernetes.azure.com/interconnect-group";
+    /// Those that only the instance metadata tells.
+    pub const OF_METADATA: [&str; 2] = [SUB_FAULT_DOMAIN, INTERCONNECT_GROUP];
 }
 
 /// A taint of a Node, whole.
@@ -147,6 +157,10 @@ pub struct CloudNode {
     pub is_network_unavailable: Option<bool>,
     /// Whether it is being deleted.
     pub is_deleting: bool,
+    /// What its plugin says of its machine.
+    pub facts: Option<facts::InstanceFacts>,
+    /// Which of [`labels::OF_METADATA`] it has.
+    pub metadata_labels: Vec<&'static str>,
 }
 
 impl CloudNode {

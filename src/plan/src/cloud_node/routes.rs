@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::CloudNode;
 use crate::{
     engine::{Outcome, Refusal, Waiting},
+    fault::Fault,
     routing::{Report, Want},
 };
 
@@ -84,7 +85,7 @@ impl Requests {
                 self.routes = Routes::Missing;
                 return Some(match refusal {
                     Refusal::Plan(why) => why.message.clone(),
-                    Refusal::Azure(fault) => format!("Azure refused the route ({fault:?})"),
+                    Refusal::Azure(fault) => format!("Azure refuses the change of the route table{}", because(fault)),
                 });
             }
             Outcome::Waiting(Waiting::OtherOperation | Waiting::FreshReads | Waiting::Retry(_)) => {}
@@ -103,4 +104,16 @@ pub(super) fn want(node: &CloudNode) -> Option<Want> {
 pub(super) fn gone(node: &CloudNode) -> Option<Want> {
     let ranges: BTreeSet<_> = node.pod_ranges().into_iter().map(|pod| pod.range).collect();
     (!ranges.is_empty()).then_some(Want::Gone(ranges))
+}
+
+fn because(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Forbidden => ": the controllers' identity lacks the action Microsoft.Network/routeTables/write",
+        Fault::LinkedForbidden => {
+            ": the controllers' identity lacks a right on what the table refers to, such as its subnet"
+        }
+        Fault::Locked => ": a management lock forbids it",
+        Fault::Exhausted => ": it takes no more routes",
+        _ => "",
+    }
 }

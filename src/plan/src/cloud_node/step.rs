@@ -170,6 +170,8 @@ pub enum Patch {
     },
     /// All its taints.
     Taints(Vec<Taint>),
+    /// Labels that it lacks.
+    Labels(Vec<(&'static str, String)>),
 }
 
 /// The condition NetworkUnavailable. Its texts are those of the Go managers.
@@ -609,8 +611,12 @@ impl State {
         if taints != node.taints {
             return Some(Patch::Taints(taints));
         }
-        let network = self.network(node, env)?;
-        Some(Patch::Status { addresses: None, network: Some(network) })
+        if let Some(network) = self.network(node, env) {
+            return Some(Patch::Status { addresses: None, network: Some(network) });
+        }
+        let machine = node.machine().filter(|_| env.controllers.node)?;
+        let labels = node.labels_of_metadata(machine.id());
+        (!labels.is_empty()).then_some(Patch::Labels(labels))
     }
 
     fn initialise(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) -> Option<Patch> {
@@ -645,7 +651,9 @@ impl State {
         let mut taints = self.taints(node, env, now);
         taints.retain(|taint| taint.key != Taint::UNINITIALIZED);
         let provider_id = node.provider_id.is_none().then(|| provider_id(&instance.id));
-        Some(Patch::Initialise { provider_id, labels: instance.labels().into(), taints })
+        let mut labels = Vec::from(instance.labels());
+        labels.extend(node.labels_of_metadata(&instance.id));
+        Some(Patch::Initialise { provider_id, labels, taints })
     }
 
     /// The condition NetworkUnavailable, where it is not what the route table shows.

@@ -60,6 +60,13 @@ pub enum Reason {
     NoEffect,
     ConflictConfiguration,
     ScaleSetHeld,
+    Synced,
+    NodeNotInitialized,
+    NodeStateUnknown,
+    NodeOutOfService,
+    NodeDeletionSlowed,
+    DeletingNode,
+    FailedToCreateRoute,
 }
 
 /// What stands behind a reason.
@@ -75,10 +82,13 @@ struct Row {
 const AT_ONCE: Duration = Duration::ZERO;
 /// The action of events about Services.
 const SYNC: &str = "SyncLoadBalancer";
+/// Those of events about Nodes.
+const INITIALIZE: &str = "InitializeNode";
+const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 42] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -114,6 +124,13 @@ impl Reason {
         Self::NoEffect,
         Self::ConflictConfiguration,
         Self::ScaleSetHeld,
+        Self::Synced,
+        Self::NodeNotInitialized,
+        Self::NodeStateUnknown,
+        Self::NodeOutOfService,
+        Self::NodeDeletionSlowed,
+        Self::DeletingNode,
+        Self::FailedToCreateRoute,
     ];
 
     fn row(self) -> Row {
@@ -283,6 +300,44 @@ impl Reason {
                 "Upgrade the instances that lag, or set the scale set's upgrade policy to Manual. Instances that are there \
                  are served meanwhile.",
             ),
+            // Source of the names Synced, DeletingNode and FailedToCreateRoute: the controllers of Kubernetes'
+            // cloud-provider library.
+            Self::Synced => ("Synced", INITIALIZE, AT_ONCE, "Nothing is to be done."),
+            Self::NodeNotInitialized => (
+                "NodeNotInitialized",
+                INITIALIZE,
+                AT_ONCE,
+                "It is tried again. Give the VM the Node's name, or the Node the label \
+                 kubernetes.azure.com/resource-group of the VM's group; where no VM of Azure is meant, label the Node \
+                 kubernetes.azure.com/managed=false.",
+            ),
+            Self::NodeStateUnknown => (
+                "NodeStateUnknown",
+                CHECK,
+                AT_ONCE,
+                "The Node stays as it is. If its VM is deleted for good, delete the Node; if it is stopped for good, taint \
+                 the Node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
+            ),
+            Self::NodeOutOfService => (
+                "NodeOutOfService",
+                CHECK,
+                AT_ONCE,
+                "Start the VM to use the Node again: its taints go when it is Ready.",
+            ),
+            Self::NodeDeletionSlowed => (
+                "NodeDeletionSlowed",
+                CHECK,
+                AT_ONCE,
+                "See whether the VMs are really gone or stopped: check the rights of the controllers' identity and the \
+                 state of the region.",
+            ),
+            Self::DeletingNode => ("DeletingNode", CHECK, AT_ONCE, "The Node is deleted; nothing is to be done."),
+            Self::FailedToCreateRoute => (
+                "FailedToCreateRoute",
+                "CreateRoute",
+                AT_ONCE,
+                "Correct what the note names; the route is tried again within five minutes.",
+            ),
         };
         Row { name, action, hold_off, advice }
     }
@@ -300,7 +355,11 @@ impl Reason {
     /// The event's `type`.
     pub fn severity(self) -> Severity {
         match self {
-            Self::StaleAttachmentDetached | Self::EnsuredLoadBalancer | Self::DeletedLoadBalancer => Severity::Normal,
+            Self::StaleAttachmentDetached
+            | Self::EnsuredLoadBalancer
+            | Self::DeletedLoadBalancer
+            | Self::Synced
+            | Self::DeletingNode => Severity::Normal,
             _ => Severity::Warning,
         }
     }

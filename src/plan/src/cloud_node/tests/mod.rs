@@ -6,6 +6,7 @@ mod schedules;
 use std::time::Duration;
 
 use super::{
+    facts::InstanceFacts,
     step::{Action, Checked, Controllers, Env, Event, NetworkCondition, Patch, PatchFault, Reason, State, step},
     *,
 };
@@ -93,6 +94,7 @@ fn patched(node: &CloudNode, patch: &Patch) -> CloudNode {
             node.taints.clone_from(taints);
         }
         Patch::Taints(taints) => node.taints.clone_from(taints),
+        Patch::Labels(labels) => node.metadata_labels.extend(labels.iter().map(|(key, _)| *key)),
     }
     node
 }
@@ -196,6 +198,32 @@ fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_rou
     let created =
         NetworkCondition { is_unavailable: false, reason: "RouteCreated", message: "RouteController created a route" };
     assert_eq!(third, Some(Patch::Status { addresses: None, network: Some(created) }));
+}
+
+#[test]
+fn what_the_plugin_tells_of_the_machine_becomes_labels_at_once_or_when_it_comes() {
+    let facts = |id: &str| {
+        Some(InstanceFacts {
+            resource_id: id.to_owned(),
+            vm_size: "Standard_D8s_v3".to_owned(),
+            sub_fault_domain: Some("4".to_owned()),
+            ..InstanceFacts::default()
+        })
+    };
+    let label = (labels::SUB_FAULT_DOMAIN, "4".to_owned());
+    let mut rig = Rig::start(CloudNode { facts: facts(VM), ..new_node() });
+    rig.read(Ok(instance()));
+    rig.patch().expect("its status");
+    let Some(Patch::Initialise { labels, .. }) = rig.patch() else { panic!() };
+    assert!(labels.contains(&label));
+
+    // Later, and of its own machine alone.
+    let mut rig = Rig::start(old_node());
+    rig.change(|node| node.facts = facts("/subscriptions/s/resourceGroups/g/providers/a/b/other"));
+    assert_eq!(rig.patch(), None);
+    rig.change(|node| node.facts = facts(VM));
+    assert_eq!(rig.patch(), Some(Patch::Labels(vec![label])));
+    assert_eq!(rig.patch(), None, "once");
 }
 
 #[test]
