@@ -56,6 +56,13 @@ mod it {
     mod published_tables;
     mod recordings;
     mod rules;
+    mod service_judge;
+    mod service_judge_tests;
+    mod service_kill;
+    mod service_order;
+    mod service_random;
+    mod service_reach;
+    mod service_rig;
     mod tiers;
 }
 

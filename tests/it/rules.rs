@@ -1,4 +1,5 @@
-//! Rules that the disk driver keeps so that no data is lost and no sidecar is misled, each with the tests that hold it.
+//! Rules that the disk driver keeps so that no data is lost and no sidecar is misled, and rules that the cloud controllers
+//! keep so that no Service is cut off or opened, each with the tests that hold it.
 //! What the Go driver gets wrong is in `peer_defects`.
 //!
 //! `scripts/test rules` runs the tests that these tables name, wherever they are, and fails for a row whose tests are
@@ -79,13 +80,22 @@
 //! | a translated page blob is taken, with its address, and can be used | it gets back the source that it was translated from | `a_translated_volume_of_a_page_blob_gets_back_the_source_that_it_was_translated_from` `a_new_volume_gets_region_and_zone_of_its_disk_over_tls_and_without_the_lease` |
 //! | a resize is refused early only when the driver would refuse it | both ask one function | `what_the_driver_would_grow_is_not_refused` `a_claim_that_azure_cannot_grow_as_asked_is_refused_with_a_sentence` |
 //!
+//! # Services
+//!
+//! | rule | how it is kept | held by |
+//! |---|---|---|
+//! | between any two writes an unchanged Service is reached, and no source is let in that no spec admits | the order of the writes; what Azure may have in force of a running write counts too | `services_of_each_kind_come_and_go` `a_service_changes_its_side_and_back` `ports_and_ranges_change` `nodes_join_and_leave` `a_node_moves_between_load_balancers` `random_services_are_reached_by_those_they_admit_and_by_no_others` |
+//! | no address is given up while a security rule admits it, and none keeps its rules | the records of what is to go outlive the security rules | `a_public_service_moves_to_an_address_of_the_user_and_back` `an_internal_service_changes_its_address` `services_share_an_address_and_the_first_of_them_goes` `a_service_deleted_after_any_write_leaves_nothing_behind` |
+//! | a kill between any two writes of Services is made good | the next process reads what is there | `cloud_controllers_killed_after_any_write_are_succeeded_by_a_process_that_ends_in_the_same_state` |
+//! | a leader that was frozen writes nothing once another one leads | no write starts without enough lease, and a lost lease ends the process | `a_frozen_leader_writes_nothing_once_another_replica_leads` `the_process_fails_when_another_replica_has_its_lease` |
+//!
 //! # Clock, client and judge
 //!
 //! | rule | how it is kept | held by |
 //! |---|---|---|
 //! | a credential that this build cannot use stops the start | and says why | `a_credential_that_cannot_work_stops_the_start_and_says_why` `a_credential_that_cannot_work_says_so` |
 //! | paused time is exact | everything in one thread; children run by the real clock | `disk_the_same_seed_twice_gives_the_same_call_log` `a_paused_clock_does_not_kill_a_child_at_once` `in_process_and_over_tcp_the_same_calls_are_made_at_the_same_times` |
-//! | who judges does not know who decided | leaks and doubles are counted from the emulator's dump | `the_judge_of_the_disk_suites_does_not_know_the_planner` `the_manifests_keep_to_the_table` |
+//! | who judges does not know who decided | leaks and doubles are counted from the emulator's dump | `the_judge_of_the_disk_suites_does_not_know_the_planner` `the_judge_of_services_does_not_know_the_planner` `the_manifests_keep_to_the_table` |
 //!
 //! # Kept by nothing yet
 //!
@@ -153,6 +163,16 @@ fn the_judge_of_the_disk_suites_does_not_know_the_planner() {
     let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
     assert!(code.iter().any(|line| line.contains("lazuli_emulator")));
     assert!(!code.iter().any(|line| line.contains("lazuli_plan")), "the judge imports what it judges");
+}
+
+#[test]
+fn the_judge_of_services_does_not_know_the_planner() {
+    for file in ["service_reach.rs", "service_judge.rs"] {
+        let source = fs::read_to_string(root().join("tests/it").join(file)).unwrap();
+        let own: Vec<&str> = source.split("lazuli_").skip(1).collect();
+        assert!(own.iter().any(|rest| rest.starts_with("emulator::")), "{file}: the reader finds nothing");
+        assert!(own.iter().all(|rest| rest.starts_with("emulator::")), "{file}: the judge imports what it judges");
+    }
 }
 
 #[test]

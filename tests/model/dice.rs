@@ -4,23 +4,23 @@ use std::time::Duration;
 
 /// A stream of numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A stream of its own for somebody: what others draw does not change it, so that a script from which steps were
     /// taken away still runs alike in the rest.
-    pub(super) fn of(seed: u64, whom: &str) -> Self {
+    pub(crate) fn of(seed: u64, whom: &str) -> Self {
         let folded = whom
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Self(seed ^ folded)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,24 +29,24 @@ impl Dice {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(super) fn from(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn from(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap()
     }
 
     /// True in so many of a hundred cases.
-    pub(super) fn percent(&mut self, chance: u64) -> bool {
+    pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.next() % 100 < chance
     }
 
-    pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 
-    pub(super) fn millis(&mut self, low: u64, high: u64) -> Duration {
+    pub(crate) fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(self.from(low, high))
     }
 }

@@ -32,7 +32,7 @@
 //! looking for fewer steps that do.
 
 mod cluster;
-mod dice;
+pub(crate) mod dice;
 mod facts;
 mod judge;
 mod run;

@@ -75,6 +75,17 @@ pub struct ApiServer {
     store: Arc<Store>,
 }
 
+/// A change of one object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// The version that the change made.
+    pub version: u64,
+    /// The object after the change, or as it was last.
+    pub object: Value,
+    /// Whether the object is still there.
+    pub exists: bool,
+}
+
 /// A request that the server refused, as the `Status` object that a client sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
@@ -146,6 +157,21 @@ impl ApiServer {
     pub fn list(&self, plural: &str) -> Vec<Value> {
         let Some(resource) = resource::by_plural(plural) else { return Vec::new() };
         self.store.all(resource).iter().map(|object| (**object).clone()).collect()
+    }
+
+    /// The changes of a kind after a version, oldest first.
+    ///
+    /// # Errors
+    /// [`Refused`]: some of them are forgotten ([`Options::history`]), or there is no such kind.
+    pub fn changes(&self, plural: &str, after: u64) -> Result<Vec<Changed>, Refused> {
+        let resource = resource::by_plural(plural).ok_or_else(|| status::unknown_kind(plural))?;
+        let (_, changes) = self.store.changes_after(resource, after)?;
+        let changed = |change: store::Change| {
+            let exists = change.after.is_some();
+            let object = change.after.or(change.before)?;
+            Some(Changed { version: change.version, object: (*object).clone(), exists })
+        };
+        Ok(changes.into_iter().filter_map(changed).collect())
     }
 
     /// How many changes were made so far: the version of the newest one.

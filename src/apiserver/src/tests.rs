@@ -133,3 +133,20 @@ async fn what_is_not_known_is_refused() {
     let (_, kinds) = get(&server, "/apis/coordination.k8s.io/v1").await;
     assert_eq!(kinds["resources"][0]["name"], "leases");
 }
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_told_from_a_version_on_until_they_are_forgotten() {
+    let server = ApiServer::start(Options::default());
+    server.put("nodes", node("a")).unwrap();
+    let version = server.version();
+    server.put("namespaces", node("team")).unwrap();
+    server.put("nodes", node("b")).unwrap();
+    server.delete("nodes", "", "a").unwrap();
+    let changes = server.changes("nodes", version).unwrap();
+    let told: Vec<_> = changes.iter().map(|one| (one.object["metadata"]["name"].as_str(), one.exists)).collect();
+    assert_eq!(told, [(Some("b"), true), (Some("a"), false)]);
+    assert_eq!(changes[1].version, server.version());
+    server.compact();
+    assert_eq!(server.changes("nodes", version).unwrap_err().code, 410);
+    assert_eq!(server.changes("deployments", version).unwrap_err().code, 404);
+}

@@ -20,6 +20,7 @@ impl State {
                 (Some(alarm), operation) if operation.is_none_or(|operation| alarm <= operation) => {
                     if let Some(((due, _), ring)) = self.alarms.pop_first() {
                         ring(self, due);
+                        self.tell_followers(due);
                     }
                 }
                 (_, Some(_)) => {
@@ -52,6 +53,7 @@ impl State {
             undo(self, at, fault);
         }
         self.operations.end(id, at, result);
+        self.tell_followers(at);
     }
 
     /// Ends a running operation because a newer one replaces it. Its effect never takes place.

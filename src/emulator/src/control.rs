@@ -36,13 +36,14 @@ use serde_json::{Value, json};
 
 use crate::access;
 use crate::call_log::{Call, Counters, LogSize};
+use crate::changes::Step;
 use crate::incident::{Incident, IncidentError, Listed};
 use crate::lower_bound::LowerBound;
 use crate::page;
 use crate::phases::{Begun, OperationRecord, Phase};
 use crate::redact::redact;
 use crate::state::Shared;
-use crate::store::Store;
+use crate::store::{Document, Store};
 use crate::throttle::Throttle;
 
 /// A handle on a running emulator. Clones are one handle.
@@ -158,6 +159,14 @@ impl Control {
             }
         }
         dump
+    }
+
+    /// Tells `follower` from now on what each step changes, and returns what exists before the first. The emulator is
+    /// locked meanwhile: `follower` must not call it.
+    pub fn follow(&self, follower: impl FnMut(&Step) + Send + 'static) -> BTreeMap<String, Document> {
+        let mut state = self.shared.state();
+        state.follow(Box::new(follower));
+        state.store.iter().map(|(key, resource)| (key.clone(), resource.doc.clone())).collect()
     }
 
     /// Machine (lower-case id) to LUN to disk id: what each hypervisor holds now.

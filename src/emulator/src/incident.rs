@@ -42,7 +42,7 @@ const fn once() -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Match {
-    /// HTTP method, in any letter case.
+    /// HTTP method, in any letter case, or several with `|` between them: `PUT|PATCH|DELETE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Path without query; `*` stands for any text, slashes included. Letter case does not matter.
@@ -324,7 +324,8 @@ impl Incidents {
 impl Match {
     fn holds(&self, request: &RequestFacts<'_>) -> bool {
         let path = request.path.split('?').next().unwrap_or_default();
-        let method = self.method.as_deref().is_none_or(|method| method.eq_ignore_ascii_case(request.method));
+        let is_asked = |methods: &str| methods.split('|').any(|method| method.eq_ignore_ascii_case(request.method));
+        let method = self.method.as_deref().is_none_or(is_asked);
         let body = || self.body_contains.as_deref().is_none_or(|text| contains(request.body, text.as_bytes()));
         method
             && self.path.as_deref().is_none_or(|glob| matches(glob, path))
@@ -396,6 +397,16 @@ mod tests {
         assert!(incidents.next(&disk).is_some());
         assert!(incidents.next(&disk).is_some());
         assert!(incidents.next(&disk).is_none());
+    }
+
+    #[test]
+    fn several_methods_can_be_named() {
+        let mut incidents = Incidents::new();
+        incidents.add(incident("{match: {method: 'put|Delete'}, then: {status: 409}, times: 0}")).unwrap();
+        let struck = |incidents: &mut Incidents, method| {
+            incidents.next(&RequestFacts { method, path: "/a", ..RequestFacts::default() }).is_some()
+        };
+        assert_eq!(["PUT", "DELETE", "GET"].map(|method| struck(&mut incidents, method)), [true, true, false]);
     }
 
     #[test]

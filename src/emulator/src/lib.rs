@@ -151,6 +151,7 @@
 
 pub mod api_versions;
 pub mod call_log;
+pub mod changes;
 pub mod control;
 pub mod disk_skus;
 pub mod hypervisor;

@@ -1,6 +1,7 @@
 //! The state of a running emulator and the sources of its randomness.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::call_log::{Call, CallLog};
+use crate::changes::Followers;
 use crate::clock::Clock;
 use crate::derived;
 use crate::fault::Fault;
@@ -68,15 +70,41 @@ impl Shared {
     }
 
     /// The state with everything settled that is due.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> Locked<'_> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.settle(self.clock.elapsed());
-        state
+        Locked { state, clock: &self.clock }
     }
 
     /// Reads the store as it is now.
     pub(crate) fn store<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
         read(&self.state().store)
+    }
+}
+
+/// The locked state. At its end the followers are told what has changed.
+pub(crate) struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    clock: &'a Clock,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.state.tell_followers(self.clock.elapsed());
     }
 }
 
@@ -127,6 +155,7 @@ pub(crate) struct State {
     pub(crate) throttle: Throttle,
     pub(crate) log: CallLog,
     pub(crate) incidents: Incidents,
+    pub(crate) followers: Followers,
     /// What machines held, for the metadata service, which lags.
     pub(crate) luns: LunHistory,
     /// What was counted and accepted in each phase of the run.
@@ -155,6 +184,7 @@ impl State {
             throttle: Throttle::default(),
             log: CallLog::default(),
             incidents: Incidents::new(),
+            followers: Followers::default(),
             luns: LunHistory::new(options.imds_lag),
             phases: Phases::default(),
             violations: Vec::new(),

@@ -160,6 +160,8 @@ pub struct Store {
     lags: Lags,
     /// Grows with every change; tells when to write the state file.
     revision: u64,
+    /// Keys that have changed since [`Store::take_changes`], where there are followers.
+    changed: Option<BTreeSet<String>>,
 }
 
 impl Store {
@@ -278,6 +280,9 @@ impl Store {
     pub(crate) fn change<T>(&mut self, id: &str, now: Duration, change: impl FnOnce(&mut Resource) -> T) -> Option<T> {
         let key = path::key(id);
         let resource = self.resources.get_mut(&key)?;
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
+        }
         let before = self.history.is_kept().then(|| resource.doc.clone());
         let result = change(resource);
         self.revision += 1;
@@ -290,6 +295,7 @@ impl Store {
 
     pub(crate) fn insert(&mut self, id: &str, mut resource: Resource, now: Duration) {
         let key = path::key(id);
+        self.note_change(&key);
         self.kinds.entry(kind_of(&resource.doc)).or_default().insert(key.clone());
         self.revision += 1;
         resource.revision = self.revision;
@@ -303,6 +309,7 @@ impl Store {
     pub(crate) fn remove(&mut self, id: &str, now: Duration) -> Option<Resource> {
         let key = path::key(id);
         let before = self.resources.remove(&key)?;
+        self.note_change(&key);
         if let Some(keys) = self.kinds.get_mut(&kind_of(&before.doc)) {
             keys.remove(&key);
         }
@@ -311,6 +318,22 @@ impl Store {
             self.history.record(&key, Some(before.doc.clone()), now);
         }
         Some(before)
+    }
+
+    fn note_change(&mut self, key: &str) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.to_owned());
+        }
+    }
+
+    /// Notes from now on what changes.
+    pub(crate) fn note_changes(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// The keys of what has changed since the last time.
+    pub(crate) fn take_changes(&mut self) -> BTreeSet<String> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What exists now has always existed: no reader sees it come.

@@ -180,3 +180,25 @@ async fn a_dropped_emulator_stops_listening() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_sees_each_state_and_whether_it_may_not_be_in_force_yet() {
+    let rig = Rig::new(slow()).await;
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let steps = std::sync::Arc::clone(&seen);
+    let existing = rig.control().follow(move |step| {
+        for changed in &step.documents {
+            let state = changed.document.as_ref().map(|document| document["properties"]["diskState"].clone());
+            steps.lock().unwrap().push((changed.key.rsplit('/').next().unwrap().to_owned(), state, changed.in_flight));
+        }
+    });
+    assert!(existing.contains_key(&vm_id("plain-0").to_lowercase()));
+    rig.disk("d").await;
+    let created = std::mem::take(&mut *seen.lock().unwrap());
+    let at = |in_flight: bool| created.iter().filter(|one| one.0 == "d" && one.2 == in_flight).count();
+    assert!(at(true) > 0 && at(false) == 1 && !created.last().unwrap().2, "{created:?}");
+    rig.get(&format!("{}?api-version=2024-03-02", disk_id("d"))).await.expect(200);
+    assert_eq!(*seen.lock().unwrap(), []);
+    rig.control().tamper(&disk_id("d"), |disk| disk["tags"] = json!({"a": "b"})).unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}

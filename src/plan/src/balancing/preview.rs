@@ -64,6 +64,13 @@ pub struct Subject {
     pub finalizer: bool,
 }
 
+impl Subject {
+    fn seen<'a>(&'a self, reports: &'a BTreeMap<Key, Report>) -> Seen<'a, Balanced> {
+        let is_complete = self.found.iter().all(|key| reports.contains_key(key));
+        Seen { reports, status: self.status.as_ref(), has_changed: false, is_complete }
+    }
+}
+
 /// What the planners need to know of each object.
 pub trait Environment {
     /// Of a load balancer.
@@ -190,7 +197,7 @@ pub fn preview(
 fn of_service(subject: &Subject, reports: &Reports, inputs: &Inputs) -> Option<Planned> {
     let none = BTreeMap::new();
     let reports = reports.get(&subject.key).unwrap_or(&none);
-    let seen = Seen { reports, status: subject.status.as_ref(), has_changed: false };
+    let seen = subject.seen(reports);
     let mut changes = Vec::new();
     match &subject.spec {
         Some(spec) => {
@@ -221,7 +228,7 @@ fn wants(subjects: &[Subject], reports: &Reports, inputs: &Inputs, level: Level)
         if let Some(spec) = &subject.spec {
             keys.extend(Balanced::keys(&subject.key, spec, inputs));
         }
-        let seen = Seen { reports, status: subject.status.as_ref(), has_changed: false };
+        let seen = subject.seen(reports);
         for key in keys {
             let want = Balanced::want(&subject.key, subject.spec.as_ref(), &key, level, &seen, inputs);
             wants.add(&key, &subject.key, want);

@@ -247,8 +247,9 @@ fn of_load_balancer(
         Stage::Quieting if is_shared || !is_private => Stage::Adding,
         stage => stage,
     };
+    // Without its rules a shared frontend that bears another Service's name shows nothing of this one.
     let former = Former {
-        addresses: BTreeSet::new(),
+        addresses: unshown(spec, seen),
         public_ips: seen.reports.iter().filter_map(|(key, report)| given_up_public_ip(key, report, spec)).collect(),
     };
     let asked = spec.and_then(|spec| wants::load_balancer(&spec.ask, settings, &spec.public_ips, &former, stage).ok());
@@ -283,10 +284,31 @@ fn of_security_group(
         let former = Former::default();
         want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
     }
-    if level == Level::Clean {
-        want.gone = given_up(id, spec, seen);
+    match level {
+        Level::Make => want.gone.destinations = unshown(spec, seen),
+        Level::Clean => want.gone = given_up(id, spec, seen),
+        Level::Look | Level::Frontend | Level::Quiet => {}
     }
     want
+}
+
+/// The addresses of the status that nothing shows any more. A frontend keeps its name when its address changes, so one write
+/// replaces the address; and a frontend that bears another Service's name is shown only while rules use it. From then on
+/// only the status is a record of the security rules for the former address: they go before the status changes.
+fn unshown(spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> BTreeSet<IpAddr> {
+    let address = |frontend: &Frontend| match frontend {
+        Frontend::Private(address) => Some(*address),
+        Frontend::Public(id) => seen.reports.get(&Key::PublicIp(id.clone())).and_then(|shown| shown.address),
+    };
+    let frontends = seen.reports.values().flat_map(|report| &report.frontends);
+    let shown: Option<BTreeSet<IpAddr>> = frontends.map(address).collect();
+    // An address that is not known may be the one in the status.
+    let Some(mut known) = shown.filter(|_| seen.is_complete) else { return BTreeSet::new() };
+    known.extend(seen.reports.values().filter(|report| report.is_tagged).filter_map(|report| report.address));
+    if let Some(spec) = spec {
+        known.extend(addresses(spec, seen).into_values().chain(spec.ask.additional_addresses.iter().copied()));
+    }
+    seen.status.into_iter().flatten().filter(|address| !known.contains(address)).copied().collect()
 }
 
 /// All addresses at which the objects show something of the Service. The planner keeps what any Service asks for there. Of
@@ -323,6 +345,7 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
         destinations.retain(|address| !here.contains(address));
     }
     destinations.extend(spec.iter().flat_map(|spec| &spec.ask.additional_addresses));
+    destinations.extend(unshown(spec, seen));
     let shared = shared.into_iter().map(|address| (address, own.clone())).collect();
     // Where floating IP is or was off, the Service's rules name the nodes.
     security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }

@@ -207,6 +207,8 @@ pub struct Seen<'a, S: Service> {
     /// Whether the spec has changed since this process first saw the Service. Until then what an earlier process or another
     /// controller has left over may stay where it does no harm.
     pub has_changed: bool,
+    /// Whether every object on which parts of the Service were found, or that may hold parts of any Service, has reported.
+    pub is_complete: bool,
 }
 
 /// A Service as the API server has it.

@@ -121,7 +121,7 @@ impl<S: Service> State<S> {
     /// Starts the stages anew when an address that was known has become another: another writer has replaced it.
     fn note_address(&mut self, env: &Env<'_, S>, spec: &S::Spec) {
         let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-        let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1 };
+        let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1, is_complete: false };
         let Some(address) = S::status(env.id, spec, &seen, env.inputs) else { return };
         let before = self.address.replace((self.spec, address.clone()));
         if before.is_some_and(|(spec, before)| spec == self.spec && before != address) {
@@ -140,7 +140,9 @@ impl<S: Service> State<S> {
     ) -> End<S::Status> {
         loop {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-            let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1 };
+            let has_report = |key: &S::Key| self.reports.contains_key(key);
+            let is_complete = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.found.iter().all(has_report));
+            let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1, is_complete };
             let mut ladder =
                 Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
             let end = stages(&mut ladder);

@@ -65,11 +65,26 @@ pub fn plan(wants: &Wants, actual: Option<&LoadBalancer>, env: &Env) -> Plan<Edi
             }
             // It must not be told that it is gone from a load balancer that goes with it.
             _ if edits == [Edit::Delete] && part.gone.gives_up_public_ips() => Served::Pending,
+            // Nor that a frontend is gone that only it gives up: without its want the frontend would stay.
+            _ if gives_up_one_of(part, &edits, actual) => Served::Pending,
             _ => judge(part, &index, env),
         };
         served.insert(part.service.clone(), state);
     }
     Plan { edits, served, is_partial }
+}
+
+/// Whether a part gives up the address of a frontend that these edits remove.
+fn gives_up_one_of(part: &Placed<'_>, edits: &[Edit], actual: Option<&LoadBalancer>) -> bool {
+    let goes = |name: &String| {
+        edits.iter().any(|edit| match edit {
+            Edit::Delete => true,
+            Edit::RemoveFrontend(gone) => gone == name,
+            _ => false,
+        })
+    };
+    let frontends = actual.into_iter().flat_map(|actual| &actual.frontends);
+    frontends.filter(|frontend| goes(&frontend.name)).any(|frontend| part.gone.gives_up(frontend))
 }
 
 /// Whether the load balancer has a rule or a frontend of this part.
