@@ -149,7 +149,7 @@ impl Judged {
         tokio::spawn(write_events(api.clone(), reporter, no_volumes, queue, metrics, stop.clone()));
         let options = Options {
             settings: settings(&config, "kubernetes").unwrap(),
-            zones: vec![],
+            zones: Some(vec![]),
             lease: LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "cloud-controller-manager".to_owned(),
