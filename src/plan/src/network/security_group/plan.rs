@@ -345,7 +345,7 @@ impl Kept<'_> {
         let protocols = [SecurityProtocol::Tcp, SecurityProtocol::Udp, SecurityProtocol::Any];
         let protocol = protocols.into_iter().find(|one| rule.protocol.eq_ignore_ascii_case(one.as_str()));
         let ports = rule.ports.iter().filter_map(|text| Some((protocol?, text.parse().ok()?)));
-        !ports.filter_map(|port| self.at_nodes.by_port.get(&port)).flatten().any(|base| keeps(base))
+        !ports.filter_map(|port| self.at_nodes.by_port.get(&port)).flatten().any(keeps)
     }
 
     /// Whether a denial guards an address for a Service that is not known: an allow rule stays there that no Service asks for.
