@@ -6,10 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
-use lazuli_azure::{
-    Until,
-    network::NetworkType,
-};
+use lazuli_azure::{Until, network::NetworkType};
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
 use lazuli_plan::{
