@@ -59,6 +59,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("floating IP comes back / 3: /networksecuritygroups/nsg.", "as above"),
     (
+        "dual stack goes / 2: /networksecuritygroups/nsg.",
+        "the Go manager keeps the rule of the address that the status still shows",
+    ),
+    (
         "dual stack goes / 2: /publicipaddresses/kubernetes-a0000000100004000800000000000000-ipv6: only Go's is there",
         "the Go manager leaves the public IP of a family that is gone behind for ever",
     ),
@@ -66,10 +70,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "dual stack comes and goes, NIC pool / 3: /publicipaddresses/kubernetes-a0000000100004000800000000000000-ipv6: only Go's",
         "as above",
     ),
-    (
-        "dual stack comes and goes, NIC pool / 3: /networksecuritygroups/nsg.",
-        "the Go manager keeps the rule of the address that the status still shows",
-    ),
+    ("dual stack comes and goes, NIC pool / 3: /networksecuritygroups/nsg.", "as where dual stack goes"),
     (
         "private link comes and goes / 3: /privatelinkservices/",
         "the Go manager keeps a private link service whose annotation says false until the Service is deleted",
