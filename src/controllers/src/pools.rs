@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lazuli_plan::{
     balancing::{
         balancers,
-        interfaces::{self, Interfaces, Membership},
+        interfaces::{self, Interfaces, Membership, Needs},
     },
     engine::object::{EnvChange, Event},
     model::ArmId,
@@ -90,18 +90,20 @@ impl Informed {
         told.machines.sets(nodes)
     }
 
-    /// Whether the sets of machines decide about something.
-    pub(crate) fn needs_sets(&self) -> bool {
-        self.settings.sku == LoadBalancerSku::Basic || self.settings.has_several_load_balancers()
+    /// What is to be known of machines.
+    pub(crate) fn needs(&self, told: &Told) -> Needs {
+        Needs {
+            nics: self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools(),
+            sets: self.settings.sku == LoadBalancerSku::Basic || self.settings.has_several_load_balancers(),
+        }
     }
 
     /// The resource groups of machines that are to be looked for.
     pub(crate) fn unknown_machines(&self) -> BTreeSet<(String, String)> {
         let told = self.told();
-        let lists_nics = self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools();
-        let needs_sets = self.needs_sets();
+        let needs = self.needs(&told);
         match &told.nodes {
-            Some(nodes) if lists_nics || needs_sets => told.machines.unknown(nodes, &self.selection(), needs_sets),
+            Some(nodes) if needs.nics || needs.sets => told.machines.unknown(nodes, &self.selection(), needs),
             _ => BTreeSet::new(),
         }
     }

@@ -51,20 +51,12 @@ impl Controller {
             return;
         }
         let until = Until::within(LISTS);
+        let needs = self.informed.needs(&self.informed.told());
         for (subscription, group) in unknown {
-            match self.informed.network.list(NetworkType::Interface, &subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        if let Ok(nic) = Nic::read(&id, body) {
-                            told.machines.observed(&id, Some(&nic));
-                        }
-                    }
-                }
-                Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+            if needs.nics {
+                self.look_for_nics(&subscription, &group, &until).await;
             }
-            if !self.informed.needs_sets() {
+            if !needs.sets {
                 continue;
             }
             match self.informed.network.list_machines(&subscription, &group, &until).await {
@@ -87,6 +79,21 @@ impl Controller {
         self.informed.update_nics();
         self.note_looked();
         self.place_again();
+    }
+
+    async fn look_for_nics(&self, subscription: &str, group: &str, until: &Until) {
+        match self.informed.network.list(NetworkType::Interface, subscription, group, until).await {
+            Ok(bodies) => {
+                let told = &mut *self.informed.told();
+                for body in &bodies {
+                    let Some(id) = id_of(body) else { continue };
+                    if let Ok(nic) = Nic::read(&id, body) {
+                        told.machines.observed(&id, Some(&nic));
+                    }
+                }
+            }
+            Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+        }
     }
 
     /// Services whose place depends on machines wait for the first look.

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
 use lazuli_azure::{compute::Compute, network::Network};
 use lazuli_plan::{
     cloud_node::{
@@ -23,6 +22,7 @@ use lazuli_plan::{
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 
 use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
+use crate::api::Api;
 
 /// How old what was read of a route table may become before it is read again.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -52,7 +52,7 @@ pub(crate) struct Known {
     pub(super) options: NodeOptions,
     pub(super) compute: Compute,
     pub(super) network: Network,
-    pub(super) api: Client,
+    pub(super) api: Api,
     pub(super) workers: OnceLock<NodeWorkers>,
     /// Whether the subnet was asked to belong to the route table.
     is_association_asked: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct Known {
 impl Known {
     pub(super) fn new(
         options: NodeOptions,
-        (compute, network, api): (Compute, Network, Client),
+        (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
     ) -> Self {
         let (workers, told) = (OnceLock::new(), Mutex::default());

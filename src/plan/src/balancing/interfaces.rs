@@ -148,21 +148,26 @@ impl Machines {
         sets
     }
 
-    /// The resource groups of machines whose NIC or set is not known, as subscription and name.
-    pub fn unknown(
-        &self,
-        nodes: &BackendNodes,
-        selection: &Selection<'_>,
-        needs_sets: bool,
-    ) -> BTreeSet<(String, String)> {
+    /// The resource groups of machines whose NIC or set is needed and not known, as subscription and name.
+    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs: Needs) -> BTreeSet<(String, String)> {
         let lacks = |node: &BackendNode| {
             let machine = machine(node)?;
-            let has_set = !needs_sets || self.sets.contains_key(&machine);
-            let lacks = self.of(node).is_none() || !has_set;
+            let has_nic = !needs.nics || self.of_machine.get(&machine).is_some_and(|nics| !nics.is_empty());
+            let has_set = !needs.sets || self.sets.contains_key(&machine);
+            let lacks = !has_nic || !has_set;
             lacks.then(|| (machine.subscription().to_owned(), machine.resource_group().to_owned()))
         };
         selection.of(nodes).filter_map(|(_, node)| lacks(node)).collect()
     }
+}
+
+/// What is to be known of machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Their NICs, where pools list NICs.
+    pub nics: bool,
+    /// Their availability sets, where load balancers belong to sets.
+    pub sets: bool,
 }
 
 /// The machine of a Node that is in no scale set.
