@@ -40,8 +40,17 @@ fn audit_every_command_in_the_readme_is_understood() {
 fn audit_every_script_and_option_in_the_readme_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let subcommands = ["emulator", "csi-controller", "csi-node", "cloud-controllers"].map(|command| vec![command]);
-    let benches =
-        ["attach-storm", "footprint", "life-storm", "list-volumes", "node-loss"].map(|bench| vec!["bench", bench]);
+    let benches = [
+        "attach-storm",
+        "footprint",
+        "life-storm",
+        "list-volumes",
+        "node-churn",
+        "node-join",
+        "node-loss",
+        "service-storm",
+    ]
+    .map(|bench| vec!["bench", bench]);
     let help = |command: &Vec<&str>| {
         let asked = ["lazuli"].iter().chain(command).chain(&["--help"]);
         Cli::try_parse_from(asked).unwrap_err().to_string()

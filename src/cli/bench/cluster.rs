@@ -43,6 +43,8 @@ const FIRST_NODE: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 4);
 const LOOK: Duration = Duration::from_millis(100);
 /// So long without a write to Azure, and the controllers are at rest.
 const REST: Duration = Duration::from_secs(5);
+/// The most processor time of the controllers at rest, as a part of that time.
+const AT_REST: f64 = 0.05;
 /// So long without progress, and the bench ends.
 const STUCK: Duration = Duration::from_secs(300);
 
@@ -280,18 +282,23 @@ impl Cluster {
         }
     }
 
-    /// Waits until the controllers write nothing any more. Returns what was counted in a phase.
+    /// Waits until the controllers write nothing any more and have nothing left to do: a busy computer makes them late.
+    /// Returns what was counted in a phase.
     pub(super) async fn rested(&mut self, phase: Begun) -> Result<Counted, AnyError> {
-        let mut last = (u64::MAX, Instant::now());
+        let mut last = (u64::MAX, Instant::now(), Duration::MAX);
         loop {
             let all = self.control.phases().await?;
             let counted = all.into_iter().find(|counted| counted["number"] == phase.number);
             let counters = counted.ok_or("the emulator has forgotten a phase")?["counters"].take();
             let writes = counters["writes"].as_u64().unwrap_or_default();
+            let worked = processes::cpu_time(&self.controllers)?;
             if writes != last.0 {
-                last = (writes, Instant::now());
+                last = (writes, Instant::now(), worked);
             } else if last.1.elapsed() >= REST {
-                return Ok(Counted(counters));
+                if worked.saturating_sub(last.2) <= REST.mul_f64(AT_REST) {
+                    return Ok(Counted(counters));
+                }
+                last = (writes, Instant::now(), worked);
             }
             self.alive()?;
             tokio::time::sleep(LOOK).await;

@@ -116,6 +116,19 @@ pub(super) fn memory(child: &Child) -> Result<Memory, AnyError> {
     Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
 }
 
+/// Ticks a second in the files of proc(5) (source: `USER_HZ` of Linux, 100 on the architectures of the images).
+const TICKS: f64 = 100.0;
+
+/// The processor time of a process so far (source: proc(5), `utime` and `stime` of `/proc/PID/stat`, in ticks).
+pub(super) fn cpu_time(child: &Child) -> Result<Duration, AnyError> {
+    let pid = child.id().ok_or("the process has ended")?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program, in parentheses, may hold blanks.
+    let (_, fields) = stat.rsplit_once(')').ok_or("the kernel does not tell it")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>();
+    Ok(Duration::from_secs_f64(ticks / TICKS))
+}
+
 /// Lets this process and those that it starts have so many files and connections open, or as many as the system allows.
 pub(super) fn allow_open_files(wanted: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -50,6 +50,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
+    api::Api,
     informed::{AllWorkers, Found, Informed},
     nodes::{NodeControllers, NodeOptions},
     objects::Of,
@@ -116,7 +117,7 @@ impl Controller {
     pub fn new(options: Options, network: Network, api: Client, metrics: Metrics) -> Self {
         let clock = Clock::start();
         let (holder, lease) = LeaseHolder::new(clock, LEAST_LEASE);
-        let informed = Arc::new(Informed::new(clock, lease, &options, network, api));
+        let informed = Arc::new(Informed::new(clock, lease, &options, network, Api::new(api)));
         fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
@@ -158,7 +159,7 @@ impl Controller {
     /// Runs until `stop`, or until the lease is lost: then the process must end.
     pub async fn run(self, stop: CancellationToken) -> Ended {
         let (until, mut leads) = watch::channel(None);
-        let api = self.informed.api.clone();
+        let api = self.informed.api.client.clone();
         let drained = CancellationToken::new();
         let leading = lead(&api, &self.options.lease, Terms::default(), &until, &stop, drained.cancelled());
         let feeding = async {
@@ -249,12 +250,12 @@ impl Controller {
             }
         };
         _ = self.informed.found.set(found);
-        let (services, mut of_services) = follow_services(self.informed.api.clone());
-        let (nodes, mut of_nodes) = follow_backends(self.informed.api.clone());
+        let (services, mut of_services) = follow_services(self.informed.api.client.clone());
+        let (nodes, mut of_nodes) = follow_backends(self.informed.api.client.clone());
         let (namespaces, mut of_namespaces) =
-            only_if(self.informed.follows_namespaces(), || follow_namespaces(self.informed.api.clone()));
+            only_if(self.informed.follows_namespaces(), || follow_namespaces(self.informed.api.client.clone()));
         let (endpoints, mut of_endpoints) =
-            only_if(self.informed.follows_endpoints(), || follow_endpoints(self.informed.api.clone()));
+            only_if(self.informed.follows_endpoints(), || follow_endpoints(self.informed.api.client.clone()));
         let feeding = async {
             let mut nodes_changes = Vec::new();
             loop {

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
 use lazuli_azure::network::Network;
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
@@ -37,7 +36,7 @@ use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Options, objects::Of, services::Services};
+use crate::{Options, api::Api, objects::Of, services::Services};
 
 /// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
 const LATELY: Duration = Duration::from_secs(600);
@@ -152,7 +151,7 @@ pub(crate) struct Informed {
     /// How old an observation may become before its object is read again.
     pub(crate) resync: Option<Duration>,
     pub(crate) network: Network,
-    pub(crate) api: Client,
+    pub(crate) api: Api,
     /// Where events for the owners of Services go.
     pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
     /// When this process began its last write of an object.
@@ -173,7 +172,7 @@ pub(crate) struct Informed {
 }
 
 impl Informed {
-    pub(crate) fn new(clock: Clock, lease: Lease, options: &Options, network: Network, api: Client) -> Self {
+    pub(crate) fn new(clock: Clock, lease: Lease, options: &Options, network: Network, api: Api) -> Self {
         let (found, workers, told, refusals) = (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
         Self {
             clock,

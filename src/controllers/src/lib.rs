@@ -12,6 +12,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `api` | the way to the API server, with a bound on the writes in flight |
 //! | [`settings`] | from the cloud configuration to what planners know |
 //! | `informed` | what the informers, the lease and the lists of the start have told |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
@@ -21,6 +22,7 @@
 //! | `nodes` | the node, node-lifecycle and route controllers |
 //! | [`controller`] | starts all of it and feeds it; looks for machines and public IPs; decides at a take-over |
 
+mod api;
 pub mod controller;
 mod informed;
 mod nodes;

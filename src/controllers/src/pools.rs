@@ -9,7 +9,7 @@ use lazuli_azure::{Until, error::ArmError};
 use lazuli_plan::{
     balancing::{
         balancers, events,
-        interfaces::{self, Interfaces, Membership, Unknown},
+        interfaces::{self, Interfaces, Membership, Needs, Unknown},
     },
     engine::object::{EnvChange, Event},
     model::ArmId,
@@ -159,35 +159,29 @@ impl Informed {
         told.machines.sets(nodes)
     }
 
-    /// Whether the sets of machines decide about something.
-    pub(crate) fn needs_sets(&self) -> bool {
-        self.settings.sku == LoadBalancerSku::Basic || self.settings.has_several_load_balancers()
+    /// What is to be known of machines.
+    pub(crate) fn needs(&self, told: &Told) -> Needs {
+        Needs {
+            nics: self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools(),
+            sets: self.settings.sku == LoadBalancerSku::Basic || self.settings.has_several_load_balancers(),
+        }
     }
 
     /// What is to be looked for of machines.
     pub(crate) fn unknown_machines(&self) -> Unknown {
         let told = self.told();
-        let lists_nics = self.lists_nics(&told);
-        let needs_sets = self.needs_sets();
+        let needs = self.needs(&told);
         match &told.nodes {
-            Some(nodes) if lists_nics || needs_sets => {
-                let mut unknown = told.machines.unknown(nodes, &self.selection(), needs_sets);
-                if lists_nics {
+            Some(nodes) if needs.nics || needs.sets => {
+                let mut unknown = told.machines.unknown(nodes, &self.selection(), needs);
+                if needs.nics {
                     // Their models are written once the instances are in line with them.
                     unknown.scale_sets.extend(told.machines.lagging().cloned());
-                } else {
-                    // The provider id names the set of an instance.
-                    unknown.scale_sets.clear();
                 }
                 unknown
             }
             _ => Unknown::default(),
         }
-    }
-
-    /// Whether pools list NICs.
-    pub(crate) fn lists_nics(&self, told: &Told) -> bool {
-        self.settings.pool_kind == PoolKind::Nic || told.balancers.has_nic_pools()
     }
 
     /// Tells each NIC in which pools it should be, where that differs from what it was told or is.

@@ -128,7 +128,8 @@ impl Kind for Services {
                         Patch::SetStatus(addresses) => ServicePatch::SetStatus(addresses),
                         Patch::ClearStatus => ServicePatch::ClearStatus,
                     };
-                    let result = patch_service(&api, &key, version, &patch).await.map_err(|error| match error {
+                    let patching = patch_service(&api.client, &key, version, &patch);
+                    let result = api.write(patching).await.map_err(|error| match error {
                         PatchServiceError::Gone(_) => PatchFault::Gone,
                         PatchServiceError::Changed(_) => PatchFault::Again,
                         PatchServiceError::Failed { .. } => {

@@ -107,20 +107,12 @@ impl Controller {
                 warn!(%error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
             }
         }
+        let needs = self.informed.needs(&self.informed.told());
         for (subscription, group) in unknown.groups {
-            match self.informed.network.list(NetworkType::Interface, &subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        if let Ok(nic) = Nic::read(&id, body) {
-                            told.machines.observed(&id, Some(&nic));
-                        }
-                    }
-                }
-                Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+            if needs.nics {
+                self.look_for_nics(&subscription, &group, &until).await;
             }
-            if !self.informed.needs_sets() {
+            if !needs.sets {
                 continue;
             }
             match self.informed.network.list_machines(&subscription, &group, &until).await {
@@ -151,11 +143,26 @@ impl Controller {
         let of = |set: &ArmId| (set.subscription().to_owned(), set.resource_group().to_lowercase());
         let mut groups: BTreeSet<(String, String)> = unknown.scale_sets.iter().map(of).collect();
         let told = self.informed.told();
-        if !told.has_looked && told.nodes.is_some() && self.informed.lists_nics(&told) {
+        if !told.has_looked && told.nodes.is_some() && self.informed.needs(&told).nics {
             let settings = &self.informed.settings;
             groups.insert((settings.subscription.clone(), settings.resource_group.to_lowercase()));
         }
         groups
+    }
+
+    async fn look_for_nics(&self, subscription: &str, group: &str, until: &Until) {
+        match self.informed.network.list(NetworkType::Interface, subscription, group, until).await {
+            Ok(bodies) => {
+                let told = &mut *self.informed.told();
+                for body in &bodies {
+                    let Some(id) = id_of(body) else { continue };
+                    if let Ok(nic) = Nic::read(&id, body) {
+                        told.machines.observed(&id, Some(&nic));
+                    }
+                }
+            }
+            Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+        }
     }
 
     /// Services whose place depends on machines wait for the first look.

@@ -41,7 +41,7 @@ impl Controller {
     /// Decides at the first leadership whether changes that remove or replace something wait for the operator. Who led before
     /// is written on the Lease.
     pub(super) async fn take_over(&self) {
-        let (api, lease) = (&self.informed.api, &self.options.lease);
+        let (api, lease) = (&self.informed.api.client, &self.options.lease);
         let accepted = match read_mark(api, lease, TAKEN_OVER).await {
             Ok(mark) => mark.is_some() || self.options.accepts_plan,
             Err(error) => {

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
 use lazuli_azure::{compute::Compute, network::Network};
 use lazuli_plan::{
     cloud_node::{
@@ -25,6 +24,7 @@ use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
 
 use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
+use crate::api::Api;
 
 /// How old what was read of a route table may become before it is read again.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -54,7 +54,7 @@ pub(crate) struct Known {
     pub(super) options: NodeOptions,
     pub(super) compute: Compute,
     pub(super) network: Network,
-    pub(super) api: Client,
+    pub(super) api: Api,
     /// Where events about Nodes go.
     pub(super) events: lossy::Sender<event::Event>,
     pub(super) workers: OnceLock<NodeWorkers>,
@@ -66,7 +66,7 @@ pub(crate) struct Known {
 impl Known {
     pub(super) fn new(
         options: NodeOptions,
-        (compute, network, api): (Compute, Network, Client),
+        (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
         events: lossy::Sender<event::Event>,
     ) -> Self {

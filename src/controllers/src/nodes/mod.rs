@@ -29,7 +29,6 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
 use lazuli_azure::{
     Until,
     compute::{Compute, Freshness},
@@ -58,6 +57,7 @@ use self::{
     node::Nodes,
     routes::RoutingOf,
 };
+use crate::api::Api;
 
 /// How long the search for routes without a Node may take.
 const SEARCH: Duration = Duration::from_secs(120);
@@ -101,7 +101,7 @@ pub(crate) struct NodeControllers {
 impl NodeControllers {
     pub(crate) fn new(
         options: NodeOptions,
-        (compute, network, api): (Compute, Network, Client),
+        (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
         events: lossy::Sender<lazuli_plan::event::Event>,
         metrics: &Metrics,
@@ -148,7 +148,7 @@ impl NodeControllers {
 
     /// Follows the Nodes and passes their changes on.
     pub(crate) async fn feed(&self) {
-        let (following, mut of_nodes) = follow_cloud_nodes(self.known.api.clone());
+        let (following, mut of_nodes) = follow_cloud_nodes(self.known.api.client.clone());
         let feeding = async {
             let mut is_searched = true;
             loop {
@@ -204,7 +204,7 @@ impl NodeControllers {
 
     /// A Node that a list lacks was deleted only if a read of it says so.
     async fn is_deleted(&self, name: &str) -> bool {
-        match node_exists(&self.known.api, name).await {
+        match node_exists(&self.known.api.client, name).await {
             Ok(false) => {
                 self.known.to_node(name, Event::Removed);
                 true
@@ -242,7 +242,7 @@ impl NodeControllers {
             }
         }
         for (node, ranges) in without_node {
-            match node_exists(&self.known.api, &node).await {
+            match node_exists(&self.known.api.client, &node).await {
                 Ok(false) => {
                     info!(node, "the Node of a route does not exist: the route is removed");
                     self.known.told().without_node.insert(node.clone());

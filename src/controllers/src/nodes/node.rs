@@ -127,14 +127,15 @@ impl Kind for Nodes {
             }
             Action::Patch { id, uid, version, patch } => {
                 return Some(Box::pin(async move {
-                    let result = patch_node(&known.api, &node, &uid, version, &patch).await;
+                    let patching = patch_node(&known.api.client, &node, &uid, version, &patch);
+                    let result = known.api.write(patching).await;
                     let result = result.inspect_err(failed).map_err(|error| error.fault());
                     Event::Patched { id, result }
                 }));
             }
             Action::Delete { id, uid } => {
                 return Some(Box::pin(async move {
-                    let result = delete_node(&known.api, &node, &uid).await;
+                    let result = known.api.write(delete_node(&known.api.client, &node, &uid)).await;
                     let result = result.inspect_err(failed).map_err(|error| error.fault());
                     Event::Deleted { id, result }
                 }));

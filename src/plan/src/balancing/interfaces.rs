@@ -197,20 +197,30 @@ impl Machines {
         sets
     }
 
-    /// What is to be read of machines whose NIC or set is not known.
-    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs_sets: bool) -> Unknown {
+    /// What is to be read of machines whose NIC or set is needed and not known. The provider id of an instance names its set.
+    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs: Needs) -> Unknown {
         let mut unknown = Unknown::default();
         for (_, node) in selection.of(nodes) {
             let Some(machine) = machine(node) else { continue };
-            let lacks_nic = self.of(node).is_none();
+            let has_nic = || self.of_machine.get(&machine).is_some_and(|nics| !nics.is_empty());
+            let lacks_nic = needs.nics && !has_nic();
             if Holder::of(&machine) == Holder::Instance {
                 unknown.scale_sets.extend(machine.parent().filter(|_| lacks_nic));
-            } else if lacks_nic || (needs_sets && !self.sets.contains_key(&machine)) {
+            } else if lacks_nic || (needs.sets && !self.sets.contains_key(&machine)) {
                 unknown.groups.insert((machine.subscription().to_owned(), machine.resource_group().to_owned()));
             }
         }
         unknown
     }
+}
+
+/// What is to be known of machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Their NICs, where pools list NICs.
+    pub nics: bool,
+    /// Their availability sets, where load balancers belong to sets.
+    pub sets: bool,
 }
 
 /// What is to be read of machines.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Key, Report};
+use super::{Key, Report, report::Shown};
 use crate::{
     engine::{
         Explanation,
@@ -102,12 +102,13 @@ impl Object for LoadBalancers {
         }
         taints.sort();
         taints.dedup();
+        let shown = Shown::of(actual);
         let kind = Kind {
             // Many Services wait for one write of the load balancer.
             priority: Priority::Attach,
             replaces: load_balancer::replaces(&plan.edits, actual),
             taints,
-            report: |service: &ServiceKey| Report::of_load_balancer(service, actual),
+            report: |service: &ServiceKey| shown.report(service),
         };
         planned(plan, actual.map(|actual| actual.provisioning), kind)
     }

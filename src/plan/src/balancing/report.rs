@@ -1,12 +1,15 @@
 //! What an object shows of one Service.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use crate::{
     model::ArmId,
     network::{
         Found,
-        load_balancer::{LoadBalancer, Rule},
+        load_balancer::{Frontend as LoadBalancerFrontend, LoadBalancer, Rule},
         public_ip::PublicIp,
     },
     service::{SecurityProtocol, ServiceKey, TransportProtocol, names::BaseName},
@@ -41,33 +44,72 @@ pub enum Frontend {
 }
 
 impl Report {
-    /// What a load balancer shows.
-    pub fn of_load_balancer(service: &ServiceKey, actual: Option<&LoadBalancer>) -> Self {
-        let mut report = Self::default();
-        let Some(actual) = actual else { return report };
-        let base = BaseName::of(service);
-        let own: Vec<&Rule> = actual.rules.iter().filter(|rule| base.owns(&rule.name)).collect();
-        for frontend in &actual.frontends {
-            let id = LoadBalancer::frontend_id(&actual.id, &frontend.name);
-            if base.owns(&frontend.name) || own.iter().any(|rule| rule.frontend.as_ref() == Some(&id)) {
-                let shown = frontend.public_ip.clone().map(Frontend::Public);
-                let shown = shown.or(frontend.private_address.map(Frontend::Private));
-                if actual.rules.iter().any(|rule| rule.frontend.as_ref() == Some(&id) && !base.owns(&rule.name)) {
-                    report.shared.extend(shown.clone());
-                }
-                report.frontends.extend(shown);
-            }
-        }
-        report.ports = own.into_iter().map(admitted_port).collect();
-        report
-    }
-
     /// What a public IP shows.
     pub fn of_public_ip(service: &ServiceKey, actual: Option<&PublicIp>) -> Self {
         let Some(actual) = actual else { return Self::default() };
         let is_tagged = actual.lists(&service.tag_name());
         let is_shared = actual.is_users() || actual.lists_another(&service.tag_name());
         Self { address: actual.address, is_tagged, is_shared, ..Self::default() }
+    }
+}
+
+/// The parts of an observed load balancer by the Services that they belong to: it holds up to 1,500 rules, and each Service
+/// asks about its own.
+#[derive(Debug, Default)]
+pub struct Shown<'a> {
+    /// The frontends, by their ids.
+    frontends: BTreeMap<ArmId, &'a LoadBalancerFrontend>,
+    /// The ids of frontends, by the base name in the frontend's name.
+    own: BTreeMap<String, Vec<ArmId>>,
+    /// The rules, by the base name in the rule's name.
+    rules: BTreeMap<String, Vec<&'a Rule>>,
+    /// By whose rules a frontend is used: their base names.
+    users: BTreeMap<&'a ArmId, BTreeSet<String>>,
+}
+
+/// The part of a name that is a base name, if the name is a Service's. The case of letters does not count.
+fn base_of(name: &str) -> String {
+    name.split('-').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+impl<'a> Shown<'a> {
+    /// The parts of a load balancer; none of one that does not exist.
+    pub fn of(actual: Option<&'a LoadBalancer>) -> Self {
+        let Some(actual) = actual else { return Self::default() };
+        let mut shown = Self::default();
+        for frontend in &actual.frontends {
+            let id = LoadBalancer::frontend_id(&actual.id, &frontend.name);
+            shown.own.entry(base_of(&frontend.name)).or_default().push(id.clone());
+            shown.frontends.insert(id, frontend);
+        }
+        for rule in &actual.rules {
+            let base = base_of(&rule.name);
+            if let Some(frontend) = &rule.frontend {
+                shown.users.entry(frontend).or_default().insert(base.clone());
+            }
+            shown.rules.entry(base).or_default().push(rule);
+        }
+        shown
+    }
+
+    /// What the load balancer shows of one Service.
+    pub fn report(&self, service: &ServiceKey) -> Report {
+        let mut report = Report::default();
+        let base = BaseName::of(service).as_str().to_ascii_lowercase();
+        let rules = self.rules.get(&base).map_or(&[][..], Vec::as_slice);
+        let own = self.own.get(&base).into_iter().flatten();
+        let used: BTreeSet<&ArmId> = own.chain(rules.iter().filter_map(|rule| rule.frontend.as_ref())).collect();
+        for id in used {
+            let Some(frontend) = self.frontends.get(id) else { continue };
+            let address = frontend.public_ip.clone().map(Frontend::Public);
+            let address = address.or(frontend.private_address.map(Frontend::Private));
+            if self.users.get(id).is_some_and(|users| users.iter().any(|user| *user != base)) {
+                report.shared.extend(address.clone());
+            }
+            report.frontends.extend(address);
+        }
+        report.ports = rules.iter().map(|rule| admitted_port(rule)).collect();
+        report
     }
 }
 

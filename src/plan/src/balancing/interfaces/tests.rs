@@ -278,9 +278,9 @@ fn a_model_is_held_while_a_write_would_upgrade_instances_that_lag() {
 fn what_is_not_known_of_an_instance_its_set_tells() {
     let mut world = World::of_set(2);
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-    assert_eq!(world.machines.unknown(&world.nodes, &selection, true), Unknown::default());
+    assert_eq!(world.machines.unknown(&world.nodes, &selection, Needs { nics: true, sets: true }), Unknown::default());
     world.machines = Machines::default();
-    let unknown = world.machines.unknown(&world.nodes, &selection, true);
+    let unknown = world.machines.unknown(&world.nodes, &selection, Needs { nics: true, sets: true });
     assert_eq!(unknown, Unknown { groups: BTreeSet::new(), scale_sets: [set_id()].into() });
     assert_eq!(world.machines.sets(world.nodes.values()), ["agents"]);
     assert_eq!(node_of_set(&world.nodes, &set_id()), Some("agents000000"));
