@@ -96,7 +96,7 @@ async fn a_public_service_moves_to_an_address_of_the_user_and_back() {
     rig.service("web", &[81], &[], &[at(&own)]);
     rig.allow_gap("web", 2);
     rig.rest().await;
-    assert_eq!(rig.addresses("web"), [own.clone()]);
+    assert_eq!(rig.addresses("web"), std::slice::from_ref(&own));
     rig.service("web", &[81], &[], &[]);
     rig.allow_gap("web", 2);
     rig.rest().await;
@@ -158,7 +158,7 @@ async fn services_share_an_address_and_the_first_of_them_goes() {
         rig.service("second", &[81], &["203.0.113.0/24", "10.9.0.0/16"], &second);
         rig.service("third", &[82], &[], &second);
         rig.rest().await;
-        assert_eq!(rig.addresses("second"), [shared.clone()]);
+        assert_eq!(rig.addresses("second"), std::slice::from_ref(&shared));
         rig.delete("first");
         rig.rest().await;
         assert_eq!(rig.addresses("second"), [shared]);
@@ -194,6 +194,9 @@ async fn nodes_join_and_leave() {
     }
 }
 
+/// The ranges and the annotations of a Service.
+type Kind = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
 /// Two load balancers, each for the Nodes with its label.
 fn two() -> Vec<(&'static str, Value)> {
     let of = |name: &str| {
@@ -226,7 +229,7 @@ async fn a_node_moves_between_load_balancers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_deleted_after_any_write_leaves_nothing_behind() {
-    let kinds: [(&[&str], &[(&str, &str)]); 4] = [
+    let kinds: [Kind; 4] = [
         (&["203.0.113.0/24"], &[]),
         (&["10.9.0.0/16"], &[INTERNAL, DENY]),
         (&["203.0.113.0/24"], &[NODE_PORTS]),
