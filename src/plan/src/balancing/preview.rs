@@ -190,7 +190,7 @@ pub fn preview(
 fn of_service(subject: &Subject, reports: &Reports, inputs: &Inputs) -> Option<Planned> {
     let none = BTreeMap::new();
     let reports = reports.get(&subject.key).unwrap_or(&none);
-    let seen = Seen { reports, status: subject.status.as_ref(), has_changed: false };
+    let seen = Seen { reports, left: &BTreeMap::new(), status: subject.status.as_ref(), has_changed: false };
     let mut changes = Vec::new();
     match &subject.spec {
         Some(spec) => {
@@ -221,7 +221,7 @@ fn wants(subjects: &[Subject], reports: &Reports, inputs: &Inputs, level: Level)
         if let Some(spec) = &subject.spec {
             keys.extend(Balanced::keys(&subject.key, spec, inputs));
         }
-        let seen = Seen { reports, status: subject.status.as_ref(), has_changed: false };
+        let seen = Seen { reports, left: &BTreeMap::new(), status: subject.status.as_ref(), has_changed: false };
         for key in keys {
             let want = Balanced::want(&subject.key, subject.spec.as_ref(), &key, level, &seen, inputs);
             wants.add(&key, &subject.key, want);
