@@ -76,6 +76,8 @@ pub(crate) struct Told {
     pub(crate) has_looked: bool,
     /// What each NIC was told last, with the number of the want.
     pub(crate) nic_wants: BTreeMap<ArmId, (u64, nic::Env)>,
+    /// Load balancers whose pool of NICs has no member yet and gets one.
+    without_members: BTreeSet<ArmId>,
     /// On which Nodes the endpoints of Services are, where Services have pools of their own.
     pub(crate) endpoints: Option<LocalPools>,
     /// Services, as `namespace/name`, that have no place or name an address that is not there.
@@ -92,6 +94,16 @@ impl Told {
         let differs = change(&mut self.nodes);
         if differs {
             self.inputs = None;
+        }
+        differs
+    }
+
+    /// Notes which pools of NICs have no member yet. Returns whether others have none now.
+    pub(crate) fn note_without_members(&mut self, balancers: BTreeSet<ArmId>) -> bool {
+        let differs = self.without_members != balancers;
+        if differs {
+            self.inputs = None;
+            self.without_members = balancers;
         }
         differs
     }
@@ -112,6 +124,7 @@ impl Default for Told {
             machines: Machines::default(),
             has_looked: false,
             nic_wants: BTreeMap::new(),
+            without_members: BTreeSet::new(),
             endpoints: None,
             unplaced: BTreeSet::new(),
             by_address: BTreeMap::new(),
@@ -292,7 +305,9 @@ impl Informed {
         let told = &mut *self.told();
         let make = || {
             let nodes = told.nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
-            Arc::new(Inputs::new(self.settings.clone(), nodes.unwrap_or_default()))
+            let mut inputs = Inputs::new(self.settings.clone(), nodes.unwrap_or_default());
+            inputs.without_members.clone_from(&told.without_members);
+            Arc::new(inputs)
         };
         told.inputs.get_or_insert_with(make).clone()
     }
@@ -302,25 +317,25 @@ impl Informed {
     }
 
     /// Tells an object what a Service wants of it.
-    pub(crate) fn want(&self, key: &Key, from: &ServiceKey, generation: u64, want: Want) {
+    pub(crate) fn want(&self, key: &Key, from: &ServiceKey, generation: u64, want: Want, acceptance: Acceptance) {
         let Some(workers) = self.workers() else { return };
         let from = from.clone();
         match (key, want) {
             (Key::PublicIp(id), Want::PublicIp(want)) => {
-                workers.public_ips.send(id, Event::Requested { from, generation, want }.into());
+                workers.public_ips.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::LoadBalancer(id), Want::LoadBalancer(want)) => {
-                workers.load_balancers.send(id, Event::Requested { from, generation, want }.into());
+                workers.load_balancers.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::SecurityGroup(id), Want::SecurityGroup(want)) => {
                 self.told().at_security_group.insert(from.clone());
-                workers.security_groups.send(id, Event::Requested { from, generation, want }.into());
+                workers.security_groups.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::PrivateLink(id), Want::PrivateLink(want)) => {
-                workers.private_links.send(id, Event::Requested { from, generation, want }.into());
+                workers.private_links.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::Subnet(id), Want::Subnet(want)) => {
-                workers.subnets.send(id, Event::Requested { from, generation, want }.into());
+                workers.subnets.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (key, want) => unreachable!("{key} takes no {want:?}: a key and its want are made together"),
         }

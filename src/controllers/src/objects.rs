@@ -49,7 +49,7 @@ pub(crate) const READ: Duration = Duration::from_secs(120);
 /// How long one write may take until Azure has accepted it.
 pub(crate) const WRITE: Duration = Duration::from_secs(60);
 /// How long the end of an operation is waited for by one poll. Afterwards the step decides.
-pub(crate) const OPERATION: Duration = Duration::from_secs(300);
+const OPERATION: Duration = Duration::from_secs(300);
 
 /// What Azure calls a reference to an object that is not provisioned. Source: the Go manager, which repairs the public IP.
 const NOT_PROVISIONED: &str = "ReferencedResourceNotProvisioned";
@@ -379,6 +379,40 @@ pub(crate) fn permit(network: &Network, key: &ArmId, priority: Priority) -> BoxF
     Box::pin(async move { network.permit(Verb::Put, &key, priority, &Until::within(READ)).await.ok() })
 }
 
+/// What the answer to a write is to the step.
+pub(crate) fn written<O: Object>(
+    answer: Result<Operation, ArmError>,
+    failed: impl FnOnce(&ArmError) -> Failure<O::Requester>,
+) -> Written<O, Arc<Mutex<Operation>>> {
+    match answer {
+        Ok(operation) => {
+            let expectation = operation.expectation();
+            Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
+        }
+        Err(error) => Written::Failed(failed(&error)),
+    }
+}
+
+/// Waits for the end of an operation. What shows the end, alone or in a list, is an observation too.
+pub(crate) async fn polled<O: Object>(
+    operation: Arc<Mutex<Operation>>,
+    observed: impl FnOnce(Instant, Raw) -> Observed<O, Raw>,
+    failed: impl FnOnce(&ArmError) -> Failure<O::Requester>,
+) -> Polled<O, Raw> {
+    let mut operation = operation.lock().await;
+    match operation.settle(&Until::within(OPERATION)).await {
+        Ok(()) => match operation.shown() {
+            Some((body, sent_at)) => {
+                let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+                Polled::Shown(observed(sent_at, Raw { body: Arc::new(body.clone()), etag }))
+            }
+            None => Polled::Done,
+        },
+        Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
+        Err(error) => Polled::Failed(failed(&error)),
+    }
+}
+
 /// What a read has shown.
 fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
     let model = model(key, O::read(key, &raw.body));
@@ -472,32 +506,15 @@ where
                 }
                 Target::Delete => network.write(resource_type, &key, NetworkWrite::Delete { etag }, None, &until).await,
             };
-            match written {
-                Ok(operation) => {
-                    let expectation = operation.expectation();
-                    Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
-                }
-                Err(error) => Written::Failed(refused(&informed, &key, &error)),
-            }
+            self::written(written, |error| refused(&informed, &key, error))
         })
     }
 
     fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            let mut operation = operation.lock().await;
-            match operation.settle(&Until::within(OPERATION)).await {
-                Ok(()) => match operation.shown() {
-                    Some((body, sent_at)) => {
-                        let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
-                        let raw = Raw { body: Arc::new(body.clone()), etag };
-                        Polled::Shown(observed::<O>(&informed, &key, sent_at, raw))
-                    }
-                    None => Polled::Done,
-                },
-                Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
-                Err(error) => Polled::Failed(refused(&informed, &key, &error)),
-            }
+            let shown = |sent_at, raw| observed::<O>(&informed, &key, sent_at, raw);
+            polled(operation, shown, |error| refused(&informed, &key, error)).await
         })
     }
 

@@ -11,7 +11,10 @@ use lazuli_plan::{
         balancers, events,
         interfaces::{self, Interfaces, Membership, Needs, Unknown},
     },
-    engine::object::{EnvChange, Event},
+    engine::{
+        Acceptance,
+        object::{EnvChange, Event},
+    },
     model::ArmId,
     network::{
         load_balancer::{LoadBalancer, PoolMembers},
@@ -189,6 +192,7 @@ impl Informed {
         let (Some(workers), true) = (self.workers.get(), self.shared().synced) else { return };
         let mut events: Vec<(ArmId, Event<Interfaces>)> = Vec::new();
         let mut left: BTreeSet<ArmId> = BTreeSet::new();
+        let have_joined;
         {
             let told = &mut *self.told();
             let Some(nodes) = &told.nodes else { return };
@@ -200,7 +204,7 @@ impl Informed {
             let going: BTreeSet<String> =
                 going.map(|object| BaseName::of(&object.key).as_str().to_lowercase()).collect();
             let pools = told.balancers.nic_pools(&self.settings, &going);
-            left.extend(pools.into_iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer));
+            left.extend(pools.iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer.clone()));
             let mut wants = interfaces::memberships(
                 &self.settings,
                 nodes,
@@ -209,6 +213,8 @@ impl Informed {
                 &told.balancers,
                 &going,
             );
+            let without_members = interfaces::without_members(&pools, &told.machines, &wants);
+            have_joined = told.note_without_members(without_members);
             // A NIC that was told to join may do so any moment: it is told to leave, though no read shows it there.
             for (id, (_, before)) in &told.nic_wants {
                 if told.machines.nic(id).is_some() {
@@ -226,11 +232,16 @@ impl Informed {
                 }
                 let generation = before.map_or(0, |(generation, _)| *generation) + 1;
                 told.nic_wants.insert(id.clone(), (generation, want.clone()));
-                events.push((id, Event::Requested { from: Membership, generation, want }));
+                let acceptance = Acceptance::Given;
+                events.push((id, Event::Requested { from: Membership, generation, want, acceptance }));
             }
         }
         for (id, event) in events {
             workers.nics.send(&id, event.into());
+        }
+        if have_joined {
+            // Services may have a status now.
+            workers.services.wake_all();
         }
         // One whose last Service goes may be deleted once its members have left.
         for id in left {

@@ -114,7 +114,9 @@ impl Kind for Services {
         action: Self::Action,
     ) -> Option<BoxFuture<'static, Self::Event>> {
         match action {
-            Action::Tell { key: object, generation, want } => self.informed.want(&object, key, generation, want),
+            Action::Tell { key: object, generation, want, acceptance } => {
+                self.informed.want(&object, key, generation, want, acceptance);
+            }
             Action::Withdraw(object) => self.informed.withdraw(&object, key),
             Action::Report(reason) => self.report(key, &reason),
             Action::Drained => {}

@@ -15,7 +15,7 @@ use lazuli_plan::{
         CloudNode,
         step::{Env, Event},
     },
-    engine::{Acceptance, Shared},
+    engine::{Acceptance, Shared, object},
     event,
     model::ArmId,
     routing::{self, RouteTables, SubnetAssociations},
@@ -120,8 +120,8 @@ impl Known {
         let subnet = self.options.routes.as_ref().and_then(|routes| routes.subnet.as_ref());
         let (Some(subnet), Some(workers)) = (subnet, self.workers.get()) else { return };
         if !self.is_association_asked.swap(true, Ordering::Relaxed) {
-            let request =
-                lazuli_plan::engine::object::Event::Requested { from: table.clone(), generation: 1, want: () };
+            let (from, acceptance) = (table.clone(), Acceptance::Given);
+            let request = object::Event::Requested { from, generation: 1, want: (), acceptance };
             workers.subnets.send(subnet, request.into());
         }
     }

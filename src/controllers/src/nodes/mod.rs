@@ -40,7 +40,7 @@ use lazuli_plan::{
         CloudNode,
         step::{Controllers, Event},
     },
-    engine::object::Event as ObjectEvent,
+    engine::{Acceptance, object::Event as ObjectEvent},
     fault::Fault,
     model::ArmId,
     network::{Cidr, TagPolicy},
@@ -247,7 +247,9 @@ impl NodeControllers {
                     info!(node, "the Node of a route does not exist: the route is removed");
                     self.known.told().without_node.insert(node.clone());
                     let want = Want::Gone(ranges);
-                    let event = ObjectEvent::<routing::RouteTables>::Requested { from: node, generation: 0, want };
+                    let acceptance = Acceptance::Given;
+                    let event =
+                        ObjectEvent::<routing::RouteTables>::Requested { from: node, generation: 0, want, acceptance };
                     if let Some(workers) = self.known.workers.get() {
                         workers.tables.send(&routes.table, event.into());
                     }

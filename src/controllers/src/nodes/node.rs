@@ -9,7 +9,7 @@ use lazuli_plan::{
         breaker, events,
         step::{Action, Event, Reason, State, step},
     },
-    engine::object,
+    engine::{Acceptance, object},
     routing::RouteTables,
 };
 use lazuli_reconcile::Kind;
@@ -143,7 +143,7 @@ impl Kind for Nodes {
             Action::Ask => self.to_breaker(breaker::Event::Asked(node)),
             Action::Withdraw => self.to_breaker(breaker::Event::Withdrawn(node)),
             Action::Route { generation, want } => {
-                self.to_table(object::Event::Requested { from: node, generation, want });
+                self.to_table(object::Event::Requested { from: node, generation, want, acceptance: Acceptance::Given });
             }
             Action::WithdrawRoutes => self.to_table(object::Event::Withdrawn(node)),
             Action::Report(reason) => {

@@ -24,11 +24,11 @@ use lazuli_plan::{
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 use tracing::{error, info, warn};
 
 use super::known::Known;
-use crate::objects::{OPERATION, READ, Raw, WRITE, failure, model, permit};
+use crate::objects::{READ, Raw, WRITE, failure, model, permit, polled, written};
 
 /// An object that routes need.
 pub(crate) trait Routed: Object<Related = ArmId> {
@@ -111,6 +111,12 @@ impl Routed for SubnetAssociations {
     }
 }
 
+/// What a read has shown.
+fn observed<O: Routed>(known: &Known, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
+    let model = model(key, O::read(key, &raw.body));
+    Observed { sent_at: known.clock.since(sent_at), result: model.map(|model| (model, raw)) }
+}
+
 /// The adapter of one kind.
 pub(crate) struct RoutingOf<O> {
     known: Arc<Known>,
@@ -159,10 +165,7 @@ where
                     return Observed { sent_at: not_before, result: Err(error.fault.clone()) };
                 }
             };
-            let model = model(&key, O::read(&key, &read.body));
-            let sent_at = known.clock.since(read.sent_at);
-            let raw = Raw { body: read.body, etag: read.etag };
-            Observed { sent_at, result: model.map(|model| (model, raw)) }
+            observed::<O>(&known, &key, read.sent_at, Raw { body: read.body, etag: read.etag })
         })
     }
 
@@ -182,23 +185,15 @@ where
             let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
             let Some(body) = O::body(body, &op, &O::inputs(&known)) else { return Written::Done };
             let put = NetworkWrite::Put { body, etag };
-            match known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await {
-                Ok(operation) => {
-                    let expectation = operation.expectation();
-                    Written::Accepted(Arc::new(Mutex::new(operation)), expectation)
-                }
-                Err(error) => Written::Failed(failure(&error)),
-            }
+            written(known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await, failure)
         })
     }
 
-    fn poll(&self, _: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
+    fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
+        let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
-            match operation.lock().await.settle(&Until::within(OPERATION)).await {
-                Ok(()) => Polled::Done,
-                Err(error) if error.fault == Fault::Deadline => Polled::Running(Duration::ZERO),
-                Err(error) => Polled::Failed(failure(&error)),
-            }
+            let shown = |sent_at, raw| observed::<O>(&known, &key, sent_at, raw);
+            polled(operation, shown, failure).await
         })
     }
 

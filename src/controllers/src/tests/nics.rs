@@ -36,6 +36,7 @@ async fn nics_join_the_pool_and_leave_it_before_the_last_service_goes() {
     rig.service("web");
     let (stop, running) = rig.controller("first");
     rig.addresses("web").await;
+    assert!(!rig.nics_in("kubernetes").await.is_empty(), "a status is set when a backend serves: {:#?}", rig.writes());
     let both = names(&["node-0-nic", "node-1-nic"]);
     rig.until("both NICs are in the pool", async || rig.nics_in("kubernetes").await == both).await;
     sleep(Duration::from_secs(60)).await;
@@ -62,6 +63,26 @@ async fn nics_join_the_pool_and_leave_it_before_the_last_service_goes() {
     rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
     assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
     assert_eq!(rig.nics_in("kubernetes").await, BTreeSet::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_node_the_status_is_set_and_the_owner_is_told() {
+    let rig = Rig::with(of_nics()).await;
+    for name in ["node-0", "node-1"] {
+        let mut node = rig.server.get("nodes", "", name).unwrap();
+        node["metadata"]["labels"] = json!({"node.kubernetes.io/exclude-from-external-load-balancers": ""});
+        rig.server.put("nodes", node).unwrap();
+    }
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    assert_eq!(rig.nics_in("kubernetes").await, BTreeSet::new());
+    rig.until("the owner is told", async || {
+        rig.events("web").iter().any(|(reason, _)| reason == "UnAvailableLoadBalancer")
+    })
+    .await;
     stop.cancel();
     running.await.unwrap();
 }

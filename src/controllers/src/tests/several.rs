@@ -124,7 +124,14 @@ async fn labels_of_services_and_namespaces_choose_the_load_balancer() {
     rig.server.put("namespaces", namespace).unwrap();
     rig.service("later");
     rig.addresses("later").await;
-    assert_eq!(rig.rules().await["team"], 1);
+    // The namespace's load balancer takes the Service that no selector had placed; the golden one stays.
+    let moved = on(&[("gold", 1), ("team", 2)]);
+    rig.until("each is where its labels say", async || {
+        let mut rules = rig.rules().await;
+        rules.retain(|_, count| *count > 0);
+        rules == moved
+    })
+    .await;
     stop.cancel();
     running.await.unwrap();
 }
@@ -141,6 +148,36 @@ async fn a_service_that_no_load_balancer_takes_is_served_once_one_does() {
     assert!(note.contains("the labels of the Service do not fit gold"), "{note}");
     rig.label_service("web", json!({"tier": "gold"}));
     rig.addresses("web").await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_moves_to_another_load_balancer_keeps_its_public_ip() {
+    let rig = Rig::with(two()).await;
+    rig.label_node("node-0", "a");
+    rig.label_node("node-1", "b");
+    rig.annotated("web", &[("azure-load-balancer-configurations", "one")]);
+    let (stop, running) = rig.controller("first");
+    let addresses = rig.addresses("web").await;
+    assert_eq!(rig.rules().await, on(&[("one", 1)]));
+    sleep(Duration::from_secs(60)).await;
+    let before = rig.writes().len();
+    rig.annotated("web", &[("azure-load-balancer-configurations", "two")]);
+    rig.until("the Service has moved", async || {
+        let rules = rig.rules().await;
+        rules.get("two") == Some(&1) && rules.get("one").copied().unwrap_or_default() == 0
+    })
+    .await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.addresses("web").await, addresses);
+    let writes = rig.writes()[before..].to_vec();
+    let at = |balancer: &str| writes.iter().position(|write| write.split(' ').nth(1) == Some(balancer));
+    let (left, joined) = (at("one").unwrap(), at("two").unwrap());
+    assert_eq!(joined, left + 1, "the write that leaves and the one that joins follow each other: {writes:?}");
+    let public_ips = rig.list(NetworkType::PublicIp).await;
+    assert_eq!(public_ips.len(), 1);
+    assert!(writes.iter().all(|write| !write.contains(public_ips[0]["name"].as_str().unwrap())), "{writes:?}");
     stop.cancel();
     running.await.unwrap();
 }

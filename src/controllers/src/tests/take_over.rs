@@ -10,6 +10,11 @@ impl Rig {
         rules.flatten().filter_map(|rule| rule["properties"]["frontendPort"].as_u64()).collect()
     }
 
+    /// How many rules there are for port 80.
+    async fn eighties(&self) -> usize {
+        self.ports().await.into_iter().filter(|port| *port == 80).count()
+    }
+
     fn set_port(&self, name: &str, port: u16) {
         let mut service = self.server.get("services", "default", name).unwrap();
         service["spec"]["ports"] = json!([{"port": port}]);
@@ -48,13 +53,13 @@ async fn a_take_over_that_would_remove_something_waits_for_the_operator() {
     assert!(ports.contains(&80), "{ports:?}");
     // What replaces nothing is made meanwhile.
     rig.service("other");
+    rig.addresses("other").await;
     rig.stop(second).await;
 
     let stop = CancellationToken::new();
     let third = rig.replica("third", true, &stop);
     let third = (stop.clone(), tokio::spawn(third.run(stop)));
-    rig.until("the plan is carried out", async || !rig.ports().await.contains(&80)).await;
-    rig.addresses("other").await;
+    rig.until("the plan is carried out", async || rig.eighties().await == 1).await;
     rig.stop(third).await;
 
     // From then on nothing waits any more.
@@ -146,5 +151,40 @@ async fn the_service_of_the_same_name_in_another_cluster_keeps_its_address_and_r
     let left = rig.list(NetworkType::PublicIp).await;
     let left: Vec<&Value> = left.iter().map(|ip| &ip["properties"]["ipAddress"]).collect();
     assert_eq!(left, [&json!(theirs[0])]);
+    rig.stop(second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changes_after_the_take_over_goes_ahead_while_another_waits() {
+    let rig = Rig::start().await;
+    for name in ["web", "shop"] {
+        rig.service(name);
+    }
+    let first = rig.controller("first");
+    for name in ["web", "shop"] {
+        rig.addresses(name).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+
+    rig.forget_take_over();
+    rig.set_port("web", 81);
+    let second = rig.controller("second");
+    rig.until("the owner is told", async || rig.events("web").iter().any(|(reason, _)| reason == "PlanHeld")).await;
+    // A new Service is served, and what the owner of another one changes now is made.
+    rig.service("other");
+    rig.addresses("other").await;
+    rig.set_port("shop", 82);
+    rig.until("shop is changed", async || rig.ports().await.contains(&82) && rig.eighties().await == 2).await;
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.eighties().await, 2, "web and other: {:?}", rig.ports().await);
+    assert!(rig.events("shop").iter().all(|(reason, _)| reason != "PlanHeld"), "{:?}", rig.events("shop"));
+    // What the owner of web asks for now is no change that the former controller has missed.
+    rig.set_port("web", 83);
+    rig.until("web is changed", async || {
+        let ports = rig.ports().await;
+        ports.contains(&83) && !ports.contains(&81) && rig.eighties().await == 1
+    })
+    .await;
     rig.stop(second).await;
 }

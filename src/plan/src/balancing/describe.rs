@@ -92,14 +92,18 @@ pub fn public_ip(edit: &public_ip::Edit) -> String {
 /// An edit of a private link service.
 pub fn private_link(edit: &private_link::Edit) -> String {
     use private_link::Edit;
-    let or_none = |all: &[String]| if all.is_empty() { "nobody".to_owned() } else { all.join(", ") };
+    let subscriptions = |all: &[String]| match all {
+        [] => "no other subscription".to_owned(),
+        all => all.join(", "),
+    };
     match edit {
         Edit::Create(frontend) => format!("create it before frontend {}", frontend.name()),
         Edit::Addresses(all) => format!("give it {} addresses", all.len()),
         Edit::HostNames(names) => format!("set the host names to {}", names.join(", ")),
         Edit::ProxyProtocol(on) => format!("turn the proxy protocol {}", if *on { "on" } else { "off" }),
         Edit::Audience { visible_to, approved_for } => {
-            format!("show it to {} and approve {} at once", or_none(visible_to), or_none(approved_for))
+            let (visible_to, approved_for) = (subscriptions(visible_to), subscriptions(approved_for));
+            format!("make it visible to {visible_to} and approve connections of {approved_for} at once")
         }
         Edit::Tags { set, remove } => tags(set, remove),
         Edit::DeleteConnection(name) => format!("delete connection {name}"),

@@ -363,6 +363,23 @@ fn of_models(
     machines.models.iter().filter_map(of_model).collect()
 }
 
+/// The load balancers with a pool that has no member, though a NIC is told to join it.
+pub fn without_members(
+    pools: &[PoolOfNics],
+    machines: &Machines,
+    wants: &BTreeMap<ArmId, nic::Env>,
+) -> BTreeSet<ArmId> {
+    let has_member = |pool: &ArmId| {
+        let mut configurations = machines.nics.values().flat_map(|nic| &nic.configurations);
+        configurations.any(|one| one.pools.contains(pool))
+    };
+    let is_wanted = |pool: &PoolOfNics| {
+        wants.values().filter_map(|want| want.wanted.get(&pool.family)).any(|wanted| wanted.contains(&pool.id))
+    };
+    let empty = pools.iter().filter(|pool| pool.is_in_use && is_wanted(pool) && !has_member(&pool.id));
+    empty.map(|pool| pool.balancer.clone()).collect()
+}
+
 /// A pool whose members are NICs, of a load balancer of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOfNics {

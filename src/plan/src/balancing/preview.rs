@@ -64,10 +64,13 @@ pub struct Subject {
     pub finalizer: bool,
 }
 
+/// What no process has seen leave.
+static NOTHING: BTreeMap<Key, Report> = BTreeMap::new();
+
 impl Subject {
     fn seen<'a>(&'a self, reports: &'a BTreeMap<Key, Report>) -> Seen<'a, Balanced> {
         let is_complete = self.found.iter().all(|key| reports.contains_key(key));
-        Seen { reports, status: self.status.as_ref(), has_changed: false, is_complete }
+        Seen { reports, left: &NOTHING, status: self.status.as_ref(), has_changed: false, is_complete }
     }
 }
 

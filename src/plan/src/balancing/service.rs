@@ -46,6 +46,8 @@ pub struct Inputs {
     pub settings: Settings,
     /// The addresses of the backends: destinations of security rules where floating IP is off.
     pub nodes: BTreeSet<IpAddr>,
+    /// Load balancers whose pool of NICs has no member yet and gets one.
+    pub without_members: BTreeSet<ArmId>,
     /// The security group of the cloud configuration.
     security_group: Option<ArmId>,
 }
@@ -54,7 +56,7 @@ impl Inputs {
     /// What the settings and the addresses of the backends make.
     pub fn new(settings: Settings, nodes: BTreeSet<IpAddr>) -> Self {
         let security_group = settings.security_group_id().ok();
-        Self { settings, nodes, security_group }
+        Self { settings, nodes, without_members: BTreeSet::new(), security_group }
     }
 }
 
@@ -158,6 +160,14 @@ impl Service for Balanced {
                 Want::Subnet(subnet::Want { lets_private_links_in: spec.is_some() && level >= Level::Make })
             }
         }
+    }
+
+    fn awaits_members(spec: &Spec, inputs: &Inputs) -> bool {
+        inputs.without_members.contains(&spec.load_balancer)
+    }
+
+    fn asks_the_same(one: &Spec, other: &Spec) -> bool {
+        one.ask == other.ask
     }
 
     /// A status that has the same addresses in another order stays as it is: the Go manager writes that of the frontends.
@@ -336,7 +346,7 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
             }
         }
     }
-    let own = ports(seen.reports.values());
+    let own = ports(seen.reports.values().chain(seen.left.values()));
     let mut destinations: BTreeSet<IpAddr> = all.difference(&shared).copied().collect();
     // The Go manager leaves a rule for the frontend where floating IP was switched off. It does no harm until the Service
     // changes.

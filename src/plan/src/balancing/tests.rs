@@ -301,7 +301,7 @@ impl World {
         let mut again = None;
         for action in actions {
             match action {
-                service::Action::Tell { key: to, generation, want } => {
+                service::Action::Tell { key: to, generation, want, .. } => {
                     self.messages.push_back(Message::Want(to, key.clone(), generation, want));
                 }
                 service::Action::Withdraw(to) => match &to {
@@ -397,15 +397,22 @@ impl World {
         let told = match (key, want) {
             (Key::PublicIp(id), Want::PublicIp(want)) => {
                 let track = self.public_ips.get_mut(id).unwrap();
-                track.feed(&mut self.clock, object::Event::Requested { from, generation, want })
+                track.feed(
+                    &mut self.clock,
+                    object::Event::Requested { from, generation, want, acceptance: Acceptance::Given },
+                )
             }
             (Key::LoadBalancer(id), Want::LoadBalancer(want)) => {
                 let track = self.load_balancers.get_mut(id).unwrap();
-                track.feed(&mut self.clock, object::Event::Requested { from, generation, want })
+                track.feed(
+                    &mut self.clock,
+                    object::Event::Requested { from, generation, want, acceptance: Acceptance::Given },
+                )
             }
-            (Key::SecurityGroup(_), Want::SecurityGroup(want)) => {
-                self.group.feed(&mut self.clock, object::Event::Requested { from, generation, want })
-            }
+            (Key::SecurityGroup(_), Want::SecurityGroup(want)) => self.group.feed(
+                &mut self.clock,
+                object::Event::Requested { from, generation, want, acceptance: Acceptance::Given },
+            ),
             (key, want) => panic!("{key:?} is not told {want:?}"),
         };
         self.tell(told.into_iter().map(|one| (key.clone(), one)).collect());
@@ -545,8 +552,9 @@ fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
     let former = fresh("former", annotated(&[])).key;
     let destinations = ["20.0.0.1".parse().unwrap()].into();
     let gone = security_group::Gone { destinations, base: Some(BaseName::of(&former)), ..Default::default() };
-    let want = network::Want { present: security_group::Part::default(), gone };
-    let told = world.group.feed(&mut world.clock, object::Event::Requested { from: former, generation: 1, want });
+    let (want, acceptance) = (network::Want { present: security_group::Part::default(), gone }, Acceptance::Given);
+    let told =
+        world.group.feed(&mut world.clock, object::Event::Requested { from: former, generation: 1, want, acceptance });
     assert!(matches!(told[..], [(_, 1, Outcome::Done(_))]), "{told:?}");
 
     let web = fresh("web", annotated(&[]));

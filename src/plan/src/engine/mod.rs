@@ -105,8 +105,8 @@ pub struct Shared {
     /// something does not prove that the thing is gone: a write of the leader before may still arrive. This is
     /// [`freshness::LATE`] after the lease was acquired.
     pub trusted_from: Duration,
-    /// Whether writes that remove or replace something wait until the operator accepts the plan (first leadership after
-    /// a take-over).
+    /// Whether the operator has accepted what removes or replaces something of requesters that wait for it (first
+    /// leadership after a take-over).
     pub acceptance: Acceptance,
     /// How old an observation may become before an object with wants is read again, to find what others changed. `None`
     /// to never do so.
@@ -119,7 +119,7 @@ pub enum Acceptance {
     /// Plans are carried out.
     #[default]
     Given,
-    /// Writes that remove or replace something are held.
+    /// What removes or replaces something is held. Of a requester: as long as the operator has not accepted it.
     Awaited,
 }
 

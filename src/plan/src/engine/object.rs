@@ -21,7 +21,7 @@ mod tests;
 use std::{collections::BTreeMap, fmt, ops::Deref, time::Duration};
 
 use super::{
-    Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
+    Acceptance, Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
     backoff::Backoff,
     bisection::Bisection,
     freshness::{Freshness, LAG},
@@ -154,6 +154,8 @@ pub enum Event<O: Object> {
         generation: u64,
         /// What it wants.
         want: O::Want,
+        /// Whether what removes or replaces something for it waits for the operator.
+        acceptance: Acceptance,
     },
     /// A requester has no further interest. What exists for it stays.
     Withdrawn(O::Requester),
@@ -441,9 +443,9 @@ impl<O: Object> State<O> {
 
     fn fold(&mut self, now: Duration, event: Event<O>, actions: &mut Vec<Action<O>>) {
         match event {
-            Event::Requested { from, generation, want } => {
+            Event::Requested { from, generation, want, acceptance } => {
                 self.quiet.requested(now);
-                if self.wants.request(from.clone(), generation, want) {
+                if self.wants.request(from.clone(), generation, want, acceptance) {
                     self.may_succeed_now(&from);
                 } else {
                     self.refused.remove(&from);

@@ -66,7 +66,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
+use super::{Acceptance, Id, Ids, Outcome, Refusal, Shared, Waiting, backoff::Backoff, earlier};
 use crate::fault::Fault;
 
 /// How long Azure must have refused requests as too many before the owner of the Service is told.
@@ -125,6 +125,18 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
         seen: &Seen<'_, Self>,
         inputs: &Self::Inputs,
     ) -> bool;
+
+    /// Whether the Service's backends are still to join: its pool is filled by others than the Service, and a member is on
+    /// its way. A status that is not set yet waits for the first.
+    fn awaits_members(_: &Self::Spec, _: &Self::Inputs) -> bool {
+        false
+    }
+
+    /// Whether a user asks for the same by two specs. What else a spec holds, such as where the Service is placed, may have
+    /// changed.
+    fn asks_the_same(one: &Self::Spec, other: &Self::Spec) -> bool {
+        one == other
+    }
 
     /// Whether two statuses say the same. One that another controller has set may spell it in another way.
     fn is_same_status(one: &Self::Status, other: &Self::Status) -> bool {
@@ -202,6 +214,9 @@ pub enum Order {
 pub struct Seen<'a, S: Service> {
     /// The last report of each object.
     pub reports: &'a BTreeMap<S::Key, S::Report>,
+    /// What load balancers showed of the Service before it left them, until all that it gives up is gone: on an address that
+    /// Services share, their rules were the record of its security rules.
+    pub left: &'a BTreeMap<S::Key, S::Report>,
     /// The status as the API server has it.
     pub status: Option<&'a S::Status>,
     /// Whether the spec has changed since this process first saw the Service. Until then what an earlier process or another
@@ -288,6 +303,9 @@ pub enum Action<S: Service> {
         generation: u64,
         /// The want.
         want: S::Want,
+        /// Whether what removes or replaces something for it waits for the operator: the Service was there when this process
+        /// began, and has not changed since.
+        acceptance: Acceptance,
     },
     /// Tell an object that the Service has no further interest in it.
     Withdraw(S::Key),
@@ -352,6 +370,7 @@ pub struct Env<'a, S: Service> {
 struct Asked<S: Service> {
     generation: u64,
     want: S::Want,
+    acceptance: Acceptance,
     /// The number of the spec at which it was told.
     spec: u64,
     /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
@@ -378,9 +397,14 @@ pub struct State<S: Service> {
     snapshot: Option<Arc<Snapshot<S>>>,
     /// Counts the specs, and the addresses that one spec has had.
     spec: u64,
+    /// What the Service asked for when this process first saw it, with parts of an earlier process or controller. `None`
+    /// once it has asked for something else.
+    taken_over: Option<Option<S::Spec>>,
     generation: u64,
     asked: BTreeMap<S::Key, Asked<S>>,
     reports: BTreeMap<S::Key, S::Report>,
+    /// The reports of load balancers before they were told that everything is gone.
+    left: BTreeMap<S::Key, S::Report>,
     /// The objects that have reported that they are done since the last decision.
     done: BTreeSet<S::Key>,
     /// The address that the reports have given, and the number of the spec.
@@ -401,9 +425,11 @@ impl<S: Service> Default for State<S> {
             ids: Ids::default(),
             snapshot: None,
             spec: 0,
+            taken_over: None,
             generation: 0,
             asked: BTreeMap::new(),
             reports: BTreeMap::new(),
+            left: BTreeMap::new(),
             done: BTreeSet::new(),
             address: None,
             patch: None,
@@ -476,9 +502,18 @@ impl<S: Service> State<S> {
         if before.is_some_and(|before| snapshot.version < before.version) {
             return;
         }
+        if before.is_none() {
+            self.taken_over = snapshot.finalizer.then_some(None);
+        }
         if before.is_none_or(|before| before.desired != snapshot.desired) {
             self.spec += 1;
         }
+        self.taken_over = match (self.taken_over.take(), &snapshot.desired) {
+            (Some(None), Desired::Present(spec)) => Some(Some(spec.clone())),
+            (Some(Some(first)), Desired::Present(spec)) if !S::asks_the_same(&first, spec) => None,
+            (_, Desired::Gone) => None,
+            (taken_over, _) => taken_over,
+        };
         self.snapshot = Some(Arc::new(snapshot));
     }
 
@@ -494,6 +529,11 @@ impl<S: Service> State<S> {
         };
     }
 
+    /// Whether what removes or replaces something of the Service waits for the operator.
+    fn acceptance(&self) -> Acceptance {
+        if self.taken_over.is_some() { Acceptance::Awaited } else { Acceptance::Given }
+    }
+
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
         let report = match &outcome {
@@ -501,8 +541,12 @@ impl<S: Service> State<S> {
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
         };
         asked.outcome = Some(outcome);
+        let is_left = S::role(&key) == Role::LoadBalancer && asked.level == Level::Clean;
         if let Some(report) = report {
-            self.reports.insert(key.clone(), report);
+            let before = self.reports.insert(key.clone(), report);
+            if let Some(before) = before.filter(|_| is_left) {
+                self.left.entry(key.clone()).or_insert(before);
+            }
             self.done.insert(key);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Outcome;
+use super::{Acceptance, Outcome};
 
 /// The wants of an object, by requester.
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub struct Entry<W, R> {
     pub in_force: W,
     /// The number that the requester gave to the want. An outcome carries it back.
     pub generation: u64,
+    /// Whether what removes or replaces something for it waits for the operator.
+    pub acceptance: Acceptance,
     /// What it wants, as it was told.
     want: W,
     told: Option<Outcome<R>>,
@@ -31,9 +33,9 @@ impl<K, W, R> Default for Wants<K, W, R> {
 impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> {
     /// Records a want. Returns whether it differs from what was in force. A repeated want is told its outcome again, and
     /// all of it is in force again.
-    pub fn request(&mut self, from: K, generation: u64, want: W) -> bool {
+    pub fn request(&mut self, from: K, generation: u64, want: W, acceptance: Acceptance) -> bool {
         let changed = self.0.get(&from).is_none_or(|entry| entry.in_force != want);
-        self.0.insert(from, Entry { in_force: want.clone(), generation, want, told: None, written: false });
+        self.0.insert(from, Entry { in_force: want.clone(), generation, acceptance, want, told: None, written: false });
         changed
     }
 
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn a_requester_is_told_each_outcome_once_and_again_when_it_asks_again() {
         let mut wants = Wants::default();
-        assert!(wants.request("a", 1, 'x'));
+        assert!(wants.request("a", 1, 'x', Acceptance::Given));
         let (done, waiting) = (Outcome::Done('r'), Outcome::Waiting(Waiting::Write));
         assert_eq!(wants.tell(&"a", &waiting), Some(1));
         assert_eq!(wants.tell(&"a", &waiting), None);
@@ -107,9 +109,9 @@ mod tests {
         assert_eq!(wants.tell(&"a", &done), Some(1), "it is repaired");
         assert_eq!(wants.tell(&"a", &done), None);
         assert_eq!(wants.tell(&"a", &Outcome::Done('s')), Some(1), "another report");
-        assert!(!wants.request("a", 2, 'x'));
+        assert!(!wants.request("a", 2, 'x', Acceptance::Given));
         assert_eq!(wants.tell(&"a", &done), Some(2));
-        assert!(wants.request("a", 3, 'y'));
+        assert!(wants.request("a", 3, 'y', Acceptance::Given));
         assert_eq!(wants.tell(&"b", &done), None);
         assert!(wants.withdraw(&"a"));
         assert!(wants.is_empty());
@@ -118,10 +120,10 @@ mod tests {
     #[test]
     fn a_spent_want_is_in_force_again_when_it_is_told_again() {
         let mut wants: Wants<&str, char, ()> = Wants::default();
-        wants.request("a", 1, 'x');
+        wants.request("a", 1, 'x', Acceptance::Given);
         wants.spend(&"a", |_| 'y');
         assert_eq!(wants.get(&"a").map(|entry| entry.in_force), Some('y'));
-        assert!(wants.request("a", 2, 'x'), "it asks for more than was in force");
+        assert!(wants.request("a", 2, 'x', Acceptance::Given), "it asks for more than was in force");
         assert_eq!(wants.get(&"a").map(|entry| entry.in_force), Some('x'));
     }
 }

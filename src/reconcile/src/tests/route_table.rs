@@ -179,7 +179,9 @@ async fn a_burst_of_nodes_makes_one_write_and_a_foreign_write_is_kept() {
     let metrics = Metrics::unregistered();
     let workers = Workers::new(Arc::new(Objects::new(Arc::new(adapter), clock)), clock, metrics.clone());
     let key = "rt".to_owned();
-    let request = |from, generation, want| workers.send(&key, Event::Requested { from, generation, want }.into());
+    let acceptance = Acceptance::Given;
+    let request =
+        |from, generation, want| workers.send(&key, Event::Requested { from, generation, want, acceptance }.into());
     let mut done = async |count: usize| {
         let mut done = Vec::new();
         while done.len() < count {

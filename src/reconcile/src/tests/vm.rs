@@ -163,7 +163,8 @@ impl Vms {
         waiting.answers.insert(caller, sender);
         drop(waiting);
         if joined == Joined::First {
-            self.send(Event::Requested { from: disk.clone(), generation: caller, want: goal });
+            let (from, acceptance) = (disk.clone(), Acceptance::Given);
+            self.send(Event::Requested { from, generation: caller, want: goal, acceptance });
         }
         Ok(Call { vms: self.clone(), disk, caller, answer })
     }

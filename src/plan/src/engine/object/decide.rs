@@ -1,8 +1,11 @@
 //! What an object needs next, derived from its facts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::{Action, Env, Object, Plan, Reading, Refused, Served, State, Taint};
+use super::{Action, Env, Object, Plan, Reading, Refused, Served, State, Taint, Write};
 use crate::{
     engine::{
         Acceptance, Id, Outcome, Refusal, Waiting,
@@ -75,9 +78,14 @@ impl<O: Object> State<O> {
                 return;
             }
             self.planned = Some(observation);
-            let Some(active) = self.active(now, actions) else { continue };
-            let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
-            let plan = O::plan(&active, actual, env.inputs);
+            let Some(mut active) = self.active(now, actions) else { continue };
+            let mut plan = self.plan(&active, env);
+            let held = self.held(env, &active, &plan);
+            if !held.is_empty() {
+                active.retain(|requester, _| !held.contains(requester));
+                plan = self.plan(&active, env);
+                held.iter().for_each(|one| self.tell(one, &Outcome::Waiting(Waiting::Acceptance), actions));
+            }
             if plan.write.is_some() {
                 self.write_when_allowed(env, now, observation, active, plan, actions);
                 return;
@@ -88,8 +96,39 @@ impl<O: Object> State<O> {
                 continue;
             }
             self.settle(env, now, &active, plan, actions);
+            self.settled &= held.is_empty();
             return;
         }
+    }
+
+    fn plan(&self, active: &Active<O>, env: &Env<'_, O>) -> Plan<O> {
+        O::plan(active, self.observed.as_ref().and_then(|observed| observed.model.as_ref()), env.inputs)
+    }
+
+    /// The requesters that wait for the operator: what their own wants ask for removes or replaces something. The others are
+    /// served meanwhile.
+    fn held(&self, env: &Env<'_, O>, active: &Active<O>, plan: &Plan<O>) -> BTreeSet<O::Requester> {
+        let replaces = |plan: &Plan<O>| plan.write.as_ref().is_some_and(|write| write.replaces);
+        if env.shared.acceptance == Acceptance::Given || !replaces(plan) {
+            return BTreeSet::new();
+        }
+        let alone = |(requester, want): &(&O::Requester, &O::Want)| {
+            let alone = Active::<O>::from([((*requester).clone(), (*want).clone())]);
+            self.awaits_acceptance(requester) && replaces(&self.plan(&alone, env))
+        };
+        active.iter().filter(alone).map(|(requester, _)| requester.clone()).collect()
+    }
+
+    fn awaits_acceptance(&self, requester: &O::Requester) -> bool {
+        self.wants.get(requester).is_some_and(|entry| entry.acceptance == Acceptance::Awaited)
+    }
+
+    /// Whether a write is held as a whole: it removes or replaces something also where nothing is wanted, such as members of
+    /// a pool. Requesters that have not told anything yet may rest on that.
+    fn is_held_whole(&self, env: &Env<'_, O>, write: &Write<O>) -> bool {
+        env.shared.acceptance == Acceptance::Awaited
+            && write.replaces
+            && self.plan(&Active::<O>::new(), env).write.is_some_and(|write| write.replaces)
     }
 
     fn poll(&mut self, now: Duration, actions: &mut Vec<Action<O>>) {
@@ -272,7 +311,7 @@ impl<O: Object> State<O> {
         actions: &mut Vec<Action<O>>,
     ) {
         let Some(write) = plan.write else { return };
-        let held = env.shared.acceptance == Acceptance::Awaited && write.replaces;
+        let held = self.is_held_whole(env, &write);
         let mut members = Vec::new();
         for (requester, served) in plan.served {
             let waiting = if held { Waiting::Acceptance } else { Waiting::Write };

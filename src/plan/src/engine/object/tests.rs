@@ -111,6 +111,8 @@ struct Bench {
     state: State<Letters>,
     shared: Shared,
     now: Duration,
+    /// Whether wants that are told wait for the operator.
+    of_wants: Acceptance,
 }
 
 impl Bench {
@@ -118,7 +120,7 @@ impl Bench {
         let lease = Lease { until: Some(Duration::from_secs(10_000)), least: Duration::from_secs(5) };
         let shared =
             Shared { synced: true, lease, trusted_from: Duration::ZERO, acceptance: Acceptance::Given, resync: None };
-        Self { state: State::default(), shared, now: Duration::ZERO }
+        Self { state: State::default(), shared, now: Duration::ZERO, of_wants: Acceptance::Given }
     }
 
     fn step(&mut self, event: Event<Letters>) -> Vec<Action<Letters>> {
@@ -127,7 +129,7 @@ impl Bench {
 
     fn request(&mut self, from: &'static str, generation: u64, present: &str, gone: &str) -> Vec<Action<Letters>> {
         let want = LettersWant { present: letters(present), gone: letters(gone) };
-        self.step(Event::Requested { from, generation, want })
+        self.step(Event::Requested { from, generation, want, acceptance: self.of_wants })
     }
 
     fn observed(&mut self, actions: &[Action<Letters>], result: Result<LettersModel, Fault>) -> Vec<Action<Letters>> {
@@ -227,7 +229,7 @@ fn a_burst_is_planned_once_for_its_observation_and_once_at_its_end() {
     };
     let requested = |from, letter| {
         let want = LettersWant { present: letters(letter), gone: letters("") };
-        Event::Requested { from, generation: 1, want }
+        Event::Requested { from, generation: 1, want, acceptance: Acceptance::Given }
     };
     let (read, _) = step(&mut bench, requested("s0", "a"));
     let [Action::Observe { id, .. }] = read[..] else { panic!("{read:?} is no read") };
@@ -420,13 +422,41 @@ fn no_write_starts_without_lease_before_the_informers_or_during_a_drain() {
 }
 
 #[test]
-fn a_plan_that_replaces_waits_for_acceptance() {
+fn a_want_that_replaces_waits_for_acceptance_and_others_are_served() {
     let mut bench = Bench::new();
     bench.shared.acceptance = Acceptance::Awaited;
+    // One that has changed since the take-over, and one that has not.
+    let (id, op) = bench.write_of(&[("s2", "b", "c")], "acd");
+    assert_eq!(op, letters("abd"));
+    bench.of_wants = Acceptance::Awaited;
+    bench.request("s1", 1, "", "a");
+    bench.request("s3", 1, "e", "");
+    let actions = bench.succeeded(id);
+    let actions = bench.observed(&actions[1..], Ok(model("abd")));
+    let held = ("s1", 1, Outcome::Waiting(Waiting::Acceptance));
+    assert!(told(&actions).contains(&held), "{actions:?}");
+    let actions = bench.woken();
+    let (id, op) = bench.permitted(&actions);
+    assert_eq!(op, letters("abde"), "what replaces nothing is made meanwhile");
+    let actions = bench.succeeded(id);
+    let actions = bench.observed(&actions[1..], Ok(model("abde")));
+    assert_eq!(told(&actions), [("s3", 1, Outcome::Done(1))]);
+    // A change of the one that waits is a decision of its owner.
+    bench.of_wants = Acceptance::Given;
+    bench.request("s1", 2, "", "a");
+    let actions = bench.woken();
+    assert_eq!(bench.permitted(&actions).1, letters("bde"));
+}
+
+#[test]
+fn a_plan_that_replaces_goes_ahead_once_it_is_accepted() {
+    let mut bench = Bench::new();
+    bench.shared.acceptance = Acceptance::Awaited;
+    bench.of_wants = Acceptance::Awaited;
     let read = bench.request("s1", 1, "", "a");
     let actions = bench.observed(&read, Ok(model("a")));
     assert_eq!(told(&actions), [("s1", 1, Outcome::Waiting(Waiting::Acceptance))]);
-    assert!(bench.woken().is_empty());
+    assert_eq!(bench.state.wake_at(), None);
     bench.shared.acceptance = Acceptance::Given;
     let actions = bench.step(Event::Woke);
     bench.permitted(&actions);

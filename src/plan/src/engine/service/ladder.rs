@@ -95,7 +95,10 @@ impl<S: Service> State<S> {
                 match end {
                     End::Stage => {}
                     End::Patch(patch) => self.patch(env, now, patch, actions),
-                    End::Top => self.report(Reason::Ensured, actions),
+                    End::Top => {
+                        self.left.clear();
+                        self.report(Reason::Ensured, actions);
+                    }
                 }
             }
             Desired::Invalid(mistakes) => self.report(Reason::Invalid(mistakes.clone()), actions),
@@ -112,6 +115,7 @@ impl<S: Service> State<S> {
                 if !self.asked.is_empty() {
                     actions.extend(std::mem::take(&mut self.asked).into_keys().map(Action::Withdraw));
                     self.reports.clear();
+                    self.left.clear();
                     self.report(Reason::Deleted, actions);
                 }
             }
@@ -121,7 +125,8 @@ impl<S: Service> State<S> {
     /// Starts the stages anew when an address that was known has become another: another writer has replaced it.
     fn note_address(&mut self, env: &Env<'_, S>, spec: &S::Spec) {
         let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-        let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1, is_complete: false };
+        let seen =
+            Seen { reports: &self.reports, left: &self.left, status, has_changed: self.spec > 1, is_complete: false };
         let Some(address) = S::status(env.id, spec, &seen, env.inputs) else { return };
         let before = self.address.replace((self.spec, address.clone()));
         if before.is_some_and(|(spec, before)| spec == self.spec && before != address) {
@@ -142,7 +147,8 @@ impl<S: Service> State<S> {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
             let has_report = |key: &S::Key| self.reports.contains_key(key);
             let is_complete = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.found.iter().all(has_report));
-            let seen = Seen { reports: &self.reports, status, has_changed: self.spec > 1, is_complete };
+            let seen =
+                Seen { reports: &self.reports, left: &self.left, status, has_changed: self.spec > 1, is_complete };
             let mut ladder =
                 Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
             let end = stages(&mut ladder);
@@ -169,16 +175,20 @@ impl<S: Service> State<S> {
     /// Tells an object what is wanted at a level, unless it was told so. Returns whether it has that done already, so that
     /// the next stage may begin.
     fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
-        let spec = self.spec;
-        if let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.want == want && !asked.again) {
+        let (spec, acceptance) = (self.spec, self.acceptance());
+        let is_same = |asked: &&mut Asked<S>| {
+            asked.want == want && !asked.again && (asked.acceptance == acceptance || asked.is_done())
+        };
+        if let Some(asked) = self.asked.get_mut(&key).filter(is_same) {
             let rises = (asked.spec, asked.level) != (spec, level);
             (asked.spec, asked.level) = (spec, level);
             return rises && asked.is_done();
         }
         self.generation += 1;
-        let asked = Asked { generation: self.generation, want: want.clone(), spec, level, outcome: None, again: false };
+        let (generation, want_of) = (self.generation, want.clone());
+        let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome: None, again: false };
         self.asked.insert(key.clone(), asked);
-        actions.push(Action::Tell { key, generation: self.generation, want });
+        actions.push(Action::Tell { key, generation, want, acceptance });
         false
     }
 }
@@ -257,6 +267,7 @@ impl<S: Service> Ladder<'_, S> {
         }
         match status {
             Some(_) if is_shown => {}
+            Some(_) if S::awaits_members(spec, self.inputs) => return End::Stage,
             Some(status) => return End::Patch(Patch::SetStatus(status)),
             None => return End::Stage,
         }

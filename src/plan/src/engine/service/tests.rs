@@ -12,6 +12,8 @@ const GROUP: &str = "group";
 /// A spec that takes an address of the old load balancer, and what that reports while it has the address.
 const MOVED: u8 = 9;
 const HOLDS: u8 = 5;
+/// A spec whose backends are still to join.
+const UNSERVED: u8 = 8;
 
 impl Service for Web {
     type Identity = ();
@@ -47,6 +49,10 @@ impl Service for Web {
 
     fn gives_way((): &(), spec: &u8, key: &&'static str, seen: &Seen<'_, Self>, _: &Order) -> bool {
         *key == OLD_LB && *spec == MOVED && seen.reports.get(OLD_LB) == Some(&HOLDS)
+    }
+
+    fn awaits_members(spec: &u8, _: &Order) -> bool {
+        *spec == UNSERVED
     }
 
     fn status((): &(), _: &u8, seen: &Seen<'_, Self>, _: &Order) -> Option<u8> {
@@ -88,7 +94,7 @@ impl Bench {
         let mut due = std::collections::VecDeque::from(actions);
         while let Some(action) = due.pop_front() {
             match action {
-                Action::Tell { key, generation, want } => {
+                Action::Tell { key, generation, want, .. } => {
                     told.push((key, want.0));
                     due.extend(self.step(Event::Told { key, generation, outcome: Outcome::Done(7) }));
                 }
@@ -163,7 +169,7 @@ fn a_service_that_moves_with_its_address_leaves_one_load_balancer_before_it_join
         let mut due = std::collections::VecDeque::from(bench.step(snapshot));
         let mut told = Vec::new();
         while let Some(action) = due.pop_front() {
-            let Action::Tell { key, generation, want } = action else { continue };
+            let Action::Tell { key, generation, want, .. } = action else { continue };
             told.push((key, want.0));
             let report = if key == OLD_LB && want.0 < Clean { HOLDS } else { 7 };
             due.extend(bench.step(Event::Told { key, generation, outcome: Outcome::Done(report) }));
@@ -186,7 +192,7 @@ fn what_azure_refused_is_told_once_more_when_what_it_rests_on_is_done_again() {
     let refused = || Outcome::Refused(Refusal::Azure(Fault::Invalid));
     let mut refusals = 0;
     while let Some(action) = due.pop_front() {
-        let Action::Tell { key, generation, want } = action else { continue };
+        let Action::Tell { key, generation, want, .. } = action else { continue };
         generations.insert(key, generation);
         let is_refused = key == LB && want.0 == Level::Make;
         refusals += usize::from(is_refused);
@@ -197,9 +203,54 @@ fn what_azure_refused_is_told_once_more_when_what_it_rests_on_is_done_again() {
     let done = |key: &'static str| Event::Told { key, generation: generations[key], outcome: Outcome::Done(7) };
     assert!(bench.step(done(GROUP)).is_empty(), "a frontend does not rest on the security group");
     let again = bench.step(done(IP));
-    let [Action::Tell { key: LB, generation, want: (Level::Make, Some(1)) }] = again[..] else { panic!("{again:?}") };
+    let [Action::Tell { key: LB, generation, want: (Level::Make, Some(1)), .. }] = again[..] else {
+        panic!("{again:?}")
+    };
     assert!(bench.step(Event::Told { key: LB, generation, outcome: refused() }).is_empty(), "not in a loop");
     assert_eq!(bench.step(done(IP)).len(), 1, "once for each time");
+}
+
+#[test]
+fn a_status_that_is_not_set_yet_waits_for_the_first_backend() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(UNSERVED), true, None);
+    let actions = bench.step(snapshot);
+    let (_, other) = bench.answer_all(actions);
+    assert_eq!(patches(&other), []);
+    let mut served = Bench::new(Order::Parallel);
+    let snapshot = served.snapshot(Desired::Present(UNSERVED), true, Some(7));
+    let actions = served.step(snapshot);
+    let (_, other) = served.answer_all(actions);
+    assert_eq!(other, [Action::Report(Reason::Ensured)], "a status that is set stays");
+}
+
+#[test]
+fn a_service_waits_for_acceptance_until_its_owner_asks_for_something_else() {
+    let acceptances = |actions: &[Action<Web>]| -> BTreeSet<bool> {
+        let awaits = |action: &Action<Web>| match action {
+            Action::Tell { acceptance, .. } => Some(*acceptance == Acceptance::Awaited),
+            _ => None,
+        };
+        actions.iter().filter_map(awaits).collect()
+    };
+    let mut bench = Bench::new(Order::Parallel);
+    let there = bench.snapshot(Desired::Present(1), true, Some(7));
+    assert_eq!(acceptances(&bench.step(there)), [true].into());
+    let again = bench.snapshot(Desired::Present(1), true, Some(7));
+    assert!(bench.step(again).is_empty());
+    let changed = bench.snapshot(Desired::Present(2), true, Some(7));
+    assert_eq!(acceptances(&bench.step(changed)), [false].into());
+    let back = bench.snapshot(Desired::Present(1), true, Some(7));
+    assert_eq!(acceptances(&bench.step(back)), [false].into(), "its owner decided that");
+
+    let mut new = Bench::new(Order::Parallel);
+    let created = new.snapshot(Desired::Present(1), false, None);
+    let actions = new.step(created);
+    let Action::Patch { id, .. } = actions[0] else { panic!("{actions:?}") };
+    assert_eq!(acceptances(&new.step(Event::Patched { id, result: Ok(9) })), [false].into());
+    let mut deleted = Bench::new(Order::Parallel);
+    let gone = deleted.snapshot(Desired::Gone, true, Some(7));
+    assert_eq!(acceptances(&deleted.step(gone)), [false].into());
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{
+    api::{Api, ApiService},
     mutant::Mutant,
     oracle::Oracle,
     schedule::{Fate, Incident, Numbers, Race, Schedule},
     toy::{Arm, Gone, Inputs, Report, Tag, Want},
-    world::{Api, Azure, Body, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, Provisioning, Version},
+    world::{Azure, Body, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, Provisioning, Version},
 };
 use crate::{
     engine::{
@@ -152,6 +153,8 @@ pub(super) struct Run {
     pub(super) inbox: VecDeque<(usize, Message)>,
     pub(super) fates: VecDeque<Fate>,
     pub(super) races: VecDeque<Race>,
+    /// Services that were there when the leader began and that no user has changed since.
+    pub(super) taken_over: BTreeSet<Owner>,
     /// Until when the operator has not accepted what removes or replaces something.
     pub(super) unaccepted_until: Duration,
     pub(super) read_faults: VecDeque<Fault>,
@@ -194,6 +197,7 @@ impl Run {
             inbox: VecDeque::new(),
             fates: VecDeque::new(),
             races: VecDeque::new(),
+            taken_over: BTreeSet::new(),
             unaccepted_until: Duration::ZERO,
             read_faults: VecDeque::new(),
             lag_until: Duration::ZERO,
@@ -216,7 +220,7 @@ impl Run {
         self.until_rest(end)?;
         self.oracle.at_rest(&self.azure, &self.api)?;
         // Another process takes over an unchanged cluster: it writes nothing.
-        let refusable = |service: &super::world::ApiService| match &service.ask {
+        let refusable = |service: &ApiService| match &service.ask {
             Some(ask) => ask.ports.contains(&POISON),
             None => false,
         };
@@ -421,6 +425,10 @@ impl Run {
         leader.leads = true;
         leader.trusted_from = now + LATE;
         leader.inputs.nodes = nodes;
+        let is_there =
+            |service: &&ApiService| service.finalizer && service.claimed && !service.deleting && service.ask.is_some();
+        let services = self.api.services.iter();
+        self.taken_over = services.filter(|(_, service)| is_there(service)).map(|(owner, _)| *owner).collect();
         let owners: Vec<Owner> = self.api.services.keys().copied().collect();
         for owner in owners {
             self.later(300, replica, Happens::Informed(owner));
@@ -440,7 +448,7 @@ impl Run {
             Some(ask) => Desired::Present(ask.clone()),
             None => Desired::Invalid(vec!["an annotation is wrong".to_owned()]),
         };
-        let own = [false, true].map(|second| Name::PublicIp(super::world::own_public_ip(owner, second)));
+        let own = [false, true].map(|second| Name::PublicIp(super::api::own_public_ip(owner, second)));
         let found = LOAD_BALANCERS.map(Name::LoadBalancer).chain([Name::PublicIp(0), Name::SecurityGroup]);
         let snapshot = Snapshot {
             version: service.version,
@@ -468,7 +476,7 @@ impl Run {
 
     fn carry_out_service(&mut self, replica: usize, owner: Owner, gone: bool, action: service::Action<Arm>) {
         match action {
-            service::Action::Tell { key, generation, want } => {
+            service::Action::Tell { key, generation, want, acceptance } => {
                 self.note(|| format!("{replica}: service {owner} tells {key:?} {want:?}"));
                 if self.leaves_with_the_address(owner, key, &want) {
                     self.count("told: load balancer left with the address");
@@ -505,7 +513,7 @@ impl Run {
                 let dropped = self.mutant == Mutant::DropsWants
                     && self.replicas[replica].objects.get(&key).is_some_and(object::State::is_writing);
                 if !dropped {
-                    let event = object::Event::Requested { from: owner, generation, want };
+                    let event = object::Event::Requested { from: owner, generation, want, acceptance };
                     self.inbox.push_back((replica, Message::Object(key, event)));
                 }
             }

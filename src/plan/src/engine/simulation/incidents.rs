@@ -135,6 +135,7 @@ impl Run {
 
     fn user_changed(&mut self, owner: Owner) {
         self.refused.clear();
+        self.taken_over.remove(&owner);
         self.oracle.changed(owner, self.api.services.get(&owner), self.now);
         self.inform_all(owner);
     }

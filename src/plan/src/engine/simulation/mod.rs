@@ -3,6 +3,7 @@
 //!
 //! `LAZULI_ENGINE_SEEDS=N` runs so many schedules, and `LAZULI_ENGINE_SEED=S` one, with its log.
 
+mod api;
 mod driver;
 mod incidents;
 mod mutant;

@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use super::world::{
-    Address, Api, ApiService, Ask, AskAddress, Azure, FOREIGN_ADDRESS, FrontendAddress, LOAD_BALANCERS, Name, Owner,
-    POISON, SOURCES, own_public_ip,
+use super::{
+    api::{Api, ApiService, Ask, AskAddress, own_public_ip},
+    world::{Address, Azure, FOREIGN_ADDRESS, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, SOURCES},
 };
 
 /// After so long without a change of its spec, no write that was planned from an older one is under way.

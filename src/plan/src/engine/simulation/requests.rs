@@ -7,7 +7,7 @@ use super::{
     mutant::Mutant,
     schedule::{Fate, Race},
     toy::Op,
-    world::{Body, Course, FrontendAddress, Name, Owner, POISON, Provisioning, Refused, takes_away},
+    world::{Body, Course, FrontendAddress, Name, Owner, POISON, Provisioning, Refused, losers, takes_away},
 };
 use crate::{
     engine::{
@@ -71,8 +71,10 @@ impl Run {
             Op::Delete => None,
         };
         let there = version.as_ref().map(|version| &version.body);
-        if self.acceptance() == Acceptance::Awaited && takes_away(there, body.as_ref()) {
-            self.judge(Err(format!("a write of {name:?} removes something that the operator has not accepted")));
+        let losers = self.losers(name, there, body.as_ref());
+        if let Some(owner) = losers.intersection(&self.taken_over).next() {
+            let why = format!("a write of {name:?} takes from service {owner} what the operator has not accepted");
+            self.judge(Err(why));
         }
         let etag = version.map(|version| version.etag);
         let is_late = self.replicas[replica].tail_is_late && lease_end < self.now + LEAST + TAIL;
@@ -192,7 +194,12 @@ impl Run {
     fn race(&mut self, name: Name, body: Option<&Body>) {
         let now = self.now;
         let of_public_ip = body.is_none() && matches!(name, Name::PublicIp(_));
-        let orphan = self.new_public_ip(name, body);
+        // A late write of ours could make it again, which only a resync would find.
+        let is_under_way = |public_ip: &Name| {
+            let mut pending = self.pending.iter().flatten();
+            pending.any(|(_, _, happens)| matches!(happens, Happens::WriteArrives { name, .. } if name == public_ip))
+        };
+        let orphan = self.new_public_ip(name, body).filter(|public_ip| !is_under_way(public_ip));
         let concerned = |race: &Race| match race {
             Race::Deletes | Race::Holds(_) => of_public_ip,
             Race::Orphans => orphan.is_some(),
@@ -221,6 +228,14 @@ impl Run {
         if comes_first {
             self.note(|| format!("another writer comes before the write of {name:?}: {race:?}"));
         }
+    }
+
+    /// The Services of which a write removes or replaces something that the operator has not accepted.
+    fn losers(&self, name: Name, before: Option<&Body>, after: Option<&Body>) -> BTreeSet<Owner> {
+        if self.acceptance() == Acceptance::Given {
+            return BTreeSet::new();
+        }
+        losers(&self.azure, name, before, after)
     }
 
     /// A public IP of which a write makes the frontend.

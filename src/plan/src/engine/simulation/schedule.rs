@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::world::{Ask, AskAddress, Name, Owner, POISON, VIRTUAL_NETWORK};
+use super::{
+    api::{Ask, AskAddress},
+    world::{Name, Owner, POISON, VIRTUAL_NETWORK},
+};
 
 /// The fewest incidents of a schedule.
 const LEAST: u64 = 30;
@@ -211,7 +214,7 @@ impl Schedule {
                 _ => numbers.ms(60_000),
             };
             let owner = numbers.below(OWNERS) as u8;
-            let incident = match numbers.below(50) {
+            let incident = match numbers.below(51) {
                 0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
                 12 => Incident::Mistake(owner),
                 13 | 14 => Incident::Delete(owner),
@@ -282,6 +285,17 @@ impl Schedule {
                     incidents.push((at, Incident::Partition(Tail::Late)));
                     at += Duration::from_secs(9) + numbers.ms(6_000);
                     Incident::Apply(owner, wanted)
+                }
+                // A Service changes while nobody leads. The next leader finds it so, and what it removes is not accepted.
+                48 => {
+                    let wanted = ask(owner, &mut numbers);
+                    let less = less(&wanted, &mut numbers);
+                    incidents.push((at, Incident::Apply(owner, wanted)));
+                    at += Duration::from_secs(25);
+                    incidents.push((at, Incident::Kill));
+                    incidents.push((at, Incident::Unaccepted(30 + numbers.below(30))));
+                    at += numbers.ms(9_000);
+                    Incident::Apply(owner, less)
                 }
                 _ => {
                     let race = if numbers.one_in(2) { Race::Deletes } else { Race::Holds(1 + numbers.below(20)) };

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    api::{Ask, AskAddress, own_public_ip},
     mutant::Mutant,
     world::{
-        Address, Ask, AskAddress, Body, FrontendAddress, FrontendName, INTERNAL, LOAD_BALANCERS, LoadBalancer, Name,
-        Owner, Provisioning, RuleName, VIRTUAL_NETWORK, Version, own_public_ip, takes_away,
+        Address, Body, FrontendAddress, FrontendName, INTERNAL, LOAD_BALANCERS, LoadBalancer, Name, Owner,
+        Provisioning, RuleName, VIRTUAL_NETWORK, Version, takes_away,
     },
 };
 use crate::{
@@ -582,7 +583,8 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
     if level < Level::Clean {
         return Want::SecurityGroup { allow, deny, gone: BTreeMap::new() };
     }
-    let ports: BTreeSet<u16> = seen.reports.values().flat_map(|report| report.ports.iter().copied()).collect();
+    let reports = seen.reports.values().chain(seen.left.values());
+    let ports: BTreeSet<u16> = reports.flat_map(|report| report.ports.iter().copied()).collect();
     let public = |number: u8| seen.reports.get(&Name::PublicIp(number)).filter(|report| report.tagged);
     for (key, report) in seen.reports {
         let mut give_up = |address: Address, shared: bool| {
