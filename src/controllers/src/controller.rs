@@ -499,8 +499,11 @@ impl Controller {
                 }
                 Change::Confirmed | Change::Lost(_) => false,
             };
-            let differs =
-                told.change_nodes(|known| changes.fold(false, |differs, change| apply(known, change) || differs));
+            let differs = told.change_nodes(|known| {
+                let mut differs = false;
+                changes.for_each(|change| differs |= apply(known, change));
+                differs
+            });
             if differs {
                 self.informed.assign_nodes(told);
             }
