@@ -12,6 +12,7 @@ use lazuli_cluster::VersionedService;
 use lazuli_plan::{
     balancing::{
         Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
+        balancers::Leaving,
         interfaces::{Interfaces, Machines},
     },
     engine::{
@@ -23,7 +24,7 @@ use lazuli_plan::{
     network::{
         Cidr, Settings,
         backends::{BackendNodes, Selection},
-        nic,
+        load_balancer, nic,
         private_link::PrivateLink,
         settings::{LoadBalancerSku, PoolKind},
     },
@@ -74,6 +75,8 @@ pub(crate) struct Told {
     pub(crate) machines: Machines,
     /// Whether machines have been looked for.
     pub(crate) has_looked: bool,
+    /// Which Services give up their frontends, by load balancer.
+    pub(crate) leaving: Leaving,
     /// What each NIC was told last, with the number of the want.
     pub(crate) nic_wants: BTreeMap<ArmId, (u64, nic::Env)>,
     /// Load balancers whose pool of NICs has no member yet and gets one.
@@ -123,6 +126,7 @@ impl Default for Told {
             namespaces: None,
             machines: Machines::default(),
             has_looked: false,
+            leaving: Leaving::new(),
             nic_wants: BTreeMap::new(),
             without_members: BTreeSet::new(),
             endpoints: None,
@@ -325,6 +329,9 @@ impl Informed {
                 workers.public_ips.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::LoadBalancer(id), Want::LoadBalancer(want)) => {
+                let gives_up =
+                    want.present.frontends.is_empty() && matches!(want.gone, load_balancer::Gone::Everything { .. });
+                self.note_leaving(id, &from, gives_up);
                 workers.load_balancers.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::SecurityGroup(id), Want::SecurityGroup(want)) => {
@@ -347,7 +354,10 @@ impl Informed {
         let from = from.clone();
         match key {
             Key::PublicIp(id) => workers.public_ips.send(id, Event::Withdrawn(from).into()),
-            Key::LoadBalancer(id) => workers.load_balancers.send(id, Event::Withdrawn(from).into()),
+            Key::LoadBalancer(id) => {
+                self.note_leaving(id, &from, false);
+                workers.load_balancers.send(id, Event::Withdrawn(from).into());
+            }
             Key::SecurityGroup(id) => {
                 self.told().at_security_group.remove(&from);
                 workers.security_groups.send(id, Event::Withdrawn(from).into());

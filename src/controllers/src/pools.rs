@@ -21,7 +21,7 @@ use lazuli_plan::{
         nic::{self, Nic},
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind},
     },
-    service::{names::BaseName, selector::LabelSelector},
+    service::{ServiceKey, names::BaseName, selector::LabelSelector},
 };
 use serde_json::Value;
 use tracing::warn;
@@ -141,7 +141,7 @@ impl Informed {
 
     /// The pools of a load balancer that models of scale sets name. Until the scale sets have been looked at, any may be.
     pub(crate) fn pools_in_models(&self, told: &Told, balancer: &ArmId) -> BTreeSet<ArmId> {
-        let pools = told.balancers.nic_pools(&self.settings, &BTreeSet::new()).into_iter();
+        let pools = told.balancers.nic_pools(&self.settings, &told.leaving).into_iter();
         let of_this = pools.filter(|pool| pool.balancer == *balancer).map(|pool| pool.id);
         of_this.filter(|pool| !told.has_looked || told.machines.is_in_model(pool)).collect()
     }
@@ -175,14 +175,7 @@ impl Informed {
         let told = self.told();
         let needs = self.needs(&told);
         match &told.nodes {
-            Some(nodes) if needs.nics || needs.sets => {
-                let mut unknown = told.machines.unknown(nodes, &self.selection(), needs);
-                if needs.nics {
-                    // Their models are written once the instances are in line with them.
-                    unknown.scale_sets.extend(told.machines.lagging().cloned());
-                }
-                unknown
-            }
+            Some(nodes) if needs.nics || needs.sets => told.machines.unknown(nodes, &self.selection(), needs),
             _ => Unknown::default(),
         }
     }
@@ -199,11 +192,7 @@ impl Informed {
             if !told.balancers.has_nic_pools() && told.nic_wants.is_empty() {
                 return;
             }
-            let services = told.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
-            let going = services.filter(|object| object.is_deleting || !object.is_load_balancer);
-            let going: BTreeSet<String> =
-                going.map(|object| BaseName::of(&object.key).as_str().to_lowercase()).collect();
-            let pools = told.balancers.nic_pools(&self.settings, &going);
+            let pools = told.balancers.nic_pools(&self.settings, &told.leaving);
             left.extend(pools.iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer.clone()));
             let mut wants = interfaces::memberships(
                 &self.settings,
@@ -211,7 +200,7 @@ impl Informed {
                 &self.selection(),
                 &told.machines,
                 &told.balancers,
-                &going,
+                &told.leaving,
             );
             let without_members = interfaces::without_members(&pools, &told.machines, &wants);
             have_joined = told.note_without_members(without_members);
@@ -246,6 +235,19 @@ impl Informed {
         // One whose last Service goes may be deleted once its members have left.
         for id in left {
             workers.load_balancers.send(&id, Event::EnvChanged(EnvChange::Replan).into());
+        }
+    }
+
+    /// Notes whether a Service has told a load balancer to give up its frontends: the NICs leave with the last one.
+    pub(crate) fn note_leaving(&self, balancer: &ArmId, service: &ServiceKey, leaves: bool) {
+        let base = BaseName::of(service).as_str().to_lowercase();
+        let differs = {
+            let told = &mut *self.told();
+            let leaving = told.leaving.entry(balancer.clone()).or_default();
+            if leaves { leaving.insert(base) } else { leaving.remove(&base) }
+        };
+        if differs {
+            self.update_nics();
         }
     }
 

@@ -46,6 +46,9 @@ struct Seen {
     of_nics: BTreeSet<String>,
 }
 
+/// The base names, in lower case, of the Services that have told a load balancer to give up their frontends.
+pub type Leaving = BTreeMap<ArmId, BTreeSet<String>>;
+
 /// Where a Service was placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placed {
@@ -269,17 +272,18 @@ impl Balancers {
         ports
     }
 
-    /// The pools of all Nodes whose members are NICs, and whether a Service is served through each. `going` holds the base
-    /// names of Services that are to go, in lower case.
-    pub fn nic_pools(&self, settings: &Settings, going: &BTreeSet<String>) -> Vec<PoolOfNics> {
-        let goes = |name: &str| names::base_in(name).is_some_and(|base| going.contains(&base.to_lowercase()));
+    /// The pools of all Nodes whose members are NICs, and whether a Service is served through each.
+    pub fn nic_pools(&self, settings: &Settings, leaving: &Leaving) -> Vec<PoolOfNics> {
         let mut pools = Vec::new();
         for (id, seen) in &self.seen {
             let side = if is_internal(id) { Side::Internal } else { Side::Public };
             if settings.preconfigured_pools.covers(side) {
                 continue;
             }
-            let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(&frontend.name));
+            let leave = leaving.get(id);
+            let leaves = |base: &str| leave.is_some_and(|leave| leave.contains(&base.to_lowercase()));
+            let goes = |frontend: &Frontend| names::base_in(&frontend.name).is_some_and(leaves);
+            let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(frontend));
             for family in [Family::V4, Family::V6] {
                 if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
                     pools.push(PoolOfNics::new(id, family, settings, is_in_use));

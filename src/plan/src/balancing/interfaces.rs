@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Balancers, Key, objects::load_balancer_of};
+use super::{Balancers, Key, balancers::Leaving, objects::load_balancer_of};
 use crate::{
     engine::object::{Object, Plan, Served, Write},
     model::ArmId,
@@ -159,11 +159,6 @@ impl Machines {
         Surroundings { instances_lag: self.lagging.contains(id) }
     }
 
-    /// The scale sets with instances that lag.
-    pub fn lagging(&self) -> impl Iterator<Item = &ArmId> {
-        self.lagging.iter()
-    }
-
     /// Whether the model of a scale set names a pool: Azure refuses to delete its load balancer then.
     pub fn is_in_model(&self, pool: &ArmId) -> bool {
         self.models.values().any(|model| model.is_in(pool))
@@ -249,8 +244,7 @@ fn scale_set(node: &BackendNode) -> Option<ArmId> {
     machine(node).filter(|machine| Holder::of(machine) == Holder::Instance)?.parent()
 }
 
-/// The pools that each NIC should be in. `going` holds the base names of the Services that are to go, in lower case: a load
-/// balancer that serves no others loses its members.
+/// The pools that each NIC should be in. A load balancer that all its Services are leaving loses its members.
 ///
 /// The model of a scale set should be in the pools of the Nodes that are its instances. Of a set without Nodes, as one that
 /// is scaled to none, it stays where it is while a Service is served there.
@@ -263,9 +257,9 @@ pub fn memberships(
     selection: &Selection<'_>,
     machines: &Machines,
     balancers: &Balancers,
-    going: &BTreeSet<String>,
+    leaving: &Leaving,
 ) -> BTreeMap<ArmId, nic::Env> {
-    let pools: Vec<PoolOfNics> = balancers.nic_pools(settings, going);
+    let pools: Vec<PoolOfNics> = balancers.nic_pools(settings, leaving);
     let managed: BTreeSet<ArmId> = pools.iter().map(|pool| pool.id.clone()).collect();
     let belongs = |pool: &PoolOfNics, node: &BackendNode| {
         settings.sku != LoadBalancerSku::Basic || {

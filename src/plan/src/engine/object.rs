@@ -374,6 +374,8 @@ pub struct State<O: Object> {
     pause_until: Duration,
     conflicts: Backoff,
     failures: Backoff,
+    /// How soon the object is read again while a want waits for what it does not show.
+    waits: Backoff,
     draining: bool,
     settled: bool,
     wake: Option<Duration>,
@@ -406,6 +408,7 @@ impl<O: Object> Default for State<O> {
             pause_until: Duration::ZERO,
             conflicts: Backoff::CONFLICT,
             failures: Backoff::FAILURE,
+            waits: Backoff::FAILURE,
             draining: false,
             settled: true,
             wake: None,

@@ -23,7 +23,7 @@ struct World {
     nodes: BackendNodes,
     machines: Machines,
     balancers: Balancers,
-    going: BTreeSet<String>,
+    leaving: Leaving,
 }
 
 impl World {
@@ -37,7 +37,7 @@ impl World {
             nodes: nodes_by_name,
             machines: Machines::default(),
             balancers: Balancers::default(),
-            going: BTreeSet::new(),
+            leaving: Leaving::new(),
         };
         (0..nodes).for_each(|at| world.show(at, &[]));
         let id = world.balancer();
@@ -72,7 +72,8 @@ impl World {
     /// What the NICs are told, as those that join and those that leave.
     fn changes(&self) -> (Vec<ArmId>, Vec<ArmId>) {
         let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-        let wants = memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.balancers, &self.going);
+        let wants =
+            memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.balancers, &self.leaving);
         let (mut joins, mut leaves) = (vec![], vec![]);
         for (id, want) in wants {
             for edit in nic::plan(self.machines.nic(&id).unwrap(), &want).edits {
@@ -129,7 +130,7 @@ fn all_leave_a_load_balancer_whose_last_service_goes() {
     let pool = world.pool();
     (0..20).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
     assert_eq!(world.changes(), (vec![], vec![]));
-    world.going = [world.base().as_str().to_lowercase()].into();
+    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
     assert_eq!(world.changes().1.len(), 20);
 }
 
@@ -150,7 +151,7 @@ fn a_nic_that_is_as_it_should_be_is_not_told() {
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
     let want = |world: &World| {
         let all =
-            memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.going);
+            memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.leaving);
         all.into_values().next().unwrap()
     };
     let nic = |world: &World| world.machines.nic(&nic_id(0)).cloned();
@@ -206,7 +207,7 @@ fn instances_and_their_model_join_together_and_the_model_leaves_first() {
     assert_eq!(world.changes(), (vec![], vec![]));
     assert!(world.machines.is_in_model(&pool));
 
-    world.going = [world.base().as_str().to_lowercase()].into();
+    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
     assert_eq!(world.changes(), (vec![], vec![set_id()]), "an instance made now would join again");
     world.show_held(&set_id(), &[]);
     assert_eq!(world.changes(), (vec![], vec![instance_id(0), instance_id(1)]));
@@ -240,7 +241,7 @@ fn a_set_that_is_scaled_to_none_stays_while_a_service_is_served() {
     let pool = world.pool();
     world.show_held(&set_id(), std::slice::from_ref(&pool));
     assert_eq!(world.changes(), (vec![], vec![]));
-    world.going = [world.base().as_str().to_lowercase()].into();
+    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
     assert_eq!(world.changes(), (vec![], vec![set_id()]));
 }
 
@@ -250,7 +251,8 @@ fn a_set_of_others_is_not_touched() {
     let theirs = LoadBalancer::pool_id(&world.settings.load_balancer_id("theirs").unwrap(), "x");
     world.show_held(&set_id(), std::slice::from_ref(&theirs));
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-    let wants = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.going);
+    let wants =
+        memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.leaving);
     assert!(wants.is_empty());
 }
 

@@ -368,10 +368,18 @@ impl<O: Object> State<O> {
             Some(shown_from) if sent_at < shown_from => self.look_again(shown_from, now),
             _ => self.suspected = None,
         }
+        let waits = plan.served.values().any(|served| matches!(served, Served::Waiting(_)));
         for (requester, served) in plan.served {
             if let Some(outcome) = self.outcome(env, now, active, &requester, served) {
                 self.tell(&requester, &outcome, actions);
             }
+        }
+        if !waits {
+            self.waits.succeeded();
+        } else if self.prove_at.is_none() {
+            // What it waits for may come without any word of it, as an address that Azure assigns late.
+            let pause = self.waits.failed();
+            self.look_again(now + pause, now);
         }
         let refused = |(member, refused): (&O::Requester, &Refused)| (member.clone(), refused.refusal.clone());
         let refused: Vec<_> = self.refused.iter().map(refused).collect();

@@ -50,10 +50,15 @@ impl Object for Letters {
                 message: "a question mark is not allowed".to_owned(),
             }),
             true => Served::Met(want.present.len()),
+            // The letter y comes by itself, some time after the others.
+            false if want.present.difference(&before).all(|letter| *letter == 'y') => Served::Waiting("y".to_owned()),
             false => Served::Pending,
         };
         let served = wants.iter().map(|(requester, want)| (*requester, served(want))).collect();
         after.remove(&'?');
+        if !before.contains(&'y') {
+            after.remove(&'y');
+        }
         // Of the letter p, more than one write is needed to get rid.
         let is_partial = before.contains(&'p') && !after.contains(&'p') && before.contains(&'q');
         if is_partial {
@@ -380,6 +385,28 @@ fn a_read_that_shows_a_partial_write_does_not_lag() {
     let read = bench.woken();
     let actions = bench.observed(&read, Ok(model("p")));
     assert_eq!(bench.permitted(&actions).1, letters(""));
+}
+
+#[test]
+fn what_comes_without_a_word_of_it_is_looked_for_with_growing_pauses() {
+    let mut bench = Bench::new();
+    let (id, op) = bench.write_of(&[("s1", "ay", "")], "");
+    assert_eq!(op, letters("a"));
+    let read = bench.succeeded(id);
+    let mut actions = bench.observed(&read[1..], Ok(model("a")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Waiting(Waiting::Plan("y".to_owned())))]);
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let before = bench.now;
+        let read = bench.woken();
+        pauses.push((bench.now - before).as_secs());
+        actions = bench.observed(&read, Ok(model("a")));
+        assert!(actions.is_empty(), "it is told once: {actions:?}");
+    }
+    assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+    let read = bench.woken();
+    actions = bench.observed(&read, Ok(model("ay")));
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Done(2))]);
 }
 
 #[test]
