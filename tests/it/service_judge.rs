@@ -105,8 +105,6 @@ impl Tracked {
 pub(super) struct Judge {
     azure: Azure,
     services: BTreeMap<String, Tracked>,
-    /// How many writes may begin before the first members have joined the pools behind a new address.
-    members_follow: usize,
     /// Every address that something has held.
     held: BTreeSet<IpAddr>,
     /// What happened, for the reader of a failure.
@@ -117,8 +115,8 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(azure: Azure, members_follow: usize) -> Self {
-        Self { azure, members_follow, ..Self::default() }
+    pub(super) fn new(azure: Azure) -> Self {
+        Self { azure, ..Self::default() }
     }
 
     /// Applies a step of Azure and judges the state after it.
@@ -178,10 +176,7 @@ impl Judge {
             self.story.push(format!("  {name} has {addresses:?}"));
             tracked.addresses = addresses;
         }
-        if self.members_follow > 0 && !fresh.is_empty() {
-            tracked.gap = Some(Gap { writes: self.members_follow, begun: 0 });
-        }
-        if let Some(asked) = tracked.asked.as_ref().filter(|_| self.members_follow == 0) {
+        if let Some(asked) = tracked.asked.as_ref() {
             let networks = self.azure.networks();
             let missing = |address: IpAddr| {
                 let missing = unreached(&networks, address, [asked].into_iter());

@@ -85,7 +85,7 @@ impl State {
     /// A judge that has seen this state and a Service that is served in it.
     fn judge(&self) -> Judge {
         let existing = self.documents.iter().map(|(kind, document)| (id(kind).to_lowercase(), document.clone().into()));
-        let mut judge = Judge::new(Azure::new(existing.collect()), 0);
+        let mut judge = Judge::new(Azure::new(existing.collect()));
         judge.service(&service(None), true);
         judge.service(&service(Some(ADDRESS)), true);
         judge.at_rest(&Default::default());
@@ -180,7 +180,7 @@ fn the_judge_sees_a_status_that_comes_too_early() {
     let mut early = State::served();
     *early.at("loadBalancers", "/properties/loadBalancingRules") = json!([]);
     let existing = early.documents.iter().map(|(kind, document)| (id(kind).to_lowercase(), document.clone().into()));
-    let mut judge = Judge::new(Azure::new(existing.collect()), 0);
+    let mut judge = Judge::new(Azure::new(existing.collect()));
     judge.service(&service(None), true);
     judge.step(&state.step(&["loadBalancers"], true));
     judge.service(&service(Some(ADDRESS)), true);

@@ -45,8 +45,6 @@ pub(super) const MACHINES: u32 = 4;
 const REST: Duration = Duration::from_secs(40);
 /// How long one change may take.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How many writes may begin between the status of a Service and the first member of its pool, where interfaces name it.
-const MEMBERS_FOLLOW: usize = 4;
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 const ANNOTATION: &str = "service.beta.kubernetes.io/";
@@ -127,10 +125,7 @@ impl Judged {
             watcher.read_services();
             watcher.judge.step(step);
         });
-        let by_interfaces =
-            cluster.config().unwrap()["loadBalancerBackendPoolConfigurationType"] == "nodeIPConfiguration";
-        let members_follow = if by_interfaces { MEMBERS_FOLLOW } else { 0 };
-        judge.lock().unwrap().judge = Judge::new(Azure::new(existing), members_follow);
+        judge.lock().unwrap().judge = Judge::new(Azure::new(existing));
         let network = client(&cluster);
         Self { cluster, network, judge }
     }

@@ -51,7 +51,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     api::Api,
-    informed::{AllWorkers, Found, Informed},
+    informed::{AllWorkers, Found, Informed, Told},
     nodes::{NodeControllers, NodeOptions},
     objects::Of,
     pools::id_of,
@@ -499,12 +499,18 @@ impl Controller {
                 }
                 Change::Confirmed | Change::Lost(_) => false,
             };
+            let selection = self.informed.selection();
+            let addresses =
+                |told: &Told| told.nodes.as_ref().map(|nodes| selection.destinations(nodes)).unwrap_or_default();
+            let before = addresses(told);
             let differs = told.change_nodes(|known| {
                 let mut differs = false;
                 changes.for_each(|change| differs |= apply(known, change));
                 differs
             });
             if differs {
+                let now = addresses(told);
+                told.admitted.nodes_changed(&before, &now);
                 self.informed.assign_nodes(told);
             }
             differs

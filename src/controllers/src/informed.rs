@@ -12,6 +12,7 @@ use lazuli_cluster::VersionedService;
 use lazuli_plan::{
     balancing::{
         Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
+        admitted::AdmittedNodes,
         balancers::Leaving,
         interfaces::{Interfaces, Machines},
     },
@@ -75,6 +76,8 @@ pub(crate) struct Told {
     pub(crate) machines: Machines,
     /// Whether machines have been looked for.
     pub(crate) has_looked: bool,
+    /// Which nodes the security group admits.
+    pub(crate) admitted: AdmittedNodes,
     /// Which Services give up their frontends, by load balancer.
     pub(crate) leaving: Leaving,
     /// What each NIC was told last, with the number of the want.
@@ -126,6 +129,7 @@ impl Default for Told {
             namespaces: None,
             machines: Machines::default(),
             has_looked: false,
+            admitted: AdmittedNodes::default(),
             leaving: Leaving::new(),
             nic_wants: BTreeMap::new(),
             without_members: BTreeSet::new(),

@@ -19,6 +19,7 @@ use lazuli_plan::{
     network::{
         load_balancer::{LoadBalancer, PoolMembers},
         nic::{self, Nic},
+        security_group::SecurityGroup,
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind},
     },
     service::{ServiceKey, names::BaseName, selector::LabelSelector},
@@ -68,11 +69,24 @@ impl Informed {
         let local = services.filter(|object| object.is_local && told.balancers.place_of(&object.key) == Some(id));
         let (keys, none) = (local.map(|object| &object.key), Default::default());
         let endpoints = told.endpoints.as_ref().unwrap_or(&none);
-        balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, keys, endpoints)
+        balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, &told.admitted, keys, endpoints)
+    }
+
+    /// A read has shown this of a security group, or that it does not exist.
+    pub(crate) fn group_observed(&self, actual: Option<&SecurityGroup>) {
+        let replan = {
+            let told = &mut *self.told();
+            told.admitted.observed(actual) && told.balancers.sends_to_nodes()
+        };
+        if replan {
+            // A node that is admitted now may join.
+            self.replan_load_balancers(None);
+        }
     }
 
     /// A read has shown this of a load balancer, or that it does not exist.
     pub(crate) fn balancer_observed(&self, id: &ArmId, actual: Option<&LoadBalancer>) {
+        let trims = self.told().admitted.has_departed();
         let (replan, retry, nics) = {
             let told = &mut *self.told();
             let consequences = told.balancers.observed(id, actual, &self.settings);
@@ -81,6 +95,10 @@ impl Informed {
             let replan = (consequences.members && self.settings.has_several_load_balancers()) || moved;
             (replan, consequences.placement && !told.unplaced.is_empty(), changed)
         };
+        if trims && let (Some(workers), Ok(group)) = (self.workers.get(), self.settings.security_group_id()) {
+            // A node that has left its last pool need not be admitted any more.
+            workers.security_groups.send(&group, Event::EnvChanged(EnvChange::Replan).into());
+        }
         if retry {
             self.retry.notify_one();
         }

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{LocalPools, interfaces::PoolOfNics, report::admitted_port};
+use super::{LocalPools, admitted::AdmittedNodes, interfaces::PoolOfNics, report::admitted_port};
 use crate::{
     model::ArmId,
     network::{
@@ -272,6 +272,31 @@ impl Balancers {
         ports
     }
 
+    /// Whether an address is in a pool of a load balancer.
+    pub fn has_member(&self, address: IpAddr) -> bool {
+        self.seen.values().flat_map(|seen| seen.members.values()).any(|members| members.contains(&address))
+    }
+
+    /// Whether a rule without floating IP sends to the nodes by their own addresses.
+    pub fn sends_to_nodes(&self) -> bool {
+        self.seen.values().flat_map(|seen| &seen.actual.rules).any(|rule| !rule.floating_ip)
+    }
+
+    /// Leaves out of the members of a pool the nodes that a rule without floating IP would send to before they are admitted.
+    fn that_may_join(
+        &self,
+        id: &ArmId,
+        pool: &str,
+        wanted: BTreeMap<IpAddr, String>,
+        admitted: &AdmittedNodes,
+    ) -> BTreeMap<IpAddr, String> {
+        let Some(seen) = self.seen.get(id).filter(|seen| seen.actual.rules.iter().any(|rule| !rule.floating_ip)) else {
+            return wanted;
+        };
+        let Some(members) = seen.members.get(&pool.to_lowercase()) else { return wanted };
+        wanted.into_iter().filter(|(address, _)| admitted.may_join(*address, members)).collect()
+    }
+
     /// The pools of all Nodes whose members are NICs, and whether a Service is served through each.
     pub fn nic_pools(&self, settings: &Settings, leaving: &Leaving) -> Vec<PoolOfNics> {
         let mut pools = Vec::new();
@@ -335,6 +360,7 @@ pub fn pools<'a>(
     nodes: &BackendNodes,
     selection: &Selection<'_>,
     balancers: &Balancers,
+    admitted: &AdmittedNodes,
     local: impl Iterator<Item = &'a ServiceKey>,
     endpoints: &LocalPools,
 ) -> BTreeMap<String, PoolMembers> {
@@ -352,6 +378,7 @@ pub fn pools<'a>(
     for (family, all) in &of_family {
         let name = settings.pool_name(*family);
         let addresses = if several { balancers.members(id, &name, all.clone()) } else { all.clone() };
+        let addresses = balancers.that_may_join(id, &name, addresses, admitted);
         let may_be_empty = several && !is_preconfigured && kind == PoolKind::NodeIp;
         pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty });
     }
@@ -365,6 +392,7 @@ pub fn pools<'a>(
             let own = all.iter().filter(|(_, node)| on.contains(*node));
             let wanted = own.map(|(address, node)| (*address, node.clone())).collect();
             let addresses = balancers.local_members(id, &name, wanted);
+            let addresses = balancers.that_may_join(id, &name, addresses, admitted);
             pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: true });
         }
     }
@@ -389,8 +417,8 @@ mod tests {
             let settings =
                 Settings { preconfigured_pools, pool_kind: PoolKind::NodeIp, ..crate::service::tests::settings() };
             let id = settings.load_balancer_id(name).unwrap();
-            let none = (Balancers::default(), LocalPools::default());
-            let pools = pools(&id, &settings, &nodes, &selection, &none.0, std::iter::empty(), &none.1);
+            let none = (Balancers::default(), LocalPools::default(), AdmittedNodes::default());
+            let pools = pools(&id, &settings, &nodes, &selection, &none.0, &none.2, std::iter::empty(), &none.1);
             let members = &pools[&settings.pool_name(Family::V4)];
             assert!(!members.may_be_empty);
             members.addresses.len()

@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`admitted`] | which nodes the security group admits, where floating IP is off |
 //! | [`balancers`] | the load balancers that Services and Nodes are spread over, and the members of their pools |
 //! | [`describe`] | edits in words, for people |
 //! | [`events`] | what the owner of a Service is told by Kubernetes events |
@@ -17,6 +18,7 @@
 //! What a Service gives up is found in what the objects show of it, never in its own status: an address in a status may
 //! have been given to another Service since.
 
+pub mod admitted;
 pub mod balancers;
 pub mod describe;
 pub mod events;

@@ -92,7 +92,7 @@ pub struct Env {
     pub id: ArmId,
     /// The tags that it gets.
     pub tags: TagPolicy,
-    /// The addresses of the backends.
+    /// The addresses of the backends, and of those that were and have left every pool.
     pub nodes: BTreeSet<IpAddr>,
     /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
     pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
