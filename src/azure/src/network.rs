@@ -205,13 +205,14 @@ impl Network {
         &self,
         resource_type: NetworkType,
         id: &ArmId,
-        Freshness { accept, not_before, priority }: Freshness,
+        freshness: Freshness,
         until: &Until,
     ) -> Result<NetworkRead, ArmError> {
         let late = |why: crate::until::Interrupted| {
             Failure::ours(Fault::Deadline, Effect::None, Verb::Get, id.as_str(), why.as_str())
         };
         let Some(shared) = resource_type.shared() else {
+            let Freshness { not_before, priority, .. } = freshness;
             if Instant::now() < not_before {
                 until.run(tokio::time::sleep_until(not_before)).await.map_err(late)?;
             }
@@ -219,7 +220,7 @@ impl Network {
             let etag = read.etag.or_else(|| etag_of(&read.value));
             return Ok(NetworkRead { body: Arc::new(read.value), etag, sent_at: read.sent_at });
         };
-        let read = self.broker.read(shared, self.api_version, id, accept, not_before, priority);
+        let read = self.broker.read(shared, self.api_version, id, freshness);
         let read = until.run(read).await.map_err(late)??;
         // Children of a list have their ETags in the body alone.
         let etag = read.etag.or_else(|| etag_of(&read.value));

@@ -20,9 +20,8 @@ use std::{
 use lazuli_plan::{
     fault::{Effect, Fault},
     model::ArmId,
-    permit::Priority,
     poll::Expectation,
-    read::{Accept, Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
+    read::{Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
 };
 use serde_json::Value;
 use tokio::{
@@ -36,6 +35,7 @@ pub(crate) use fields::Fields;
 
 use crate::{
     arm::Arm,
+    compute::Freshness,
     error::{ArmError, Failure, Verb},
     metrics,
     permits::Rank,
@@ -133,9 +133,7 @@ impl Broker {
         resource_type: &'static ResourceType,
         api_version: &'static str,
         resource: &ArmId,
-        accept: Accept,
-        not_before: Instant,
-        priority: Priority,
+        Freshness { accept, not_before, priority, patience }: Freshness,
     ) -> Answer {
         let key = Key::of(resource_type, api_version, resource);
         let asked_at = self.0.now();
@@ -144,7 +142,7 @@ impl Broker {
             let (caller, answer) = oneshot::channel();
             let id = entry.number();
             entry.callers.insert(id, caller);
-            entry.group.ask(resource, Ask { id, not_before, asked_at, accept, priority });
+            entry.group.ask(resource, Ask { id, not_before, asked_at, accept, priority, patience });
             (answer, id)
         });
         let _caller = Caller { shared: self.0.clone(), key: key.clone(), resource: resource.clone(), id };

@@ -12,7 +12,7 @@ mod listed_disk;
 mod tests;
 mod wire;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lazuli_plan::{
     fault::{Effect, Fault},
@@ -89,17 +89,25 @@ pub struct Freshness {
     pub not_before: Instant,
     /// How the read ranks.
     pub priority: Priority,
+    /// While reads are short, how long it waits at least for others that the same list answers.
+    pub patience: Duration,
 }
 
 impl Freshness {
     /// A single read from now on.
     pub fn single() -> Self {
-        Self { accept: Accept::Single, not_before: Instant::now(), priority: Priority::Read }
+        Self { accept: Accept::Single, not_before: Instant::now(), priority: Priority::Read, patience: Duration::ZERO }
     }
 
     /// A read from now on, single or in a list.
     pub fn listed() -> Self {
         Self { accept: Accept::List, ..Self::single() }
+    }
+
+    /// The same with this patience.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The same with this priority.
@@ -176,10 +184,10 @@ impl Compute {
         resource_type: &'static ResourceType,
         api_version: &'static str,
         resource: &ArmId,
-        Freshness { accept, not_before, priority }: Freshness,
+        freshness: Freshness,
         until: &Until,
     ) -> Result<Observation, ArmError> {
-        let read = self.broker.read(resource_type, api_version, resource, accept, not_before, priority);
+        let read = self.broker.read(resource_type, api_version, resource, freshness);
         until.run(read).await.unwrap_or_else(|why| {
             Err(Failure::ours(Fault::Deadline, Effect::None, Verb::Get, resource.as_str(), why.as_str()).into())
         })

@@ -29,6 +29,14 @@ use super::known::Known;
 /// How long one read may take, with its waits for permits.
 const READ: Duration = Duration::from_secs(120);
 
+/// How long the reads for a new Node wait, while reads are short, for those of other Nodes. Nodes join in groups, and one
+/// list answers all of them; a read of each would take more than the bucket of reads is refilled by.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn freshness() -> Freshness {
+    Freshness::listed().patience(PATIENCE)
+}
+
 fn fault(error: ArmError) -> Fault {
     debug!(%error, "a machine cannot be read");
     error.fault.clone()
@@ -73,7 +81,7 @@ pub(super) async fn instance(known: &Known, node: &str, lookup: &Lookup) -> Resu
 }
 
 async fn by_id(known: &Known, id: &ArmId) -> Result<Machine, Fault> {
-    let read = known.compute.read_vm(id, Freshness::listed(), &Until::within(READ)).await.map_err(fault)?;
+    let read = known.compute.read_vm(id, freshness(), &Until::within(READ)).await.map_err(fault)?;
     malformed(Machine::read(&read.raw))
 }
 
@@ -102,7 +110,7 @@ async fn by_name(known: &Known, resource_group: &str, name: &str) -> Result<Mach
 async fn interface(known: &Known, nic: &ArmId) -> Result<Arc<Value>, Fault> {
     let until = Until::within(READ);
     if nic.is_type("Microsoft.Network/networkInterfaces") {
-        let read = known.network.read(NetworkType::Interface, nic, Freshness::listed(), &until).await;
+        let read = known.network.read(NetworkType::Interface, nic, freshness(), &until).await;
         return read.map(|read| read.body).map_err(fault);
     }
     // That of an instance of a uniform scale set is in no list of NICs.
@@ -110,7 +118,7 @@ async fn interface(known: &Known, nic: &ArmId) -> Result<Arc<Value>, Fault> {
 }
 
 async fn public_address(known: &Known, id: &ArmId) -> Result<Option<IpAddr>, Fault> {
-    let read = known.network.read(NetworkType::PublicIp, id, Freshness::listed(), &Until::within(READ)).await;
+    let read = known.network.read(NetworkType::PublicIp, id, freshness(), &Until::within(READ)).await;
     let read = read.map_err(fault)?;
     Ok(malformed(PublicIp::read(id, &read.body))?.address)
 }

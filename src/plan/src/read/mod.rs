@@ -28,6 +28,9 @@
 //! beside each other and pages one after the other. While they are short it must replace more reads than it has pages, and
 //! lists that only look at operations take a third of the reads at most ([`SHORT_PAGE`]).
 //!
+//! A read that was sent to the queue for a permit joins no list any more. Where reads come one by one and faster than the
+//! bucket is refilled, each would end there; so an ask may be patient ([`Ask::patience`]) while reads are short.
+//!
 //! Times are on one monotonic clock of the caller's, as time since its start.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -95,6 +98,8 @@ pub struct Ask {
     pub accept: Accept,
     /// How it ranks.
     pub priority: Priority,
+    /// While reads are short, how long it waits for company at least, so that one list answers many.
+    pub patience: Duration,
 }
 
 /// What ends an operation, as far as a list can show it.
@@ -237,8 +242,13 @@ impl Resource {
         list.sent_at.is_none_or(|sent_at| self.asks.iter().all(|ask| ask.not_before <= sent_at))
     }
 
-    fn gathered_at(&self) -> Duration {
-        self.asks.iter().map(|ask| ask.asked_at + GATHER).min().unwrap_or_default()
+    /// When it has waited long enough for company.
+    fn gathered_at(&self, supply: Supply) -> Duration {
+        let waits = |ask: &Ask| match supply {
+            Supply::Plentiful => GATHER,
+            Supply::Short => GATHER.max(ask.patience),
+        };
+        self.asks.iter().map(|ask| ask.asked_at + waits(ask)).min().unwrap_or_default()
     }
 }
 
@@ -455,7 +465,7 @@ impl Group {
         }
         let mut answered = Vec::new();
         self.resources.retain(|_, entry| {
-            if entry.may_be_listed() && entry.gathered_at() <= now {
+            if entry.may_be_listed() && entry.gathered_at(Supply::Short) <= now {
                 answered.append(&mut entry.asks);
             }
             !entry.asks.is_empty() || entry.single.is_some()
@@ -486,7 +496,7 @@ impl Group {
                 }
                 Some(_) => {}
                 None if entry.asks.is_empty() => {}
-                None if entry.may_be_listed() && (waits_for_list(entry) || entry.gathered_at() > now) => {}
+                None if entry.may_be_listed() && (waits_for_list(entry) || entry.gathered_at(supply) > now) => {}
                 None => {
                     entry.single = Some(priority);
                     actions.push(Action::Read(id.clone(), priority));
@@ -514,7 +524,8 @@ impl Group {
 
     /// When to decide again though nothing has happened.
     pub fn wake_at(&self, now: Duration, supply: Supply) -> Option<Duration> {
-        let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::gathered_at);
+        let reads = self.resources.values().filter(|entry| entry.may_be_listed());
+        let reads = reads.map(|entry| entry.gathered_at(supply));
         let looking = |number: &u64| self.list.as_ref().is_some_and(|list| list.looking.contains(number));
         let looks = self.operations.iter().filter(|(number, watched)| !watched.polling && !looking(number));
         let looks = looks.flat_map(|(_, watched)| {
@@ -550,7 +561,7 @@ impl Group {
             .filter(|(_, watched)| !watched.polling && watched.may_be_listed() && watched.due() <= now)
             .map(|(number, watched)| (*number, watched))
             .collect();
-        let gathered = reads.iter().any(|entry| entry.gathered_at() <= now);
+        let gathered = reads.iter().any(|entry| entry.gathered_at(supply) <= now);
         let put_off = looks.iter().any(|(_, watched)| watched.latest() <= now);
         let replaces = reads.len() + looks.len();
         let pages = self.pages.unwrap_or(UNKNOWN_PAGES);

@@ -18,7 +18,7 @@ fn ms(n: u64) -> Duration {
 }
 
 fn ask(id: u64, at: Duration, accept: Accept) -> Ask {
-    Ask { id, not_before: at, asked_at: at, accept, priority: Priority::Read }
+    Ask { id, not_before: at, asked_at: at, accept, priority: Priority::Read, patience: Duration::ZERO }
 }
 
 fn operation(n: usize, accepted_at: Duration, kind: Kind, target: Target) -> Operation {
@@ -48,6 +48,32 @@ fn who_takes_only_a_single_read_gets_it_at_once_and_who_takes_a_list_waits_a_mom
     assert_eq!(group.step(Duration::ZERO, Supply::Plentiful), [Action::Read(disk(1), Priority::Read)]);
     assert_eq!(group.wake_at(Duration::ZERO, Supply::Plentiful), Some(GATHER));
     assert_eq!(group.step(GATHER, Supply::Plentiful), [Action::Read(disk(2), Priority::Read)]);
+}
+
+#[test]
+fn reads_that_come_one_by_one_become_a_list_while_reads_are_short_if_they_are_patient() {
+    let sent = |patience, supply| {
+        let mut group = Group::default();
+        let (mut singles, mut lists) = (0, 0);
+        for at in 0..10 {
+            let (id, now) = (at, ms(60 * at));
+            let resource = disk(usize::try_from(at).unwrap());
+            group.ask(&resource, Ask { patience, ..ask(id, now, Accept::List) });
+            for now in [now, now + GATHER] {
+                let actions = group.step(now, supply);
+                singles += reads(&actions);
+                lists += actions.len() - reads(&actions);
+            }
+        }
+        (singles, lists)
+    };
+    assert_eq!(sent(Duration::ZERO, Supply::Short), (10, 0));
+    assert_eq!(sent(ms(500), Supply::Plentiful), (10, 0));
+    assert_eq!(sent(ms(500), Supply::Short), (0, 1));
+    let mut alone = Group::default();
+    alone.ask(&disk(1), Ask { patience: ms(500), ..ask(1, Duration::ZERO, Accept::List) });
+    assert_eq!(alone.wake_at(Duration::ZERO, Supply::Short), Some(ms(500)));
+    assert_eq!(alone.step(ms(500), Supply::Short), [Action::Read(disk(1), Priority::Read)]);
 }
 
 #[test]
