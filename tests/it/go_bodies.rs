@@ -351,6 +351,7 @@ impl<'a> World<'a> {
             tags: settings.tags.clone(),
             nodes: BTreeSet::new(),
             keep: BTreeMap::new(),
+            departed: BTreeSet::new(),
             node_ports: BTreeMap::new(),
         };
         let nodes: BTreeSet<IpAddr> = nodes().into_keys().collect();

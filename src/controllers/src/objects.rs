@@ -196,9 +196,9 @@ impl Planned for SecurityGroups {
     }
 
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<security_group::Env> {
-        let mut nodes = informed.inputs().nodes.clone();
+        let nodes = informed.inputs().nodes.clone();
         let told = informed.told();
-        nodes.extend(told.admitted.departed(|address| told.balancers.has_member(address)));
+        let departed = told.admitted.departed(|address| told.balancers.has_member(address));
         // A Service that has not told the group what it wants, because this process is new or its specification is
         // wrong, keeps what it was given.
         let silent = told.services.iter().flatten().map(|(_, service)| &service.object);
@@ -213,7 +213,7 @@ impl Planned for SecurityGroups {
             node_ports.entry(base).or_default().extend(wants::kept_node_ports(object));
         }
         let (id, tags) = (id.clone(), informed.settings.tags.clone());
-        Arc::new(security_group::Env { id, tags, nodes, keep, node_ports })
+        Arc::new(security_group::Env { id, tags, nodes, departed, keep, node_ports })
     }
 
     fn observed(informed: &Informed, _: &ArmId, actual: Option<&Self::Model>) {

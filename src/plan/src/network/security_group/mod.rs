@@ -92,8 +92,11 @@ pub struct Env {
     pub id: ArmId,
     /// The tags that it gets.
     pub tags: TagPolicy,
-    /// The addresses of the backends, and of those that were and have left every pool.
+    /// The addresses of the backends.
     pub nodes: BTreeSet<IpAddr>,
+    /// The addresses of nodes that were backends and have left every pool. Nothing is admitted there any more, whoever had
+    /// it admitted.
+    pub departed: BTreeSet<IpAddr>,
     /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
     pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
     /// The ports of the nodes at which Services are reached without floating IP, by the base name of the Service in lower

@@ -370,6 +370,7 @@ impl Kept<'_> {
         let is_node = self.env.nodes.contains(&address);
         let is_given_up = |gone: &&Gone| gone.destinations.contains(&address) || gone.takes(rule, address);
         let is_recorded = gone.iter().any(is_given_up)
+            || self.env.departed.contains(&address)
             || (is_node && self.gives_up_at_nodes(rule, given))
             || (!rule.is_allow
                 && gone.iter().any(|gone| gone.shared.contains_key(&address))

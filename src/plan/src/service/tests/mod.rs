@@ -133,6 +133,7 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
         tags: settings.tags.clone(),
         nodes: BTreeSet::new(),
         keep: BTreeMap::new(),
+        departed: BTreeSet::new(),
         node_ports: BTreeMap::new(),
     }
 }

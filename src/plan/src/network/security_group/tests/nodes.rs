@@ -144,3 +144,18 @@ fn a_denial_at_nodes_stays_while_a_service_that_told_nothing_is_reached_there() 
     env.node_ports.clear();
     assert!(read(&settle(&wants, body, &env), &env).rules.is_empty());
 }
+
+#[test]
+fn a_node_that_has_left_every_pool_leaves_the_rules_and_no_other_address_does() {
+    let spec = Spec { sources: 1, port: 0 };
+    let wants = |part: Part| -> Wants { [(key(1), Want { present: part, gone: Gone::default() })].into() };
+    let mut env = Env { nodes: NODES.iter().map(|text| ip(text)).collect(), ..env() };
+    let both = settle(&wants(part(1, spec)), crate::service::tests::empty_group(), &env);
+    let one = Part { allow: vec![allow(SOURCES[1], &[node_port(1, spec)], &NODES[..1])], deny_all: BTreeSet::new() };
+    env.nodes = [ip(NODES[0])].into();
+    let stays = settle(&wants(one.clone()), both.clone(), &env);
+    assert_eq!(stays, both, "it may be in a pool");
+    env.departed = [ip(NODES[1]), ip("10.240.0.9")].into();
+    let after = read(&settle(&wants(one), both, &env), &env);
+    assert_eq!(after.rules.iter().flat_map(|rule| &rule.destinations).collect::<Vec<_>>(), [NODES[0]]);
+}
