@@ -376,6 +376,8 @@ struct Asked<S: Service> {
     /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
     level: Level,
     outcome: Option<Outcome<S::Report>>,
+    /// Whether Azure has refused it since it was told. It may wait for another operation since then.
+    is_refused: bool,
     /// Whether it is told again although the want is the same.
     again: bool,
 }
@@ -383,10 +385,6 @@ struct Asked<S: Service> {
 impl<S: Service> Asked<S> {
     fn is_done(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Done(_)))
-    }
-
-    fn is_refused_by_azure(&self) -> bool {
-        matches!(self.outcome, Some(Outcome::Refused(Refusal::Azure(_))))
     }
 }
 
@@ -540,6 +538,11 @@ impl<S: Service> State<S> {
             Outcome::Done(report) => Some(report.clone()),
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
         };
+        asked.is_refused = match &outcome {
+            Outcome::Done(_) => false,
+            Outcome::Refused(refusal) => matches!(refusal, Refusal::Azure(_)),
+            Outcome::Waiting(_) => asked.is_refused,
+        };
         asked.outcome = Some(outcome);
         let is_left = S::role(&key) == Role::LoadBalancer && asked.level == Level::Clean;
         if let Some(report) = report {
@@ -560,7 +563,7 @@ impl<S: Service> State<S> {
                 continue;
             }
             for (other, asked) in self.asked.iter_mut().filter(|(other, _)| **other != key) {
-                asked.again |= asked.is_refused_by_azure() && S::role(other).rests_on(role);
+                asked.again |= asked.is_refused && S::role(other).rests_on(role);
             }
         }
     }

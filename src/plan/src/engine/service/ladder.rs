@@ -186,7 +186,8 @@ impl<S: Service> State<S> {
         }
         self.generation += 1;
         let (generation, want_of) = (self.generation, want.clone());
-        let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome: None, again: false };
+        let (outcome, is_refused, again) = (None, false, false);
+        let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome, is_refused, again };
         self.asked.insert(key.clone(), asked);
         actions.push(Action::Tell { key, generation, want, acceptance });
         false

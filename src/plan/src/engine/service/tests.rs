@@ -207,6 +207,8 @@ fn what_azure_refused_is_told_once_more_when_what_it_rests_on_is_done_again() {
         panic!("{again:?}")
     };
     assert!(bench.step(Event::Told { key: LB, generation, outcome: refused() }).is_empty(), "not in a loop");
+    let outcome = Outcome::Waiting(Waiting::OtherOperation);
+    assert!(bench.step(Event::Told { key: LB, generation, outcome }).is_empty());
     assert_eq!(bench.step(done(IP)).len(), 1, "once for each time");
 }
 

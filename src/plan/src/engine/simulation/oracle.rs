@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     api::{Api, ApiService, Ask, AskAddress, own_public_ip},
-    world::{Address, Azure, FOREIGN_ADDRESS, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, SOURCES},
+    world::{Address, Azure, FOREIGN_ADDRESS, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, SOURCES, owner_of},
 };
 
 /// After so long without a change of its spec, no write that was planned from an older one is under way.
@@ -72,7 +72,8 @@ impl Oracle {
                 return Err(format!("the pool of load balancer {number} lost its last member"));
             }
         }
-        for (owner, port, source, address) in &after.reached {
+        // At an address that another writer has released an old rule may be left: no object shows whose it was.
+        for (owner, port, source, address) in after.reached.iter().filter(|(.., address)| !azure.is_lost(*address)) {
             let window = &self.windows[owner];
             if !window.asks.iter().any(|ask| ask.admits(*port, *source)) {
                 return Err(format!(
@@ -132,7 +133,9 @@ impl Oracle {
             let Some(service) = api.services.get(owner) else { continue };
             let Some(ask) = service.ask.as_ref().filter(|_| service.claimed && !service.deleting) else { continue };
             let old = now.saturating_sub(window.changed_at) > SETTLED;
-            if old && (window.asks.len() > 1 || !window.stayed) && is_exact(azure, *owner, service, ask).is_ok() {
+            let is_older = window.asks.len() > 1 || !window.stayed;
+            let is_in_force = || is_exact(azure, *owner, service, ask).is_ok();
+            if old && is_older && is_in_force() && is_trimmed(azure, *owner, service.status, ask) {
                 window.asks = vec![ask.clone()];
                 window.stayed = true;
                 window.promised = ask.promises();
@@ -247,6 +250,15 @@ fn is_linked(azure: &Azure, owner: Owner, address: Address) -> bool {
     frontend.and_then(|frontend| azure.address_of(frontend)) == Some(address)
 }
 
+/// Whether the security group admits only to ports that a Service asks for. Until then an older spec is in force: a port that
+/// comes back is open to its sources.
+fn is_trimmed(azure: &Azure, owner: Owner, address: Option<Address>, ask: &Ask) -> bool {
+    let is_left = |(there, port, _): &(Address, u16, u8)| {
+        Some(*there) == address && owner_of(*port) == Some(owner) && !ask.ports.contains(port)
+    };
+    !azure.security_group().allow.iter().any(is_left)
+}
+
 /// Whether Azure holds exactly what a Service asks for.
 fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Result<(), String> {
     let Some(status) = service.status else { return Err("it has no status".to_owned()) };
@@ -276,7 +288,7 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
             ));
         }
         for source in SOURCES {
-            if azure.admits(status, *port, source) != ask.admits(*port, source) {
+            if azure.admits(status, *port, source) != ask.admits(*port, source) && !azure.is_lost(status) {
                 return Err(format!("source {source} at port {port}: {}", azure.admits(status, *port, source)));
             }
         }

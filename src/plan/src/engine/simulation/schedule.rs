@@ -214,7 +214,7 @@ impl Schedule {
                 _ => numbers.ms(60_000),
             };
             let owner = numbers.below(OWNERS) as u8;
-            let incident = match numbers.below(51) {
+            let incident = match numbers.below(53) {
                 0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
                 12 => Incident::Mistake(owner),
                 13 | 14 => Incident::Delete(owner),
@@ -284,6 +284,20 @@ impl Schedule {
                     at += numbers.ms(9_000);
                     incidents.push((at, Incident::Partition(Tail::Late)));
                     at += Duration::from_secs(9) + numbers.ms(6_000);
+                    Incident::Apply(owner, wanted)
+                }
+                // The same at the moment in which the public IP is deleted that the Service has left and comes back to.
+                49 | 50 => {
+                    let mut wanted = ask(owner, &mut numbers);
+                    let second = numbers.one_in(2);
+                    (wanted.address, wanted.link, wanted.second) = (AskAddress::Own(second), false, false);
+                    let left = Ask { address: AskAddress::Own(!second), ..wanted.clone() };
+                    incidents.push((at, Incident::Apply(owner, wanted.clone())));
+                    at += Duration::from_secs(25);
+                    incidents.push((at, Incident::Apply(owner, left)));
+                    at += Duration::from_secs(4) + numbers.ms(14_000);
+                    incidents.push((at, Incident::Partition(Tail::Late)));
+                    at += Duration::from_secs(9) + numbers.ms(5_000);
                     Incident::Apply(owner, wanted)
                 }
                 // A Service changes while nobody leads. The next leader finds it so, and what it removes is not accepted.

@@ -582,6 +582,12 @@ pub(super) fn takes_away(before: Option<&Body>, after: Option<&Body>) -> bool {
     }
 }
 
+/// The Service that a port belongs to. Every Service may ask for [`POISON`], and another cluster has a port of its own.
+pub(super) fn owner_of(port: u16) -> Option<Owner> {
+    let number = port.checked_sub(80)? / 10;
+    Owner::try_from(number).ok().filter(|owner| *owner < 10)
+}
+
 /// The Services from which a write takes away or replaces something that is there.
 pub(super) fn losers(azure: &Azure, name: Name, before: Option<&Body>, after: Option<&Body>) -> BTreeSet<Owner> {
     let mut losers = BTreeSet::new();
@@ -606,9 +612,7 @@ pub(super) fn losers(azure: &Azure, name: Name, before: Option<&Body>, after: Op
         (Some(Body::SecurityGroup(before)), Some(Body::SecurityGroup(after))) => {
             // What admits to an address that another writer has released is nobody's.
             let gone = before.allow.difference(&after.allow).filter(|(address, ..)| !azure.is_lost(*address));
-            let ports = gone.map(|(_, port, _)| *port);
-            losers
-                .extend(ports.filter(|port| *port < POISON).filter_map(|port| Owner::try_from((port - 80) / 10).ok()));
+            losers.extend(gone.filter_map(|(_, port, _)| owner_of(*port)));
         }
         (Some(before @ Body::PrivateLink { .. }), after) if after != Some(before) => {
             if let Name::PrivateLink(owner) = name {
