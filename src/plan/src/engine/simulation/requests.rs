@@ -251,7 +251,7 @@ impl Run {
         })
     }
 
-    /// While no user changes a Service, one process has at most log2(n) + 1 writes refused because of one, after the first.
+    /// While neither a user changes a Service nor a public IP is written, one process has at most log2(n) + 1 writes refused because of one, after the first.
     fn refused_by_azure(&mut self, poisoned: &[Owner]) {
         if let [owner] = poisoned {
             let refused = self.refused.entry(*owner).or_default();
@@ -274,6 +274,11 @@ impl Run {
         self.note(|| format!("{replica}: write of {name:?} ended {result:?}"));
         let this = &mut self.replicas[replica];
         this.writing.remove(&name);
+        if result.is_ok() && matches!(name, Name::PublicIp(_)) {
+            // What was refused may succeed now.
+            self.refused.clear();
+        }
+        let this = &mut self.replicas[replica];
         let result = match result {
             Ok(()) => Ok(After::Unread),
             Err((mut fault, reference)) => {
