@@ -315,6 +315,8 @@ pub struct State {
     proof: Option<Proof>,
     grant: Grant,
     writing: Option<Id>,
+    /// Whether the Node was uninitialized when the write in flight began. Its watch may show the end before the answer does.
+    writes_new: bool,
     write_at: Duration,
     writes: Backoff,
     is_deleted: bool,
@@ -341,6 +343,7 @@ impl Default for State {
             proof: None,
             grant: Grant::None,
             writing: None,
+            writes_new: false,
             write_at: Duration::ZERO,
             writes: RETRIES,
             is_deleted: false,
@@ -408,8 +411,7 @@ impl State {
                 match result {
                     Ok(node) => {
                         self.writes.succeeded();
-                        let was_new = self.node.as_ref().is_some_and(|node| node.has_taint(Taint::UNINITIALIZED));
-                        if was_new && !node.has_taint(Taint::UNINITIALIZED) {
+                        if self.writes_new && !node.has_taint(Taint::UNINITIALIZED) {
                             self.report(Reason::Initialised, actions);
                         }
                         self.changed(node, now, actions);
@@ -580,7 +582,7 @@ impl State {
             && may_write
         {
             let id = self.ids.next_id();
-            self.writing = Some(id);
+            (self.writing, self.writes_new) = (Some(id), node.has_taint(Taint::UNINITIALIZED));
             actions.push(Action::Patch { id, uid: node.uid.clone(), version: node.version, patch });
         }
     }

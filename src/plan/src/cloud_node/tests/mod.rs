@@ -160,6 +160,20 @@ impl Rig {
 }
 
 #[test]
+fn an_initialised_node_is_reported_also_when_its_watch_shows_it_before_the_answer() {
+    let mut rig = Rig::start(new_node());
+    rig.read(Ok(instance()));
+    rig.patch().expect("its status");
+    let at = rig.actions.iter().position(|action| matches!(action, Action::Patch { .. })).expect("the Node");
+    let Action::Patch { id, patch, .. } = rig.actions.remove(at) else { unreachable!() };
+    rig.node = patched(&rig.node, &patch);
+    rig.tell(Event::Changed(rig.node.clone()));
+    assert!(!rig.actions.contains(&Action::Report(Reason::Initialised)));
+    rig.tell(Event::Patched { id, result: Ok(rig.node.clone()) });
+    assert!(rig.take().contains(&Action::Report(Reason::Initialised)));
+}
+
+#[test]
 fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_route_exists() {
     let mut rig = Rig::start(new_node());
     rig.read(Ok(instance()));
