@@ -26,6 +26,20 @@ const ZONES_AGAIN: Duration = Duration::from_secs(24 * 3_600);
 /// The least pause between two looks for the machines of new Nodes.
 const LOOK_SOON: Duration = Duration::from_secs(5);
 
+/// Whether asking again for the zones is of no use: Azure forbids it, or is one that does not tell them. Services are served
+/// without zones then.
+fn is_final(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Forbidden
+            | Fault::NotFound
+            | Fault::ScopeNotFound
+            | Fault::Unsupported
+            | Fault::Invalid
+            | Fault::Malformed
+    )
+}
+
 impl Controller {
     /// Looks for what Services or Nodes name and no list has shown so far.
     pub(super) async fn look(&self) {
@@ -58,7 +72,7 @@ impl Controller {
         let Settings { subscription, location, .. } = &self.informed.settings;
         match self.informed.network.zones(subscription, location, until).await {
             Ok(zones) => self.informed.set_zones(zones),
-            Err(error) if error.fault == Fault::Forbidden => warn!(
+            Err(error) if is_final(&error.fault) => warn!(
                 %error,
                 "the availability zones of the region cannot be read, so that new public IPs and internal frontends get \
                  none: assign Microsoft.Resources/subscriptions/providers/read on the subscription, or name the zones with \
