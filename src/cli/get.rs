@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
-use lazuli_azure::{Until, compute::Orchestration, network::NetworkType};
+use lazuli_azure::{Until, network::NetworkType};
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
 use lazuli_plan::{
@@ -172,10 +172,8 @@ async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dy
     let mut nics: BTreeMap<ArmId, Value> =
         list(NetworkType::Interface).await?.into_iter().filter_map(|body| Some((id(&body)?, body))).collect();
     let mut bodies = azure.compute.list_vm_bodies(subscription, group, &until).await?;
-    for set in azure.compute.list_scale_sets(subscription, group, &until).await? {
-        if set.orchestration == Orchestration::Uniform {
-            bodies.extend(azure.compute.list_instance_bodies(&set.id, &until).await?);
-        }
+    for set in azure.compute.list_uniform_sets(subscription, group, &until).await? {
+        bodies.extend(azure.compute.list_instance_bodies(&set.id, &until).await?);
     }
     let mut named = Vec::new();
     for body in bodies {

@@ -3,10 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_azure::{
-    Until,
-    compute::{Compute, Orchestration},
-};
+use lazuli_azure::{Until, compute::Compute};
 use lazuli_cluster::list_nodes;
 use lazuli_config::Config;
 use lazuli_plan::{
@@ -99,10 +96,8 @@ pub(super) async fn in_group(
     until: &Until,
 ) -> Result<Vec<Vm>, AnyError> {
     let mut vms = compute.list_vms(subscription, group, until).await?;
-    for set in compute.list_scale_sets(subscription, group, until).await? {
-        if set.orchestration == Orchestration::Uniform {
-            vms.extend(compute.list_instances(&set.id, until).await?);
-        }
+    for set in compute.list_uniform_sets(subscription, group, until).await? {
+        vms.extend(compute.list_instances(&set.id, until).await?);
     }
     Ok(vms)
 }

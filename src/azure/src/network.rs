@@ -1,5 +1,5 @@
-//! Load balancers, route tables and their kin, and the networks of scale sets: which request is which. Bodies are values; what to write in them is decided in
-//! `lazuli-plan`.
+//! Load balancers, route tables and their kin, and the networks of scale sets: which request is which. Bodies are values;
+//! what to write in them is decided in `lazuli-plan`.
 //!
 //! No write here is repeated, and none waits: each brings its permit along, for the caller must read and plan again before
 //! another try. Reads of one type in one resource group are shared, and many single reads become one list; so are looks
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{
     arm::{Arm, Operation, Patience, Repeat, Watching, Write},
     broker::{Broker, Fields, ResourceType},
-    compute::{ApiVersions, Freshness},
+    compute::{ApiVersions, Freshness, list_path},
     error::{ArmError, Failure, Verb},
     metrics,
     permits::Permit,
@@ -217,14 +217,11 @@ impl Network {
                 until.run(tokio::time::sleep_until(not_before)).await.map_err(late)?;
             }
             let read = self.arm.get(id.as_str(), self.version(resource_type), &[], priority, until).await?;
-            let etag = read.etag.or_else(|| etag_of(&read.value));
-            return Ok(NetworkRead { body: Arc::new(read.value), etag, sent_at: read.sent_at });
+            return Ok(NetworkRead { body: Arc::new(read.value), etag: read.etag, sent_at: read.sent_at });
         };
         let read = self.broker.read(shared, self.api_version, id, freshness);
         let read = until.run(read).await.map_err(late)??;
-        // Children of a list have their ETags in the body alone.
-        let etag = read.etag.or_else(|| etag_of(&read.value));
-        Ok(NetworkRead { body: read.value, etag, sent_at: read.seen.sent_at })
+        Ok(NetworkRead { body: read.value, etag: read.etag, sent_at: read.seen.sent_at })
     }
 
     /// Reads a resource of the provider alone, whatever its type; also a network interface of a scale set's instance and
@@ -271,9 +268,7 @@ impl Network {
         resource_group: &str,
         until: &Until,
     ) -> Result<Vec<Value>, ArmError> {
-        let path = format!(
-            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/virtualMachines"
-        );
+        let path = list_path(subscription, Some(resource_group), "virtualMachines");
         Ok(self.arm.list_of(&path, self.compute_versions().virtual_machines, &[], until).await?.items)
     }
 
@@ -287,9 +282,7 @@ impl Network {
         resource_group: &str,
         until: &Until,
     ) -> Result<Vec<Value>, ArmError> {
-        let path = format!(
-            "/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/Microsoft.Compute/virtualMachineScaleSets"
-        );
+        let path = list_path(subscription, Some(resource_group), "virtualMachineScaleSets");
         Ok(self.arm.list_of(&path, self.compute_versions().scale_sets, &[], until).await?.items)
     }
 
@@ -391,11 +384,6 @@ impl Network {
             None => operation,
         })
     }
-}
-
-/// The ETag in a body.
-fn etag_of(body: &Value) -> Option<String> {
-    body.get("etag").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// A body in the spelling of an API version. Azure Stack Hub refuses members that are newer than its own, and knows the

@@ -534,11 +534,7 @@ impl Controller {
     /// Passes a Service's state on.
     fn changed(&self, service: &VersionedService) {
         let Some(snapshot) = self.snapshot(service) else { return };
-        let object = &service.object;
-        self.informed.to_service(&object.key, Event::Changed(snapshot));
-        if object.is_deleting {
-            self.informed.update_nics();
-        }
+        self.informed.to_service(&service.object.key, Event::Changed(snapshot));
     }
 
     /// What a Service asks for; `None` for one that is not served here and never was, or whose place is not known yet.

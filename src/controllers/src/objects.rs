@@ -398,6 +398,11 @@ pub(crate) fn written<O: Object>(
     }
 }
 
+/// The ETag in a body.
+fn etag_of(body: &Value) -> Option<String> {
+    body.get("etag").and_then(Value::as_str).map(str::to_owned)
+}
+
 /// Waits for the end of an operation. What shows the end, alone or in a list, is an observation too.
 pub(crate) async fn polled<O: Object>(
     operation: Arc<Mutex<Operation>>,
@@ -408,7 +413,7 @@ pub(crate) async fn polled<O: Object>(
     match operation.settle(&Until::within(OPERATION)).await {
         Ok(()) => match operation.shown() {
             Some((body, sent_at)) => {
-                let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+                let etag = etag_of(body);
                 Polled::Shown(observed(sent_at, Raw { body: Arc::new(body.clone()), etag }))
             }
             None => Polled::Done,
@@ -503,7 +508,7 @@ where
                 }
                 // The observation's ETag is that of the whole; the part has one of its own in its body.
                 Target::Part(part, id, body) => {
-                    let etag = body.get("etag").and_then(Value::as_str).map(str::to_owned);
+                    let etag = etag_of(&body);
                     network.write(part, &id, NetworkWrite::Put { body, etag }, permit, &until).await
                 }
                 Target::Action(action, body) => {

@@ -212,14 +212,7 @@ impl Informed {
             }
             let pools = told.balancers.nic_pools(&self.settings, &told.leaving);
             left.extend(pools.iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer.clone()));
-            let mut wants = interfaces::memberships(
-                &self.settings,
-                nodes,
-                &self.selection(),
-                &told.machines,
-                &told.balancers,
-                &told.leaving,
-            );
+            let mut wants = interfaces::memberships(&self.settings, nodes, &self.selection(), &told.machines, &pools);
             let without_members = interfaces::without_members(&pools, &told.machines, &wants);
             have_joined = told.note_without_members(without_members);
             // A NIC that was told to join may do so any moment: it is told to leave, though no read shows it there.

@@ -13,24 +13,25 @@ use crate::{
     until::Until,
 };
 
-const SCALE_SET_FIELDS: Fields = Only(&[("id", All), ("properties", Only(&[("orchestrationMode", All)]))]);
+const SCALE_SET_FIELDS: Fields = Only(&[
+    ("id", All),
+    (
+        "properties",
+        Only(&[
+            ("orchestrationMode", All),
+            ("virtualMachineProfile", Only(&[("osProfile", Only(&[("computerNamePrefix", All)]))])),
+        ]),
+    ),
+]);
 
-/// How a scale set treats its machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Orchestration {
-    /// Its machines are instances, which only the scale set lists.
-    Uniform,
-    /// Its machines are VMs, which the resource group lists.
-    Flexible,
-}
-
-/// A scale set.
+/// A uniform scale set: its machines are instances, which only the scale set lists. Those of a flexible one are VMs, which
+/// the resource group lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedScaleSet {
+pub struct UniformSet {
     /// Its id.
     pub id: ArmId,
-    /// How it treats its machines; uniform where Azure does not say (source: the API's default before flexible sets).
-    pub orchestration: Orchestration,
+    /// What the names of its computers begin with, where Azure says it.
+    pub computer_name_prefix: Option<String>,
 }
 
 impl Compute {
@@ -61,30 +62,32 @@ impl Compute {
         Ok(disks)
     }
 
-    /// Lists the scale sets of a resource group.
+    /// Lists the uniform scale sets of a resource group. One that does not tell its orchestration is uniform (source: the
+    /// API's default before flexible sets).
     ///
     /// # Errors
     /// Any [`Fault`](lazuli_plan::fault::Fault).
-    pub async fn list_scale_sets(
+    pub async fn list_uniform_sets(
         &self,
         subscription: &str,
         resource_group: &str,
         until: &Until,
-    ) -> Result<Vec<ListedScaleSet>, ArmError> {
+    ) -> Result<Vec<UniformSet>, ArmError> {
         let path = list_path(subscription, Some(resource_group), "virtualMachineScaleSets");
         let mut pages = self.arm.pages(&path, self.versions.scale_sets, &[], Priority::List, until)?;
         let mut sets = Vec::new();
         while let Some(items) = pages.next_of(SCALE_SET_FIELDS).await? {
             for item in items {
-                let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
-                let id = id.parse().map_err(|error| {
+                let text = |pointer| item.pointer(pointer).and_then(Value::as_str);
+                let id = text("/id").unwrap_or_default().parse().map_err(|error| {
                     let why = format!("cannot be read: {error}");
                     undecodable(&path, DecodeError { field: "id".to_owned(), why })
                 })?;
-                let mode = item.pointer("/properties/orchestrationMode").and_then(Value::as_str);
-                let is_flexible = mode.is_some_and(|mode| mode.eq_ignore_ascii_case("Flexible"));
-                let orchestration = if is_flexible { Orchestration::Flexible } else { Orchestration::Uniform };
-                sets.push(ListedScaleSet { id, orchestration });
+                if text("/properties/orchestrationMode").is_some_and(|mode| mode.eq_ignore_ascii_case("Flexible")) {
+                    continue;
+                }
+                let prefix = text("/properties/virtualMachineProfile/osProfile/computerNamePrefix");
+                sets.push(UniformSet { id, computer_name_prefix: prefix.map(str::to_owned) });
             }
         }
         Ok(sets)

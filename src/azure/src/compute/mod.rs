@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 pub use body::encode_disk;
 pub use extension::extension_id;
-pub use inventory::{ListedScaleSet, Orchestration};
+pub use inventory::UniformSet;
 pub use listed_disk::ListedDisk;
 use wire::Sku;
 pub use wire::{DecodeError, decode_disk, decode_instance_view, decode_vm, edit_data_disks, encode_action};
@@ -376,16 +376,14 @@ impl Compute {
         until: &Until,
     ) -> Result<Option<Vm>, ArmError> {
         let Some((prefix, number)) = instance_of_computer(computer) else { return Ok(None) };
-        let path = list_path(subscription, Some(resource_group), "virtualMachineScaleSets");
-        let sets: Vec<Value> = self.arm.list_of(&path, self.versions.scale_sets, &[], until).await?.items;
-        for set in sets {
-            let properties = &set["properties"];
-            let names = properties["virtualMachineProfile"]["osProfile"]["computerNamePrefix"].as_str();
-            let is_uniform = !properties["orchestrationMode"].as_str().is_some_and(|mode| mode == "Flexible");
-            let id: Option<ArmId> = set["id"].as_str().and_then(|id| id.parse().ok());
-            let names_so = names.is_some_and(|names| names.eq_ignore_ascii_case(prefix));
-            let Some(id) = id.filter(|_| is_uniform && names_so) else { continue };
-            let instance = format!("{id}/virtualMachines/{number}").parse::<ArmId>();
+        for UniformSet { id, computer_name_prefix } in
+            self.list_uniform_sets(subscription, resource_group, until).await?
+        {
+            if !computer_name_prefix.is_some_and(|names| names.eq_ignore_ascii_case(prefix)) {
+                continue;
+            }
+            let path = format!("{id}/virtualMachines/{number}");
+            let instance = path.parse::<ArmId>();
             let instance = instance
                 .map_err(|error| Failure::ours(Fault::Malformed, Effect::None, Verb::Get, &path, error.to_string()))?;
             match self.get_vm(&instance, until).await {
@@ -538,7 +536,7 @@ fn kind(write: &VmWrite) -> Kind {
     if write.attach.is_empty() && write.reapply.is_empty() { Kind::VmDetach } else { Kind::VmAttach }
 }
 
-fn list_path(subscription: &str, resource_group: Option<&str>, resource_type: &str) -> String {
+pub(crate) fn list_path(subscription: &str, resource_group: Option<&str>, resource_type: &str) -> String {
     match resource_group {
         Some(group) => {
             format!("/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{resource_type}")

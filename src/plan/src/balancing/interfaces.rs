@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Balancers, Key, balancers::Leaving, objects::load_balancer_of};
+use super::{Key, objects::load_balancer_of};
 use crate::{
     engine::object::{Object, Plan, Served, Write},
     model::ArmId,
@@ -256,10 +256,8 @@ pub fn memberships(
     nodes: &BackendNodes,
     selection: &Selection<'_>,
     machines: &Machines,
-    balancers: &Balancers,
-    leaving: &Leaving,
+    pools: &[PoolOfNics],
 ) -> BTreeMap<ArmId, nic::Env> {
-    let pools: Vec<PoolOfNics> = balancers.nic_pools(settings, leaving);
     let managed: BTreeSet<ArmId> = pools.iter().map(|pool| pool.id.clone()).collect();
     let belongs = |pool: &PoolOfNics, node: &BackendNode| {
         settings.sku != LoadBalancerSku::Basic || {
@@ -277,7 +275,7 @@ pub fn memberships(
             env.wanted.entry(pool.family).or_default().insert(pool.id.clone());
         }
     }
-    let models = of_models(nodes, machines, &envs, &pools, &managed);
+    let models = of_models(nodes, machines, &envs, pools, &managed);
     let mut stay: BTreeMap<ArmId, BTreeMap<Family, BTreeSet<ArmId>>> = BTreeMap::new();
     for pool in pools.iter().filter(|pool| pool.is_in_use) {
         let wants = |id: &ArmId| {
@@ -300,7 +298,7 @@ pub fn memberships(
     for (id, nic) in machines.nics.iter().filter(|(id, _)| Holder::of(id) == Holder::Instance) {
         let Some(set) = id.parent() else { continue };
         let Some((model, env)) = machines.models.get(&set).zip(models.get(&set)) else { continue };
-        for pool in &pools {
+        for pool in pools {
             let wants = env.wanted.get(&pool.family).is_some_and(|wanted| wanted.contains(&pool.id));
             if !wants && model.is_in(&pool.id) && nic.is_in(&pool.id) {
                 let kept = stay.entry(id.clone()).or_default().entry(pool.family).or_default();

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
+    balancing::balancers::{Balancers, Leaving},
     network::{backends::Exclusion, settings::PoolKind},
     service::{ServiceKey, names::BaseName, tests::settings},
 };
@@ -69,11 +70,14 @@ impl World {
         self.machines.observed(&nic_id(at), Some(&Nic::read(&nic_id(at), &body).unwrap()));
     }
 
+    fn pools(&self) -> Vec<PoolOfNics> {
+        self.balancers.nic_pools(&self.settings, &self.leaving)
+    }
+
     /// What the NICs are told, as those that join and those that leave.
     fn changes(&self) -> (Vec<ArmId>, Vec<ArmId>) {
         let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-        let wants =
-            memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.balancers, &self.leaving);
+        let wants = memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.pools());
         let (mut joins, mut leaves) = (vec![], vec![]);
         for (id, want) in wants {
             for edit in nic::plan(self.machines.nic(&id).unwrap(), &want).edits {
@@ -150,8 +154,7 @@ fn a_nic_that_is_as_it_should_be_is_not_told() {
     let mut world = World::new(1);
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
     let want = |world: &World| {
-        let all =
-            memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.leaving);
+        let all = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.pools());
         all.into_values().next().unwrap()
     };
     let nic = |world: &World| world.machines.nic(&nic_id(0)).cloned();
@@ -251,8 +254,7 @@ fn a_set_of_others_is_not_touched() {
     let theirs = LoadBalancer::pool_id(&world.settings.load_balancer_id("theirs").unwrap(), "x");
     world.show_held(&set_id(), std::slice::from_ref(&theirs));
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-    let wants =
-        memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.balancers, &world.leaving);
+    let wants = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.pools());
     assert!(wants.is_empty());
 }
 
