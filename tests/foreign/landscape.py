@@ -25,7 +25,7 @@ def rule(name: str, priority: int, **properties) -> dict:
 
 def lay_out(cloud: Cloud, sku: str = "Standard") -> None:
     """A virtual network, its security group and route table, an interface for each machine, a public IP without use, the
-    load balancer of another team, and the cluster's own load balancer with an outbound rule that somebody made. With
+    load balancer of another team, and the cluster's own load balancer with an outbound rule of its operator. With
     Basic load balancers the machines are in one availability set, and there are no outbound rules."""
     network, compute = cloud.network, cloud.compute
     future = {"futureNote": {"kept": ["as", None, "it is"]}} if cloud.dialect.new_properties else {}

@@ -4,7 +4,7 @@ virtual networks, private link services, route tables, and operations that take 
 Owns what exists and what a write may do; `shapes` knows the members of each type. Knows nothing of HTTP, and of
 dialects only what changes behaviour. As in `compute`, what a client must never ask for is refused *and* noted in
 `violations`. What a client may run into, because it acts beside others, is refused and noted in `collisions`: a test in
-which nobody else acts ends with that list empty.
+which no other writer acts ends with that list empty.
 """
 
 import copy
@@ -73,7 +73,7 @@ class Network:
     # ---- what exists at the start, and what other people do
 
     def place(self, kind: str, name: str, properties: dict, **more) -> Resource:
-        """A resource that somebody made long ago."""
+        """A resource that another tool made long ago."""
         resource_id = self.path(kind, name)
         document = {"name": name, "id": resource_id, "location": LOCATION, "properties": properties, **more}
         self._lay_out(kind, document)

@@ -53,13 +53,13 @@ class NetworkJudge:
         return [each for each in self.cloud.requests(path=path) if each.method in WRITES]
 
     def check(self, alone: bool = True) -> None:
-        """Nothing forbidden was asked for, and what was there before is untouched. `alone`: nobody else acts."""
+        """Nothing forbidden was asked for, and what was there before is untouched. `alone`: no other writer acts."""
         now = self.settled()
         assert not self.network.violations, "\n".join(self.network.violations)
         if alone:
             assert not self.network.collisions, "\n".join(self.network.collisions)
         for at, before in self.before.items():
-            assert at in now, f"{at} was somebody else's"
+            assert at in now, f"{at} belonged to another owner"
             self._check_kept(now[at].kind, before, now[at].document)
         self.check_polls()
 
@@ -76,7 +76,7 @@ class NetworkJudge:
                 pools = [pool for pool in pools if pool["id"].rsplit("/", 1)[1].lower() not in OWN_POOLS]
                 part["properties"]["loadBalancerBackendAddressPools"] = pools
         for name, part in shapes.parts(kind, before):
-            assert own.get(name) is not None, f"{name} of {before['id']} was somebody else's and is gone"
+            assert own.get(name) is not None, f"{name} of {before['id']} belonged to another owner and is gone"
             assert _plain(own[name]) == _plain(part), f"{name} of {before['id']}:\n{part}\nis now\n{own[name]}"
         for member, value in before["properties"].items():
             if member not in shapes.PARTS[kind]:

@@ -26,7 +26,7 @@ def test_members_follow_nodes_and_nothing_else_does(town):
     served(here, controllers, "inner", ALL)
     controllers.wait("rest", lambda: here.settled(controllers, 1))
 
-    # Readiness, taints and labels of others remove nobody: no write, no read.
+    # Readiness, taints and labels of others remove no backend: no write, no read.
     asked, node = len(here.cloud.log), here.cluster.get("nodes", "node-1")
     node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     node["metadata"]["labels"]["team"] = "x"
@@ -78,7 +78,7 @@ def test_interfaces_join_and_leave_pools_and_keep_what_they_have(town):
         kubectl.delete(name)
     controllers.wait("the end of both", lambda: not kubectl.exists("web") and not kubectl.exists("inner"))
     controllers.wait("rest", lambda: here.settled(controllers, 1))
-    # The pool of somebody else's is part of the interface as it was.
+    # The pool of another owner is part of the interface as it was.
     part = judge.before[here.cloud.network.path("networkInterfaces", "node-0-nic").lower()]
     part["properties"]["ipConfigurations"][0]["properties"]["loadBalancerBackendAddressPools"] = [pool]
     judge.check_clean()

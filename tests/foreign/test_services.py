@@ -17,7 +17,7 @@ def test_services_live_and_die_and_nothing_else_is_touched(town, dialect):
     here = town(dialect)
     controllers, judge, kubectl = here.controllers(), here.judge, here.kubectl
 
-    # A public one with two ports, an internal one, and two that share a public IP of somebody else's.
+    # A public one with two ports, an internal one, and two that share a public IP of another owner.
     kubectl.service("web", ports=(80, 443), loadBalancerSourceRanges=["203.0.113.0/24"])
     # Where reads trail, a read after the end of the write may show a frontend without the address that Azure chose.
     chosen = {"load-balancer-ipv4": "10.240.0.99"} if dialect.read_lag else {}

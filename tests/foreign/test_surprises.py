@@ -1,4 +1,4 @@
-"""What a cloud may do that nobody expects of it, and what callers do."""
+"""Unexpected but possible answers of a cloud, and what callers do."""
 
 import json
 

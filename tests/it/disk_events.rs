@@ -59,7 +59,7 @@ async fn disk_a_claim_shows_why_its_disk_cannot_be_made() {
         assert_eq!((&event.regarding, event.reason), (&Regarding::Claim(claim.clone()), reason));
         assert!(event.note.starts_with(&format!("Disk {name} (1 GiB, ")), "{}", event.note);
         assert!(event.note.contains(said), "{}", event.note);
-        // A claim that nobody names has no events.
+        // A claim that no pod names has no events.
         create(&client, "pvc-b").await.unwrap_err();
         assert_eq!(sent(&mut events), []);
         rig.stop().await;

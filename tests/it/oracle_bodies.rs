@@ -175,7 +175,7 @@ async fn wait_until_it_serves(log: ChildStderr) {
                 read.push('\n');
             }
             if line.contains("serving CSI") {
-                // Nobody listens any more: then nobody needs it.
+                // The receiver is gone: then the body is not needed.
                 let _ = told.take().map(|told| told.send(Ok(())));
             }
         }

@@ -22,12 +22,12 @@
 //! | the Go manager | here | proved by |
 //! |---|---|---|
 //! | a write per Service, one Service at a time (#5909) | one write for a burst | `a_burst_is_one_write` |
-//! | two writers overwrite each other's frontends (kubernetes#84052) | one plan for all Services; what nobody gave up stays | `no_wants_write_nothing_and_delete_nothing` |
+//! | two writers overwrite each other's frontends (kubernetes#84052) | one plan for all Services; what no Service gave up stays | `no_wants_write_nothing_and_delete_nothing` |
 //! | what it does not model is lost when a rule changes | edits of the body that was read | `what_the_body_holds_beside_is_kept_when_a_rule_changes` |
 //! | a shared frontend gets another address under its other Services | refused, and the Service that shares it is named | `a_shared_frontend_does_not_get_another_address` |
 //! | a node without an address of the family may join a pool as an empty one | it is no member | `a_node_without_an_address_of_the_family_is_left_out` |
 //! | a wrong list of nodes empties all but the last member of a pool | a tenth or ten leave with one write, and the last one never | `a_tenth_of_a_pool_or_ten_leave_with_one_write_and_the_last_one_never` |
-//! | a write of a scale set's model restarts instances that nobody has upgraded yet (kubernetes#71594) | the model is held meanwhile, with an event | `a_model_is_held_while_a_write_would_upgrade_instances_that_lag` `a_model_waits_while_instances_lag_behind_it` |
+//! | a write of a scale set's model restarts instances that are not upgraded yet (kubernetes#71594) | the model is held meanwhile, with an event | `a_model_is_held_while_a_write_would_upgrade_instances_that_lag` `a_model_waits_while_instances_lag_behind_it` |
 //! | it and the disk driver overwrite each other's changes of an instance | the network profile alone is written, on the version that was read | `of_an_instance_and_of_a_model_only_the_nics_are_written` `instances_join_by_a_write_and_new_ones_by_the_model` |
 //! | it learns from Azure's refusal that a scale set keeps a load balancer, and parses the sentence (cloud-provider-azure#2510 for a set scaled to none) | the model leaves, then the instances, then the load balancer | `instances_and_their_model_join_together_and_the_model_leaves_first` `a_set_without_nodes_leaves_with_the_last_service` |
 //! | a pool changes its kind with the configuration | it keeps its kind | `a_pool_keeps_its_kind` |

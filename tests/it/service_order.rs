@@ -16,7 +16,6 @@
 //!
 //! | case | what happens |
 //! |---|---|
-//! | a node joins while floating IP is off and pools list network interfaces | its interface joins at once, so it may be a member before the security group admits it |
 //! | the named private address of a Service changes while everything else is denied | the virtual network reaches the new address until the security group is written |
 //! | a Service that denies everything else while floating IP is off | its denial names the nodes, and so closes the ports of other Services there |
 
@@ -177,10 +176,7 @@ async fn nodes_join_and_leave() {
         let running = rig.controller("one");
         rig.service("web", &[80], &[], &[]);
         rig.service("inner", &[82], &["10.9.0.0/16"], &[INTERNAL, DENY]);
-        if kind == POOLS[0] {
-            // A NIC that joins does not wait for the security group.
-            rig.service("ports", &[83], &["203.0.113.0/24"], &[NODE_PORTS]);
-        }
+        rig.service("ports", &[83], &["203.0.113.0/24"], &[NODE_PORTS]);
         rig.rest().await;
         rig.node(2);
         rig.rest().await;

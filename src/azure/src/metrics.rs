@@ -220,7 +220,7 @@ impl Metrics {
         metrics
     }
 
-    /// Counters that nobody reads.
+    /// Counters that no scrape reads.
     pub fn unregistered() -> Self {
         Self {
             requests: Family::default(),

@@ -108,7 +108,7 @@ impl Control {
     }
 }
 
-/// Somebody who is signed in to Azure.
+/// A client that is signed in to Azure.
 #[derive(Debug)]
 pub(super) struct Principal {
     control: Control,

@@ -86,13 +86,13 @@ pub(super) async fn ready(mut command: Command) -> Result<(Child, Url), AnyError
     Ok((child, url))
 }
 
-/// Connects as soon as somebody serves.
+/// Connects as soon as a server listens.
 pub(super) async fn connected(socket: &Path) -> Result<Channel, AnyError> {
     let deadline = Instant::now() + START;
     loop {
         match lazuli_rig::connect(socket).await {
             Ok(channel) => return Ok(channel),
-            Err(error) if Instant::now() > deadline => return Err(format!("nobody serves: {error}").into()),
+            Err(error) if Instant::now() > deadline => return Err(format!("no server listens: {error}").into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }

@@ -275,7 +275,7 @@ struct LeaseSpec {
     holder_identity: Option<String>,
 }
 
-/// Reads who holds a Lease; `None` where nobody does, or where there is none.
+/// Reads who holds a Lease; `None` where no replica does, or where there is none.
 ///
 /// # Errors
 /// [`ListError`].

@@ -148,7 +148,7 @@ async fn every_attachment_that_names_a_lun_is_reserved_whatever_its_state() {
     watched.shows(&luns).await;
     watched.stop.cancel();
     watched.task.await.expect("no panic");
-    assert_eq!(*watched.snapshot.borrow(), LunReservations::Cold, "nobody looks after it any more");
+    assert_eq!(*watched.snapshot.borrow(), LunReservations::Cold, "no task looks after it any more");
 }
 
 /// The disks of a volume that no node uses are listed too, in whatever resource group they are.
@@ -169,7 +169,7 @@ async fn the_handles_of_the_drivers_volumes_are_known_also_of_those_that_nothing
     watched.knows(&[("pv-a", "a"), ("pv-b", "b")]).await;
     watched.stop.cancel();
     watched.task.await.expect("no panic");
-    assert_eq!(*watched.handles.borrow(), VolumeHandles::Cold, "nobody looks after them any more");
+    assert_eq!(*watched.handles.borrow(), VolumeHandles::Cold, "no task looks after them any more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@
 //! environment variables, $AZURE_ENVIRONMENT_FILEPATH's text ──> Environment ┘
 //! ```
 //!
-//! A key nobody knows is tolerated and listed ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
+//! An unknown key is tolerated and listed ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
 //! all errors come at once; of a key that has no effect in this version it is a warning, for the file is shared with
 //! programs that use it. Nothing printed here contains a configured secret.
 

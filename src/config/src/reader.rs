@@ -301,7 +301,7 @@ impl<'r> Reader<'r> {
         tables
     }
 
-    /// Ends the reading: what nobody asked for is unknown.
+    /// Ends the reading: a key that no setting asked for is unknown.
     pub(super) fn finish(self) {
         let unknown: Vec<String> = self.items.iter().map(|item| self.at(&item.key)).collect();
         self.report.borrow_mut().unknown.extend(unknown);

@@ -69,7 +69,7 @@ choice! {
 }
 
 choice! {
-    /// `preConfiguredBackendPoolLoadBalancerTypes`: whose pool members somebody else sets.
+    /// `preConfiguredBackendPoolLoadBalancerTypes`: whose pool members another program sets.
     PreconfiguredPools {
         /// Of internal load balancers.
         Internal = "internal",

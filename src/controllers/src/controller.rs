@@ -33,8 +33,12 @@ use lazuli_plan::{
     lease::Terms,
     model::{ArmId, ArmIdError},
     network::{
-        Cidr, Settings, backends::BackendNodes, load_balancer::LoadBalancer, private_link::PrivateLink,
-        public_ip::PublicIp, settings::LoadBalancerSku,
+        Cidr, Settings,
+        backends::{BackendNode, BackendNodes},
+        load_balancer::LoadBalancer,
+        private_link::PrivateLink,
+        public_ip::PublicIp,
+        settings::LoadBalancerSku,
     },
     permit::Priority,
     service::{AddressAsk, Ask, Existing, Mistake, PublicIpAsk, ServiceObject, Side, names, parse, wants},
@@ -51,7 +55,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     api::Api,
-    informed::{AllWorkers, Found, Informed, Told},
+    informed::{AllWorkers, Found, Informed},
     nodes::{NodeControllers, NodeOptions},
     objects::Of,
     pools::id_of,
@@ -481,36 +485,41 @@ impl Controller {
         });
         let differs = {
             let told = &mut *self.informed.told();
-            let apply = |known: &mut Option<BackendNodes>, change| match change {
+            let mut before: Vec<BackendNode> = Vec::new();
+            let mut apply = |known: &mut Option<BackendNodes>, change| match change {
                 Change::Replaced(all) => {
                     let all: BTreeMap<_, _> = all.into_iter().collect();
-                    known.replace(all) != *known
+                    let replaced = known.replace(all);
+                    let differs = replaced != *known;
+                    before.extend(replaced.into_iter().flat_map(BTreeMap::into_values));
+                    differs
                 }
                 Change::Applied(name, Some(node)) => match known {
                     Some(nodes) if nodes.get(&name) == Some(&node) => false,
                     Some(nodes) => {
-                        nodes.insert(name, node);
+                        before.extend(nodes.insert(name, node));
                         true
                     }
                     None => false,
                 },
                 Change::Applied(name, None) | Change::Deleted(name) => {
-                    known.as_mut().is_some_and(|nodes| nodes.remove(&name).is_some())
+                    let removed = known.as_mut().and_then(|nodes| nodes.remove(&name));
+                    let differs = removed.is_some();
+                    before.extend(removed);
+                    differs
                 }
                 Change::Confirmed | Change::Lost(_) => false,
             };
-            let selection = self.informed.selection();
-            let addresses =
-                |told: &Told| told.nodes.as_ref().map(|nodes| selection.destinations(nodes)).unwrap_or_default();
-            let before = addresses(told);
             let differs = told.change_nodes(|known| {
                 let mut differs = false;
                 changes.for_each(|change| differs |= apply(known, change));
                 differs
             });
             if differs {
-                let now = addresses(told);
-                told.admitted.nodes_changed(&before, &now);
+                let selection = self.informed.selection();
+                let nodes = told.nodes.as_ref();
+                let now = || nodes.map(|nodes| selection.destinations(nodes)).unwrap_or_default();
+                told.admitted.nodes_changed(before.iter().filter(|node| selection.takes(node)), now);
                 self.informed.assign_nodes(told);
             }
             differs

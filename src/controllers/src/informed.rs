@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -89,7 +90,7 @@ pub(crate) struct Told {
     /// Services, as `namespace/name`, that have no place or name an address that is not there.
     pub(crate) unplaced: BTreeSet<String>,
     /// Public IPs by their address, as lists after that of the start have shown them.
-    pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
+    pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
     /// What every Service's step needs of the nodes, made once for each change of them.
     inputs: Option<Arc<Inputs>>,
 }
@@ -102,6 +103,18 @@ impl Told {
             self.inputs = None;
         }
         differs
+    }
+
+    /// The addresses of nodes that are backends no more and have left every pool.
+    pub(crate) fn departed(&self, settings: &Settings) -> BTreeSet<IpAddr> {
+        if !self.admitted.has_departed() {
+            return BTreeSet::new();
+        }
+        let pools = self.balancers.nic_pools(settings, &self.leaving);
+        self.admitted.departed(|address, machine| {
+            self.balancers.has_member(address)
+                || machine.is_some_and(|machine| self.machines.is_member(machine, &pools))
+        })
     }
 
     /// Notes which pools of NICs have no member yet. Returns whether others have none now.
@@ -147,7 +160,7 @@ pub(crate) struct Found {
     /// Public IPs by the Services in their tags, as `namespace/name` in lower case.
     pub(crate) tagged: BTreeMap<String, BTreeSet<ArmId>>,
     /// Public IPs by their address.
-    pub(crate) by_address: BTreeMap<std::net::IpAddr, ArmId>,
+    pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
     /// The prefixes of the subnets of the configured virtual network.
     pub(crate) subnets: BTreeMap<ArmId, Vec<Cidr>>,
     /// Private link services, and the Services that own them, as `namespace/name` in lower case.

@@ -198,7 +198,7 @@ impl Planned for SecurityGroups {
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<security_group::Env> {
         let nodes = informed.inputs().nodes.clone();
         let told = informed.told();
-        let departed = told.admitted.departed(|address| told.balancers.has_member(address));
+        let departed = told.departed(&informed.settings);
         // A Service that has not told the group what it wants, because this process is new or its specification is
         // wrong, keeps what it was given.
         let silent = told.services.iter().flatten().map(|(_, service)| &service.object);

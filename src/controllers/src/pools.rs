@@ -67,9 +67,9 @@ impl Informed {
         let (Some(nodes), settings) = (&told.nodes, &self.settings) else { return BTreeMap::new() };
         let services = told.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
         let local = services.filter(|object| object.is_local && told.balancers.place_of(&object.key) == Some(id));
-        let (keys, none) = (local.map(|object| &object.key), Default::default());
-        let endpoints = told.endpoints.as_ref().unwrap_or(&none);
-        balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, &told.admitted, keys, endpoints)
+        let endpoints = |key: &ServiceKey| told.endpoints.as_ref().map(|all| all.nodes_of(&key.tag_name()));
+        let local = local.map(|object| (&object.key, endpoints(&object.key).unwrap_or_default()));
+        balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, &told.admitted, local)
     }
 
     /// A read has shown this of a security group, or that it does not exist.
@@ -81,12 +81,12 @@ impl Informed {
         if replan {
             // A node that is admitted now may join.
             self.replan_load_balancers(None);
+            self.update_nics();
         }
     }
 
     /// A read has shown this of a load balancer, or that it does not exist.
     pub(crate) fn balancer_observed(&self, id: &ArmId, actual: Option<&LoadBalancer>) {
-        let trims = self.told().admitted.has_departed();
         let (replan, retry, nics) = {
             let told = &mut *self.told();
             let consequences = told.balancers.observed(id, actual, &self.settings);
@@ -95,10 +95,7 @@ impl Informed {
             let replan = (consequences.members && self.settings.has_several_load_balancers()) || moved;
             (replan, consequences.placement && !told.unplaced.is_empty(), changed)
         };
-        if trims && let (Some(workers), Ok(group)) = (self.workers.get(), self.settings.security_group_id()) {
-            // A node that has left its last pool need not be admitted any more.
-            workers.security_groups.send(&group, Event::EnvChanged(EnvChange::Replan).into());
-        }
+        self.trim_security_group();
         if retry {
             self.retry.notify_one();
         }
@@ -115,6 +112,16 @@ impl Informed {
         let differs = self.told().machines.observed(id, actual);
         if differs {
             self.update_nics();
+            self.trim_security_group();
+        }
+    }
+
+    /// A node that has left its last pool need not be admitted any more.
+    fn trim_security_group(&self) {
+        if self.told().admitted.has_departed()
+            && let (Some(workers), Ok(group)) = (self.workers.get(), self.settings.security_group_id())
+        {
+            workers.security_groups.send(&group, Event::EnvChanged(EnvChange::Replan).into());
         }
     }
 
@@ -212,7 +219,14 @@ impl Informed {
             }
             let pools = told.balancers.nic_pools(&self.settings, &told.leaving);
             left.extend(pools.iter().filter(|pool| !pool.is_in_use).map(|pool| pool.balancer.clone()));
-            let mut wants = interfaces::memberships(&self.settings, nodes, &self.selection(), &told.machines, &pools);
+            let mut wants = interfaces::memberships(
+                &self.settings,
+                nodes,
+                &self.selection(),
+                &told.machines,
+                &told.admitted,
+                &pools,
+            );
             let without_members = interfaces::without_members(&pools, &told.machines, &wants);
             have_joined = told.note_without_members(without_members);
             // A NIC that was told to join may do so any moment: it is told to leave, though no read shows it there.

@@ -267,7 +267,7 @@ impl Kubernetes {
         refusal(client.request(request.body(change.to_string().into_bytes()).unwrap()).await)
     }
 
-    /// The code of the refusal of a change that may be refused whoever asks; `None` when it was made.
+    /// The code of the refusal of a change that may be refused to any user; `None` when it was made.
     pub(super) async fn refusal_of_change(&self, path: &str, change: Value) -> Option<(u16, String)> {
         refusal(self.send("PATCH", path, "application/merge-patch+json", Some(change)).await)
     }

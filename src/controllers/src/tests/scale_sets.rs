@@ -162,7 +162,7 @@ async fn a_set_without_nodes_leaves_with_the_last_service() {
 #[tokio::test(start_paused = true)]
 async fn a_model_waits_while_instances_lag_behind_it() {
     let rig = Rig::of_instances(4, UpgradePolicy::Rolling).await;
-    // Somebody rolls out a change, one instance an hour.
+    // The operator rolls out a change, one instance an hour.
     let rolling = json!({"maxBatchInstancePercent": 25, "pauseTimeBetweenBatches": "PT1H"});
     rig.patch_set(json!({"properties": {"upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": rolling},
         "virtualMachineProfile": {"licenseType": "RHEL_BYOS"}}}))
@@ -176,7 +176,7 @@ async fn a_model_waits_while_instances_lag_behind_it() {
     let (stop, running) = rig.controller("first");
     rig.addresses("web").await;
     rig.until("the instances are served", async || rig.instances_in_pools().await.len() == 4).await;
-    rig.until("somebody is told", async || {
+    rig.until("an event tells the operator", async || {
         rig.server.list("events").iter().any(|event| {
             event["reason"] == "ScaleSetHeld"
                 && event["regarding"]["kind"] == "Node"

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{LocalPools, admitted::AdmittedNodes, interfaces::PoolOfNics, report::admitted_port};
+use super::{admitted::AdmittedNodes, interfaces::PoolOfNics, report::admitted_port};
 use crate::{
     model::ArmId,
     network::{
@@ -85,6 +85,10 @@ impl Seen {
 
     fn is_in_use(&self) -> bool {
         !self.actual.frontends.is_empty()
+    }
+
+    fn sends_to_nodes(&self) -> bool {
+        self.actual.rules.iter().any(|rule| !rule.floating_ip)
     }
 }
 
@@ -279,7 +283,7 @@ impl Balancers {
 
     /// Whether a rule without floating IP sends to the nodes by their own addresses.
     pub fn sends_to_nodes(&self) -> bool {
-        self.seen.values().flat_map(|seen| &seen.actual.rules).any(|rule| !rule.floating_ip)
+        self.seen.values().any(Seen::sends_to_nodes)
     }
 
     /// Leaves out of the members of a pool the nodes that a rule without floating IP would send to before they are admitted.
@@ -290,9 +294,7 @@ impl Balancers {
         wanted: BTreeMap<IpAddr, String>,
         admitted: &AdmittedNodes,
     ) -> BTreeMap<IpAddr, String> {
-        let Some(seen) = self.seen.get(id).filter(|seen| seen.actual.rules.iter().any(|rule| !rule.floating_ip)) else {
-            return wanted;
-        };
+        let Some(seen) = self.seen.get(id).filter(|seen| seen.sends_to_nodes()) else { return wanted };
         let Some(members) = seen.members.get(&pool.to_lowercase()) else { return wanted };
         wanted.into_iter().filter(|(address, _)| admitted.may_join(*address, members)).collect()
     }
@@ -309,9 +311,10 @@ impl Balancers {
             let leaves = |base: &str| leave.is_some_and(|leave| leave.contains(&base.to_lowercase()));
             let goes = |frontend: &Frontend| names::base_in(&frontend.name).is_some_and(leaves);
             let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(frontend));
+            let sends_to_nodes = seen.sends_to_nodes();
             for family in [Family::V4, Family::V6] {
                 if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
-                    pools.push(PoolOfNics::new(id, family, settings, is_in_use));
+                    pools.push(PoolOfNics { is_in_use, sends_to_nodes, ..PoolOfNics::new(id, family, settings) });
                 }
             }
         }
@@ -353,7 +356,7 @@ impl Balancers {
 
 /// The members of the pools of one load balancer.
 ///
-/// `local` names the Services that are placed on it and have pools of their own.
+/// `local` are the Services that are placed on it and have pools of their own, each with the Nodes of its endpoints.
 pub fn pools<'a>(
     id: &ArmId,
     settings: &Settings,
@@ -361,8 +364,7 @@ pub fn pools<'a>(
     selection: &Selection<'_>,
     balancers: &Balancers,
     admitted: &AdmittedNodes,
-    local: impl Iterator<Item = &'a ServiceKey>,
-    endpoints: &LocalPools,
+    local: impl Iterator<Item = (&'a ServiceKey, BTreeSet<String>)>,
 ) -> BTreeMap<String, PoolMembers> {
     let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
     let side = if is_internal(id) { Side::Internal } else { Side::Public };
@@ -385,8 +387,7 @@ pub fn pools<'a>(
     if !several || is_preconfigured || kind != PoolKind::NodeIp {
         return pools;
     }
-    for service in local {
-        let on = endpoints.nodes_of(&service.tag_name());
+    for (service, on) in local {
         for (family, all) in &of_family {
             let name = names::local_pool(service, *family);
             let own = all.iter().filter(|(_, node)| on.contains(*node));
@@ -417,8 +418,8 @@ mod tests {
             let settings =
                 Settings { preconfigured_pools, pool_kind: PoolKind::NodeIp, ..crate::service::tests::settings() };
             let id = settings.load_balancer_id(name).unwrap();
-            let none = (Balancers::default(), LocalPools::default(), AdmittedNodes::default());
-            let pools = pools(&id, &settings, &nodes, &selection, &none.0, &none.2, std::iter::empty(), &none.1);
+            let none = (Balancers::default(), AdmittedNodes::default());
+            let pools = pools(&id, &settings, &nodes, &selection, &none.0, &none.1, std::iter::empty());
             let members = &pools[&settings.pool_name(Family::V4)];
             assert!(!members.may_be_empty);
             members.addresses.len()

@@ -15,9 +15,12 @@
 //!
 //! [`Machines`] is the seam to what a Node's machine is: it names the NICs of a machine and the set that it belongs to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
-use super::{Key, objects::load_balancer_of};
+use super::{Key, admitted::AdmittedNodes, objects::load_balancer_of};
 use crate::{
     engine::object::{Object, Plan, Served, Write},
     model::ArmId,
@@ -28,7 +31,6 @@ use crate::{
         nic::{self, Holder, Nic},
         settings::LoadBalancerSku,
     },
-    node::Machine,
     permit::Priority,
     service::names,
 };
@@ -71,7 +73,7 @@ impl Object for Interfaces {
         };
         let plan = nic::plan(actual, want);
         if !plan.edits.is_empty() && actual.upgrades_instances && beside.instances_lag {
-            // Any write of the model would have Azure upgrade machines that somebody has not upgraded, perhaps on purpose.
+            // Any write of the model would have Azure upgrade machines that the operator has not upgraded, perhaps on purpose.
             return Plan { write: None, served: [(Membership, Served::Waiting(INSTANCES_LAG.to_owned()))].into() };
         }
         let write = (!plan.edits.is_empty()).then(|| {
@@ -159,6 +161,12 @@ impl Machines {
         Surroundings { instances_lag: self.lagging.contains(id) }
     }
 
+    /// Whether a NIC of a machine is in one of these pools.
+    pub fn is_member(&self, machine: &ArmId, pools: &[PoolOfNics]) -> bool {
+        let mut nics = self.of_machine.get(machine).into_iter().flatten().filter_map(|id| self.nics.get(id));
+        nics.any(|nic| pools.iter().any(|pool| nic.is_in(&pool.id)))
+    }
+
     /// Whether the model of a scale set names a pool: Azure refuses to delete its load balancer then.
     pub fn is_in_model(&self, pool: &ArmId) -> bool {
         self.models.values().any(|model| model.is_in(pool))
@@ -171,12 +179,12 @@ impl Machines {
 
     /// The NIC of a Node that its pools name, and the set of its machine.
     fn of(&self, node: &BackendNode) -> Option<&ArmId> {
-        self.of_machine.get(&machine(node)?)?.first()
+        self.of_machine.get(&node.machine()?)?.first()
     }
 
     /// The scale set or availability set of a Node; empty where it is in none.
     pub fn set_of<'a>(&'a self, node: &'a BackendNode) -> &'a str {
-        let set = || self.sets.get(&machine(node)?).map(String::as_str);
+        let set = || self.sets.get(&node.machine()?).map(String::as_str);
         node.scale_set().or_else(set).unwrap_or_default()
     }
 
@@ -196,7 +204,7 @@ impl Machines {
     pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs: Needs) -> Unknown {
         let mut unknown = Unknown::default();
         for (_, node) in selection.of(nodes) {
-            let Some(machine) = machine(node) else { continue };
+            let Some(machine) = node.machine() else { continue };
             let has_nic = || self.of_machine.get(&machine).is_some_and(|nics| !nics.is_empty());
             let lacks_nic = needs.nics && !has_nic();
             if Holder::of(&machine) == Holder::Instance {
@@ -227,13 +235,6 @@ pub struct Unknown {
     pub scale_sets: BTreeSet<ArmId>,
 }
 
-/// The machine of a Node.
-fn machine(node: &BackendNode) -> Option<ArmId> {
-    Some(match Machine::of_provider_id(node.provider_id.as_deref()?)? {
-        Machine::Vm(id) | Machine::Instance(id) => id,
-    })
-}
-
 /// The first Node, by name, that is an instance of a uniform scale set.
 pub fn node_of_set<'n>(nodes: &'n BackendNodes, set: &ArmId) -> Option<&'n str> {
     nodes.iter().find(|(_, node)| scale_set(node).as_ref() == Some(set)).map(|(name, _)| name.as_str())
@@ -241,10 +242,11 @@ pub fn node_of_set<'n>(nodes: &'n BackendNodes, set: &ArmId) -> Option<&'n str> 
 
 /// The scale set of a Node whose machine is an instance of a uniform one.
 fn scale_set(node: &BackendNode) -> Option<ArmId> {
-    machine(node).filter(|machine| Holder::of(machine) == Holder::Instance)?.parent()
+    node.machine().filter(|machine| Holder::of(machine) == Holder::Instance)?.parent()
 }
 
-/// The pools that each NIC should be in. A load balancer that all its Services are leaving loses its members.
+/// The pools that each NIC should be in. A load balancer that all its Services are leaving loses its members. Where a rule
+/// without floating IP sends to a pool, a NIC joins it once the security group admits its Node.
 ///
 /// The model of a scale set should be in the pools of the Nodes that are its instances. Of a set without Nodes, as one that
 /// is scaled to none, it stays where it is while a Service is served there.
@@ -256,6 +258,7 @@ pub fn memberships(
     nodes: &BackendNodes,
     selection: &Selection<'_>,
     machines: &Machines,
+    admitted: &AdmittedNodes,
     pools: &[PoolOfNics],
 ) -> BTreeMap<ArmId, nic::Env> {
     let managed: BTreeSet<ArmId> = pools.iter().map(|pool| pool.id.clone()).collect();
@@ -266,12 +269,14 @@ pub fn memberships(
             stem.eq_ignore_ascii_case(&pool.stem)
         }
     };
+    let waits = nodes_that_wait(nodes, selection, machines, admitted, pools);
     let mut envs: BTreeMap<ArmId, nic::Env> = BTreeMap::new();
-    for (_, node) in selection.of(nodes) {
+    for (name, node) in selection.of(nodes) {
         let Some(nic) = machines.of(node) else { continue };
         let env =
             envs.entry(nic.clone()).or_insert_with(|| nic::Env { managed: managed.clone(), ..Default::default() });
-        for pool in pools.iter().filter(|pool| pool.is_in_use && belongs(pool, node)) {
+        let may_join = |pool: &PoolOfNics| !waits.contains(&(&pool.id, name));
+        for pool in pools.iter().filter(|pool| pool.is_in_use && belongs(pool, node) && may_join(pool)) {
             env.wanted.entry(pool.family).or_default().insert(pool.id.clone());
         }
     }
@@ -319,6 +324,29 @@ pub fn memberships(
     }
     envs.extend(models);
     envs
+}
+
+/// The Nodes whose NICs may not join a pool yet: a rule without floating IP would send to them, and the security group does
+/// not admit them.
+fn nodes_that_wait<'a>(
+    nodes: &'a BackendNodes,
+    selection: &Selection<'_>,
+    machines: &Machines,
+    admitted: &AdmittedNodes,
+    pools: &'a [PoolOfNics],
+) -> BTreeSet<(&'a ArmId, &'a str)> {
+    let mut waits = BTreeSet::new();
+    for pool in pools.iter().filter(|pool| pool.sends_to_nodes) {
+        let is_member = |node: &BackendNode| {
+            machines.of(node).and_then(|nic| machines.nics.get(nic)).is_some_and(|nic| nic.is_in(&pool.id))
+        };
+        let there = selection.of(nodes).filter(|(_, node)| is_member(node));
+        let members: BTreeSet<IpAddr> = there.filter_map(|(_, node)| node.address(pool.family)).collect();
+        let may_join = |address| admitted.may_join(address, &members);
+        let wait = selection.of(nodes).filter(|(_, node)| !node.address(pool.family).is_none_or(may_join));
+        waits.extend(wait.map(|(name, _)| (&pool.id, name)));
+    }
+    waits
 }
 
 /// The pools that each model of a scale set should be in. `envs` holds those of the NICs of Nodes.
@@ -387,18 +415,21 @@ pub struct PoolOfNics {
     pub main_stem: String,
     /// Whether a Service is served through its load balancer.
     pub is_in_use: bool,
+    /// Whether a rule without floating IP sends to its members by their own addresses.
+    pub sends_to_nodes: bool,
 }
 
 impl PoolOfNics {
     /// A pool of a load balancer.
-    pub fn new(balancer: &ArmId, family: Family, settings: &Settings, is_in_use: bool) -> Self {
+    pub fn new(balancer: &ArmId, family: Family, settings: &Settings) -> Self {
         Self {
             id: LoadBalancer::pool_id(balancer, &settings.pool_name(family)),
             balancer: balancer.clone(),
             family,
             stem: names::load_balancer_stem(balancer.name()).to_owned(),
             main_stem: settings.load_balancer_name.clone().unwrap_or_else(|| settings.cluster_name.clone()),
-            is_in_use,
+            is_in_use: false,
+            sends_to_nodes: false,
         }
     }
 }

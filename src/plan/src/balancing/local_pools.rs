@@ -161,7 +161,7 @@ mod tests {
             !pools.slice("shop/a", Some(("shop/web".to_owned(), nodes(names))), s(at)).is_empty()
         };
         assert!(!put(&mut pools, &[], 0));
-        assert!(put(&mut pools, &["one"], 1), "it has served nobody");
+        assert!(put(&mut pools, &["one"], 1), "it has served no client");
         assert!(!put(&mut pools, &["one", "two"], 2));
         assert!(!put(&mut pools, &["two"], 3));
         assert_eq!((pools.nodes_of("shop/web"), pools.wake_at()), (nodes(&["one"]), Some(s(31))));

@@ -1,6 +1,6 @@
 //! What is wrong with a cluster, for people: each finding is a sentence that says what, where, and what to do.
 //!
-//! Nothing here changes anything. A check that lacks a fact says so ([`Grade::Unseen`]) and blames nobody.
+//! Nothing here changes anything. A check that lacks a fact says so ([`Grade::Unseen`]) and accuses no component.
 //!
 //! | file | checks |
 //! |---|---|

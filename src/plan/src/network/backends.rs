@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::Family;
+use crate::{model::ArmId, node::Machine};
 
 /// A Node, as far as load balancers depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,6 +27,18 @@ pub struct BackendNode {
 }
 
 impl BackendNode {
+    /// Its address of a family.
+    pub fn address(&self, family: Family) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| Family::of(*address) == family)
+    }
+
+    /// Its machine: a VM, or an instance of a uniform scale set.
+    pub fn machine(&self) -> Option<ArmId> {
+        Some(match Machine::of_provider_id(self.provider_id.as_deref()?)? {
+            Machine::Vm(id) | Machine::Instance(id) => id,
+        })
+    }
+
     /// The name of its scale set, as its provider id spells it; `None` for a machine that is in none.
     pub fn scale_set(&self) -> Option<&str> {
         let id = self.provider_id.as_deref()?;
@@ -101,7 +114,8 @@ impl Selection<'_> {
         nodes.iter().filter(|(_, node)| self.takes(node)).map(|(name, node)| (name.as_str(), node))
     }
 
-    fn takes(&self, node: &BackendNode) -> bool {
+    /// Whether a Node is a backend.
+    pub fn takes(&self, node: &BackendNode) -> bool {
         let in_group =
             node.resource_group.as_deref().is_none_or(|group| group.eq_ignore_ascii_case(self.resource_group));
         let of_azure = node.provider_id.as_deref().is_some_and(|id| id.starts_with("azure://"));
@@ -115,8 +129,7 @@ impl Selection<'_> {
 
     /// The addresses of a family and the names of their Nodes. A Node without an address of the family has none.
     pub fn addresses(&self, nodes: &BackendNodes, family: Family) -> BTreeMap<IpAddr, String> {
-        let first = |node: &BackendNode| node.addresses.iter().copied().find(|address| Family::of(*address) == family);
-        self.of(nodes).filter_map(|(name, node)| Some((first(node)?, name.to_owned()))).collect()
+        self.of(nodes).filter_map(|(name, node)| Some((node.address(family)?, name.to_owned()))).collect()
     }
 
     /// All addresses of backends: the destinations of security rules where floating IP is off.

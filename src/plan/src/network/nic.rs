@@ -124,7 +124,7 @@ pub enum Conflict {
     },
     /// It has no address of the family.
     NoAddress(Family),
-    /// Its last operation failed; Azure refuses to change it until somebody repairs it.
+    /// Its last operation failed; Azure refuses to change it until an operator repairs it.
     Failed,
 }
 

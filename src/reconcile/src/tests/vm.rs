@@ -387,7 +387,7 @@ async fn the_lease_moves_during_a_write_and_the_next_leader_finishes_it_without_
     sleep(Duration::from_secs(2)).await;
     first_lease.released();
     first.workers.get().unwrap().abort().await;
-    assert!(timeout(Duration::from_secs(1), call.answered()).await.is_err(), "nobody answers it any more");
+    assert!(timeout(Duration::from_secs(1), call.answered()).await.is_err(), "no task answers it any more");
     second_lease.renewed(Duration::from_secs(3_600));
     assert_eq!(second.request("disk-1", Goal::Attached).unwrap().answered().await, Ok(()));
     assert_eq!(azure.lock().unwrap().writes.len(), 1);

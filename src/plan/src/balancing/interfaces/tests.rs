@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     balancing::balancers::{Balancers, Leaving},
-    network::{backends::Exclusion, settings::PoolKind},
+    network::{backends::Exclusion, security_group::SecurityGroup, settings::PoolKind},
     service::{ServiceKey, names::BaseName, tests::settings},
 };
 
@@ -25,13 +25,18 @@ struct World {
     machines: Machines,
     balancers: Balancers,
     leaving: Leaving,
+    admitted: AdmittedNodes,
 }
 
 impl World {
     /// So many Nodes, and a load balancer with a frontend of a Service and the pool of all Nodes.
     fn new(nodes: usize) -> Self {
         let settings = Settings { pool_kind: PoolKind::Nic, ..settings() };
-        let node = |at| BackendNode { provider_id: Some(format!("azure://{}", vm(at))), ..BackendNode::default() };
+        let node = |at: usize| BackendNode {
+            provider_id: Some(format!("azure://{}", vm(at))),
+            addresses: vec![IpAddr::from([10, 0, 1, u8::try_from(at).unwrap()])],
+            ..BackendNode::default()
+        };
         let nodes_by_name = (0..nodes).map(|at| (format!("node-{at}"), node(at))).collect();
         let mut world = Self {
             settings,
@@ -39,15 +44,33 @@ impl World {
             machines: Machines::default(),
             balancers: Balancers::default(),
             leaving: Leaving::new(),
+            admitted: AdmittedNodes::default(),
         };
         (0..nodes).for_each(|at| world.show(at, &[]));
-        let id = world.balancer();
-        let body = json!({"sku": {"name": "Standard"}, "properties": {
-            "frontendIPConfigurations": [{"name": world.base().as_str(), "properties": {}}],
-            "backendAddressPools": [{"name": world.settings.pool_name(Family::V4)}]}});
-        let actual = LoadBalancer::read(&id, &body).unwrap();
-        world.balancers.observed(&id, Some(&actual), &world.settings);
+        world.show_balancer(json!([]));
         world
+    }
+
+    /// A read shows the load balancer with these rules.
+    fn show_balancer(&mut self, rules: serde_json::Value) {
+        let id = self.balancer();
+        let body = json!({"sku": {"name": "Standard"}, "properties": {
+            "frontendIPConfigurations": [{"name": self.base().as_str(), "properties": {}}], "loadBalancingRules": rules,
+            "backendAddressPools": [{"name": self.settings.pool_name(Family::V4)}]}});
+        let actual = LoadBalancer::read(&id, &body).unwrap();
+        self.balancers.observed(&id, Some(&actual), &self.settings);
+    }
+
+    /// A read shows the security group with a rule that admits to these machines.
+    fn show_group(&mut self, admitted: std::ops::Range<usize>) {
+        let id: ArmId = format!("{GROUP}/Microsoft.Network/networkSecurityGroups/group").parse().unwrap();
+        let destinations: Vec<String> = admitted.map(|at| format!("10.0.1.{at}")).collect();
+        let rule = json!({"name": "k8s-azure-lb_allow_IPv4_0123456789abcdef0123456789abcdef", "properties": {
+            "priority": 500, "access": "Allow", "direction": "Inbound", "protocol": "Tcp",
+            "sourceAddressPrefix": "Internet", "sourcePortRange": "*", "destinationAddressPrefixes": destinations,
+            "destinationPortRanges": ["30080"]}});
+        let group = SecurityGroup::read(&id, &json!({"properties": {"securityRules": [rule]}})).unwrap();
+        self.admitted.observed(Some(&group));
     }
 
     fn base(&self) -> BaseName {
@@ -77,7 +100,7 @@ impl World {
     /// What the NICs are told, as those that join and those that leave.
     fn changes(&self) -> (Vec<ArmId>, Vec<ArmId>) {
         let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-        let wants = memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.pools());
+        let wants = memberships(&self.settings, &self.nodes, &selection, &self.machines, &self.admitted, &self.pools());
         let (mut joins, mut leaves) = (vec![], vec![]);
         for (id, want) in wants {
             for edit in nic::plan(self.machines.nic(&id).unwrap(), &want).edits {
@@ -154,7 +177,8 @@ fn a_nic_that_is_as_it_should_be_is_not_told() {
     let mut world = World::new(1);
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
     let want = |world: &World| {
-        let all = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.pools());
+        let all =
+            memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.admitted, &world.pools());
         all.into_values().next().unwrap()
     };
     let nic = |world: &World| world.machines.nic(&nic_id(0)).cloned();
@@ -254,7 +278,8 @@ fn a_set_of_others_is_not_touched() {
     let theirs = LoadBalancer::pool_id(&world.settings.load_balancer_id("theirs").unwrap(), "x");
     world.show_held(&set_id(), std::slice::from_ref(&theirs));
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-    let wants = memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.pools());
+    let wants =
+        memberships(&world.settings, &world.nodes, &selection, &world.machines, &world.admitted, &world.pools());
     assert!(wants.is_empty());
 }
 
@@ -288,4 +313,27 @@ fn what_is_not_known_of_an_instance_its_set_tells() {
     assert_eq!(unknown, Unknown { groups: BTreeSet::new(), scale_sets: [set_id()].into() });
     assert_eq!(world.machines.sets(world.nodes.values()), ["agents"]);
     assert_eq!(node_of_set(&world.nodes, &set_id()), Some("agents000000"));
+}
+
+#[test]
+fn a_nic_joins_once_its_node_is_admitted_where_floating_ip_is_off() {
+    let mut world = World::new(3);
+    let pool = world.pool();
+    world.show(0, std::slice::from_ref(&pool));
+    world.show_group(0..1);
+    let late = || vec![nic_id(1), nic_id(2)];
+    assert_eq!(world.changes().0, late(), "no rule sends to the nodes by their own addresses");
+    let rule = |floating: bool| {
+        json!([{"name": format!("{}-TCP-80", world.base().as_str()), "properties": {"protocol": "Tcp",
+            "frontendPort": 80, "backendPort": 30080, "enableFloatingIP": floating}}])
+    };
+    let [on, off] = [rule(true), rule(false)];
+    world.show_balancer(on);
+    assert_eq!(world.changes().0, late(), "floating IP is on");
+    world.show_balancer(off);
+    assert_eq!(world.changes(), (vec![], vec![]), "the member that is there stays");
+    world.show_group(0..2);
+    assert_eq!(world.changes().0, vec![nic_id(1)]);
+    world.show_group(0..3);
+    assert_eq!(world.changes().0, late());
 }

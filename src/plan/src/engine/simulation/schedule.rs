@@ -300,7 +300,7 @@ impl Schedule {
                     at += Duration::from_secs(9) + numbers.ms(5_000);
                     Incident::Apply(owner, wanted)
                 }
-                // A Service changes while nobody leads. The next leader finds it so, and what it removes is not accepted.
+                // A Service changes while no replica leads. The next leader finds it so, and what it removes is not accepted.
                 48 => {
                     let wanted = ask(owner, &mut numbers);
                     let less = less(&wanted, &mut numbers);

@@ -610,7 +610,7 @@ pub(super) fn losers(azure: &Azure, name: Name, before: Option<&Body>, after: Op
             losers.extend(moved.map(|(rule, _)| rule.0));
         }
         (Some(Body::SecurityGroup(before)), Some(Body::SecurityGroup(after))) => {
-            // What admits to an address that another writer has released is nobody's.
+            // A rule that admits to an address which another writer has released belongs to no Service.
             let gone = before.allow.difference(&after.allow).filter(|(address, ..)| !azure.is_lost(*address));
             losers.extend(gone.filter_map(|(_, port, _)| owner_of(*port)));
         }

@@ -94,8 +94,8 @@ pub struct Env {
     pub tags: TagPolicy,
     /// The addresses of the backends.
     pub nodes: BTreeSet<IpAddr>,
-    /// The addresses of nodes that were backends and have left every pool. Nothing is admitted there any more, whoever had
-    /// it admitted.
+    /// The addresses of nodes that were backends and have left every pool. No rule of
+    /// this provider admits to them any more.
     pub departed: BTreeSet<IpAddr>,
     /// Ports of Services that have no valid specification now, at the addresses that they were given: they stay.
     pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
