@@ -307,10 +307,9 @@ impl Balancers {
             if settings.preconfigured_pools.covers(side) {
                 continue;
             }
-            let leave = leaving.get(id);
-            let leaves = |base: &str| leave.is_some_and(|leave| leave.contains(&base.to_lowercase()));
-            let goes = |frontend: &Frontend| names::base_in(&frontend.name).is_some_and(leaves);
-            let is_in_use = seen.actual.frontends.iter().any(|frontend| !goes(frontend));
+            let none = BTreeSet::new();
+            let leave = leaving.get(id).unwrap_or(&none);
+            let is_in_use = seen.actual.frontends.iter().any(|frontend| !self.goes(id, seen, frontend, leave));
             let sends_to_nodes = seen.sends_to_nodes();
             for family in [Family::V4, Family::V6] {
                 if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
@@ -319,6 +318,20 @@ impl Balancers {
             }
         }
         pools
+    }
+
+    /// Whether a frontend goes with the Services that leave: with those whose rules are at it, for another Service may use
+    /// the frontend of one that is deleted, and with its own where it has no rule.
+    fn goes(&self, id: &ArmId, seen: &Seen, frontend: &Frontend, leave: &BTreeSet<String>) -> bool {
+        let leaves = |base: &str| leave.contains(&base.to_lowercase());
+        let at = LoadBalancer::frontend_id(id, &frontend.name);
+        let mut rules = seen.actual.rules.iter().filter(|rule| rule.frontend.as_ref() == Some(&at)).peekable();
+        let has_rules = rules.peek().is_some();
+        let stays =
+            |placed: &Placed| placed.on == *id && placed.base.owns(&frontend.name) && !leaves(placed.base.as_str());
+        rules.all(|rule| names::base_in(&rule.name).is_some_and(leaves))
+            && !self.placed.values().any(stays)
+            && (has_rules || names::base_in(&frontend.name).is_some_and(leaves))
     }
 
     /// Whether a pool has NICs as members.

@@ -337,3 +337,24 @@ fn a_nic_joins_once_its_node_is_admitted_where_floating_ip_is_off() {
     world.show_group(0..3);
     assert_eq!(world.changes().0, late());
 }
+
+#[test]
+fn members_stay_while_a_rule_is_at_a_frontend_and_leave_with_the_last() {
+    let mut world = World::new(1);
+    let pool = world.pool();
+    world.show(0, std::slice::from_ref(&pool));
+    let frontend = LoadBalancer::frontend_id(&world.balancer(), world.base().as_str());
+    let other = BaseName::of(&ServiceKey::new("shop", "other", "5f1d2c34-0000-4d3a-9a53-0a6b9a0c2f11"));
+    world.show_balancer(json!([{"name": format!("{}-TCP-81", other.as_str()), "properties": {"protocol": "Tcp",
+        "frontendIPConfiguration": {"id": frontend.as_str()}, "frontendPort": 81, "backendPort": 81}}]));
+    let left = |world: &mut World, bases: &[&BaseName]| {
+        let leaving = bases.iter().map(|base| base.as_str().to_lowercase()).collect();
+        world.leaving = [(world.balancer(), leaving)].into();
+        world.changes().1
+    };
+    assert_eq!(left(&mut world, &[]), []);
+    let base = world.base();
+    assert_eq!(left(&mut world, &[&base]), [], "another Service uses the frontend of one that is deleted");
+    assert_eq!(left(&mut world, &[&other]), [nic_id(0)], "the frontend bears the name of a Service that is gone");
+    assert_eq!(left(&mut world, &[&base, &other]), [nic_id(0)]);
+}
