@@ -346,9 +346,9 @@ impl Informed {
                 workers.public_ips.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::LoadBalancer(id), Want::LoadBalancer(want)) => {
-                let gives_up =
+                let leaves =
                     want.present.frontends.is_empty() && matches!(want.gone, load_balancer::Gone::Everything { .. });
-                self.note_leaving(id, &from, gives_up);
+                self.note_leaving(id, &from, leaves.then(|| want.gone.clone()));
                 workers.load_balancers.send(id, Event::Requested { from, generation, want, acceptance }.into());
             }
             (Key::SecurityGroup(id), Want::SecurityGroup(want)) => {
@@ -372,7 +372,7 @@ impl Informed {
         match key {
             Key::PublicIp(id) => workers.public_ips.send(id, Event::Withdrawn(from).into()),
             Key::LoadBalancer(id) => {
-                self.note_leaving(id, &from, false);
+                self.note_leaving(id, &from, None);
                 workers.load_balancers.send(id, Event::Withdrawn(from).into());
             }
             Key::SecurityGroup(id) => {

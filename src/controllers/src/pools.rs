@@ -17,7 +17,7 @@ use lazuli_plan::{
     },
     model::ArmId,
     network::{
-        load_balancer::{LoadBalancer, PoolMembers},
+        load_balancer::{Gone, LoadBalancer, PoolMembers},
         nic::{self, Nic},
         security_group::SecurityGroup,
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind},
@@ -263,13 +263,17 @@ impl Informed {
         }
     }
 
-    /// Notes whether a Service has told a load balancer to give up its frontends: the NICs leave with the last one.
-    pub(crate) fn note_leaving(&self, balancer: &ArmId, service: &ServiceKey, leaves: bool) {
+    /// Notes what a Service that leaves a load balancer gives up there, or that it does not leave: the NICs leave with the
+    /// last frontend.
+    pub(crate) fn note_leaving(&self, balancer: &ArmId, service: &ServiceKey, gone: Option<Gone>) {
         let base = BaseName::of(service).as_str().to_lowercase();
         let differs = {
             let told = &mut *self.told();
             let leaving = told.leaving.entry(balancer.clone()).or_default();
-            if leaves { leaving.insert(base) } else { leaving.remove(&base) }
+            match gone {
+                Some(gone) => leaving.insert(base, gone.clone()).as_ref() != Some(&gone),
+                None => leaving.remove(&base).is_some(),
+            }
         };
         if differs {
             self.update_nics();

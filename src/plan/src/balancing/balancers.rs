@@ -16,7 +16,7 @@ use crate::{
         Family, Refusal, RefusalReason, Settings,
         backends::{BackendNodes, Selection},
         load_balancer::{
-            Frontend, LoadBalancer, Pool, PoolMembers,
+            Frontend, Gone, LoadBalancer, Pool, PoolMembers,
             placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
         },
         settings::PoolKind,
@@ -46,8 +46,8 @@ struct Seen {
     of_nics: BTreeSet<String>,
 }
 
-/// The base names, in lower case, of the Services that have told a load balancer to give up their frontends.
-pub type Leaving = BTreeMap<ArmId, BTreeSet<String>>;
+/// What the Services that leave a load balancer give up there, by their base name in lower case.
+pub type Leaving = BTreeMap<ArmId, BTreeMap<String, Gone>>;
 
 /// Where a Service was placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -307,7 +307,7 @@ impl Balancers {
             if settings.preconfigured_pools.covers(side) {
                 continue;
             }
-            let none = BTreeSet::new();
+            let none = BTreeMap::new();
             let leave = leaving.get(id).unwrap_or(&none);
             let is_in_use = seen.actual.frontends.iter().any(|frontend| !self.goes(id, seen, frontend, leave));
             let sends_to_nodes = seen.sends_to_nodes();
@@ -321,9 +321,9 @@ impl Balancers {
     }
 
     /// Whether a frontend goes with the Services that leave: with those whose rules are at it, for another Service may use
-    /// the frontend of one that is deleted, and with its own where it has no rule.
-    fn goes(&self, id: &ArmId, seen: &Seen, frontend: &Frontend, leave: &BTreeSet<String>) -> bool {
-        let leaves = |base: &str| leave.contains(&base.to_lowercase());
+    /// the frontend of one that is deleted. Where it has no rule it goes with its own, or with one that gives up its address.
+    fn goes(&self, id: &ArmId, seen: &Seen, frontend: &Frontend, leave: &BTreeMap<String, Gone>) -> bool {
+        let leaves = |base: &str| leave.contains_key(&base.to_lowercase());
         let at = LoadBalancer::frontend_id(id, &frontend.name);
         let mut rules = seen.actual.rules.iter().filter(|rule| rule.frontend.as_ref() == Some(&at)).peekable();
         let has_rules = rules.peek().is_some();
@@ -331,7 +331,9 @@ impl Balancers {
             |placed: &Placed| placed.on == *id && placed.base.owns(&frontend.name) && !leaves(placed.base.as_str());
         rules.all(|rule| names::base_in(&rule.name).is_some_and(leaves))
             && !self.placed.values().any(stays)
-            && (has_rules || names::base_in(&frontend.name).is_some_and(leaves))
+            && (has_rules
+                || names::base_in(&frontend.name).is_some_and(leaves)
+                || leave.values().any(|gone| gone.gives_up(frontend)))
     }
 
     /// Whether a pool has NICs as members.

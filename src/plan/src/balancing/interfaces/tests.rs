@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     balancing::balancers::{Balancers, Leaving},
-    network::{backends::Exclusion, security_group::SecurityGroup, settings::PoolKind},
+    network::{backends::Exclusion, load_balancer::Gone, security_group::SecurityGroup, settings::PoolKind},
     service::{ServiceKey, names::BaseName, tests::settings},
 };
 
@@ -55,7 +55,8 @@ impl World {
     fn show_balancer(&mut self, rules: serde_json::Value) {
         let id = self.balancer();
         let body = json!({"sku": {"name": "Standard"}, "properties": {
-            "frontendIPConfigurations": [{"name": self.base().as_str(), "properties": {}}], "loadBalancingRules": rules,
+            "frontendIPConfigurations": [{"name": self.base().as_str(), "properties": {"privateIPAddress": "10.240.1.2"}}],
+            "loadBalancingRules": rules,
             "backendAddressPools": [{"name": self.settings.pool_name(Family::V4)}]}});
         let actual = LoadBalancer::read(&id, &body).unwrap();
         self.balancers.observed(&id, Some(&actual), &self.settings);
@@ -71,6 +72,18 @@ impl World {
             "destinationPortRanges": ["30080"]}});
         let group = SecurityGroup::read(&id, &json!({"properties": {"securityRules": [rule]}})).unwrap();
         self.admitted.observed(Some(&group));
+    }
+
+    /// These Services leave the load balancer and give up these private addresses.
+    fn leave(&mut self, bases: &[BaseName], addresses: &[IpAddr]) {
+        let gone = |base: &BaseName| Gone::Everything {
+            base: base.clone(),
+            pools: vec![],
+            public_ips: BTreeSet::new(),
+            addresses: addresses.iter().copied().collect(),
+        };
+        let all = bases.iter().map(|base| (base.as_str().to_lowercase(), gone(base))).collect();
+        self.leaving = [(self.balancer(), all)].into();
     }
 
     fn base(&self) -> BaseName {
@@ -157,7 +170,7 @@ fn all_leave_a_load_balancer_whose_last_service_goes() {
     let pool = world.pool();
     (0..20).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
     assert_eq!(world.changes(), (vec![], vec![]));
-    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
+    world.leave(&[world.base()], &[]);
     assert_eq!(world.changes().1.len(), 20);
 }
 
@@ -234,7 +247,7 @@ fn instances_and_their_model_join_together_and_the_model_leaves_first() {
     assert_eq!(world.changes(), (vec![], vec![]));
     assert!(world.machines.is_in_model(&pool));
 
-    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
+    world.leave(&[world.base()], &[]);
     assert_eq!(world.changes(), (vec![], vec![set_id()]), "an instance made now would join again");
     world.show_held(&set_id(), &[]);
     assert_eq!(world.changes(), (vec![], vec![instance_id(0), instance_id(1)]));
@@ -268,7 +281,7 @@ fn a_set_that_is_scaled_to_none_stays_while_a_service_is_served() {
     let pool = world.pool();
     world.show_held(&set_id(), std::slice::from_ref(&pool));
     assert_eq!(world.changes(), (vec![], vec![]));
-    world.leaving = [(world.balancer(), [world.base().as_str().to_lowercase()].into())].into();
+    world.leave(&[world.base()], &[]);
     assert_eq!(world.changes(), (vec![], vec![set_id()]));
 }
 
@@ -348,8 +361,7 @@ fn members_stay_while_a_rule_is_at_a_frontend_and_leave_with_the_last() {
     world.show_balancer(json!([{"name": format!("{}-TCP-81", other.as_str()), "properties": {"protocol": "Tcp",
         "frontendIPConfiguration": {"id": frontend.as_str()}, "frontendPort": 81, "backendPort": 81}}]));
     let left = |world: &mut World, bases: &[&BaseName]| {
-        let leaving = bases.iter().map(|base| base.as_str().to_lowercase()).collect();
-        world.leaving = [(world.balancer(), leaving)].into();
+        world.leave(&bases.iter().map(|base| (*base).clone()).collect::<Vec<_>>(), &[]);
         world.changes().1
     };
     assert_eq!(left(&mut world, &[]), []);
@@ -357,4 +369,8 @@ fn members_stay_while_a_rule_is_at_a_frontend_and_leave_with_the_last() {
     assert_eq!(left(&mut world, &[&base]), [], "another Service uses the frontend of one that is deleted");
     assert_eq!(left(&mut world, &[&other]), [nic_id(0)], "the frontend bears the name of a Service that is gone");
     assert_eq!(left(&mut world, &[&base, &other]), [nic_id(0)]);
+    world.show_balancer(json!([]));
+    assert_eq!(left(&mut world, &[&other]), [], "no rule is at the frontend yet");
+    world.leave(&[other], &["10.240.1.2".parse().unwrap()]);
+    assert_eq!(world.changes().1, [nic_id(0)], "the last that used the frontend gives up its address");
 }

@@ -130,7 +130,7 @@ impl Gone {
     }
 
     /// Whether the Service has given up the address of a frontend.
-    fn gives_up(&self, frontend: &Frontend) -> bool {
+    pub fn gives_up(&self, frontend: &Frontend) -> bool {
         match self {
             Self::Nothing | Self::Rules(_) => false,
             Self::Everything { public_ips, addresses, .. } => {

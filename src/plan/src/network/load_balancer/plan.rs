@@ -60,7 +60,11 @@ pub fn plan(wants: &Wants, actual: Option<&LoadBalancer>, env: &Env) -> Plan<Edi
 
     for part in &placed {
         let state = match &waits {
-            Some(pools) if part.part.frontends.is_empty() && !is_gone_from(part, &index) => {
+            // A frontend that it gives up goes with the load balancer.
+            Some(pools)
+                if part.part.frontends.is_empty()
+                    && (!is_gone_from(part, &index) || gives_up_one_of(part, &[Edit::Delete], actual)) =>
+            {
                 Served::Waiting(Waiting::MembersLeave(pools.clone()))
             }
             // It must not be told that it is gone from a load balancer that goes with it.
@@ -229,7 +233,8 @@ enum Ending {
     Waits(Vec<ArmId>),
 }
 
-/// A load balancer goes with its last frontend, once no NIC and no model of a scale set names its pools. One that has something of others stays.
+/// A load balancer goes with its last frontend, once no NIC and no model of a scale set names its pools. One that has
+/// something of others stays.
 fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env: &Env) -> Ending {
     let Some(actual) = actual else { return Ending::Stays };
     let count = |is_it: fn(&Edit) -> bool| edits.iter().filter(|edit| is_it(edit)).count();

@@ -163,6 +163,31 @@ fn a_load_balancer_goes_only_after_the_nics_have_left_its_pools() {
 }
 
 #[test]
+fn who_gives_up_the_address_of_a_departed_service_waits_for_the_nics_too() {
+    let (web, mut env) = (numbered(1, &[80]), env());
+    env.pools.insert("kubernetes".to_owned(), members::nic_pool());
+    let mut body = settle(&wants_of(&[&web]), None, &env).unwrap();
+    let address = "10.240.1.2";
+    body["properties"]["loadBalancingRules"] = json!([]);
+    body["properties"]["probes"] = json!([]);
+    body["properties"]["frontendIPConfigurations"] =
+        json!([{"name": base(&numbered(2, &[80])), "properties": {"privateIPAddress": address}}]);
+    body["properties"]["backendAddressPools"][0]["properties"]["backendIPConfigurations"] = json!([{ "id": "nic" }]);
+    let gone = Gone::Everything {
+        base: BaseName::of(&web.key),
+        pools: vec![],
+        public_ips: BTreeSet::new(),
+        addresses: [address.parse().unwrap()].into(),
+    };
+    let wants: Wants = [(web.key.clone(), Want { present: Part::default(), gone })].into();
+    let (plan, _) = step(&wants, Some(body.clone()), &env);
+    let pool = LoadBalancer::pool_id(&env.id, "kubernetes");
+    assert_eq!((plan.edits, &plan.served[&web.key]), (vec![], &Served::Waiting(Waiting::MembersLeave(vec![pool]))));
+    body["properties"]["backendAddressPools"][0]["properties"]["backendIPConfigurations"] = json!([]);
+    assert_eq!(step(&wants, Some(body), &env).0.edits, [Edit::Delete]);
+}
+
+#[test]
 fn a_load_balancer_with_other_peoples_parts_stays_when_its_last_service_goes() {
     let (web, mut env) = (numbered(1, &[80]), env());
     env.pools.insert("kubernetes".to_owned(), members::nic_pool());
