@@ -14,10 +14,11 @@ import time
 import urllib.parse
 
 from authority import AUDIENCE, TENANT, Authority
-from compute import LOCATION, Compute, Operation, Refused, key
+from compute import LOCATION, Compute, key
 from dialect import ASYNC, BOTH, BY_LOCATION, SYNC, WHERE_THE_ACTION_IS_MISSING, Dialect
 from network import PROVIDER, Network
 from network_api import NetworkApi
+from operations import Operation, Refused
 from wire import Answer, Exchange, Fault, Handler, Server
 
 SUBSCRIPTION = "66666666-7777-8888-9999-000000000000"

@@ -11,11 +11,10 @@ import json
 import threading
 import time
 import uuid
-from collections import defaultdict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import defaultdict
 
-from dialect import SYNC, Dialect
+from dialect import Dialect
+from operations import Operation, Provider, Refused
 
 LOCATION = "westeurope"
 GIB = 1 << 30
@@ -34,51 +33,6 @@ READ_ONLY_DISK = {
 }
 # Documented: compute throttling limits, per resource: (bucket, refill per minute).
 LIMITS = {"write": (12, 4), "read": (36, 12), "poll": (45, 15)}
-
-
-class Refused(Exception):
-    """An error in ARM's words. source of codes and texts: bodies quoted in public issues of the Go drivers."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        target: str | None = None,
-        leaves: str = "nothing",
-        details: list[dict] | None = None,
-    ):
-        super().__init__(f"{status} {code}: {message}")
-        self.status, self.code, self.message, self.target = status, code, message, target
-        self.details = details
-        # What an operation that fails with this has done all the same: "nothing", "all" of it, or a detach that
-        # is "stuck" (recorded: "the last detach operation failed").
-        self.leaves = leaves
-
-
-@dataclass
-class Operation:
-    """A write that was accepted. `finish` changes the state; `failure` is what comes instead."""
-
-    id: str
-    resource: str
-    started: float
-    due: float
-    finish: Callable[[], None]
-    result: Callable[[], dict | None]
-    # The resource as it will be. Documented: RPC, "properties should reflect the update that is in progress".
-    preview: dict | None = None
-    deletion: bool = False
-    # Whether it came from attachDetachDataDisks, whose result is the storage profile (documented: the swagger).
-    action: bool = False
-    failure: Refused | None = None
-    done: bool = False
-    # Another one took its place before its end.
-    canceled: bool = False
-    provider: str = "Microsoft.Compute"
-    # The part of a resource that was written: its list and name.
-    part: tuple[str, str] | None = None
-    polls: list[float] = field(default_factory=list)
 
 
 class Budget:
@@ -111,23 +65,22 @@ def _plain(value) -> str:
     return json.dumps(value, sort_keys=True).lower()
 
 
-class Compute:
+class Compute(Provider):
     """All methods are called with `lock` held."""
 
+    namespace = "Microsoft.Compute"
+
     def __init__(self, dialect: Dialect, subscription: str, group: str):
-        self.dialect = dialect
+        super().__init__(dialect)
         self.lock = threading.RLock()
         self.subscription, self.group = subscription, group
         self.disks: dict[str, dict] = {}
         self.machines: dict[str, dict] = {}
-        self.operations: dict[str, Operation] = {}
         self.violations: list[str] = []
         # Which VM a disk in flight belongs to; Azure too knows that before `managedBy` says so.
         self.in_flight: dict[str, str] = {}
         # What a reader sees of a disk, by time: (since, the disk or None).
         self.history: dict[str, list[tuple[float, dict | None]]] = defaultdict(list)
-        # Errors for the next operations on a resource type ("disks", "virtualMachines") that are accepted.
-        self.late_failures: dict[str, deque[Refused]] = defaultdict(deque)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.serial = itertools.count(1)
 
@@ -207,46 +160,15 @@ class Compute:
     # ---- time
 
     def settle(self) -> None:
-        """Ends the operations whose time has come, in that order."""
-        now = time.monotonic()
-        for operation in sorted(self.operations.values(), key=lambda each: each.due):
-            if operation.done or operation.due > now:
-                continue
-            operation.done = True
-            if operation.failure is None or operation.failure.leaves == "all":
-                operation.finish()
-            else:
-                self._abandon(operation)
-            self._publish(operation.resource, operation.due)
-            for disk, owner in list(self.in_flight.items()):
-                if owner == operation.resource:
-                    del self.in_flight[disk]
-                    self._publish(disk, operation.due)
+        super().settle()
         self._check()
 
-    def running(self, resource: str) -> Operation | None:
-        return next((o for o in self.operations.values() if o.resource == resource and not o.done), None)
-
-    def _accept(
-        self, kind: str, resource: str, announced: str, finish, result, preview=None, deletion=False
-    ) -> Operation:
-        now = time.monotonic()
-        takes = 0.0 if announced == SYNC else self.dialect.duration
-        failures = self.late_failures[kind]
-        operation = Operation(
-            str(uuid.uuid4()),
-            resource,
-            now,
-            now + takes,
-            finish,
-            result,
-            preview=preview,
-            deletion=deletion,
-            failure=failures.popleft() if failures else None,
-        )
-        self.operations[operation.id] = operation
-        self.settle()
-        return operation
+    def _ended(self, operation: Operation) -> None:
+        self._publish(operation.resource, operation.due)
+        for disk, owner in list(self.in_flight.items()):
+            if owner == operation.resource:
+                del self.in_flight[disk]
+                self._publish(disk, operation.due)
 
     def _exclusive(self, resource: str, what: str) -> None:
         if self.running(resource):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cloud import Cloud
 from cluster import Cluster
-from driver import cloud_config
+from driver import cloud_config, process_environment
 
 PREFIX = "service.beta.kubernetes.io/azure-"
 INTERNAL = {"load-balancer-internal": "true"}
@@ -38,16 +38,7 @@ class Controllers:
         self.config.write_text(json.dumps(cloud_config(cloud, **keys)))
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(cluster.kubeconfig()))
-        # No other cluster and no other Azure here, whatever the shell knows of one.
-        self.environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AZURE_", "LAZULI_", "KUBE")) and not name.lower().endswith("_proxy")
-        }
-        if cloud.dialect.configured == "file":
-            path = folder / "environment.json"
-            path.write_text(json.dumps(cloud.authority.endpoint_file()))
-            self.environment["AZURE_ENVIRONMENT_FILEPATH"] = str(path)
+        self.environment = process_environment(cloud, folder)
         self.log = (folder / "controllers.log").open("ab")
         self.process = None
 

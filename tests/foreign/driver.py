@@ -62,6 +62,20 @@ def channel(socket: Path) -> grpc.Channel:
     return grpc.insecure_channel(f"unix:{socket}")
 
 
+def process_environment(cloud: Cloud, folder: Path) -> dict[str, str]:
+    """The variables of a process that knows this Azure, and no cluster and no other Azure that the shell may know."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AZURE_", "LAZULI_", "KUBE")) and not name.lower().endswith("_proxy")
+    }
+    if cloud.dialect.configured == "file":
+        path = folder / "environment.json"
+        path.write_text(json.dumps(cloud.authority.endpoint_file()))
+        environment["AZURE_ENVIRONMENT_FILEPATH"] = str(path)
+    return environment
+
+
 class Driver:
     """The controller and a client of it. `with` ends the process; `kill` and `start` are what tests do to it."""
 
@@ -71,16 +85,7 @@ class Driver:
         self.socket = folder / "csi.sock"
         self.config = folder / "azure.json"
         self.config.write_text(json.dumps(cloud_config(cloud, **config)))
-        # No cluster and no other Azure here, whatever the shell knows of one.
-        self.environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("AZURE_", "LAZULI_", "KUBE")) and not name.lower().endswith("_proxy")
-        } | (environment or {})
-        if cloud.dialect.configured == "file":
-            path = folder / "environment.json"
-            path.write_text(json.dumps(cloud.authority.endpoint_file()))
-            self.environment["AZURE_ENVIRONMENT_FILEPATH"] = str(path)
+        self.environment = process_environment(cloud, folder) | (environment or {})
         self.log = (folder / "controller.log").open("ab")
         self.process = None
 

@@ -11,12 +11,13 @@ import copy
 import ipaddress
 import time
 import uuid
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import shapes
-from compute import LOCATION, Compute, Operation, Refused, key
-from dialect import SYNC, Dialect
+from compute import LOCATION, Compute, key
+from dialect import Dialect
+from operations import Operation, Provider, Refused
 
 PROVIDER = "Microsoft.Network"
 # Which operation a refusal names. Source: bodies quoted in public issues (hashicorp/terraform#7986).
@@ -45,16 +46,16 @@ class Resource:
         return self.pending if self.pending is not None else self.document
 
 
-class Network:
+class Network(Provider):
     """All methods are called with the cloud's lock held."""
 
+    namespace = PROVIDER
+
     def __init__(self, dialect: Dialect, compute: Compute):
-        self.dialect, self.compute = dialect, compute
+        super().__init__(dialect)
+        self.compute = compute
         self.resources: dict[str, Resource] = {}
-        self.operations: dict[str, Operation] = {}
         self.collisions: list[str] = []
-        # Errors for the next operations on a type that are accepted.
-        self.late_failures: dict[str, deque[Refused]] = defaultdict(deque)
         # What a reader sees, by time: (since, what `view` showed or None).
         self.history: dict[str, list[tuple[float, dict | None]]] = defaultdict(list)
         self.addresses = (f"20.50.0.{number}" for number in range(10, 250))
@@ -95,18 +96,11 @@ class Network:
 
     # ---- time
 
-    def settle(self) -> None:
-        """Ends the operations whose time has come, in that order."""
-        now = time.monotonic()
-        for operation in sorted(self.operations.values(), key=lambda each: each.due):
-            if operation.done or operation.due > now:
-                continue
-            operation.done = True
-            if operation.failure is None or operation.failure.leaves == "all":
-                operation.finish()
-            else:
-                self._abandon(operation)
-            self._publish(operation.resource, operation.due)
+    def _ended(self, operation: Operation) -> None:
+        self._publish(operation.resource, operation.due)
+
+    def _accepted(self, operation: Operation) -> None:
+        self._publish(operation.resource)
 
     def _abandon(self, operation: Operation) -> None:
         held = self.resources.get(operation.resource)
@@ -116,29 +110,6 @@ class Network:
         # Recorded (hashicorp/terraform#7986): the resource of an operation that failed is in state Failed.
         held.state = "Failed" if operation.failure.code != "Canceled" else held.state
         held.etag = next(self.compute.serial)
-
-    def running(self, at: str) -> Operation | None:
-        return next((o for o in self.operations.values() if o.resource == at and not o.done), None)
-
-    def _accept(self, kind: str, at: str, announced: str, finish, result, deletion=False) -> Operation:
-        now = time.monotonic()
-        takes = 0.0 if announced == SYNC else self.dialect.duration
-        failures = self.late_failures[kind]
-        operation = Operation(
-            str(uuid.uuid4()),
-            at,
-            now,
-            now + takes,
-            finish,
-            result,
-            deletion=deletion,
-            failure=failures.popleft() if failures else None,
-            provider=PROVIDER,
-        )
-        self.operations[operation.id] = operation
-        self._publish(at)
-        self.settle()
-        return operation
 
     def _publish(self, at: str, now: float | None = None) -> None:
         """Remembers what a reader sees of a resource, for readers that are behind."""

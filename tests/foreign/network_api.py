@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 import shapes
-from compute import LOCATION, Refused, key
+from compute import LOCATION, key
 from network import PROVIDER, Network
+from operations import Refused
 from wire import Answer, Exchange
 
 if TYPE_CHECKING:

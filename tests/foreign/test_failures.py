@@ -11,9 +11,10 @@ import time
 import grpc
 import pytest
 
-from compute import Refused, key
+from compute import key
 from dialect import ASYNC, PUBLIC
 from driver import RETRYABLE, at_once, code_of, persistently
+from operations import Refused
 
 QUICK = PUBLIC.but("quick", duration=0.4)
 WHOLE_LIST = QUICK.but("quick, whole list", action_missing="404")

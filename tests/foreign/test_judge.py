@@ -9,10 +9,10 @@ import pytest
 
 from authority import AUDIENCE
 from cloud import Cloud
-from compute import Refused
 from conftest import furnish
 from dialect import DIALECTS, PUBLIC
 from judge import Judge
+from operations import Refused
 
 VERSION = "api-version=2025-04-01"
 QUICK = PUBLIC.but("quick", duration=0.2)

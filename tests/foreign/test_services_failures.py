@@ -7,10 +7,10 @@ people wrote meanwhile is still there.
 
 import pytest
 
-from compute import Refused
 from controllers import INTERNAL
 from dialect import PUBLIC
 from landscape import rule
+from operations import Refused
 
 QUICK = PUBLIC.but("quick", duration=0.2, retry_after=None)
 AT_REST = PUBLIC.but("quick, Updating while it lasts", duration=0.2, retry_after=None, balancer_at_once=False)

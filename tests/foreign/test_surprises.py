@@ -6,9 +6,10 @@ import grpc
 import pytest
 
 from cloud import Cloud
-from compute import Refused, key
+from compute import key
 from dialect import PUBLIC, STACK, SYNC
 from driver import RETRYABLE, at_once, code_of, persistently
+from operations import Refused
 
 Code = grpc.StatusCode
 QUICK = PUBLIC.but("quick", duration=0.3)

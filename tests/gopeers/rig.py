@@ -1,10 +1,12 @@
-"""The processes of a recording: etcd, an API server, the emulator over TLS and the Go cloud controller manager.
+"""The processes of a run: etcd, an API server, the emulator over TLS, the Go managers and Lazuli.
 
-All listen on loopback, on ports that the kernel gave. The manager signs in to the emulator as to Azure: a proxy leads
-what is meant for login.microsoftonline.com, which the sign-in library asks about every authority, to the emulator.
+All listen on loopback, on ports that the kernel gave. The Go manager signs in to the emulator as to Azure: a proxy leads
+what is meant for login.microsoftonline.com, which the sign-in library asks about every authority, to the emulator. The
+same proxy leads what is meant for the instance metadata service to the emulator's.
 """
 
 import base64
+import collections
 import contextlib
 import json
 import os
@@ -20,12 +22,17 @@ import urllib.error
 import urllib.request
 
 LOGIN = "login.microsoftonline.com"
+METADATA = "http://169.254.169.254/"
 TOKEN = "recorder"
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/lazuli"
 NETWORK = f"{GROUP}/providers/Microsoft.Network"
 API_VERSION = "2024-05-01"
 NODES = ("node-0", "node-1")
+TWO_MACHINES = {
+    "availabilitySets": [{"name": "agents"}],
+    "virtualMachines": [{"name": name, "size": "Standard_D8s_v3", "availabilitySet": "agents"} for name in NODES],
+}
 
 
 def free_port():
@@ -46,12 +53,16 @@ def wait(what, seconds, ready):
 
 
 class Proxy:
-    """Leads CONNECT to the login host to another address; refuses all else."""
+    """Leads CONNECT to the login host, and requests of the instance metadata of the machine that the proxy's user names,
+    to the emulator; refuses all else."""
 
-    def __init__(self, port):
-        self.target = ("127.0.0.1", port)
+    def __init__(self, plain, secure):
+        self.plain, self.secure = ("127.0.0.1", plain), ("127.0.0.1", secure)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.url = f"http://{self.address}"
+        # How often each machine has asked for its metadata.
+        self.asked = collections.Counter()
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):
@@ -69,15 +80,35 @@ class Proxy:
             if not part:
                 return
             head += part
-        if not head.startswith(f"CONNECT {LOGIN}:443 ".encode()):
-            client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-            client.close()
+        if head.startswith(f"CONNECT {LOGIN}:443 ".encode()):
+            server = socket.create_connection(self.secure)
+            client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+            threading.Thread(target=pump, args=(server, client), daemon=True).start()
+            pump(client, server)
             return
-        server = socket.create_connection(self.target)
-        client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
-        back = threading.Thread(target=pump, args=(server, client), daemon=True)
-        back.start()
-        pump(client, server)
+        machine, request = metadata_request(head.decode())
+        if request is None:
+            client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        else:
+            self.asked[machine] += 1
+            with socket.create_connection(self.plain) as server:
+                server.sendall(request)
+                pump(server, client)
+        client.close()
+
+
+def metadata_request(head):
+    """The machine that asks for instance metadata, and its request as the emulator takes it, whose path names the machine;
+    None twice for another request."""
+    line, *fields = head.removesuffix("\r\n\r\n").split("\r\n")
+    method, url, version = line.split(" ")
+    user = next((field for field in fields if field.lower().startswith("proxy-authorization: basic ")), None)
+    if method != "GET" or not url.startswith(METADATA) or user is None:
+        return None, None
+    machine = base64.b64decode(user.rpartition(" ")[2]).decode().partition(":")[0]
+    kept = [field for field in fields if not field.lower().startswith(("proxy-", "connection:"))]
+    path = f"/_imds/{machine}/{url.removeprefix(METADATA)}"
+    return machine, "\r\n".join([f"GET {path} {version}", *kept, "Connection: close", "", ""]).encode()
 
 
 def pump(source, sink):
@@ -116,9 +147,10 @@ class Http:
 class Rig:
     """Starts and ends the processes. Their logs are in its folder."""
 
-    def __init__(self, folder, lazuli, tools, manager):
+    def __init__(self, folder, lazuli, tools, manager, node_manager=None):
         self.folder = pathlib.Path(folder)
         self.lazuli, self.tools, self.manager_binary = lazuli, pathlib.Path(tools), manager
+        self.node_manager_binary = node_manager
         self.children = {}
 
     def run(self, name, command, **environment):
@@ -196,28 +228,24 @@ class Rig:
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         }))
 
-    def start_emulator(self):
+    def start_emulator(self, scenario=None):
         keys = self.folder / "tls"
         config = self.folder / "azure.json"
         self.end("emulator")
         log = self.folder / "emulator.log"
         log.write_text("")
-        scenario = self.folder / "scenario.json"
-        scenario.write_text(json.dumps({
+        file = self.folder / "scenario.json"
+        file.write_text(json.dumps({
             "virtualNetworks": [{"name": "vnet", "prefixes": ["10.0.0.0/8", "fd00::/48"], "subnets": [
                 {"name": "nodes", "prefix": "10.240.0.0/16"},
                 {"name": "apps", "prefix": "10.241.0.0/16"},
                 {"name": "links", "prefix": "10.242.0.0/16"},
             ]}],
-            "availabilitySets": [{"name": "agents"}],
-            "virtualMachines": [
-                {"name": name, "size": "Standard_D8s_v3", "availabilitySet": "agents"} for name in NODES
-            ],
             "resourceGroups": [{"name": "lazuli"}, {"name": "other"}],
-        }))
+        } | (scenario or TWO_MACHINES)))
         self.run("emulator", [
             self.lazuli, "emulator", "--listen", "127.0.0.1:0", "--tls", "127.0.0.1:0", "--tls-dir", keys, "--name", LOGIN,
-            "--scenario", scenario, "--retry-after", "0", "--no-throttling", "--accept-any-token", "--azure-json", config,
+            "--scenario", file, "--retry-after", "0", "--no-throttling", "--accept-any-token", "--azure-json", config,
             "--output", "json",
             # The manager deletes a load balancer whose pool has NICs, and has done so on Azure for years.
             "--unverified", "interfaces-leave-deleted-pool=true",
@@ -227,7 +255,7 @@ class Rig:
         plain = next(url for url in found if url.startswith("http:"))
         self.secure = next(url for url in found if url.startswith("https:"))
         self.azure = Http(plain, TOKEN)
-        self.proxy = Proxy(int(self.secure.rsplit(":", 1)[1]))
+        self.proxy = Proxy(*(int(url.rsplit(":", 1)[1]) for url in (plain, self.secure)))
         self.trust = keys / "ca.pem"
         self.azure_json = json.loads(config.read_text())
 
@@ -235,15 +263,43 @@ class Rig:
         separator = "&" if "?" in path else "?"
         return self.azure(method, f"{path}{separator}api-version={API_VERSION}", body)
 
-    def start_manager(self, settings):
-        config = self.folder / "manager.json"
-        config.write_text(json.dumps(self.azure_json | {
-            "resourceManagerEndpoint": self.secure, "useInstanceMetadata": False, "cloudConfigType": "file",
-            "vnetName": "vnet", "disableAPICallCache": True,
-        } | settings))
+    def config(self, name, **keys):
+        """Writes a cloud configuration of the emulator with these keys."""
+        file = self.folder / name
+        file.write_text(json.dumps(self.azure_json | {"vnetName": "vnet"} | keys))
+        return file
+
+    def start_manager(self, settings, *flags, controllers="service"):
+        """The Go cloud controller manager; of its controllers these."""
+        config = self.config(
+            "manager.json", resourceManagerEndpoint=self.secure, useInstanceMetadata=False, cloudConfigType="file",
+            disableAPICallCache=True, **settings
+        )
         self.run("manager", [
             self.manager_binary, "--cloud-provider=azure", f"--cloud-config={config}", f"--kubeconfig={self.kubeconfig}",
-            "--controllers=service", "--leader-elect=false", "--cluster-name=kubernetes", "--allocate-node-cidrs=false",
-            "--configure-cloud-routes=false", "--bind-address=127.0.0.1", f"--secure-port={free_port()}",
-            f"--cert-dir={self.folder / 'manager-cert'}", "--v=3",
+            f"--controllers={controllers}", "--leader-elect=false", "--cluster-name=kubernetes",
+            "--allocate-node-cidrs=false", "--bind-address=127.0.0.1", f"--secure-port={free_port()}",
+            f"--cert-dir={self.folder / 'manager-cert'}", "--v=3", *(flags or ["--configure-cloud-routes=false"]),
         ], SSL_CERT_FILE=str(self.trust), HTTPS_PROXY=self.proxy.url, NO_PROXY="127.0.0.1")
+
+    def start_node_manager(self, node):
+        """The Go cloud-node-manager of a node, which asks the instance metadata of its machine."""
+        self.proxy.asked[node] = 0
+        self.run(f"node-manager-{node}", [
+            self.node_manager_binary, f"--kubeconfig={self.kubeconfig}", f"--node-name={node}", "--wait-routes",
+            "--node-status-update-frequency=1s", "--enable-deprecated-beta-topology-labels", "--v=3",
+        ], NODE_NAME=node, HTTP_PROXY=f"http://{node}:-@{self.proxy.address}", NO_PROXY="127.0.0.1")
+
+    def start_lazuli(self, settings, ranges):
+        """Lazuli's cloud controllers, all of them."""
+        config = self.config("lazuli.json", **settings)
+        self.run("lazuli", [
+            self.lazuli, "cloud-controllers", "--cloud-config", config, "--kubeconfig", self.kubeconfig,
+            "--cluster-cidr", ranges, "--log", "debug,h2=info,hyper=info,hyper_util=info,tower=info,kube_client=info",
+        ])
+
+    def holder(self, lease):
+        """Who holds a Lease; None for nobody."""
+        with contextlib.suppress(RuntimeError):
+            return self.kube("GET", lease)["spec"].get("holderIdentity")
+        return None

@@ -88,6 +88,7 @@
 //! | no address is given up while a security rule admits it, and none keeps its rules | the records of what is to go outlive the security rules | `a_public_service_moves_to_an_address_of_the_user_and_back` `an_internal_service_changes_its_address` `services_share_an_address_and_the_first_of_them_goes` `a_service_deleted_after_any_write_leaves_nothing_behind` |
 //! | a kill between any two writes of Services is made good | the next process reads what is there | `cloud_controllers_killed_after_any_write_are_succeeded_by_a_process_that_ends_in_the_same_state` |
 //! | a leader that was frozen writes nothing once another one leads | no write starts without enough lease, and a lost lease ends the process | `a_frozen_leader_writes_nothing_once_another_replica_leads` `the_process_fails_when_another_replica_has_its_lease` |
+//! | an empty list of Nodes or Services changes nothing | it is taken for a mistake of what answers, until an object is listed | `an_empty_list_of_nodes_removes_no_route` |
 //!
 //! # Clock, client and judge
 //!

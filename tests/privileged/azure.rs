@@ -93,6 +93,23 @@ impl Azure {
         calls.as_array().unwrap().iter().filter(|call| call["plane"] == "arm").count()
     }
 
+    /// What the resource manager was asked to read since its requests were last forgotten: method and path.
+    pub(super) async fn arm_reads(&self) -> Vec<String> {
+        self.arm_requests(|method| method == "GET").await
+    }
+
+    /// The writes that the resource manager was asked for since then: method and path.
+    pub(super) async fn arm_writes(&self) -> Vec<String> {
+        self.arm_requests(|method| method != "GET").await
+    }
+
+    async fn arm_requests(&self, is_it: impl Fn(&str) -> bool) -> Vec<String> {
+        let calls = self.read("/_emulator/calls").await;
+        let of_arm = calls.as_array().unwrap().iter().filter(|call| call["plane"] == "arm");
+        let text = |call: &Value| Some(format!("{} {}", call["method"].as_str()?, call["path"].as_str()?));
+        of_arm.filter(|call| call["method"].as_str().is_some_and(&is_it)).filter_map(text).collect()
+    }
+
     /// How often the disks of a subscription were listed.
     pub(super) async fn lists_of_disks(&self) -> usize {
         let calls = self.read("/_emulator/calls").await;

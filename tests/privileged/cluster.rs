@@ -11,7 +11,9 @@ mod go_driver;
 mod kubernetes;
 mod node;
 mod rights;
+mod ssh_key;
 mod take_over;
+mod wrong_lists;
 
 use std::{
     collections::BTreeMap,

@@ -4,6 +4,7 @@ import re
 import uuid
 
 import pytest
+from azure.mgmt.network import NetworkManagementClient
 
 from cloud import LOCATION, Cloud, Emulator, Group
 
@@ -17,6 +18,18 @@ def emulator(tmp_path_factory):
 @pytest.fixture(scope="session")
 def cloud(emulator):
     return Cloud.sign_in(emulator)
+
+
+@pytest.fixture(scope="session")
+def network(cloud):
+    """The clients of the network provider."""
+    return NetworkManagementClient(
+        cloud.credential,
+        cloud.subscription,
+        base_url=cloud.url,
+        credential_scopes=["https://management.azure.com/.default"],
+        connection_verify=cloud.ca,
+    )
 
 
 @pytest.fixture

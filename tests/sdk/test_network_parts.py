@@ -2,20 +2,8 @@
 tags, private links on a frontend in use, whole route tables. All through the SDK's typed network client."""
 
 import pytest
-from azure.mgmt.network import NetworkManagementClient
 
 from cloud import LOCATION, refusal
-
-
-@pytest.fixture(scope="session")
-def network(cloud):
-    return NetworkManagementClient(
-        cloud.credential,
-        cloud.subscription,
-        base_url=cloud.url,
-        credential_scopes=["https://management.azure.com/.default"],
-        connection_verify=cloud.ca,
-    )
 
 
 @pytest.fixture

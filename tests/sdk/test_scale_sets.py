@@ -3,20 +3,8 @@
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
-from azure.mgmt.network import NetworkManagementClient
 
 from cloud import LOCATION, refusal
-
-
-@pytest.fixture(scope="session")
-def network(cloud):
-    return NetworkManagementClient(
-        cloud.credential,
-        cloud.subscription,
-        base_url=cloud.url,
-        credential_scopes=["https://management.azure.com/.default"],
-        connection_verify=cloud.ca,
-    )
 
 
 class Set:

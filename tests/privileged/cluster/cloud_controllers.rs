@@ -22,7 +22,7 @@ use super::{
 };
 
 const NODES_PATH: &str = "/api/v1/nodes";
-const SERVICES: &str = "/api/v1/namespaces/default/services";
+pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -90,14 +90,14 @@ impl Cluster {
         self.kubernetes.get(&format!("{NODES_PATH}/{name}")).await
     }
 
-    async fn service(&self, name: &str, annotations: Value) -> Value {
+    pub(super) async fn service(&self, name: &str, annotations: Value) -> Value {
         let spec =
             json!({"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]});
         let metadata = json!({"name": name, "annotations": annotations});
         self.kubernetes.create(SERVICES, json!({"metadata": metadata, "spec": spec})).await
     }
 
-    async fn address(&mut self, name: &str) -> String {
+    pub(super) async fn address(&mut self, name: &str) -> String {
         let has = |service: Option<&Value>| service.is_some_and(|service| address_of(service).is_some());
         let service = self.kubernetes.until("the Service's address", &format!("{SERVICES}/{name}"), has).await;
         address_of(&service).unwrap()
@@ -378,6 +378,10 @@ async fn the_cloud_controllers_look_after_a_cluster_with_the_rights_that_the_cha
     say("a volume was labelled and a resize refused");
     cluster.kill_the_leader().await;
     say("the leader was killed");
+    cluster.nothing_follows_from_wrong_lists().await;
+    say("wrong lists changed nothing");
+    cluster.a_person_adds_an_ssh_key().await;
+    say("an SSH key was added");
 
     let then = json!({"status": 403, "code": "AuthorizationFailed"});
     let path = format!("*/virtualMachines/{UNREADABLE}");

@@ -255,6 +255,28 @@ impl Kubernetes {
         }
     }
 
+    /// A client that may do everything.
+    pub(super) fn client(&self) -> &Client {
+        self.api_server.client()
+    }
+
+    /// The kubeconfig of a user who may do everything.
+    pub(super) fn admin_kubeconfig(&self) -> String {
+        kubeconfig(&self.folder, ADMIN.0)
+    }
+
+    /// A kubeconfig of another server, which asks for no credentials.
+    pub(super) fn kubeconfig_of_server(&self, name: &str, url: &str) -> String {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": url}}], "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+        });
+        let file = kubeconfig(&self.folder, name);
+        fs::write(&file, config.to_string()).unwrap();
+        file
+    }
+
     /// A kubeconfig with a token, such as that of a container.
     pub(super) fn kubeconfig_of_token(&self, name: &str, token: &str) -> String {
         write_kubeconfig(&self.folder, name, json!({"token": token}))
