@@ -213,7 +213,7 @@ pub struct Cluster {
     pub disable_availability_set_nodes: bool,
     /// `enableVmssFlexNodes`: with scale sets, look for flexible ones too.
     pub enable_vmss_flex_nodes: bool,
-    /// `useInstanceMetadata`: ask the instance metadata service about the own machine.
+    /// `useInstanceMetadata`: new Nodes wait for what their own plugins tell by the instance metadata, before Azure is asked.
     pub use_instance_metadata: bool,
     /// `nodeInstanceNotFoundGracePeriodInSeconds`: how long a machine must be missing before its node is
     /// deleted, besides what is always checked. Default none.

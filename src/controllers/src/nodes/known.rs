@@ -13,6 +13,7 @@ use lazuli_azure::{compute::Compute, network::Network};
 use lazuli_plan::{
     cloud_node::{
         CloudNode,
+        facts::Scope,
         step::{Env, Event},
     },
     engine::{Acceptance, Shared, object},
@@ -93,8 +94,14 @@ impl Known {
     }
 
     /// What the step of a Node needs.
-    pub(super) fn env(&self) -> Env {
-        Env { shared: self.shared(), controllers: self.options.controllers, grace: self.options.grace }
+    pub(super) fn env(&self) -> Env<'_> {
+        let NodeOptions { controllers, grace, metadata_wait, .. } = self.options;
+        Env { shared: self.shared(), scope: self.scope(), metadata_wait, controllers, grace }
+    }
+
+    /// Where machines are looked for.
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope { subscription: &self.options.subscription, resource_group: &self.options.resource_group }
     }
 
     /// What the planner of the route table needs.

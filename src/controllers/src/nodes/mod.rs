@@ -73,6 +73,8 @@ pub struct NodeOptions {
     pub resource_group: String,
     /// How long this process has known a Node at least before it deletes it.
     pub grace: Duration,
+    /// How long a new Node waits for what its plugin publishes of the machine before Azure is asked.
+    pub metadata_wait: Duration,
     /// Where routes are; `None` without the route controller.
     pub routes: Option<RouteOptions>,
 }
