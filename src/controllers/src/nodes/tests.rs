@@ -133,11 +133,13 @@ impl Rig {
             subscription: scenario::SUBSCRIPTION.to_owned(),
             resource_group: scenario::RESOURCE_GROUP.to_owned(),
             grace: Duration::from_secs(60),
+            route_settle: Duration::ZERO,
             metadata_wait: Duration::ZERO,
             routes: Some(RouteOptions {
                 table: table(),
                 subnet: Some(subnet.parse().unwrap()),
                 location: scenario::LOCATION.to_owned(),
+                update_interval: Duration::ZERO,
                 tags: TagPolicy::default(),
                 cluster_ranges: vec!["10.244.0.0/16".parse().unwrap()],
             }),

@@ -33,6 +33,8 @@ pub mod events;
 pub mod facts;
 mod instance;
 mod routes;
+#[cfg(test)]
+mod simulation;
 pub mod step;
 #[cfg(test)]
 mod tests;

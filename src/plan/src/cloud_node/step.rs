@@ -34,6 +34,8 @@ pub const APART: Duration = Duration::from_secs(5);
 pub const FRESH: Duration = Duration::from_secs(30);
 /// The pauses between reads of the machine of a Node that is not Ready.
 const CHECKS: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(60));
+/// How long the machine of a new Node that is not Ready is not read: it was there when its kubelet registered.
+const NEW: Duration = Duration::from_secs(60);
 /// The pauses after a read or a patch that failed.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// The pause after a patch that met another writer.
@@ -59,6 +61,8 @@ pub struct Env<'a> {
     pub scope: Scope<'a>,
     /// How long a new Node waits for what its plugin publishes before Azure is asked.
     pub metadata_wait: Duration,
+    /// How long after it was seen first a new route is expected to work.
+    pub route_settle: Duration,
     /// Which controllers run.
     pub controllers: Controllers,
     /// How long this process has known a Node at least before it deletes it.
@@ -434,7 +438,7 @@ impl State {
                 }
             }
             Event::Routed { generation, outcome } => {
-                if let Some(refused) = self.requests.told(generation, &outcome) {
+                if let Some(refused) = self.requests.told(generation, &outcome, now) {
                     self.report(Reason::RouteRefused(refused), actions);
                 }
             }
@@ -455,9 +459,13 @@ impl State {
             return;
         }
         if before.is_none_or(|before| before.uid != node.uid) {
-            // The requests stay: the route table is told of the new ranges instead.
+            // The route table is told of the new ranges instead of the old ones, and shows anew what it has.
             self.forget(actions);
+            self.requests.renew();
             self.known_since = now;
+            if node.has_taint(Taint::UNINITIALIZED) {
+                self.check_at = now + NEW;
+            }
             self.removed = None;
         } else if before.is_some_and(|before| before.is_ready != node.is_ready) {
             // What was proved of the machine was proved of another time.
@@ -620,7 +628,7 @@ impl State {
         if taints != node.taints {
             return Some(Patch::Taints(taints));
         }
-        if let Some(network) = self.network(node, env) {
+        if let Some(network) = self.network(node, env, now) {
             return Some(Patch::Status { addresses: None, network: Some(network) });
         }
         let machine = node.machine().filter(|_| env.controllers.node)?;
@@ -676,12 +684,14 @@ impl State {
     }
 
     /// The condition NetworkUnavailable, where it is not what the route table shows.
-    fn network(&self, node: &CloudNode, env: &Env<'_>) -> Option<NetworkCondition> {
+    fn network(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration) -> Option<NetworkCondition> {
         if !env.controllers.route {
             return None;
         }
         match (self.requests.routes, node.is_network_unavailable) {
-            (Routes::Exist, None | Some(true)) => Some(NetworkCondition::CREATED),
+            (Routes::Exist { since }, None | Some(true)) => {
+                (!self.waits(since + env.route_settle, now)).then_some(NetworkCondition::CREATED)
+            }
             (Routes::Missing, None | Some(false)) => Some(NetworkCondition::MISSING),
             _ => None,
         }

@@ -30,6 +30,7 @@ fn env() -> Env<'static> {
     Env {
         scope: Scope { subscription: "s", resource_group: "group" },
         metadata_wait: Duration::ZERO,
+        route_settle: Duration::ZERO,
         shared: Shared {
             synced: true,
             lease: Lease { until: Some(Duration::MAX), least: s(5) },
@@ -298,6 +299,33 @@ fn a_node_has_the_first_address_of_each_family_and_another_where_kubelet_was_giv
 }
 
 #[test]
+fn a_route_counts_when_it_has_had_its_time_to_work() {
+    let mut rig = Rig::start(CloudNode { is_network_unavailable: Some(true), ..old_node() });
+    rig.env.route_settle = s(30);
+    let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
+    let done = || Outcome::Done(Report { is_associated: true });
+    rig.tell(Event::Routed { generation, outcome: done() });
+    rig.now += s(20);
+    rig.tell(Event::Routed { generation, outcome: done() });
+    assert_eq!(rig.patch(), None);
+    rig.wake();
+    assert_eq!(rig.now, s(130), "since it was seen first");
+    assert!(matches!(rig.patch(), Some(Patch::Status { network: Some(created), .. }) if !created.is_unavailable));
+}
+
+#[test]
+fn the_machine_of_a_new_node_that_is_not_ready_yet_is_not_read_for_a_minute() {
+    let checks = |rig: &Rig| rig.actions.iter().any(|action| matches!(action, Action::Check { .. }));
+    let mut rig = Rig::start(new_node());
+    rig.read(Ok(instance()));
+    assert!(rig.patch().is_some() && rig.patch().is_some() && !checks(&rig));
+    rig.wake();
+    assert!(checks(&rig) && rig.now == s(160), "{:?}", rig.now);
+    // A process that comes later knows nothing of its machine.
+    assert!(checks(&Rig::start(CloudNode { is_ready: false, ..old_node() })));
+}
+
+#[test]
 fn nothing_is_written_of_a_node_as_the_go_manager_left_it() {
     let mut rig = Rig::start(old_node());
     let actions = rig.take();
@@ -444,6 +472,14 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     let actions = rig.take();
     let [Action::Route { want: Want::Present(ranges), .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(ranges[0].text, "10.244.7.0/24");
+
+    // With the same range: what the table has said of the Node before says nothing of this one.
+    let mut rig = Rig::start(old_node());
+    let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
+    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.change(|node| (node.uid, node.is_network_unavailable) = ("u2".to_owned(), Some(true)));
+    assert_eq!(rig.patch(), None);
+    assert!(matches!(rig.take()[..], [Action::Route { generation: again, .. }] if again > generation));
 }
 
 #[test]
