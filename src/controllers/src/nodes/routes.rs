@@ -76,12 +76,14 @@ impl Routed for RouteTables {
     }
 
     fn tell(known: &Known, key: &ArmId, to: String, generation: u64, outcome: Outcome<Report>) {
-        if let Outcome::Done(Report { is_associated: false }) = outcome {
+        if let Outcome::Done(Report { is_associated: false, .. }) = outcome {
             known.associate(key);
         }
         if !known.told().without_node.contains(&to) {
             known.to_node(&to, step::Event::Routed { generation, outcome });
-        } else if let (Outcome::Done(_), Some(workers)) = (&outcome, known.workers.get()) {
+        } else if let (Outcome::Done(Report { is_provisioned: true, .. }), Some(workers)) =
+            (&outcome, known.workers.get())
+        {
             // A Node of the name that has come meanwhile asks with a greater generation.
             known.told().without_node.remove(&to);
             if generation == 0 {

@@ -81,8 +81,10 @@ impl Requests {
         if generation != self.generation {
             return None;
         }
-        self.done = matches!(outcome, Outcome::Done(_));
+        self.done = matches!(outcome, Outcome::Done(Report { is_provisioned: true, .. }));
         match outcome {
+            // They are there, and nothing says that they work, or that they do not.
+            Outcome::Done(Report { is_provisioned: false, .. }) => {}
             Outcome::Done(_) if matches!(self.routes, Routes::Exist { .. }) => {}
             Outcome::Done(_) => self.routes = Routes::Exist { since: now },
             // The planner says so of an observation.

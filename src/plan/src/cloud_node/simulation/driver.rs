@@ -160,6 +160,7 @@ enum Key {
     Thing(Thing),
 }
 
+#[expect(clippy::large_enum_variant, reason = "one is delivered before the next is made")]
 enum Message {
     Node(String, step::Event),
     Breaker(breaker::Event),
@@ -371,7 +372,7 @@ impl Run {
             Happens::Accepted { thing, id, operation } => {
                 self.replicas[replica].operations.insert((thing, id), operation);
                 let expected = Expectation::of(Kind::Other, &Durations::default(), None);
-                self.to_thing(replica, thing, Told::Accepted(id, expected));
+                self.tell_thing(replica, thing, Told::Accepted(id, expected));
             }
             Happens::PollArrives { thing, id } => {
                 let Some(operation) = self.replicas[replica].operations.get(&(thing, id)).copied() else { return };
@@ -383,8 +384,8 @@ impl Run {
                     }
                 }
             }
-            Happens::Polled { thing, id } => self.to_thing(replica, thing, Told::Polled(id)),
-            Happens::Permitted { thing, id } => self.to_thing(replica, thing, Told::Permitted(id)),
+            Happens::Polled { thing, id } => self.tell_thing(replica, thing, Told::Polled(id)),
+            Happens::Permitted { thing, id } => self.tell_thing(replica, thing, Told::Permitted(id)),
             Happens::Ended { thing, id, result } => self.ended(replica, thing, id, result),
             Happens::MachineRead { node, id } => {
                 let result = self.instance(&node);
@@ -847,7 +848,7 @@ impl Run {
             Outcome::Refused(_) => "outcome: refused",
         });
         let this = &mut self.replicas[replica];
-        if let Outcome::Done(Report { is_associated: false }) = outcome
+        if let Outcome::Done(Report { is_associated: false, .. }) = outcome
             && !std::mem::replace(&mut this.is_association_asked, true)
         {
             let from = TABLE_ID.parse().expect("it is an id");
@@ -855,14 +856,16 @@ impl Run {
             self.inbox.push_back((replica, Message::Subnet(event)));
         }
         let outcome = match (self.mutant, outcome) {
-            (Mutant::AvailableEarly, Outcome::Waiting(Waiting::Write)) => Outcome::Done(Report { is_associated: true }),
+            (Mutant::AvailableEarly, Outcome::Waiting(Waiting::Write)) => {
+                Outcome::Done(Report { is_associated: true, is_provisioned: true })
+            }
             (_, outcome) => outcome,
         };
         let this = &mut self.replicas[replica];
         let routed = |outcome| step::Event::Routed { generation, outcome };
         if !this.without_node.contains(&to) {
             self.inbox.push_back((replica, Message::Node(to, routed(outcome))));
-        } else if matches!(outcome, Outcome::Done(_)) {
+        } else if matches!(outcome, Outcome::Done(Report { is_provisioned: true, .. })) {
             this.without_node.remove(&to);
             let message = match generation {
                 0 => Message::Table(object::Event::Withdrawn(to)),

@@ -210,7 +210,10 @@ fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_rou
 
     rig.tell(Event::Routed { generation, outcome: Outcome::Waiting(Waiting::Write) });
     assert_eq!(rig.patch(), None, "it says so already");
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     let third = rig.patch();
     let created =
         NetworkCondition { is_unavailable: false, reason: "RouteCreated", message: "RouteController created a route" };
@@ -303,7 +306,7 @@ fn a_route_counts_when_it_has_had_its_time_to_work() {
     let mut rig = Rig::start(CloudNode { is_network_unavailable: Some(true), ..old_node() });
     rig.env.route_settle = s(30);
     let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
-    let done = || Outcome::Done(Report { is_associated: true });
+    let done = || Outcome::Done(Report { is_associated: true, is_provisioned: true });
     rig.tell(Event::Routed { generation, outcome: done() });
     rig.now += s(20);
     rig.tell(Event::Routed { generation, outcome: done() });
@@ -330,7 +333,10 @@ fn nothing_is_written_of_a_node_as_the_go_manager_left_it() {
     let mut rig = Rig::start(old_node());
     let actions = rig.take();
     let [Action::Route { generation, .. }] = actions[..] else { panic!("{actions:?}") };
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     rig.now += s(3_600);
     rig.tell(Event::Woke);
     assert_eq!(rig.take(), []);
@@ -457,7 +463,10 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     assert_eq!(ranges.len(), 1);
     assert!(!rig.state.is_idle());
     let generation = *generation;
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     assert_eq!(rig.take(), [Action::WithdrawRoutes]);
     assert!(rig.state.is_idle());
 
@@ -476,7 +485,10 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     // With the same range: what the table has said of the Node before says nothing of this one.
     let mut rig = Rig::start(old_node());
     let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     rig.change(|node| (node.uid, node.is_network_unavailable) = ("u2".to_owned(), Some(true)));
     assert_eq!(rig.patch(), None);
     assert!(matches!(rig.take()[..], [Action::Route { generation: again, .. }] if again > generation));

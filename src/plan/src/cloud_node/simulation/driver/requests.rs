@@ -77,7 +77,7 @@ fn empty() -> Value {
 }
 
 impl Run {
-    pub(super) fn to_thing(&mut self, replica: usize, thing: Thing, told: Told) {
+    pub(super) fn tell_thing(&mut self, replica: usize, thing: Thing, told: Told) {
         let message = match thing {
             Thing::Table => Message::Table(event(told)),
             Thing::Subnet => Message::Subnet(event(told)),
@@ -229,7 +229,7 @@ impl Run {
             }
             fault => fault,
         });
-        self.to_thing(replica, thing, Told::Ended(id, result));
+        self.tell_thing(replica, thing, Told::Ended(id, result));
     }
 
     pub(super) fn read_arrives(&mut self, replica: usize, thing: Thing, id: Id, sent_at: Duration) {
