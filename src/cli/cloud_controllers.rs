@@ -111,8 +111,12 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 
     let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
-    let serves_services = options.nodes.runs(ControllerName::ServiceLb);
-    let nodes = options.nodes.options(&config)?;
+    let runs = !config.cluster.disable_controllers;
+    if !runs {
+        tracing::warn!("the cloud configuration: disableCloudProvider is true: no controller runs");
+    }
+    let serves_services = runs && options.nodes.runs(ControllerName::ServiceLb);
+    let nodes = options.nodes.options(&config)?.filter(|_| runs);
     for warning in config.for_cloud_controllers(LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
         tracing::warn!("the cloud configuration: {warning}");
     }

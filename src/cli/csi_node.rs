@@ -11,7 +11,7 @@ use lazuli_assembly::{
     services,
 };
 use lazuli_azure::{
-    imds::{Imds, Instance},
+    imds::{Imds, Instance, InterfaceAddress},
     transport::{Tls, Transport},
 };
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
@@ -22,7 +22,11 @@ use lazuli_csi::{
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::Host;
-use lazuli_plan::{cloud_node::facts::InstanceFacts, list::VolumeHandles, size::SizeLimits};
+use lazuli_plan::{
+    cloud_node::facts::{InstanceFacts, PublishedAddress},
+    list::VolumeHandles,
+    size::SizeLimits,
+};
 use lazuli_telemetry::{Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
@@ -144,13 +148,22 @@ const PUBLISH: Duration = Duration::from_secs(600);
 const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
 
 /// Publishes what the instance metadata tells of the machine, for the cloud controllers, until `stop`.
-async fn publish_facts(client: kube::Client, node: String, imds: Imds, stop: CancellationToken) {
+async fn publish_facts(
+    client: kube::Client,
+    node: String,
+    imds: Imds,
+    boot_id: Option<String>,
+    stop: CancellationToken,
+) {
     let work = async {
         let (mut published, mut is_told) = (None, false);
         loop {
-            let wait = match imds.refresh().await {
+            // The question about addresses asks about the instance first.
+            let addresses = imds.addresses().await;
+            let again = addresses.as_ref().map_or(PUBLISH_AGAIN, |_| PUBLISH);
+            let wait = match imds.instance().await {
                 Ok(instance) => {
-                    let facts = facts_of(&instance);
+                    let facts = facts_of(&instance, addresses.unwrap_or_default(), boot_id.clone());
                     let outcome = match published.as_ref() == Some(&facts) {
                         true => Ok(()),
                         false => lazuli_cluster::publish_facts(&client, &node, &facts).await,
@@ -158,7 +171,7 @@ async fn publish_facts(client: kube::Client, node: String, imds: Imds, stop: Can
                     match outcome {
                         Ok(()) => {
                             published = Some(facts);
-                            PUBLISH
+                            again
                         }
                         Err(error) => {
                             let error = server::chain(&error);
@@ -183,13 +196,20 @@ async fn publish_facts(client: kube::Client, node: String, imds: Imds, stop: Can
     stop.run_until_cancelled(work).await;
 }
 
-fn facts_of(instance: &Instance) -> InstanceFacts {
+fn facts_of(instance: &Instance, addresses: Vec<InterfaceAddress>, boot_id: Option<String>) -> InstanceFacts {
     InstanceFacts {
         resource_id: instance.resource_id.to_string(),
         vm_size: instance.vm_size.clone(),
         fault_domain: instance.platform_fault_domain.as_ref().and_then(|number| number.parse().ok()),
         sub_fault_domain: instance.platform_sub_fault_domain.clone(),
         interconnect_group: instance.interconnect_group.clone(),
+        location: Some(instance.location.clone()),
+        zone: instance.zone.clone(),
+        addresses: addresses
+            .into_iter()
+            .map(|InterfaceAddress { private, public }| PublishedAddress { private, public })
+            .collect(),
+        boot_id,
     }
 }
 
@@ -224,10 +244,10 @@ pub(super) async fn run(options: Options) -> Outcome {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
         tokio::spawn(lazuli_cluster::remove_startup_taint(client, node, driver, stop.clone()))
     });
-    let publishing = client
-        .clone()
-        .zip(imds.clone())
-        .map(|(client, imds)| tokio::spawn(publish_facts(client, options.node_id.clone(), imds, stop.clone())));
+    let publishing = client.clone().zip(imds.clone()).map(|(client, imds)| {
+        let boot_id = Host::new().boot_id();
+        tokio::spawn(publish_facts(client, options.node_id.clone(), imds, boot_id, stop.clone()))
+    });
     let (following, sizes) = match options.vm_sizes_dir {
         Some(folder) => {
             let (published, sizes) = sizes::Published::open(folder).await;

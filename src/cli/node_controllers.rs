@@ -15,6 +15,9 @@ use lazuli_plan::{
 /// How long this process has known a Node at least before it deletes it, where the configuration says nothing. A VM and
 /// its Node are made within seconds of each other, and Azure's answers may lag behind by as many.
 const GRACE: Duration = Duration::from_secs(60);
+/// How long a new Node waits for its plugin's annotation with useInstanceMetadata. A plugin whose image is on the machine
+/// starts within it, and kubelet's network is hardly ready sooner.
+const METADATA_WAIT: Duration = Duration::from_secs(10);
 
 /// Which controllers run, and what those of Nodes need.
 #[derive(Debug, Args)]
@@ -97,6 +100,8 @@ impl NodeArguments {
             subscription: config.cluster.subscription_id.clone(),
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             grace: config.cluster.not_found_grace.max(GRACE),
+            route_settle: config.network.route_settle.unwrap_or_default(),
+            metadata_wait: if config.cluster.use_instance_metadata { METADATA_WAIT } else { Duration::ZERO },
             routes,
         }))
     }
@@ -120,6 +125,7 @@ impl NodeArguments {
             table: ArmId::resource(subscription, group, "Microsoft.Network/routeTables", name)?,
             subnet,
             location: config.cluster.location.clone(),
+            update_interval: network.route_update_interval.unwrap_or_default(),
             tags: if is_own { tags } else { TagPolicy::default() },
             cluster_ranges: self.cluster_cidr.clone(),
         })
@@ -181,15 +187,19 @@ mod tests {
 
     #[test]
     fn the_keys_of_routes_count() {
+        let waits = options(&[], json!({"useInstanceMetadata": true})).unwrap().unwrap();
+        assert_eq!(waits.metadata_wait, METADATA_WAIT);
         let keys = json!({"routeTableName": "rt", "routeTableResourceGroup": "Other", "vnetName": "v",
-            "vnetResourceGroup": "n", "subnetName": "nodes", "nodeInstanceNotFoundGracePeriodInSeconds": 300});
+            "vnetResourceGroup": "n", "subnetName": "nodes", "nodeInstanceNotFoundGracePeriodInSeconds": 300,
+            "routeUpdateIntervalInSeconds": 5, "routeUpdateWaitingInSeconds": 7});
         let options = options(&["--cluster-cidr=10.244.0.0/16"], keys).unwrap().unwrap();
         let routes = options.routes.unwrap();
-        assert_eq!(options.grace, Duration::from_secs(300));
+        assert_eq!((options.grace, options.metadata_wait), (Duration::from_secs(300), Duration::ZERO));
         assert!(routes.table.folded().ends_with("/resourcegroups/other/providers/microsoft.network/routetables/rt"));
         assert!(
             routes.subnet.unwrap().as_str().ends_with("/n/providers/Microsoft.Network/virtualNetworks/v/subnets/nodes")
         );
+        assert_eq!((options.route_settle, routes.update_interval), (Duration::from_secs(7), Duration::from_secs(5)));
         assert_eq!(routes.tags, TagPolicy::default(), "the table is not in the cluster's group");
     }
 }

@@ -24,6 +24,8 @@ use crate::transport::{IMDS_ORIGIN, Transport, TransportError};
 
 /// The version asked for (source: what the Go drivers send).
 const API_VERSION: &str = "2021-10-01";
+/// The version asked for in questions about load balancing (source: what the Go cloud-node-manager sends).
+const LOAD_BALANCER_API_VERSION: &str = "2020-10-01";
 /// The shortest time between two requests (source: Microsoft docs, instance-metadata-service: 5 per second).
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -57,6 +59,9 @@ pub struct Instance {
     pub scale_set: Option<String>,
     /// The data disks that the service knows of.
     pub data_disks: Vec<InstanceDisk>,
+    /// The first address of each family of its first NIC, as the Go cloud-node-manager takes them. Public addresses of the
+    /// Standard SKU are missing: [`Imds::addresses`] has them.
+    pub addresses: Vec<InterfaceAddress>,
 }
 
 /// A data disk, as a machine is told about it.
@@ -212,8 +217,12 @@ impl Inner {
     }
 
     async fn fetch(&self) -> Result<Instance, ImdsError> {
-        let url = format!("{IMDS_ORIGIN}/metadata/instance?api-version={API_VERSION}&format=json");
-        let url = Url::parse(&url).map_err(|error| malformed("the address", error.to_string()))?;
+        decode(&self.get(&format!("instance?api-version={API_VERSION}&format=json")).await?)
+    }
+
+    async fn get(&self, what: &str) -> Result<Value, ImdsError> {
+        let url = Url::parse(&format!("{IMDS_ORIGIN}/metadata/{what}"))
+            .map_err(|error| malformed("the address", error.to_string()))?;
         let mut headers = HeaderMap::new();
         headers.insert("metadata", HeaderValue::from_static("true"));
         let answer =
@@ -226,9 +235,7 @@ impl Inner {
                 return Err(ImdsError::Refused { status, text });
             }
         }
-        let value: Value =
-            serde_json::from_slice(answer.body()).map_err(|error| malformed("the document", error.to_string()))?;
-        decode(&value)
+        serde_json::from_slice(answer.body()).map_err(|error| malformed("the document", error.to_string()))
     }
 }
 
@@ -261,6 +268,7 @@ fn decode(value: &Value) -> Result<Instance, ImdsError> {
         resource_group: needed("resourceGroupName")?,
         scale_set: optional("vmScaleSetName"),
         data_disks: disks.into_iter().flatten().map(decode_disk).collect::<Result<_, _>>()?,
+        addresses: addresses::of_interface(value),
     })
 }
 
@@ -297,5 +305,8 @@ fn decode_disk(value: &Value) -> Result<InstanceDisk, ImdsError> {
     })
 }
 
+mod addresses;
 #[cfg(test)]
 mod tests;
+
+pub use addresses::InterfaceAddress;

@@ -16,6 +16,7 @@ use axum::{Router, extract::Request};
 use clap::ValueEnum;
 use http::Method;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
+use lazuli_plan::cloud_node::facts::{self, InstanceFacts, PublishedAddress};
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, process::Child, sync::watch};
 use tower::ServiceExt;
@@ -39,6 +40,8 @@ const POD_RANGE: u32 = 256;
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The address of the first node; those before it are Azure's own.
 const FIRST_NODE: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 4);
+/// The boot of every machine.
+const BOOT: &str = "7f2e1c1e-0c5e-4d57-9c55-3c8a1f0d9b11";
 /// How often what has no event is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// So long without a write to Azure, and the controllers are at rest.
@@ -196,9 +199,25 @@ impl Cluster {
     }
 
     /// Adds a Node as its kubelet does with an external cloud provider: it has a taint, and neither a provider id nor
-    /// addresses.
-    pub(super) fn add_new_node(&self, number: u32) -> Result<String, AnyError> {
+    /// addresses. With the annotation that its node plugin writes, if so.
+    pub(super) fn add_new_node(&self, number: u32, metadata: bool) -> Result<String, AnyError> {
         let mut node = self.node(number);
+        if metadata {
+            let machine =
+                format!("{}/virtualMachines/{}", self.compute.trim_start_matches("azure://"), node_name(number));
+            let private = Ipv4Addr::from(u32::from(FIRST_NODE) + number).into();
+            let facts = InstanceFacts {
+                resource_id: machine,
+                vm_size: "Standard_D8s_v3".to_owned(),
+                fault_domain: Some(0),
+                location: Some("westeurope".to_owned()),
+                addresses: vec![PublishedAddress { private, public: None }],
+                boot_id: Some(BOOT.to_owned()),
+                ..InstanceFacts::default()
+            };
+            node["metadata"]["annotations"] = json!({ facts::ANNOTATION: facts.annotation() });
+            node["status"]["nodeInfo"] = json!({ "bootID": BOOT });
+        }
         node["spec"]["taints"] = json!([{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }]);
         self.server.put("nodes", node)?;
         Ok(node_name(number))

@@ -30,6 +30,9 @@ pub(super) struct Options {
     /// Over how many seconds the nodes come, evenly; 0: at once.
     #[arg(long, default_value_t = 0)]
     spread: u32,
+    /// Whether the node plugins have published what the instance metadata tell of their machines.
+    #[arg(long)]
+    metadata: bool,
     /// How long Azure takes: none, typical, azure, bad-day, or a file.
     #[arg(long, default_value = "typical")]
     latency: String,
@@ -62,12 +65,12 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
         if !apart.is_zero() {
             tokio::time::sleep_until((began + apart * number).into()).await;
         }
-        made.push((cluster.add_new_node(number)?, Instant::now()));
+        made.push((cluster.add_new_node(number, options.metadata)?, Instant::now()));
     }
     let initialised = cluster.initialised(made.len()).await?;
     let counted = cluster.rested(phase).await?;
     let (times, makespan) = (durations(&made, &initialised), makespan(began, &initialised));
-    let bound = lower_bound(options.nodes, options.spread);
+    let bound = lower_bound(options.nodes, options.spread, options.metadata);
     let (reads, writes, memory) = (counted.sum("reads"), cluster.node_writes(), cluster.memory()?);
     let each = |count: u64| rounded(count as f64 / f64::from(options.nodes));
 
@@ -76,6 +79,7 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
         ("bench", json!("node-join")),
         ("nodes", json!(options.nodes)),
         ("spread_s", json!(options.spread)),
+        ("metadata", json!(options.metadata)),
         ("latency", json!(options.latency)),
         ("seed", json!(options.seed)),
         ("makespan_s", rounded(makespan)),
@@ -101,8 +105,8 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
 }
 
 /// The formula of the help.
-fn lower_bound(nodes: u32, spread: u32) -> f64 {
-    let pages = f64::from(2 * nodes.div_ceil(PAGE));
+fn lower_bound(nodes: u32, spread: u32, metadata: bool) -> f64 {
+    let pages = if metadata { 0.0 } else { f64::from(2 * nodes.div_ceil(PAGE)) };
     // The last node comes one interval before the end.
     let made = f64::from(spread) * f64::from(nodes - 1) / f64::from(nodes);
     made.max((pages - READS.0) / READS.1)
@@ -114,9 +118,10 @@ mod tests {
 
     #[test]
     fn the_bound_is_when_the_last_node_comes_or_its_page_may_be_asked_for() {
-        assert_eq!(lower_bound(5_000, 0), 0.0);
-        assert_eq!(lower_bound(5_000, 300), 299.94);
-        assert_eq!(lower_bound(1, 300), 0.0);
-        assert_eq!(lower_bound(250_000, 0), 10.0);
+        assert_eq!(lower_bound(5_000, 0, false), 0.0);
+        assert_eq!(lower_bound(5_000, 300, false), 299.94);
+        assert_eq!(lower_bound(1, 300, false), 0.0);
+        assert_eq!(lower_bound(250_000, 0, false), 10.0);
+        assert_eq!(lower_bound(250_000, 0, true), 0.0);
     }
 }

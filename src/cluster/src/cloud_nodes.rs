@@ -260,6 +260,15 @@ struct Status {
     addresses: Vec<SlimAddress>,
     #[serde(deserialize_with = "null_as_empty")]
     conditions: Vec<NodeCondition>,
+    #[serde(rename = "nodeInfo", deserialize_with = "null_as_empty")]
+    info: NodeInfo,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -300,6 +309,7 @@ impl SlimCloudNode {
                 _ => None,
             },
             is_deleting: metadata.deletion_timestamp.is_some(),
+            boot_id: Some(status.info.boot_id).filter(|boot| !boot.is_empty()),
             facts: metadata.annotations.get(facts::ANNOTATION).and_then(|text| InstanceFacts::parse(text)),
             metadata_labels: labels::OF_METADATA.into_iter().filter(|key| metadata.labels.contains_key(*key)).collect(),
         }
@@ -341,7 +351,7 @@ mod tests {
             "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00::/64"],
                 "taints": [taint("a"), taint("b")]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
-                "addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}})
+                "nodeInfo": {"bootID": "b", "kernelVersion": "6"}, "addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}})
     }
 
     #[tokio::test(start_paused = true)]
@@ -354,6 +364,7 @@ mod tests {
         assert_eq!(made.pod_ranges, ["10.244.1.0/24", "fd00::/64"]);
         assert_eq!(made.provided_addresses.len(), 2);
         assert_eq!(made.facts.as_ref().and_then(|facts| facts.sub_fault_domain.as_deref()), Some("2"));
+        assert_eq!(made.boot_id.as_deref(), Some("b"));
         assert_eq!(made.metadata_labels, [""; 0]);
         assert_eq!(made.taints[0].time_added.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(made.is_ready && !made.is_unmanaged && made.is_network_unavailable.is_none());

@@ -300,10 +300,14 @@ fn network(keys: &mut Reader<'_>, cluster: &Cluster, tenant_id: Option<&str>) ->
         security_group_resource_group: group(keys, "securityGroupResourceGroup"),
         route_table: keys.text("routeTableName"),
         route_table_resource_group: group(keys, "routeTableResourceGroup"),
-        route_update_interval: keys.seconds("routeUpdateIntervalInSeconds", 30),
-        route_settle: keys.seconds("routeUpdateWaitingInSeconds", 30),
+        route_update_interval: seconds_if_any(keys, "routeUpdateIntervalInSeconds"),
+        route_settle: seconds_if_any(keys, "routeUpdateWaitingInSeconds"),
         private_link_resource_group: group(keys, "privateLinkServiceResourceGroup"),
     }
+}
+
+fn seconds_if_any(keys: &mut Reader<'_>, key: &str) -> Option<Duration> {
+    keys.count(key).map(|seconds| Duration::from_secs(u64::from(seconds)))
 }
 
 fn load_balancing(keys: &mut Reader<'_>, cluster: &Cluster) -> LoadBalancing {
@@ -347,9 +351,7 @@ fn load_balancing(keys: &mut Reader<'_>, cluster: &Cluster) -> LoadBalancing {
         preconfigured_pools: keys.choice("preConfiguredBackendPoolLoadBalancerTypes"),
         pool_type,
         migrate_pools_by_api: keys.flag("enableMigrateToIPBasedBackendPoolAPI").unwrap_or(false),
-        pool_update_interval: keys
-            .count("loadBalancerBackendPoolUpdateIntervalInSeconds")
-            .map(|seconds| Duration::from_secs(u64::from(seconds))),
+        pool_update_interval: seconds_if_any(keys, "loadBalancerBackendPoolUpdateIntervalInSeconds"),
         maximum_rules: keys.count("maximumLoadBalancerRuleCount").unwrap_or(250),
         exclude_control_plane: keys.flag("excludeMasterFromStandardLB").unwrap_or(true),
         disable_outbound_snat,

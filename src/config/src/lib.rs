@@ -182,6 +182,8 @@ const OF_NODES: &[&str] = &[
     "nodeInstanceNotFoundGracePeriodInSeconds",
     "routeTableName",
     "routeTableResourceGroup",
+    "routeUpdateIntervalInSeconds",
+    "routeUpdateWaitingInSeconds",
     "subnetName",
     "systemTags",
     "tags",
@@ -190,8 +192,8 @@ const OF_NODES: &[&str] = &[
     "vnetResourceGroup",
 ];
 
-/// The keys that all cloud controllers do something with, besides [`WITH_EFFECT`]: ceilings on their requests, and how often
-/// those that fail are repeated.
+/// The keys that all cloud controllers do something with, besides [`WITH_EFFECT`]: whether they run at all, ceilings on their
+/// requests, and how often those that fail are repeated.
 const OF_REQUESTS: &[&str] = &[
     "cloudProviderBackoff",
     "cloudProviderBackoffDuration",
@@ -203,6 +205,7 @@ const OF_REQUESTS: &[&str] = &[
     "cloudProviderRateLimitBucketWrite",
     "cloudProviderRateLimitQPS",
     "cloudProviderRateLimitQPSWrite",
+    "disableCloudProvider",
     "diskRateLimit",
     "interfaceRateLimit",
     "loadBalancerRateLimit",
@@ -252,6 +255,13 @@ const WITHOUT_MEANING: &[(&str, &[&str])] = &[
             "virtualMachineSizesRateLimit",
         ],
     ),
+    (
+        "machines of every kind are found by what their Nodes say",
+        &["disableAvailabilitySetNodes", "enableVmssFlexNodes", "vmType"],
+    ),
+    ("Azure's throttles decide how many instances are written at once", &["putVMSSVMBatchSize"]),
+    ("no list asks for instance views", &["listVmssVirtualMachinesWithoutInstanceView"]),
+    ("pools of the addresses of pods are not supported", &["podCidrIPv4", "podCidrIPv6"]),
     ("Azure's Retry-After is always kept", &["enableMinimumRetryAfter"]),
     ("the Go manager does not have it any more", &["cloudProviderBackoffMode"]),
 ];

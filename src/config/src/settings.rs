@@ -213,7 +213,7 @@ pub struct Cluster {
     pub disable_availability_set_nodes: bool,
     /// `enableVmssFlexNodes`: with scale sets, look for flexible ones too.
     pub enable_vmss_flex_nodes: bool,
-    /// `useInstanceMetadata`: ask the instance metadata service about the own machine.
+    /// `useInstanceMetadata`: new Nodes wait for what their own plugins tell by the instance metadata, before Azure is asked.
     pub use_instance_metadata: bool,
     /// `nodeInstanceNotFoundGracePeriodInSeconds`: how long a machine must be missing before its node is
     /// deleted, besides what is always checked. Default none.
@@ -257,12 +257,14 @@ pub struct Network {
     pub route_table: Option<String>,
     /// `routeTableResourceGroup`. Default: the cluster's.
     pub route_table_resource_group: ResourceGroup,
-    /// `routeUpdateIntervalInSeconds`: how long route changes are collected. Default 30 s.
-    #[serde(serialize_with = "as_seconds")]
-    pub route_update_interval: Duration,
-    /// `routeUpdateWaitingInSeconds`: time until written routes are expected to work. Default 30 s.
-    #[serde(serialize_with = "as_seconds")]
-    pub route_settle: Duration,
+    /// `routeUpdateIntervalInSeconds`: the least time between two writes of the route table. Default none: changes are
+    /// written as soon as a burst of them is over (30 s in the Go manager).
+    #[serde(serialize_with = "as_seconds_if_any")]
+    pub route_update_interval: Option<Duration>,
+    /// `routeUpdateWaitingInSeconds`: how long after its write a route is expected to work. Default none: as soon as Azure
+    /// shows it (30 s in the Go manager).
+    #[serde(serialize_with = "as_seconds_if_any")]
+    pub route_settle: Option<Duration>,
     /// `privateLinkServiceResourceGroup`. Default: the cluster's.
     pub private_link_resource_group: ResourceGroup,
 }

@@ -652,7 +652,8 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     let config = load(&with(json!({
         "cloudProviderRateLimit": true, "loadBalancerRateLimit": {"cloudProviderRateLimit": true},
         "vmCacheTTLInSeconds": 60, "nsgCacheTTLInSeconds": 60, "cloudProviderBackoffMode": "v2",
-        "snapshotRateLimit": {"cloudProviderRateLimit": true}, "auxiliaryTokenProvider": {"vaultName": "v"},
+        "snapshotRateLimit": {"cloudProviderRateLimit": true}, "vmType": "standard", "disableCloudProvider": false,
+        "routeUpdateIntervalInSeconds": 5, "auxiliaryTokenProvider": {"vaultName": "v"},
     })))
     .unwrap();
     let told = config.for_services().unwrap();
@@ -660,6 +661,10 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     assert!(line("nsgCacheTTLInSeconds, vmCacheTTLInSeconds").contains("it is read again"));
     assert!(line("cloudProviderBackoffMode").contains("does not have it any more"));
     assert!(line("snapshotRateLimit").contains("no such requests"));
+    assert!(line("vmType").contains("machines of every kind"));
+    let nodes = config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).unwrap().join("; ");
+    assert!(!nodes.contains("routeUpdate") && !nodes.contains("disableCloudProvider"), "{nodes}");
+    assert_eq!(config.network.route_update_interval, Some(Duration::from_secs(5)));
     assert!(line("auxiliaryTokenProvider").starts_with("without effect in this version: "));
     let is_named = |key: &str| told.iter().any(|line| line.starts_with("without effect") && line.contains(key));
     assert!(!is_named("loadBalancerRateLimit") && !is_named("cloudProviderRateLimit"), "{told:#?}");

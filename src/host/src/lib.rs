@@ -169,6 +169,14 @@ impl Host {
         &self.proc
     }
 
+    /// Which boot of the kernel this is, as kubelet reports it too; `None` where the kernel does not say. It is the same
+    /// inside a container. Source: Linux, sysctl/kernel, `random`.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.proc.join("sys/kernel/random/boot_id")).ok()?;
+        Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
+    }
+
     /// The caps this host was made with.
     #[must_use]
     pub fn limits(&self) -> Limits {

@@ -32,7 +32,11 @@ impl Machine {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return None;
         }
-        let id: ArmId = provider_id[SCHEME.len()..].parse().ok()?;
+        Self::of_id(provider_id[SCHEME.len()..].parse().ok()?)
+    }
+
+    /// The machine of an id; `None` for anything else.
+    pub fn of_id(id: ArmId) -> Option<Self> {
         if id.is_type(VM) {
             Some(Self::Vm(id))
         } else if id.is_type(INSTANCE) {

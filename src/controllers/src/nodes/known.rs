@@ -13,6 +13,7 @@ use lazuli_azure::{compute::Compute, network::Network};
 use lazuli_plan::{
     cloud_node::{
         CloudNode,
+        facts::Scope,
         step::{Env, Event},
     },
     engine::{Acceptance, Shared, object},
@@ -22,6 +23,7 @@ use lazuli_plan::{
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
+use tokio::time::Instant;
 
 use super::{NodeOptions, RouteOptions, breaker::Breaker, node::Nodes, routes::RoutingOf};
 use crate::api::Api;
@@ -41,6 +43,8 @@ pub(crate) struct NodeWorkers {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(super) nodes: Option<BTreeMap<String, CloudNode>>,
+    /// When this process began its last write of the route table.
+    table_written: Option<Instant>,
     /// Names in routes whose Nodes do not exist.
     pub(super) without_node: BTreeSet<String>,
     /// From when on a read shows everything that the leader before has written.
@@ -93,8 +97,14 @@ impl Known {
     }
 
     /// What the step of a Node needs.
-    pub(super) fn env(&self) -> Env {
-        Env { shared: self.shared(), controllers: self.options.controllers, grace: self.options.grace }
+    pub(super) fn env(&self) -> Env<'_> {
+        let NodeOptions { controllers, grace, metadata_wait, route_settle, .. } = self.options;
+        Env { shared: self.shared(), scope: self.scope(), metadata_wait, route_settle, controllers, grace }
+    }
+
+    /// Where machines are looked for.
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope { subscription: &self.options.subscription, resource_group: &self.options.resource_group }
     }
 
     /// What the planner of the route table needs.
@@ -113,6 +123,17 @@ impl Known {
         if let Some(workers) = self.workers.get() {
             workers.nodes.send(&node.to_owned(), event);
         }
+    }
+
+    /// A write of the route table begins.
+    pub(super) fn writes_table(&self) {
+        self.told().table_written = Some(Instant::now());
+    }
+
+    /// When the route table may be written again.
+    pub(super) fn table_due(&self) -> Option<Instant> {
+        let every = self.options.routes.as_ref()?.update_interval;
+        Some(self.told().table_written? + every)
     }
 
     /// Asks the subnet, once, to belong to the route table.

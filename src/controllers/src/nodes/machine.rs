@@ -49,17 +49,24 @@ fn malformed<T>(result: Result<T, impl std::fmt::Display>) -> Result<T, Fault> {
     })
 }
 
-/// Reads what Azure says of the machine of a new Node.
+/// Reads what Azure says of the machine of a new Node, as far as its plugin does not.
 pub(super) async fn instance(known: &Known, node: &str, lookup: &Lookup) -> Result<Instance, Fault> {
+    let told = || known.told().nodes.as_ref().and_then(|nodes| nodes.get(node).cloned());
     let mut machine = match lookup {
         Lookup::Machine(node::Machine::Vm(id) | node::Machine::Instance(id)) => by_id(known, id).await?,
         Lookup::Named { name, resource_group } => {
             let group = resource_group.as_deref().unwrap_or(&known.options.resource_group);
-            by_name(known, group, name).await?
+            let claimed = told().and_then(|node| node.facts?.machine());
+            by_name(known, group, name, claimed).await?
         }
     };
+    // Azure has proved which machine it is.
+    let node = told();
+    if let Some(instance) = node.as_ref().and_then(|node| node.instance_of(&machine.id)) {
+        return Ok(Instance { id: machine.id, ..instance });
+    }
     if machine.lacks_fault_domain() {
-        let facts = known.told().nodes.as_ref().and_then(|nodes| nodes.get(node)?.facts.clone());
+        let facts = node.and_then(|node| node.facts);
         machine.fault_domain = facts.and_then(|facts| facts.fault_domain_of(&machine.id, &machine.size));
     }
     if machine.lacks_fault_domain() {
@@ -86,16 +93,26 @@ async fn by_id(known: &Known, id: &ArmId) -> Result<Machine, Fault> {
 }
 
 /// The VM of this name, or the one whose computer is called so: that of a flexible scale set, or the instance of a uniform
-/// one.
-async fn by_name(known: &Known, resource_group: &str, name: &str) -> Result<Machine, Fault> {
+/// one. Which one that is the Node's plugin may claim: then that one is looked at first.
+async fn by_name(known: &Known, resource_group: &str, name: &str, claimed: Option<ArmId>) -> Result<Machine, Fault> {
     let subscription = &known.options.subscription;
+    let is_called = |computer: &Option<String>| computer.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(name));
+    let is_near = |id: &ArmId| {
+        id.subscription().eq_ignore_ascii_case(subscription) && id.resource_group().eq_ignore_ascii_case(resource_group)
+    };
+    let claimed = claimed.filter(|id| is_near(id) && node::Machine::of_id(id.clone()).is_some());
+    if let Some(id) = claimed
+        && let Ok(machine) = by_id(known, &id).await
+        && is_called(&machine.computer_name)
+    {
+        return Ok(machine);
+    }
     let id = malformed(ArmId::virtual_machine(subscription, resource_group, name))?;
     match by_id(known, &id).await {
         Err(Fault::NotFound) => {}
         other => return other,
     }
     let all = known.compute.list_vms(subscription, resource_group, &Until::within(READ)).await.map_err(fault)?;
-    let is_called = |computer: &Option<String>| computer.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(name));
     let until = Until::within(READ);
     let found = match all.into_iter().find(|vm| is_called(&vm.computer_name)) {
         Some(vm) => Some(vm),

@@ -73,6 +73,10 @@ pub struct NodeOptions {
     pub resource_group: String,
     /// How long this process has known a Node at least before it deletes it.
     pub grace: Duration,
+    /// How long after it was seen first a new route is expected to work.
+    pub route_settle: Duration,
+    /// How long a new Node waits for what its plugin publishes of the machine before Azure is asked.
+    pub metadata_wait: Duration,
     /// Where routes are; `None` without the route controller.
     pub routes: Option<RouteOptions>,
 }
@@ -88,6 +92,8 @@ pub struct RouteOptions {
     pub location: String,
     /// The tags of the table.
     pub tags: TagPolicy,
+    /// The least time between two writes of the table.
+    pub update_interval: Duration,
     /// The ranges from which Nodes get theirs.
     pub cluster_ranges: Vec<Cidr>,
 }

@@ -145,7 +145,11 @@ impl Kind for Nodes {
             Action::Route { generation, want } => {
                 self.to_table(object::Event::Requested { from: node, generation, want, acceptance: Acceptance::Given });
             }
-            Action::WithdrawRoutes => self.to_table(object::Event::Withdrawn(node)),
+            Action::WithdrawRoutes => {
+                self.to_table(object::Event::Withdrawn(node));
+                // The routes that have gone left room for one that Azure refused.
+                self.to_table(object::Event::EnvChanged(object::EnvChange::Cures));
+            }
             Action::Report(reason) => {
                 Self::report(key, &reason);
                 if let Some(event) = events::of_reason(key, &reason) {

@@ -24,7 +24,10 @@ use lazuli_plan::{
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::Value;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
 use tracing::{error, info, warn};
 
 use super::known::Known;
@@ -37,6 +40,12 @@ pub(crate) trait Routed: Object<Related = ArmId> {
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn body(body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Option<Value>;
     fn inputs(known: &Known) -> Self::Inputs;
+    /// When the next write may begin; `None` for at once.
+    fn due(_: &Known) -> Option<Instant> {
+        None
+    }
+    /// A write begins.
+    fn writes(_: &Known) {}
     fn tell(known: &Known, key: &ArmId, to: Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
     fn broken_off(known: &Known);
 }
@@ -58,13 +67,23 @@ impl Routed for RouteTables {
         known.route_env(routes.expect("no Node asks for routes without a route table"))
     }
 
+    fn due(known: &Known) -> Option<Instant> {
+        known.table_due()
+    }
+
+    fn writes(known: &Known) {
+        known.writes_table();
+    }
+
     fn tell(known: &Known, key: &ArmId, to: String, generation: u64, outcome: Outcome<Report>) {
-        if let Outcome::Done(Report { is_associated: false }) = outcome {
+        if let Outcome::Done(Report { is_associated: false, .. }) = outcome {
             known.associate(key);
         }
         if !known.told().without_node.contains(&to) {
             known.to_node(&to, step::Event::Routed { generation, outcome });
-        } else if let (Outcome::Done(_), Some(workers)) = (&outcome, known.workers.get()) {
+        } else if let (Outcome::Done(Report { is_provisioned: true, .. }), Some(workers)) =
+            (&outcome, known.workers.get())
+        {
             // A Node of the name that has come meanwhile asks with a greater generation.
             known.told().without_node.remove(&to);
             if generation == 0 {
@@ -170,7 +189,14 @@ where
     }
 
     fn permit(&self, key: &ArmId, priority: Priority) -> BoxFuture<'static, Option<Permit>> {
-        permit(&self.known.network, key, priority)
+        let (due, permit) = (O::due(&self.known), permit(&self.known.network, key, priority));
+        Box::pin(async move {
+            // What is asked for meanwhile is in the same write.
+            if let Some(due) = due {
+                sleep_until(due).await;
+            }
+            permit.await
+        })
     }
 
     fn write(
@@ -185,6 +211,7 @@ where
             let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
             let Some(body) = O::body(body, &op, &O::inputs(&known)) else { return Written::Done };
             let put = NetworkWrite::Put { body, etag };
+            O::writes(&known);
             written(known.network.write(O::TYPE, &key, put, permit, &Until::within(WRITE)).await, failure)
         })
     }

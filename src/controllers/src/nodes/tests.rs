@@ -133,10 +133,13 @@ impl Rig {
             subscription: scenario::SUBSCRIPTION.to_owned(),
             resource_group: scenario::RESOURCE_GROUP.to_owned(),
             grace: Duration::from_secs(60),
+            route_settle: Duration::ZERO,
+            metadata_wait: Duration::ZERO,
             routes: Some(RouteOptions {
                 table: table(),
                 subnet: Some(subnet.parse().unwrap()),
                 location: scenario::LOCATION.to_owned(),
+                update_interval: Duration::ZERO,
                 tags: TagPolicy::default(),
                 cluster_ranges: vec!["10.244.0.0/16".parse().unwrap()],
             }),
@@ -315,6 +318,55 @@ async fn a_new_node_is_initialised_routed_and_unavailable_until_then() {
     assert!(leases.is_some());
     let nodes: Vec<u64> = rig.server.list("nodes").iter().map(version_of).collect();
     assert!(nodes.iter().all(|node| *node <= version), "{nodes:?} after {version}");
+}
+
+/// What the plugin of a machine publishes there.
+fn published(machine: &ArmId, address: &str) -> Value {
+    let facts = json!({"resourceId": machine.as_str(), "vmSize": "Standard_D8s_v3", "faultDomain": 0,
+        "location": scenario::LOCATION, "addresses": [{"private": address}], "bootId": "boot"});
+    json!({"lazuli.azure/instance-metadata": facts.to_string()})
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_whose_plugins_tell_everything_are_initialised_without_a_read_of_azure() {
+    let rig = Rig::start().await;
+    // A scale set's machine is called otherwise than the set: Azure has to prove that it is the Node's.
+    let instance = format!("{}/virtualMachines/1", id("Microsoft.Compute/virtualMachineScaleSets", "pool"));
+    let instance: ArmId = instance.parse().unwrap();
+    for (at, machine) in (0..5).map(|at| (at, vm(&format!("node-{at}")))).chain([(7, vm("node-6"))]) {
+        rig.register(at);
+        let mut node = rig.node(at).unwrap();
+        node["metadata"]["annotations"] = published(&machine, &format!("10.240.0.{}", 4 + at));
+        node["status"]["nodeInfo"] = json!({"bootID": "boot"});
+        rig.server.put("nodes", node).unwrap();
+    }
+    let of_set = json!({"metadata": {"name": "renamed000001", "annotations": published(&instance, "10.240.0.99")},
+        "spec": {"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]},
+        "status": {"nodeInfo": {"bootID": "boot"}, "conditions": [{"type": "Ready", "status": "True"}]}});
+    let (stop, running) = rig.controller("one");
+    let is_done = |at: usize| rig.condition(at).as_deref() == Some("False RouteCreated");
+    rig.wait("five are served", || (0..5).all(is_done)).await;
+    let reads = |kind: &str| -> Vec<String> {
+        let calls = rig.emulator.control().call_log();
+        let all = calls.iter().filter(|call| call.plane == "arm" && call.method == "GET");
+        all.map(|call| call.path.clone()).filter(|path| path.contains(kind)).collect()
+    };
+    // What claims to be another Node's machine is read.
+    rig.wait("the other is served too", || is_done(7)).await;
+    let node = rig.node(7).unwrap();
+    assert!(node["spec"]["providerID"].as_str().unwrap().ends_with("/node-7"), "{node:#}");
+    for other in ["node-0", "node-1", "node-2", "node-3", "node-4"] {
+        assert!(!reads("Microsoft.").iter().any(|path| path.ends_with(other)), "{:#?}", reads("Microsoft."));
+    }
+    assert_eq!(rig.node(3).unwrap()["status"]["addresses"][1]["address"], "10.240.0.7");
+    let before = reads("Microsoft.Compute").len();
+    assert!(before <= 2, "{:#?}", reads("Microsoft.Compute"));
+    rig.server.put("nodes", of_set).unwrap();
+    sleep(Duration::from_secs(30)).await;
+    let node = rig.server.get("nodes", "", "renamed000001").unwrap();
+    assert_eq!(node["spec"]["providerID"].as_str(), None, "the computer of that instance is called otherwise");
+    stop.cancel();
+    running.await.unwrap();
 }
 
 fn version_of(object: &Value) -> u64 {

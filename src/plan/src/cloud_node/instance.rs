@@ -65,18 +65,24 @@ impl Instance {
         ]
     }
 
-    /// The addresses of its Node: the host name, then each family's.
+    /// The addresses of its Node: the host name, then the first of each family. A NIC may have many configurations more,
+    /// whose addresses are those of pods.
     ///
-    /// kubelet may have been told which addresses to use (`--node-ip`). Then only these count of their types.
+    /// kubelet may have been told which addresses to use (`--node-ip`), which may be any of the machine. Then only these
+    /// count of their types.
     ///
     /// # Errors
     /// A sentence: the machine has no address, or not the one that kubelet was told.
     pub fn node_addresses(&self, node: &CloudNode) -> Result<Vec<NodeAddress>, String> {
-        let mut all = Vec::new();
+        let (mut all, mut first) = (Vec::new(), Vec::new());
         for is_v4 in [true, false] {
-            for one in self.addresses.iter().filter(|one| one.private.is_ipv4() == is_v4) {
+            for (at, one) in self.addresses.iter().filter(|one| one.private.is_ipv4() == is_v4).enumerate() {
+                let before = all.len();
                 all.push((NodeAddress::INTERNAL, one.private));
                 all.extend(one.public.map(|public| (NodeAddress::EXTERNAL, public)));
+                if at == 0 {
+                    first.extend_from_slice(&all[before..]);
+                }
             }
         }
         if all.is_empty() {
@@ -91,7 +97,7 @@ impl Instance {
             }
         }
         let told: Vec<&str> = used.iter().map(|(kind, _)| *kind).collect();
-        used.extend(all.iter().filter(|(kind, _)| !told.contains(kind)));
+        used.extend(first.iter().filter(|(kind, _)| !told.contains(kind)));
         let host = NodeAddress { kind: NodeAddress::HOSTNAME.to_owned(), address: node.name.clone() };
         let addresses =
             used.into_iter().map(|(kind, at)| NodeAddress { kind: kind.to_owned(), address: at.to_string() });

@@ -2,9 +2,9 @@
 //! whose machine is stopped or gone, and which routes it has.
 //!
 //! ```text
-//!   new, with the taint        machine read        status patched            Node patched
-//!   node.cloudprovider… ──────▶ by provider id ──▶ addresses, and that ────▶ provider id, labels, and the
-//!   /uninitialized              or by name         its routes are missing    taint goes: two writes in all
+//!   new, with the taint         machine told by      status patched            Node patched
+//!   node.cloudprovider… ──────▶ its plugin, or  ───▶ addresses, and that ────▶ provider id, labels, and the
+//!   /uninitialized              read of Azure        its routes are missing    taint goes: two writes in all
 //!
 //!   not Ready ──▶ machine read, no cache ──▶ stopped: taints shutdown and out-of-service
 //!                                        ──▶ 404 twice, some seconds apart, each with a control at 200: Node deleted
@@ -33,6 +33,8 @@ pub mod events;
 pub mod facts;
 mod instance;
 mod routes;
+#[cfg(test)]
+mod simulation;
 pub mod step;
 #[cfg(test)]
 mod tests;
@@ -157,6 +159,8 @@ pub struct CloudNode {
     pub is_network_unavailable: Option<bool>,
     /// Whether it is being deleted.
     pub is_deleting: bool,
+    /// The boot of the kernel that kubelet runs in: `status.nodeInfo.bootID`.
+    pub boot_id: Option<String>,
     /// What its plugin says of its machine.
     pub facts: Option<facts::InstanceFacts>,
     /// Which of [`labels::OF_METADATA`] it has.

@@ -1,6 +1,6 @@
 //! What a Node has told the route table, and what the table has told it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::CloudNode;
 use crate::{
@@ -15,8 +15,8 @@ pub(super) enum Routes {
     /// Nothing yet, or the table cannot be read.
     #[default]
     Unknown,
-    /// A fresh read shows all of them.
-    Exist,
+    /// A fresh read shows all of them, and the first one did then.
+    Exist { since: Duration },
     /// A fresh read lacks one of them.
     Missing,
 }
@@ -48,6 +48,11 @@ impl Requests {
         self.asked.take().is_some()
     }
 
+    /// Forgets what the table has said: it was of a Node that was deleted. What was told is told again.
+    pub(super) fn renew(&mut self) {
+        (self.asked, self.routes, self.done) = (None, Routes::Unknown, false);
+    }
+
     /// Forgets what was told: the table has lost it.
     pub(super) fn lost(&mut self) {
         self.asked = None;
@@ -72,13 +77,16 @@ impl Requests {
     }
 
     /// Takes the outcome of the newest want. Returns a sentence when it was refused.
-    pub(super) fn told(&mut self, generation: u64, outcome: &Outcome<Report>) -> Option<String> {
+    pub(super) fn told(&mut self, generation: u64, outcome: &Outcome<Report>, now: Duration) -> Option<String> {
         if generation != self.generation {
             return None;
         }
-        self.done = matches!(outcome, Outcome::Done(_));
+        self.done = matches!(outcome, Outcome::Done(Report { is_provisioned: true, .. }));
         match outcome {
-            Outcome::Done(_) => self.routes = Routes::Exist,
+            // They are there, and nothing says that they work, or that they do not.
+            Outcome::Done(Report { is_provisioned: false, .. }) => {}
+            Outcome::Done(_) if matches!(self.routes, Routes::Exist { .. }) => {}
+            Outcome::Done(_) => self.routes = Routes::Exist { since: now },
             // The planner says so of an observation.
             Outcome::Waiting(Waiting::Write | Waiting::Plan(_) | Waiting::Acceptance) => self.routes = Routes::Missing,
             Outcome::Refused(refusal) => {

@@ -1,7 +1,8 @@
 //! The step of one Node.
 //!
-//! It reads the machine of a new Node and patches the Node, at most twice; it tells the route table which routes the Node
-//! has; and while the Node is not Ready it reads whether its machine runs, is stopped or is gone.
+//! It takes the machine of a new Node from what the Node's plugin publishes, or reads it, and patches the Node, at most
+//! twice; it tells the route table which routes the Node has; and while the Node is not Ready it reads whether its machine
+//! runs, is stopped or is gone.
 //!
 //! # When a machine is gone
 //!
@@ -13,7 +14,9 @@
 use std::time::Duration;
 
 use super::{
-    CloudNode, Instance, NodeAddress, Taint, provider_id,
+    CloudNode, Instance, NodeAddress, Taint,
+    facts::Scope,
+    provider_id,
     routes::{self, Requests, Routes},
 };
 use crate::{
@@ -31,6 +34,8 @@ pub const APART: Duration = Duration::from_secs(5);
 pub const FRESH: Duration = Duration::from_secs(30);
 /// The pauses between reads of the machine of a Node that is not Ready.
 const CHECKS: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(60));
+/// How long the machine of a new Node that is not Ready is not read: it was there when its kubelet registered.
+const NEW: Duration = Duration::from_secs(60);
 /// The pauses after a read or a patch that failed.
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// The pause after a patch that met another writer.
@@ -49,9 +54,15 @@ pub struct Controllers {
 
 /// What a step needs beside its own state.
 #[derive(Debug, Clone, Copy)]
-pub struct Env {
+pub struct Env<'a> {
     /// What all keys share.
     pub shared: Shared,
+    /// Where the machines of Nodes are that do not say it themselves.
+    pub scope: Scope<'a>,
+    /// How long a new Node waits for what its plugin publishes before Azure is asked.
+    pub metadata_wait: Duration,
+    /// How long after it was seen first a new route is expected to work.
+    pub route_settle: Duration,
     /// Which controllers run.
     pub controllers: Controllers,
     /// How long this process has known a Node at least before it deletes it.
@@ -356,7 +367,7 @@ impl Default for State {
 }
 
 /// Folds an event into the facts and decides what to do.
-pub fn step(state: &mut State, env: &Env, now: Duration, event: Event) -> Vec<Action> {
+pub fn step(state: &mut State, env: &Env<'_>, now: Duration, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
     state.fold(now, event, &mut actions);
     state.decide(env, now, &mut actions);
@@ -427,7 +438,7 @@ impl State {
                 }
             }
             Event::Routed { generation, outcome } => {
-                if let Some(refused) = self.requests.told(generation, &outcome) {
+                if let Some(refused) = self.requests.told(generation, &outcome, now) {
                     self.report(Reason::RouteRefused(refused), actions);
                 }
             }
@@ -448,9 +459,13 @@ impl State {
             return;
         }
         if before.is_none_or(|before| before.uid != node.uid) {
-            // The requests stay: the route table is told of the new ranges instead.
+            // The route table is told of the new ranges instead of the old ones, and shows anew what it has.
             self.forget(actions);
+            self.requests.renew();
             self.known_since = now;
+            if node.has_taint(Taint::UNINITIALIZED) {
+                self.check_at = now + NEW;
+            }
             self.removed = None;
         } else if before.is_some_and(|before| before.is_ready != node.is_ready) {
             // What was proved of the machine was proved of another time.
@@ -534,7 +549,7 @@ impl State {
         waits
     }
 
-    fn decide(&mut self, env: &Env, now: Duration, actions: &mut Vec<Action>) {
+    fn decide(&mut self, env: &Env<'_>, now: Duration, actions: &mut Vec<Action>) {
         self.wake = None;
         if self.draining {
             if !self.is_busy() {
@@ -558,7 +573,7 @@ impl State {
         }
     }
 
-    fn decide_for(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) {
+    fn decide_for(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration, actions: &mut Vec<Action>) {
         if !node.is_ours() {
             if self.requests.withdraw() {
                 actions.push(Action::WithdrawRoutes);
@@ -588,7 +603,7 @@ impl State {
     }
 
     /// Leads the routes of a deleted Node to their end.
-    fn remove_routes(&mut self, env: &Env, actions: &mut Vec<Action>) {
+    fn remove_routes(&mut self, env: &Env<'_>, actions: &mut Vec<Action>) {
         let Some(removed) = &self.removed else { return };
         let want = self.requests.gone().or_else(|| routes::gone(removed).filter(|_| removed.is_ours()));
         let Some(want) = want.filter(|_| env.controllers.route) else {
@@ -605,7 +620,7 @@ impl State {
     }
 
     /// The next patch that the Node needs.
-    fn patch(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) -> Option<Patch> {
+    fn patch(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration, actions: &mut Vec<Action>) -> Option<Patch> {
         if env.controllers.node && node.has_taint(Taint::UNINITIALIZED) {
             return self.initialise(node, env, now, actions);
         }
@@ -613,7 +628,7 @@ impl State {
         if taints != node.taints {
             return Some(Patch::Taints(taints));
         }
-        if let Some(network) = self.network(node, env) {
+        if let Some(network) = self.network(node, env, now) {
             return Some(Patch::Status { addresses: None, network: Some(network) });
         }
         let machine = node.machine().filter(|_| env.controllers.node)?;
@@ -621,9 +636,19 @@ impl State {
         (!labels.is_empty()).then_some(Patch::Labels(labels))
     }
 
-    fn initialise(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) -> Option<Patch> {
+    fn initialise(
+        &mut self,
+        node: &CloudNode,
+        env: &Env<'_>,
+        now: Duration,
+        actions: &mut Vec<Action>,
+    ) -> Option<Patch> {
+        if self.instance.is_none() && self.reading.is_none() {
+            self.instance = node.instance_of_metadata(env.scope);
+        }
         let Some(instance) = &self.instance else {
-            if self.reading.is_none() && !self.waits(self.read_at, now) {
+            let due = self.read_at.max(self.known_since + env.metadata_wait);
+            if self.reading.is_none() && !self.waits(due, now) {
                 let id = self.ids.next_id();
                 self.reading = Some(id);
                 let lookup = node.machine().map_or_else(|| named(node), Lookup::Machine);
@@ -659,19 +684,21 @@ impl State {
     }
 
     /// The condition NetworkUnavailable, where it is not what the route table shows.
-    fn network(&self, node: &CloudNode, env: &Env) -> Option<NetworkCondition> {
+    fn network(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration) -> Option<NetworkCondition> {
         if !env.controllers.route {
             return None;
         }
         match (self.requests.routes, node.is_network_unavailable) {
-            (Routes::Exist, None | Some(true)) => Some(NetworkCondition::CREATED),
+            (Routes::Exist { since }, None | Some(true)) => {
+                (!self.waits(since + env.route_settle, now)).then_some(NetworkCondition::CREATED)
+            }
             (Routes::Missing, None | Some(false)) => Some(NetworkCondition::MISSING),
             _ => None,
         }
     }
 
     /// The taints that the Node is to have.
-    fn taints(&self, node: &CloudNode, env: &Env, now: Duration) -> Vec<Taint> {
+    fn taints(&self, node: &CloudNode, env: &Env<'_>, now: Duration) -> Vec<Taint> {
         let mut taints = node.taints.clone();
         if !env.controllers.lifecycle {
             return taints;
@@ -702,7 +729,7 @@ impl State {
     }
 
     /// Reads the machine when that is due, asks the breaker, and deletes the Node of a machine that is gone.
-    fn check(&mut self, node: &CloudNode, env: &Env, now: Duration, actions: &mut Vec<Action>) {
+    fn check(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration, actions: &mut Vec<Action>) {
         let Some(machine) = node.machine() else { return };
         let has_ours = node.taints.iter().any(|taint| taint.is(&Taint::out_of_service()));
         if node.is_ready && (!has_ours || self.proof.is_some_and(|proof| proof.what == Proved::Runs)) {

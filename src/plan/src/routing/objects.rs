@@ -27,6 +27,8 @@ use crate::{
 pub struct Report {
     /// Whether the table serves any subnet. Without one its routes lead nothing.
     pub is_associated: bool,
+    /// Whether its last operation has not failed. Of one that did it is not known which routes work.
+    pub is_provisioned: bool,
 }
 
 /// Route tables. Nodes want something of them.
@@ -48,7 +50,8 @@ impl Object for RouteTables {
         let plan::Plan { edits, served } = plan::plan(wants, actual, inputs);
         // A table whose last operation failed is written again, also without a change.
         let has_failed = actual.is_some_and(|table| table.provisioning == Provisioning::Failed);
-        let report = Report { is_associated: actual.is_some_and(|table| !table.subnets.is_empty()) };
+        let is_associated = actual.is_some_and(|table| !table.subnets.is_empty());
+        let report = Report { is_associated, is_provisioned: !has_failed };
         let write = (!edits.is_empty() || (has_failed && !served.is_empty())).then(|| Write {
             // Pods of many Nodes wait for one write.
             priority: Priority::Attach,
@@ -59,7 +62,6 @@ impl Object for RouteTables {
         });
         let served = served.into_iter().map(|(node, served)| {
             let served = match served {
-                TableServed::Done if has_failed => Served::Pending,
                 TableServed::Done => Served::Met(report),
                 TableServed::Pending => Served::Pending,
                 TableServed::Waiting(what) => Served::Waiting(what),

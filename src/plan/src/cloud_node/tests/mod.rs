@@ -6,7 +6,7 @@ mod schedules;
 use std::time::Duration;
 
 use super::{
-    facts::InstanceFacts,
+    facts::{InstanceFacts, PublishedAddress, Scope},
     step::{Action, Checked, Controllers, Env, Event, NetworkCondition, Patch, PatchFault, Reason, State, step},
     *,
 };
@@ -26,8 +26,11 @@ fn s(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-fn env() -> Env {
+fn env() -> Env<'static> {
     Env {
+        scope: Scope { subscription: "s", resource_group: "group" },
+        metadata_wait: Duration::ZERO,
+        route_settle: Duration::ZERO,
         shared: Shared {
             synced: true,
             lease: Lease { until: Some(Duration::MAX), least: s(5) },
@@ -102,7 +105,7 @@ fn patched(node: &CloudNode, patch: &Patch) -> CloudNode {
 /// A Node, its state, and the time.
 struct Rig {
     state: State,
-    env: Env,
+    env: Env<'static>,
     now: Duration,
     node: CloudNode,
     actions: Vec<Action>,
@@ -207,7 +210,10 @@ fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_rou
 
     rig.tell(Event::Routed { generation, outcome: Outcome::Waiting(Waiting::Write) });
     assert_eq!(rig.patch(), None, "it says so already");
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     let third = rig.patch();
     let created =
         NetworkCondition { is_unavailable: false, reason: "RouteCreated", message: "RouteController created a route" };
@@ -240,12 +246,97 @@ fn what_the_plugin_tells_of_the_machine_becomes_labels_at_once_or_when_it_comes(
     assert_eq!(rig.patch(), None, "once");
 }
 
+/// What the plugin of node-1 publishes.
+fn published() -> InstanceFacts {
+    InstanceFacts {
+        resource_id: VM.to_owned(),
+        vm_size: "Standard_D8s_v3".to_owned(),
+        location: Some("westeurope".to_owned()),
+        zone: Some("2".to_owned()),
+        addresses: vec![PublishedAddress { private: "10.0.0.5".parse().unwrap(), public: None }],
+        boot_id: Some("boot".to_owned()),
+        ..InstanceFacts::default()
+    }
+}
+
+fn has_read(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Read { .. }))
+}
+
+#[test]
+fn a_new_node_whose_plugin_has_published_everything_is_initialised_without_a_read() {
+    let node = CloudNode { boot_id: Some("boot".to_owned()), ..new_node() };
+    let mut rig = Rig::start(CloudNode { facts: Some(published()), ..node.clone() });
+    assert!(!has_read(&rig.actions));
+    assert!(rig.patch().is_some() && rig.patch().is_some());
+    assert_eq!(rig.node.provider_id.as_deref(), Some(PROVIDER_ID));
+    assert!(!has_read(&rig.take()));
+
+    // A Node waits for it, and not longer than it may.
+    let waits = || {
+        let env = Env { metadata_wait: s(10), ..env() };
+        let mut rig = Rig { state: State::default(), env, now: s(100), node: node.clone(), actions: vec![] };
+        rig.change(|node| node.facts = Some(InstanceFacts { resource_id: "/x".to_owned(), ..published() }));
+        assert!(!has_read(&rig.actions), "what is of another machine says nothing");
+        rig
+    };
+    let mut rig = waits();
+    rig.wake();
+    assert!(has_read(&rig.actions) && rig.now == s(110), "{:?}", rig.now);
+    let mut rig = waits();
+    rig.change(|node| node.facts = Some(published()));
+    assert!(rig.patch().is_some() && !has_read(&rig.actions));
+}
+
+#[test]
+fn a_node_has_the_first_address_of_each_family_and_another_where_kubelet_was_given_it() {
+    let address = |private: &str| InstanceAddress { private: private.parse().unwrap(), public: None };
+    let all = ["10.0.0.5", "10.0.0.6", "fd01::5", "fd01::6"].map(address);
+    let instance = Instance { addresses: all.into(), ..instance() };
+    let texts = |node: &CloudNode| -> Vec<String> {
+        instance.node_addresses(node).unwrap().into_iter().map(|one| one.address).collect()
+    };
+    assert_eq!(texts(&new_node()), ["node-1", "10.0.0.5", "fd01::5"]);
+    let told = CloudNode { provided_addresses: vec!["10.0.0.6".parse().unwrap()], ..new_node() };
+    assert_eq!(texts(&told), ["node-1", "10.0.0.6"]);
+}
+
+#[test]
+fn a_route_counts_when_it_has_had_its_time_to_work() {
+    let mut rig = Rig::start(CloudNode { is_network_unavailable: Some(true), ..old_node() });
+    rig.env.route_settle = s(30);
+    let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
+    let done = || Outcome::Done(Report { is_associated: true, is_provisioned: true });
+    rig.tell(Event::Routed { generation, outcome: done() });
+    rig.now += s(20);
+    rig.tell(Event::Routed { generation, outcome: done() });
+    assert_eq!(rig.patch(), None);
+    rig.wake();
+    assert_eq!(rig.now, s(130), "since it was seen first");
+    assert!(matches!(rig.patch(), Some(Patch::Status { network: Some(created), .. }) if !created.is_unavailable));
+}
+
+#[test]
+fn the_machine_of_a_new_node_that_is_not_ready_yet_is_not_read_for_a_minute() {
+    let checks = |rig: &Rig| rig.actions.iter().any(|action| matches!(action, Action::Check { .. }));
+    let mut rig = Rig::start(new_node());
+    rig.read(Ok(instance()));
+    assert!(rig.patch().is_some() && rig.patch().is_some() && !checks(&rig));
+    rig.wake();
+    assert!(checks(&rig) && rig.now == s(160), "{:?}", rig.now);
+    // A process that comes later knows nothing of its machine.
+    assert!(checks(&Rig::start(CloudNode { is_ready: false, ..old_node() })));
+}
+
 #[test]
 fn nothing_is_written_of_a_node_as_the_go_manager_left_it() {
     let mut rig = Rig::start(old_node());
     let actions = rig.take();
     let [Action::Route { generation, .. }] = actions[..] else { panic!("{actions:?}") };
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     rig.now += s(3_600);
     rig.tell(Event::Woke);
     assert_eq!(rig.take(), []);
@@ -350,7 +441,7 @@ fn a_patch_that_meets_another_writer_is_planned_again_from_the_newer_state() {
 
 #[test]
 fn nothing_happens_without_lease_or_before_the_informers_are_synced() {
-    for break_it in [|env: &mut Env| env.shared.synced = false, |env: &mut Env| env.shared.lease.until = None] {
+    for break_it in [|env: &mut Env<'_>| env.shared.synced = false, |env: &mut Env<'_>| env.shared.lease.until = None] {
         let mut rig = Rig { state: State::default(), env: env(), now: s(1), node: new_node(), actions: vec![] };
         break_it(&mut rig.env);
         rig.tell(Event::Changed(new_node()));
@@ -372,7 +463,10 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     assert_eq!(ranges.len(), 1);
     assert!(!rig.state.is_idle());
     let generation = *generation;
-    rig.tell(Event::Routed { generation, outcome: Outcome::Done(Report { is_associated: true }) });
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
     assert_eq!(rig.take(), [Action::WithdrawRoutes]);
     assert!(rig.state.is_idle());
 
@@ -387,6 +481,17 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     let actions = rig.take();
     let [Action::Route { want: Want::Present(ranges), .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(ranges[0].text, "10.244.7.0/24");
+
+    // With the same range: what the table has said of the Node before says nothing of this one.
+    let mut rig = Rig::start(old_node());
+    let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
+    rig.tell(Event::Routed {
+        generation,
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+    });
+    rig.change(|node| (node.uid, node.is_network_unavailable) = ("u2".to_owned(), Some(true)));
+    assert_eq!(rig.patch(), None);
+    assert!(matches!(rig.take()[..], [Action::Route { generation: again, .. }] if again > generation));
 }
 
 #[test]

@@ -1,0 +1,877 @@
+//! The wiring between the steps and the world: two replicas, a lease, requests that travel, and timers in any order.
+
+mod requests;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{
+    mutant::Mutant,
+    oracle::Oracle,
+    schedule::{Fate, Foreign, Incident, Numbers, Schedule},
+    world::{Azure, Power, Refused, Route, SUBNET_ID, TABLE_ID, Thing},
+};
+use crate::{
+    cloud_node::{
+        CloudNode, Instance, InstanceAddress, Taint, breaker,
+        facts::{InstanceFacts, PublishedAddress, Scope},
+        step::{self, Checked, Controllers, Patch, PatchFault},
+    },
+    engine::{
+        Acceptance, Id, Lease, Outcome, Shared, Waiting,
+        freshness::LATE,
+        object::{self, After, Cause, EnvChange, Failure, Object},
+    },
+    fault::Fault,
+    force_detach::{InstanceView, PowerState},
+    model::{ArmId, ProvisioningState},
+    network::{Cidr, TagPolicy},
+    poll::{Durations, Expectation, Kind},
+    routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations, Want},
+};
+
+use requests::Told;
+
+const LEASE: Duration = Duration::from_secs(15);
+/// After so long a client gives up on a request.
+const TIME_OUT: Duration = Duration::from_secs(5);
+/// The least lease at the start of a write.
+const LEAST: Duration = Duration::from_secs(6);
+/// How old an observation may become.
+const RESYNC: Duration = Duration::from_secs(300);
+/// How long the world has to come to rest: refusals, back-offs, and two looks at what others have changed.
+const REST: Duration = Duration::from_secs(1_500);
+/// The last part of that time, in which nothing may be written.
+const QUIET: Duration = Duration::from_secs(400);
+const GRACE: Duration = Duration::from_secs(60);
+const SCOPE: Scope<'_> = Scope { subscription: "s", resource_group: "g" };
+/// The key of the Node step of what a leader finds without a Node.
+const BOOT: &str = "boot";
+
+/// The number in the name of a Node.
+pub(super) fn number_of(name: &str) -> u8 {
+    name.trim_start_matches('n').parse().unwrap_or(u8::MAX)
+}
+
+fn name_of(number: u8) -> String {
+    format!("n{number}")
+}
+
+fn machine(number: u8) -> ArmId {
+    ArmId::virtual_machine("s", "g", &name_of(number)).expect("the name can be one")
+}
+
+#[derive(Debug)]
+enum Happens {
+    Incident(Incident),
+    Wake(Key, Duration),
+    ReadArrives {
+        thing: Thing,
+        id: Id,
+        sent_at: Duration,
+    },
+    Observed {
+        thing: Thing,
+        id: Id,
+        sent_at: Duration,
+        result: Result<(Value, u64), Fault>,
+    },
+    WriteArrives {
+        thing: Thing,
+        id: Id,
+        etag: Option<u64>,
+        body: Value,
+        fate: Option<Fate>,
+    },
+    Accepted {
+        thing: Thing,
+        id: Id,
+        operation: u64,
+    },
+    OperationEnds(u64),
+    OtherEnds,
+    PollArrives {
+        thing: Thing,
+        id: Id,
+    },
+    Polled {
+        thing: Thing,
+        id: Id,
+    },
+    Ended {
+        thing: Thing,
+        id: Id,
+        result: Result<(), Fault>,
+    },
+    Permitted {
+        thing: Thing,
+        id: Id,
+    },
+    MachineRead {
+        node: String,
+        id: Id,
+    },
+    MachineChecked {
+        node: String,
+        id: Id,
+        result: Option<Checked>,
+    },
+    PatchArrives {
+        node: String,
+        id: Id,
+        uid: String,
+        version: u64,
+        patch: Patch,
+    },
+    Patched {
+        node: String,
+        id: Id,
+        result: Result<Box<CloudNode>, PatchFault>,
+    },
+    DeleteArrives {
+        node: String,
+        id: Id,
+        uid: String,
+    },
+    Deleted {
+        node: String,
+        id: Id,
+        result: Result<(), PatchFault>,
+    },
+    Informed(String),
+    Searches,
+    LeaseEnds,
+    Acquires,
+    /// A machine was made again.
+    MachineBack(u8),
+    /// kubelet tells of its Node again.
+    Ready(String, bool),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Node(String),
+    Breaker,
+    Thing(Thing),
+}
+
+#[expect(clippy::large_enum_variant, reason = "one is delivered before the next is made")]
+enum Message {
+    Node(String, step::Event),
+    Breaker(breaker::Event),
+    Table(object::Event<RouteTables>),
+    Subnet(object::Event<SubnetAssociations>),
+}
+
+/// One process.
+#[derive(Debug, Default)]
+struct Replica {
+    /// Counts the processes; what is meant for an earlier one is dropped.
+    process: u32,
+    leads: bool,
+    /// When the lease ends. `None` while it is renewed.
+    lease_end: Option<Duration>,
+    trusted_from: Duration,
+    nodes: BTreeMap<String, step::State>,
+    breaker: breaker::State,
+    table: object::State<RouteTables>,
+    subnet: object::State<SubnetAssociations>,
+    raw: BTreeMap<Thing, (Id, Option<(Value, u64)>)>,
+    operations: BTreeMap<(Thing, Id), u64>,
+    writing: BTreeSet<Thing>,
+    not_before: BTreeMap<Thing, Duration>,
+    wakes: BTreeMap<Key, Duration>,
+    without_node: BTreeSet<String>,
+    is_association_asked: bool,
+}
+
+/// A run of one schedule.
+pub(super) struct Run {
+    now: Duration,
+    numbers: Numbers,
+    heap: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    pending: Vec<Option<(usize, u32, Happens)>>,
+    azure: Azure,
+    nodes: BTreeMap<String, CloudNode>,
+    version: u64,
+    is_dual: bool,
+    inputs: routing::Env,
+    oracle: Oracle,
+    replicas: [Replica; 2],
+    mutant: Mutant,
+    inbox: VecDeque<(usize, Message)>,
+    fates: VecDeque<Fate>,
+    patch_fates: VecDeque<bool>,
+    read_faults: VecDeque<Fault>,
+    lag_until: Duration,
+    blind_until: Duration,
+    operation: u64,
+    last_write: Duration,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) log: Option<Vec<String>>,
+    violation: Option<String>,
+}
+
+/// Runs a schedule to its end. Returns what law it broke.
+pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(), String>, Run) {
+    let mut run = Run::new(schedule, mutant);
+    run.log = trace.then(Vec::new);
+    let result = run.play(schedule);
+    (result, run)
+}
+
+impl Run {
+    fn new(schedule: &Schedule, mutant: Mutant) -> Self {
+        let ranges = ["10.244.0.0/16", "fd00:10:244::/48"];
+        let inputs = routing::Env {
+            id: TABLE_ID.parse().expect("it is an id"),
+            location: "l".to_owned(),
+            tags: TagPolicy::default(),
+            cluster_ranges: ranges.iter().map(|range| range.parse().expect("it is a range")).collect(),
+        };
+        let mut numbers = Numbers::new(schedule.seed ^ 0xA5A5);
+        let azure = Azure::new(!numbers.one_in(4), numbers.below(3), numbers.one_in(2));
+        Self {
+            now: Duration::ZERO,
+            is_dual: numbers.one_in(3),
+            numbers,
+            heap: BinaryHeap::new(),
+            pending: Vec::new(),
+            azure,
+            nodes: BTreeMap::new(),
+            version: 0,
+            inputs,
+            oracle: Oracle::default(),
+            replicas: [Replica::default(), Replica::default()],
+            mutant,
+            inbox: VecDeque::new(),
+            fates: VecDeque::new(),
+            patch_fates: VecDeque::new(),
+            read_faults: VecDeque::new(),
+            lag_until: Duration::ZERO,
+            blind_until: Duration::ZERO,
+            operation: 0,
+            last_write: Duration::ZERO,
+            counts: BTreeMap::new(),
+            log: None,
+            violation: None,
+        }
+    }
+
+    fn play(&mut self, schedule: &Schedule) -> Result<(), String> {
+        // One Node is there from the start, so that no list is empty.
+        self.incident(Incident::Joins(9, false));
+        self.at(Duration::ZERO, 0, Happens::Acquires);
+        for (at, incident) in &schedule.incidents {
+            self.at(*at, 0, Happens::Incident(*incident));
+        }
+        let end = schedule.incidents.last().map_or(Duration::ZERO, |(at, _)| *at) + REST;
+        while let Some(Reverse((at, _, index))) = self.heap.pop() {
+            if at > end {
+                break;
+            }
+            self.now = self.now.max(at);
+            let Some((replica, process, happens)) = self.pending[index].take() else { continue };
+            self.happen(replica, process, happens);
+            while let Some((replica, message)) = self.inbox.pop_front() {
+                self.deliver(replica, message);
+            }
+            if let Some(violation) = self.violation.take() {
+                return Err(violation);
+            }
+        }
+        if self.last_write + QUIET > end {
+            return Err("the world does not come to rest".to_owned());
+        }
+        self.oracle.at_rest(&self.azure, &self.nodes)
+    }
+
+    fn at(&mut self, at: Duration, replica: usize, happens: Happens) {
+        let process = self.replicas[replica].process;
+        let index = self.pending.len();
+        // What happens at one time happens in any order; incidents keep theirs.
+        let order = if matches!(happens, Happens::Incident(_)) { index as u64 } else { self.numbers.next() };
+        self.pending.push(Some((replica, process, happens)));
+        self.heap.push(Reverse((at, order, index)));
+    }
+
+    fn later(&mut self, most_ms: u64, replica: usize, happens: Happens) {
+        let at = self.now + self.numbers.ms(most_ms);
+        self.at(at, replica, happens);
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:>10.3} {}", self.now.as_secs_f64(), line()));
+        }
+    }
+
+    fn judge(&mut self, result: Result<(), String>) {
+        if let Err(violation) = result {
+            self.violation.get_or_insert(violation);
+        }
+    }
+
+    fn happen(&mut self, replica: usize, process: u32, happens: Happens) {
+        let alive = self.replicas[replica].leads && self.replicas[replica].process == process;
+        match happens {
+            Happens::Incident(incident) => self.incident(incident),
+            Happens::OperationEnds(operation) => self.azure.end(self.now, operation),
+            Happens::OtherEnds => self.azure.other_ended(self.now),
+            Happens::WriteArrives { thing, id, etag, body, fate } => {
+                self.write_arrives((replica, process), thing, id, etag, body, fate);
+            }
+            Happens::PatchArrives { node, id, uid, version, patch } => {
+                self.patch_arrives((replica, process), node, id, &uid, version, &patch);
+            }
+            Happens::DeleteArrives { node, id, uid } => self.delete_arrives((replica, process), node, id, &uid),
+            Happens::Acquires => self.acquire(replica),
+            Happens::Ready(node, is_ready) => self.change_node(&node, |node| node.is_ready = is_ready),
+            Happens::MachineBack(number) => {
+                if self.azure.power(number) == Power::Gone && self.nodes.contains_key(&name_of(number)) {
+                    self.azure.turn(self.now, number, Power::Runs);
+                }
+            }
+            _ if !alive => {}
+            Happens::LeaseEnds => {
+                self.count("lease lost");
+                self.end_process(replica);
+                self.later(2_000, 1 - replica, Happens::Acquires);
+            }
+            Happens::Searches => self.search(replica),
+            Happens::Informed(name) => {
+                // A process that has lost the API server is not told.
+                if self.replicas[replica].lease_end.is_none() {
+                    let event = self.nodes.get(&name).cloned().map_or(step::Event::Removed, step::Event::Changed);
+                    self.inbox.push_back((replica, Message::Node(name, event)));
+                }
+            }
+            Happens::Wake(key, at) => {
+                if self.replicas[replica].wakes.get(&key) == Some(&at) {
+                    self.replicas[replica].wakes.remove(&key);
+                    let message = match key {
+                        Key::Node(name) => Message::Node(name, step::Event::Woke),
+                        Key::Breaker => Message::Breaker(breaker::Event::Woke),
+                        Key::Thing(Thing::Table) => Message::Table(object::Event::Woke),
+                        Key::Thing(Thing::Subnet) => Message::Subnet(object::Event::Woke),
+                    };
+                    self.inbox.push_back((replica, message));
+                }
+            }
+            Happens::ReadArrives { thing, id, sent_at } => self.read_arrives(replica, thing, id, sent_at),
+            Happens::Observed { thing, id, sent_at, result } => self.observed(replica, thing, id, sent_at, result),
+            Happens::Accepted { thing, id, operation } => {
+                self.replicas[replica].operations.insert((thing, id), operation);
+                let expected = Expectation::of(Kind::Other, &Durations::default(), None);
+                self.tell_thing(replica, thing, Told::Accepted(id, expected));
+            }
+            Happens::PollArrives { thing, id } => {
+                let Some(operation) = self.replicas[replica].operations.get(&(thing, id)).copied() else { return };
+                match self.azure.outcome(operation) {
+                    None => self.later(60, replica, Happens::Polled { thing, id }),
+                    Some(succeeded) => {
+                        let result = if succeeded { Ok(()) } else { Err(Fault::OperationFailed) };
+                        self.later(60, replica, Happens::Ended { thing, id, result });
+                    }
+                }
+            }
+            Happens::Polled { thing, id } => self.tell_thing(replica, thing, Told::Polled(id)),
+            Happens::Permitted { thing, id } => self.tell_thing(replica, thing, Told::Permitted(id)),
+            Happens::Ended { thing, id, result } => self.ended(replica, thing, id, result),
+            Happens::MachineRead { node, id } => {
+                let result = self.instance(&node);
+                self.inbox.push_back((replica, Message::Node(node, step::Event::Read { id, result })));
+            }
+            Happens::MachineChecked { node, id, result } => {
+                let result = result.unwrap_or_else(|| self.checked(&node));
+                let uid = self.nodes.get(&node).map(|node| node.uid.clone());
+                if let (Mutant::DeletesAtOnce, Checked::Gone, Some(uid)) = (self.mutant, &result, uid) {
+                    self.later(50, replica, Happens::DeleteArrives { node: node.clone(), id, uid });
+                }
+                self.inbox.push_back((replica, Message::Node(node, step::Event::Checked { id, result })));
+            }
+            Happens::Patched { node, id, result } => {
+                let result = result.map(|node| *node);
+                self.inbox.push_back((replica, Message::Node(node, step::Event::Patched { id, result })));
+            }
+            Happens::Deleted { node, id, result } => {
+                self.inbox.push_back((replica, Message::Node(node, step::Event::Deleted { id, result })));
+            }
+        }
+    }
+
+    // What happens in the world.
+
+    fn addresses(&self, number: u8) -> Vec<String> {
+        let v6 = self.is_dual.then(|| format!("fd01::{}", number + 4));
+        [format!("10.0.0.{}", number + 4)].into_iter().chain(v6).collect()
+    }
+
+    fn register(&mut self, number: u8, has_other_range: bool, publishes: bool) {
+        let name = name_of(number);
+        let third = number + if has_other_range { 100 } else { 1 };
+        let v6 = self.is_dual.then(|| format!("fd00:10:244:{third}::/64"));
+        self.version += 1;
+        let addresses = self.addresses(number);
+        let published = addresses.iter().filter_map(|address| address.parse().ok());
+        let facts = InstanceFacts {
+            resource_id: machine(number).to_string(),
+            vm_size: "Standard_D8s_v3".to_owned(),
+            location: Some("l".to_owned()),
+            zone: Some("1".to_owned()),
+            addresses: published.map(|private| PublishedAddress { private, public: None }).collect(),
+            boot_id: Some(BOOT.to_owned()),
+            ..InstanceFacts::default()
+        };
+        let taint = |key: &str, effect: &str| Taint {
+            key: key.to_owned(),
+            value: String::new(),
+            effect: effect.to_owned(),
+            time_added: None,
+        };
+        let node = CloudNode {
+            uid: format!("u{}", self.version),
+            version: self.version,
+            taints: vec![taint("dedicated", "NoSchedule"), taint(Taint::UNINITIALIZED, "NoSchedule")],
+            pod_ranges: [format!("10.244.{third}.0/24")].into_iter().chain(v6).collect(),
+            is_ready: true,
+            boot_id: Some(BOOT.to_owned()),
+            facts: publishes.then_some(facts),
+            name: name.clone(),
+            ..CloudNode::default()
+        };
+        self.oracle.registered(&node, &addresses, self.now);
+        self.nodes.insert(name.clone(), node);
+        self.inform_all(&name);
+    }
+
+    fn unregister(&mut self, name: &str) -> bool {
+        let Some(node) = self.nodes.remove(name) else { return false };
+        self.oracle.deleted(&node);
+        self.inform_all(name);
+        true
+    }
+
+    fn change_node(&mut self, name: &str, change: impl FnOnce(&mut CloudNode)) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let before = node.clone();
+        change(node);
+        if *node != before {
+            self.version += 1;
+            node.version = self.version;
+            self.inform_all(name);
+        }
+    }
+
+    fn inform_all(&mut self, name: &str) {
+        for replica in 0..2 {
+            self.later(200, replica, Happens::Informed(name.to_owned()));
+        }
+    }
+
+    fn incident(&mut self, incident: Incident) {
+        self.note(|| format!("* {incident:?}"));
+        let (now, leader) = (self.now, self.replicas.iter().position(|replica| replica.leads));
+        let leader = leader.filter(|leader| self.replicas[*leader].lease_end.is_none());
+        match incident {
+            Incident::Joins(number, publishes) => {
+                if self.azure.power(number) == Power::Gone && !self.nodes.contains_key(&name_of(number)) {
+                    self.count(if publishes { "node joins, published" } else { "node joins" });
+                    self.azure.turn(now, number, Power::Runs);
+                    self.register(number, false, publishes);
+                }
+            }
+            Incident::Leaves(number) => {
+                if self.unregister(&name_of(number)) {
+                    self.count(if self.is_table_written() { "node leaves mid-write" } else { "node leaves" });
+                    self.azure.turn(now, number, Power::Gone);
+                }
+            }
+            Incident::Returns(number, has_other_range) => {
+                if self.azure.power(number) == Power::Runs && self.unregister(&name_of(number)) {
+                    self.count(if has_other_range { "node returns, other range" } else { "node returns" });
+                    self.register(number, has_other_range, false);
+                }
+            }
+            Incident::MachineGone(number) => self.turn(number, Power::Gone, "machine gone"),
+            Incident::MachineBack(number) => {
+                if self.azure.power(number) == Power::Runs {
+                    self.count("machine made again");
+                    self.azure.turn(now, number, Power::Gone);
+                    self.at(now + Duration::from_secs(3), 0, Happens::MachineBack(number));
+                    self.change_node(&name_of(number), |node| node.is_ready = false);
+                    self.later(60_000, 0, Happens::Ready(name_of(number), true));
+                }
+            }
+            Incident::Stops(number) => self.turn(number, Power::Stopped, "machine stops"),
+            Incident::Starts => {
+                let stopped = (0..u8::MAX).find(|number| self.azure.power(*number) == Power::Stopped);
+                if let Some(number) = stopped {
+                    self.count("machine starts");
+                    self.azure.turn(now, number, Power::Runs);
+                    self.later(20_000, 0, Happens::Ready(name_of(number), true));
+                }
+            }
+            Incident::Silent(number) => {
+                self.count("kubelet silent");
+                self.change_node(&name_of(number), |node| node.is_ready = false);
+            }
+            Incident::Heard(number) => {
+                if self.azure.power(number) == Power::Runs {
+                    self.count("kubelet heard");
+                    self.change_node(&name_of(number), |node| node.is_ready = true);
+                }
+            }
+            Incident::Heartbeat(number) => {
+                self.count("heartbeat");
+                self.change_node(&name_of(number), |node| node.taints.rotate_left(1));
+            }
+            Incident::Blind(seconds) => {
+                self.count("blind");
+                self.blind_until = now + Duration::from_secs(seconds);
+            }
+            Incident::Write(fate) => self.fates.push_back(fate),
+            Incident::Patch(is_applied) => self.patch_fates.push_back(is_applied),
+            Incident::FailedRead => self.read_faults.push_back(Fault::Unavailable),
+            Incident::ThrottledRead => {
+                self.read_faults.push_back(Fault::Throttled { retry_after: Some(Duration::from_secs(2)) });
+            }
+            Incident::Lag(seconds) => self.lag_until = now + Duration::from_secs(seconds),
+            Incident::Foreign(foreign) => {
+                let could = match foreign {
+                    Foreign::Adds => self.azure.edit(now, Azure::adds),
+                    Foreign::Notes => self.azure.edit(now, Azure::notes),
+                    Foreign::Removes => self.azure.edit(now, Azure::removes),
+                    Foreign::Leads => self.azure.edit(now, Azure::leads),
+                    Foreign::Operates(_) => self.azure.edit(now, |_, _| "Updating"),
+                };
+                if let Foreign::Operates(seconds) = foreign {
+                    self.at(now + Duration::from_secs(seconds), 0, Happens::OtherEnds);
+                }
+                self.count(match foreign {
+                    _ if !could => "foreign edit refused",
+                    Foreign::Adds => "foreign route",
+                    Foreign::Notes => "foreign property",
+                    Foreign::Removes => "foreign removal",
+                    Foreign::Leads => "foreign hop",
+                    Foreign::Operates(_) => "foreign operation",
+                });
+            }
+            Incident::Partition => {
+                let Some(leader) = leader else { return };
+                self.count(if self.is_table_written() { "lease moves mid-write" } else { "lease moves" });
+                self.replicas[leader].lease_end = Some(now + LEASE);
+                self.at(now + LEASE, leader, Happens::LeaseEnds);
+            }
+            Incident::Kill => {
+                let Some(leader) = leader else { return };
+                self.count(if self.is_table_written() { "killed mid-write" } else { "killed" });
+                self.end_process(leader);
+                let at = now + LEASE - self.numbers.ms(2_000);
+                self.at(at, 1 - leader, Happens::Acquires);
+            }
+        }
+    }
+
+    fn turn(&mut self, number: u8, power: Power, what: &'static str) {
+        if self.azure.power(number) == Power::Runs {
+            self.count(what);
+            self.azure.turn(self.now, number, power);
+            self.later(1_000, 0, Happens::Ready(name_of(number), false));
+        }
+    }
+
+    fn is_table_written(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.writing.contains(&Thing::Table))
+    }
+
+    fn instance(&mut self, name: &str) -> Result<Instance, Fault> {
+        if let Some(fault) = self.read_faults.pop_front() {
+            self.count("machine read failed");
+            return Err(fault);
+        }
+        let number = number_of(name);
+        if self.azure.power(number) == Power::Gone {
+            self.count("machine missing");
+            return Err(Fault::NotFound);
+        }
+        self.count("machine read");
+        let address =
+            |text: &String| InstanceAddress { private: text.parse().expect("it is an address"), public: None };
+        Ok(Instance {
+            id: machine(number),
+            size: "Standard_D8s_v3".to_owned(),
+            location: "l".to_owned(),
+            zone: Some("1".to_owned()),
+            fault_domain: None,
+            addresses: self.addresses(number).iter().map(address).collect(),
+        })
+    }
+
+    fn checked(&mut self, name: &str) -> Checked {
+        let number = number_of(name);
+        if self.now < self.blind_until {
+            self.count("check: unproved");
+            let fault = Fault::Forbidden;
+            return if self.mutant == Mutant::TrustsRefusals { Checked::Gone } else { Checked::Unproved(fault) };
+        }
+        let view = |power| {
+            Checked::Here(InstanceView { provisioning_state: ProvisioningState::Succeeded, power: Some(power) })
+        };
+        match self.azure.power(number) {
+            Power::Runs => view(PowerState::Other),
+            Power::Stopped => {
+                self.count("check: stopped");
+                view(PowerState::Deallocated)
+            }
+            Power::Gone if !self.azure.has_another(number) => Checked::Unproved(Fault::NotFound),
+            Power::Gone => {
+                self.count("check: gone");
+                Checked::Gone
+            }
+        }
+    }
+
+    // The processes.
+
+    fn end_process(&mut self, replica: usize) {
+        let process = self.replicas[replica].process + 1;
+        self.replicas[replica] = Replica { process, ..Replica::default() };
+    }
+
+    fn acquire(&mut self, replica: usize) {
+        if self.replicas.iter().any(|replica| replica.leads) {
+            return;
+        }
+        self.count("lease acquired");
+        self.note(|| format!("replica {replica} leads"));
+        self.end_process(replica);
+        let leader = &mut self.replicas[replica];
+        leader.leads = true;
+        leader.trusted_from = self.now + LATE;
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            self.later(300, replica, Happens::Informed(name));
+        }
+        self.at(self.now + Duration::from_millis(400), replica, Happens::Searches);
+    }
+
+    /// What a new leader does about routes of Nodes that do not exist.
+    fn search(&mut self, replica: usize) {
+        let found: BTreeSet<Route> = self.azure.routes();
+        let mut without: BTreeMap<String, BTreeSet<Cidr>> = BTreeMap::new();
+        for (node, range, _) in found.into_iter().filter(|(node, ..)| !self.nodes.contains_key(node)) {
+            without.entry(node).or_default().extend(range.parse::<Cidr>().ok());
+        }
+        for (node, ranges) in without {
+            self.count("route without a Node");
+            self.replicas[replica].without_node.insert(node.clone());
+            self.request(replica, node, 0, Want::Gone(ranges));
+        }
+    }
+
+    fn request(&mut self, replica: usize, from: String, generation: u64, want: Want) {
+        let is_dropped = match self.mutant {
+            Mutant::LeavesRoutes => matches!(want, Want::Gone(_)),
+            Mutant::DropsWants => self.replicas[replica].table.is_writing(),
+            _ => false,
+        };
+        if !is_dropped {
+            let event = object::Event::Requested { from, generation, want, acceptance: Acceptance::Given };
+            self.inbox.push_back((replica, Message::Table(event)));
+        }
+    }
+
+    fn shared(&self, replica: usize) -> Shared {
+        let this = &self.replicas[replica];
+        let end = this.lease_end.filter(|_| self.mutant != Mutant::NoFence).unwrap_or(self.now + LEASE);
+        Shared {
+            synced: true,
+            lease: Lease { until: Some(end), least: LEAST },
+            trusted_from: this.trusted_from,
+            acceptance: Acceptance::Given,
+            resync: Some(RESYNC),
+        }
+    }
+
+    fn deliver(&mut self, replica: usize, message: Message) {
+        let (shared, now) = (self.shared(replica), self.now);
+        match message {
+            Message::Node(name, event) => {
+                let state = self.replicas[replica].nodes.entry(name.clone()).or_default();
+                let is_new = self.nodes.get(&name).is_some_and(|node| node.has_taint(Taint::UNINITIALIZED));
+                let route = !(self.mutant == Mutant::UntaintsEarly && is_new);
+                let controllers = Controllers { node: true, lifecycle: true, route };
+                let metadata_wait = Duration::from_secs(2);
+                let route_settle = Duration::ZERO;
+                let env = step::Env { shared, scope: SCOPE, metadata_wait, route_settle, controllers, grace: GRACE };
+                let actions = step::step(state, &env, now, event);
+                let wake = state.wake_at();
+                self.schedule_wake(replica, Key::Node(name.clone()), wake);
+                for action in actions {
+                    self.carry_out_node(replica, &name, action);
+                }
+            }
+            Message::Breaker(event) => {
+                let state = &mut self.replicas[replica].breaker;
+                let actions = breaker::step(state, self.nodes.len(), now, event);
+                let wake = state.wake_at();
+                self.schedule_wake(replica, Key::Breaker, wake);
+                for action in actions {
+                    if let breaker::Action::Grant { node, reads_again } = action {
+                        self.count("granted");
+                        self.inbox.push_back((replica, Message::Node(node, step::Event::Granted { reads_again })));
+                    }
+                }
+            }
+            Message::Table(event) => {
+                let env = object::Env { shared, inputs: &&self.inputs };
+                let state = &mut self.replicas[replica].table;
+                let actions = object::step(state, &env, now, event);
+                let wake = state.wake_at();
+                self.schedule_wake(replica, Key::Thing(Thing::Table), wake);
+                for action in actions {
+                    if let Some(tell) = self.carry_out(replica, Thing::Table, action) {
+                        self.tell_node(replica, tell);
+                    }
+                }
+            }
+            Message::Subnet(event) => {
+                let env = object::Env { shared, inputs: &&() };
+                let state = &mut self.replicas[replica].subnet;
+                let actions = object::step(state, &env, now, event);
+                let wake = state.wake_at();
+                self.schedule_wake(replica, Key::Thing(Thing::Subnet), wake);
+                for action in actions {
+                    if let Some((_, _, Outcome::Refused(_))) = self.carry_out(replica, Thing::Subnet, action) {
+                        self.count("subnet of another table");
+                        if self.mutant == Mutant::StealsSubnet {
+                            let (mut body, etag) = self.azure.read(Thing::Subnet, now).expect("it is there");
+                            body["properties"]["routeTable"]["id"] = TABLE_ID.into();
+                            self.operation += 1;
+                            _ = self.azure.write(now, Thing::Subnet, Some(etag), body, true, self.operation);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule_wake(&mut self, replica: usize, key: Key, wake: Option<Duration>) {
+        let Some(at) = wake else {
+            self.replicas[replica].wakes.remove(&key);
+            return;
+        };
+        if self.replicas[replica].wakes.get(&key) != Some(&at) {
+            self.replicas[replica].wakes.insert(key.clone(), at);
+            let late = at.max(self.now) + self.numbers.ms(15);
+            self.at(late, replica, Happens::Wake(key, at));
+        }
+    }
+
+    fn carry_out_node(&mut self, replica: usize, name: &str, action: step::Action) {
+        let node = name.to_owned();
+        match action {
+            step::Action::Read { id, .. } => self.later(2_000, replica, Happens::MachineRead { node, id }),
+            step::Action::Check { id, .. } => {
+                // What is read is what is there when the request comes, and the answer may be late.
+                let result = self.numbers.one_in(2).then(|| self.checked(&node));
+                self.later(1_500, replica, Happens::MachineChecked { node, id, result });
+            }
+            step::Action::Patch { id, uid, version, patch } => {
+                self.note(|| format!("{replica}: {name} patch {patch:?}"));
+                self.fenced(replica, "a patch");
+                let drops = self.mutant == Mutant::ForgetsTaints && matches!(patch, Patch::Taints(_));
+                if drops {
+                    let result = self.nodes.get(name).cloned().map(Box::new).ok_or(PatchFault::Gone);
+                    self.later(90_000, replica, Happens::Patched { node, id, result });
+                } else {
+                    self.later(50, replica, Happens::PatchArrives { node, id, uid, version, patch });
+                }
+            }
+            step::Action::Delete { id, uid } => {
+                self.fenced(replica, "a deletion");
+                if self.mutant != Mutant::KeepsNodes {
+                    self.later(50, replica, Happens::DeleteArrives { node, id, uid });
+                }
+            }
+            step::Action::Ask => self.inbox.push_back((replica, Message::Breaker(breaker::Event::Asked(node)))),
+            step::Action::Withdraw => {
+                self.inbox.push_back((replica, Message::Breaker(breaker::Event::Withdrawn(node))));
+            }
+            step::Action::Route { generation, want } => {
+                self.note(|| format!("{replica}: {name} wants {want:?}"));
+                self.count(if matches!(want, Want::Gone(_)) { "want: gone" } else { "want: present" });
+                self.request(replica, node, generation, want);
+            }
+            step::Action::WithdrawRoutes => {
+                self.inbox.push_back((replica, Message::Table(object::Event::Withdrawn(node))));
+            }
+            step::Action::Report(reason) => {
+                self.note(|| format!("{replica}: {name} reports {reason:?}"));
+                self.count(match reason {
+                    step::Reason::Initialised => "report: initialised",
+                    step::Reason::NoMachine => "report: no machine",
+                    step::Reason::Unreadable(_) => "report: unreadable",
+                    step::Reason::NoAddress(_) => "report: no address",
+                    step::Reason::Stopped => "report: stopped",
+                    step::Reason::Gone => "report: gone",
+                    step::Reason::Unproved(_) => "report: unproved",
+                    step::Reason::RouteRefused(_) => "report: route refused",
+                });
+            }
+            step::Action::Drained => {}
+        }
+    }
+
+    fn fenced(&mut self, replica: usize, what: &str) {
+        self.last_write = self.now;
+        if self.replicas[replica].lease_end.is_some_and(|end| end < self.now + TIME_OUT) {
+            self.judge(Err(format!("{what} starts with too little lease")));
+        }
+    }
+
+    fn tell_node(&mut self, replica: usize, (to, generation, outcome): (String, u64, Outcome<Report>)) {
+        self.count(match &outcome {
+            Outcome::Done(_) => "outcome: done",
+            Outcome::Waiting(Waiting::FreshReads) => "outcome: waits for fresh reads",
+            Outcome::Waiting(Waiting::OtherOperation) => "outcome: waits for another operation",
+            Outcome::Waiting(_) => "outcome: waiting",
+            Outcome::Refused(_) => "outcome: refused",
+        });
+        let this = &mut self.replicas[replica];
+        if let Outcome::Done(Report { is_associated: false, .. }) = outcome
+            && !std::mem::replace(&mut this.is_association_asked, true)
+        {
+            let from = TABLE_ID.parse().expect("it is an id");
+            let event = object::Event::Requested { from, generation: 1, want: (), acceptance: Acceptance::Given };
+            self.inbox.push_back((replica, Message::Subnet(event)));
+        }
+        let outcome = match (self.mutant, outcome) {
+            (Mutant::AvailableEarly, Outcome::Waiting(Waiting::Write)) => {
+                Outcome::Done(Report { is_associated: true, is_provisioned: true })
+            }
+            (_, outcome) => outcome,
+        };
+        let this = &mut self.replicas[replica];
+        let routed = |outcome| step::Event::Routed { generation, outcome };
+        if !this.without_node.contains(&to) {
+            self.inbox.push_back((replica, Message::Node(to, routed(outcome))));
+        } else if matches!(outcome, Outcome::Done(Report { is_provisioned: true, .. })) {
+            this.without_node.remove(&to);
+            let message = match generation {
+                0 => Message::Table(object::Event::Withdrawn(to)),
+                _ => Message::Node(to, routed(outcome)),
+            };
+            self.inbox.push_back((replica, message));
+        }
+    }
+}
