@@ -95,10 +95,6 @@ const ERRORS: &[(&str, &str)] = &[
         "private link on a public Service / ",
         "here it is refused before anything is written; the Go manager has made public IP and security rule by then",
     ),
-    (
-        "dual stack, DNS label / ",
-        "both public IPs get the label, as from the Go manager; the emulator has a label once in a region, whatever the family",
-    ),
 ];
 
 pub(super) fn texts(value: &Value) -> Vec<String> {

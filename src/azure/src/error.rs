@@ -10,6 +10,7 @@ use http::HeaderMap;
 use lazuli_plan::{
     fault::{Answer, Effect, Fault, classify},
     model::ArmId,
+    read::By,
 };
 use serde_json::Value;
 
@@ -187,6 +188,17 @@ impl Failure {
             client_request_id: None,
             source: None,
         }
+    }
+
+    /// A whole list lacks the resource. Azure was not asked for the resource itself.
+    pub(crate) fn unlisted(list: &str) -> Self {
+        Self::ours(Fault::NotFound, Effect::None, Verb::Get, list, "the list lacks the resource")
+    }
+
+    /// Which read has shown that the resource does not exist: one of the resource alone, or a list that lacks it and may be
+    /// old.
+    pub fn by(&self) -> By {
+        if self.fault == Fault::NotFound && self.status.is_none() { By::List } else { By::Single }
     }
 
     pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {

@@ -17,11 +17,13 @@ use clap::ValueEnum;
 use http::Method;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
 use lazuli_plan::cloud_node::facts::{self, InstanceFacts, PublishedAddress};
+use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, process::Child, sync::watch};
 use tower::ServiceExt;
 
 use super::{
+    super::{Outcome, output::Format},
     control::{Begun, Control},
     figures::rounded,
     processes::{self, AnyError, Memory},
@@ -102,6 +104,20 @@ impl Default for Layout<'_> {
     }
 }
 
+/// Starts a cluster, measures it, ends it whether that succeeded or not, and prints the result.
+pub(super) async fn run(
+    layout: &Layout<'_>,
+    output: Format,
+    measure: impl AsyncFnOnce(&mut Cluster) -> Result<Map<String, Value>, AnyError>,
+) -> Outcome {
+    let folder = Folder::make("bench")?;
+    let mut cluster = Cluster::start(layout, folder.path()).await?;
+    let result = measure(&mut cluster).await;
+    cluster.end().await;
+    output.print_object(&Value::Object(result?));
+    Ok(())
+}
+
 /// When something first happened to each object, by name.
 type Times = BTreeMap<String, Instant>;
 
@@ -131,7 +147,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Starts everything, and waits until the controllers lead.
-    pub(super) async fn start(layout: &Layout<'_>, folder: &Path) -> Result<Self, AnyError> {
+    async fn start(layout: &Layout<'_>, folder: &Path) -> Result<Self, AnyError> {
         let [scenario, config, kubeconfig] =
             ["scenario.json", "azure.json", "kubeconfig"].map(|name| folder.join(name));
         std::fs::write(&scenario, scenario_of(layout).to_string())?;
@@ -338,7 +354,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) async fn end(mut self) {
+    async fn end(mut self) {
         for child in [&mut self.controllers, &mut self.azure] {
             processes::end(child).await;
         }

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
     super::{Outcome, output::Format},
-    cluster::{Cluster, Layout},
+    cluster::{self, Cluster, Layout},
     processes::AnyError,
 };
 
@@ -47,7 +46,6 @@ pub(super) async fn run(options: Options) -> Outcome {
     if options.routes && nodes > ROUTES {
         return Err(format!("a route table holds {ROUTES} routes, and {nodes} nodes need one each").into());
     }
-    let folder = Folder::make("bench")?;
     let layout = Layout {
         services: options.services,
         load_balancers: options.load_balancers,
@@ -56,11 +54,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         throttling: false,
         ..Layout::default()
     };
-    let mut cluster = Cluster::start(&layout, folder.path()).await?;
-    let result = measure(&mut cluster, &options).await;
-    cluster.end().await;
-    options.output.print_object(&Value::Object(result?));
-    Ok(())
+    cluster::run(&layout, options.output, async |cluster| measure(cluster, &options).await).await
 }
 
 async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String, Value>, AnyError> {

@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 
 use super::{
     super::{Outcome, output::Format},
-    cluster::{Cluster, Layout, PoolKind, durations, makespan, percentile},
+    cluster::{self, Cluster, Layout, PoolKind, durations, makespan, percentile},
     figures::{ratio, rounded},
     processes::AnyError,
 };
@@ -50,7 +49,6 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
-    let folder = Folder::make("bench")?;
     let layout = Layout {
         services: options.services,
         load_balancers: options.load_balancers,
@@ -61,11 +59,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         seed: options.seed,
         ..Layout::default()
     };
-    let mut cluster = Cluster::start(&layout, folder.path()).await?;
-    let result = measure(&mut cluster, &options).await;
-    cluster.end().await;
-    options.output.print_object(&Value::Object(result?));
-    Ok(())
+    cluster::run(&layout, options.output, async |cluster| measure(cluster, &options).await).await
 }
 
 async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String, Value>, AnyError> {

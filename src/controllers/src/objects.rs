@@ -36,6 +36,7 @@ use lazuli_plan::{
         private_link, public_ip, security_group, subnet,
     },
     permit::Priority,
+    read::{Accept, By},
     service::{ServiceKey, names::BaseName, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
@@ -81,7 +82,7 @@ pub(crate) trait Planned: Object<Related = Key> {
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
-    /// A read has shown this; `None` when the object does not exist.
+    /// A read has shown this; `None` when a single read has shown that the object does not exist.
     fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
     /// Reads what the planner needs to know beside the object that a read has just shown.
     fn look_beside<'f>(_: &'f Informed, _: &'f ArmId, _: &'f Self::Model) -> BoxFuture<'f, Result<(), Fault>> {
@@ -429,7 +430,7 @@ fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw:
     if let Ok(model) = &model {
         O::observed(informed, key, Some(model));
     }
-    Observed { sent_at: informed.clock.since(sent_at), result: model.map(|model| (model, raw)) }
+    Observed { sent_at: informed.clock.since(sent_at), by: By::Single, result: model.map(|model| (model, raw)) }
 }
 
 impl<O> Adapter<O> for Of<O>
@@ -454,13 +455,15 @@ where
         O::inputs(&self.informed, key)
     }
 
-    fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
+    fn observe(&self, key: &ArmId, not_before: Duration, accept: Accept) -> BoxFuture<'static, Observed<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            // A list lags, which matters after a write alone.
-            let freshness = if informed.wrote_lately(&key) { Freshness::single() } else { Freshness::listed() };
+            // A list lags, which matters after a write, and where it lacks the object: the step then asks for a single read.
+            let accept = if informed.wrote_lately(&key) { Accept::Single } else { accept };
+            let freshness = Freshness { accept, ..Freshness::any() };
             let freshness = freshness.priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
             let read = informed.network.read(O::resource_type(&key), &key, freshness, &Until::within(READ)).await;
+            let mut by = By::Single;
             let result = match read {
                 Ok(read) => {
                     let raw = Raw { body: read.body, etag: read.etag };
@@ -472,12 +475,15 @@ where
                     }
                 }
                 Err(error) if O::is_gone(&informed, &key, &error.fault).await => {
-                    O::observed(&informed, &key, None);
+                    by = error.by();
+                    if by == By::Single {
+                        O::observed(&informed, &key, None);
+                    }
                     Err(Fault::NotFound)
                 }
                 Err(error) => Err(error.fault.clone()),
             };
-            Observed { sent_at: not_before, result }
+            Observed { sent_at: not_before, by, result }
         })
     }
 

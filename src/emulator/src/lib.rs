@@ -116,7 +116,7 @@
 //! | private link service in a subnet with network policies, of a Basic load balancer, deleted with connections | 400 | D, the codes U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
 //! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |
-//! | a DNS label that another public IP of the region has | 400 `DnsRecordInUse` | D |
+//! | a DNS label that another public IP of its family and region has | 400 `DnsRecordInUse` | D |
 //! | the address of a public IP | of 198.18.0.0/15 or 2001:db8::/32, from the seed and the id | deviation: Azure's own ranges |
 //! | a network resource whose write fails late | its state is `Failed`, and it shows what was asked | D, the latter U |
 //! | operation GET | 200, `InProgress` until due; `Location` form 202 until due, then result or error | R, D |

@@ -12,6 +12,7 @@ use lazuli_plan::{
     fault::Fault,
     permit::Priority,
     poll::Expectation,
+    read::{Accept, By},
 };
 
 use crate::{Clock, Kind};
@@ -36,8 +37,14 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
     /// What the planner needs to know of an object beside the wants.
     fn inputs(&self, key: &Self::Key) -> Arc<O::Inputs>;
 
-    /// Reads the object by a request that is sent no earlier than `not_before`.
-    fn observe(&self, key: &Self::Key, not_before: Duration) -> BoxFuture<'static, Observed<O, Self::Raw>>;
+    /// Reads the object by a request that is sent no earlier than `not_before`. [`Accept::Any`] allows less than a single
+    /// read; an object that this process wrote lately is read alone all the same.
+    fn observe(
+        &self,
+        key: &Self::Key,
+        not_before: Duration,
+        accept: Accept,
+    ) -> BoxFuture<'static, Observed<O, Self::Raw>>;
 
     /// Waits for a permit to write. A permit that is dropped unused goes back.
     fn permit(&self, key: &Self::Key, priority: Priority) -> BoxFuture<'static, Self::Permit>;
@@ -69,6 +76,8 @@ pub trait Adapter<O: Object>: Send + Sync + 'static {
 pub struct Observed<O: Object, R> {
     /// When the request was sent.
     pub sent_at: Duration,
+    /// Which read it was.
+    pub by: By,
     /// The object, with what a write edits.
     pub result: Result<(O::Model, R), Fault>,
 }
@@ -228,8 +237,8 @@ where
         action: Action<O>,
     ) -> Option<BoxFuture<'static, Self::Event>> {
         match action {
-            Action::Observe { id, not_before } => {
-                let observed = self.adapter.observe(key, not_before.max(self.clock.now()));
+            Action::Observe { id, not_before, accept } => {
+                let observed = self.adapter.observe(key, not_before.max(self.clock.now()), accept);
                 Some(Box::pin(async move { ObjectEvent::Observed(id, observed.await) }))
             }
             Action::TakePermit { id, priority } => {
@@ -274,7 +283,7 @@ impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
     fn keep(&mut self, event: ObjectEvent<O, A::Raw, A::Permit, A::Operation>) -> Event<O> {
         match event {
             ObjectEvent::Step(event) => event,
-            ObjectEvent::Observed(id, Observed { sent_at, result }) => {
+            ObjectEvent::Observed(id, Observed { sent_at, by, result }) => {
                 let result = result.map(|(model, raw)| {
                     self.raw = Some((id, Some(raw)));
                     model
@@ -282,7 +291,7 @@ impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
                 if result == Err(Fault::NotFound) {
                     self.raw = Some((id, None));
                 }
-                Event::Observed { id, sent_at, result }
+                Event::Observed { id, sent_at, by, result }
             }
             ObjectEvent::Permitted(id, permit) => {
                 // One that was released meanwhile is dropped with the next.
@@ -304,7 +313,7 @@ impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
                 Polled::Done | Polled::Shown(Observed { result: Err(_), .. }) => {
                     Event::Ended { id, result: Ok(After::Unread) }
                 }
-                Polled::Shown(Observed { sent_at, result: Ok((model, raw)) }) => {
+                Polled::Shown(Observed { sent_at, result: Ok((model, raw)), .. }) => {
                     self.raw = Some((id, Some(raw)));
                     Event::Ended { id, result: Ok(After::Read { sent_at, model: Some(model) }) }
                 }

@@ -113,6 +113,8 @@ struct Entry {
     callers: BTreeMap<u64, oneshot::Sender<Answer>>,
     watches: BTreeMap<u64, mpsc::UnboundedSender<Look>>,
     singles: BTreeMap<ArmId, (Rank, CancellationToken)>,
+    /// The rank of the list under way.
+    list: Option<Rank>,
     next: u64,
     wake: Arc<Notify>,
     /// A task waits for its time.
@@ -296,6 +298,7 @@ impl Shared {
             callers: BTreeMap::new(),
             watches: BTreeMap::new(),
             singles: BTreeMap::new(),
+            list: None,
             next: 0,
             wake: Arc::default(),
             driven: false,
@@ -340,13 +343,20 @@ impl Shared {
                     }
                 }
                 Action::List(priority) => {
+                    let rank = Rank::new(priority);
+                    entry.list = Some(rank.clone());
                     let list = List {
                         shared: self.clone(),
                         key: key.clone(),
                         fields: entry.resource_type.fields,
                         ended: false,
                     };
-                    tokio::spawn(list.run(Rank::new(priority)).in_current_span());
+                    tokio::spawn(list.run(rank).in_current_span());
+                }
+                Action::RaiseList(priority) => {
+                    if let Some(rank) = &entry.list {
+                        rank.raise(priority);
+                    }
                 }
                 Action::Poll(number) => {
                     if let Some(watch) = entry.watches.get(&number) {
@@ -535,8 +545,10 @@ impl List {
         let mut groups = self.shared.groups();
         let Some(entry) = groups.get_mut(&self.key) else { return };
         let at = sent_at.saturating_duration_since(self.shared.epoch);
-        let news = entry.group.list_ended(at, pages, whole, |id| shown.get(id).map(|(listed, _)| *listed));
-        for (number, resource, news) in news {
+        let ended = entry.group.list_ended(at, pages, whole, |id| shown.get(id).map(|(listed, _)| *listed));
+        self.shared.shared_reads(entry.resource_type, By::List, ended.lacking.len());
+        entry.answer(ended.lacking, &Err(Failure::unlisted(&self.key.list_path()).into()));
+        for (number, resource, news) in ended.news {
             let look = match (news, shown.get(&resource)) {
                 (News::Ended, Some((_, value))) => Look::Ended(value.clone(), sent_at),
                 _ => Look::Poll,

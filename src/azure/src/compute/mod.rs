@@ -104,6 +104,11 @@ impl Freshness {
         Self { accept: Accept::List, ..Self::single() }
     }
 
+    /// A read from now on, single or in a list, also a list that lacks the resource ([`Accept::Any`]).
+    pub fn any() -> Self {
+        Self { accept: Accept::Any, ..Self::single() }
+    }
+
     /// The same with this patience.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {

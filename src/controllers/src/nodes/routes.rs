@@ -20,6 +20,7 @@ use lazuli_plan::{
     model::ArmId,
     network::BodyError,
     permit::Priority,
+    read::{Accept, By},
     routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
@@ -133,7 +134,7 @@ impl Routed for SubnetAssociations {
 /// What a read has shown.
 fn observed<O: Routed>(known: &Known, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
     let model = model(key, O::read(key, &raw.body));
-    Observed { sent_at: known.clock.since(sent_at), result: model.map(|model| (model, raw)) }
+    Observed { sent_at: known.clock.since(sent_at), by: By::Single, result: model.map(|model| (model, raw)) }
 }
 
 /// The adapter of one kind.
@@ -171,7 +172,7 @@ where
         Arc::new(O::inputs(&self.known))
     }
 
-    fn observe(&self, key: &ArmId, not_before: Duration) -> BoxFuture<'static, Observed<O, Raw>> {
+    fn observe(&self, key: &ArmId, not_before: Duration, _: Accept) -> BoxFuture<'static, Observed<O, Raw>> {
         let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
             let freshness = Freshness::single().not_before(known.clock.at(not_before));
@@ -181,7 +182,7 @@ where
                     if error.fault != Fault::NotFound {
                         warn!(%error, "{} cannot be read", key.name());
                     }
-                    return Observed { sent_at: not_before, result: Err(error.fault.clone()) };
+                    return Observed { sent_at: not_before, by: By::Single, result: Err(error.fault.clone()) };
                 }
             };
             observed::<O>(&known, &key, read.sent_at, Raw { body: read.body, etag: read.etag })

@@ -131,7 +131,7 @@ async fn a_machine_sees_its_public_address_and_keeps_its_card() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_domain_name_label_is_of_one_address_in_a_region() {
+async fn a_domain_name_label_is_of_one_address_of_each_family_in_a_region() {
     let rig = Rig::new(options()).await;
     let labelled = |label: &str| standard(json!({"dnsSettings": {"domainNameLabel": label}}));
     let ip = rig.written(&ip_uri("a"), labelled("shop")).await;
@@ -141,6 +141,11 @@ async fn a_domain_name_label_is_of_one_address_in_a_region() {
     for label in ["Shop", "1shop", "s", "shop-"] {
         rig.call("PUT", &ip_uri("b"), Some(labelled(label))).await.refused(400, "InvalidDomainNameLabel");
     }
+    let mut other_family = labelled("shop");
+    other_family["properties"]["publicIPAddressVersion"] = json!("IPv6");
+    let ip = rig.written(&ip_uri("a-IPv6"), other_family.clone()).await;
+    assert_eq!(ip["properties"]["dnsSettings"]["fqdn"], "shop.westeurope.cloudapp.azure.com");
+    rig.call("PUT", &ip_uri("b-IPv6"), Some(other_family)).await.refused(400, "DnsRecordInUse");
     let mut elsewhere = labelled("shop");
     elsewhere["location"] = json!("eastus");
     rig.written(&ip_uri("b"), elsewhere).await;

@@ -19,6 +19,7 @@ use crate::{
     model::ArmId,
     network::{self, load_balancer, public_ip, security_group, settings::PoolKind},
     poll::Expectation,
+    read::By,
     service::{
         AddressAsk, Existing, ServiceKey, ServiceObject, Side,
         names::BaseName,
@@ -71,7 +72,7 @@ where
                     object::Action::Observe { id, .. } => {
                         let model = self.body.as_ref().map(|body| (self.read)(&self.id, body));
                         let result = model.ok_or(Fault::NotFound);
-                        events.push_back(object::Event::Observed { id, sent_at: world.now, result });
+                        events.push_back(object::Event::Observed { id, sent_at: world.now, by: By::Single, result });
                     }
                     object::Action::TakePermit { id, .. } => events.push_back(object::Event::Permitted(id)),
                     object::Action::Write { id, op, .. } => {

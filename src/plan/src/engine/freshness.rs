@@ -42,6 +42,10 @@ pub const LATE: Duration = ARRIVES.saturating_add(LAG);
 /// carries the ETag.
 pub const OLDEST: Duration = Duration::from_secs(60);
 
+/// How old the read may be that proves to a write that the object does not exist. Such a write carries no ETag, and what
+/// another writer has made since would be replaced. This is time enough for the request of a permit that is to be had.
+pub const OLDEST_ABSENCE: Duration = Duration::from_secs(1);
+
 /// What is known of the reads of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Freshness {

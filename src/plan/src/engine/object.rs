@@ -11,6 +11,10 @@
 //!    └────────────────────────────────────────── writing ──accepted──▶ polling ────┘
 //! ```
 //!
+//! A write that creates carries no ETag, so what it rests on is read late: the permit comes first, then a single read, then
+//! the write. Before the permit a list that lacks the object is enough, so that many objects that do not exist yet cost one
+//! list while their writes wait for permits. Nothing else rests on such a list: no requester is told anything by it.
+//!
 //! The picture shows phases; none is stored. [`step`] folds an event into facts and derives from them what to do next.
 //! A kind of object is an implementation of [`Object`]: mostly its planner.
 
@@ -24,14 +28,19 @@ use super::{
     Acceptance, Explanation, Id, Ids, Outcome, Refusal, Shared, Waiting,
     backoff::Backoff,
     bisection::Bisection,
-    freshness::{Freshness, LAG},
+    freshness::{Freshness, LAG, OLDEST_ABSENCE},
     in_flight::InFlight,
     permit::PermitState,
     quiet_window::QuietWindow,
     reaction::{self, Reaction},
     wants::Wants,
 };
-use crate::{fault::Fault, permit::Priority, poll::Expectation};
+use crate::{
+    fault::Fault,
+    permit::Priority,
+    poll::Expectation,
+    read::{Accept, By},
+};
 
 pub use decide::LONGEST_UPDATING;
 
@@ -165,7 +174,9 @@ pub enum Event<O: Object> {
         id: Id,
         /// When the request was sent that the answer is of.
         sent_at: Duration,
-        /// The object; [`Fault::NotFound`] when exactly this object does not exist.
+        /// Which read it was.
+        by: By,
+        /// The object; [`Fault::NotFound`] when exactly this object does not exist, or when a whole list lacks it.
         result: Result<O::Model, Fault>,
     },
     /// The permit was granted.
@@ -263,6 +274,8 @@ pub enum Action<O: Object> {
         id: Id,
         /// The earliest time of the request.
         not_before: Duration,
+        /// Which reads are an answer: [`Accept::Single`] or [`Accept::Any`].
+        accept: Accept,
     },
     /// Ask for a permit to write.
     TakePermit {
@@ -313,7 +326,15 @@ struct Reading {
 struct Observation<M> {
     id: Id,
     sent_at: Duration,
+    by: By,
     model: Option<M>,
+}
+
+impl<M> Observation<M> {
+    /// Whether all that is known is that a list lacks the object.
+    fn is_only_unlisted(&self) -> bool {
+        self.model.is_none() && self.by == By::List
+    }
 }
 
 /// The last write that succeeded. For [`LAG`] after it, a read that does not show what
@@ -458,17 +479,17 @@ impl<O: Object> State<O> {
                 self.wants.withdraw(&from);
                 self.may_succeed_now(&from);
             }
-            Event::Observed { id, sent_at, result } => {
+            Event::Observed { id, sent_at, by, result } => {
                 let Some(reading) = self.reading.take_if(|reading| reading.id == id) else { return };
                 match result {
                     _ if reading.stale => {}
-                    Ok(model) => self.observe(id, sent_at, Some(model)),
-                    Err(Fault::NotFound) => self.observe(id, sent_at, None),
+                    Ok(model) => self.observe(id, sent_at, by, Some(model)),
+                    Err(Fault::NotFound) => self.observe(id, sent_at, by, None),
                     Err(fault) => self.not_read(&fault, now, actions),
                 }
             }
             Event::Permitted(id) => {
-                if self.permit.granted(id) && !O::CONDITIONAL {
+                if self.permit.granted(id) && (!O::CONDITIONAL || self.is_absence_unsure(now)) {
                     self.changed(now);
                 }
             }
@@ -534,10 +555,19 @@ impl<O: Object> State<O> {
         }
     }
 
-    fn observe(&mut self, id: Id, sent_at: Duration, model: Option<O::Model>) {
+    fn observe(&mut self, id: Id, sent_at: Duration, by: By, model: Option<O::Model>) {
         if self.freshness.accepts(sent_at) {
-            self.observed = Some(Observation { id, sent_at, model });
+            self.observed = Some(Observation { id, sent_at, by, model });
         }
+    }
+
+    /// Whether the object was not there at the last read, and may have been made by another writer since, or have been there
+    /// although a list did not show it.
+    fn is_absence_unsure(&self, now: Duration) -> bool {
+        self.observed.as_ref().is_some_and(|observed| {
+            let is_recent = now.saturating_sub(observed.sent_at) <= OLDEST_ABSENCE;
+            observed.model.is_none() && !(observed.by == By::Single && is_recent)
+        })
     }
 
     fn not_read(&mut self, fault: &Fault, now: Duration, actions: &mut Vec<Action<O>>) {
@@ -564,7 +594,7 @@ impl<O: Object> State<O> {
             After::Unread => self.changed(now),
             After::Read { sent_at, model } => {
                 self.changed(sent_at);
-                self.observe(write.id, sent_at, model);
+                self.observe(write.id, sent_at, By::Single, model);
             }
         }
     }

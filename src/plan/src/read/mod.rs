@@ -17,7 +17,9 @@
 //! - A read answers a caller only if it was sent at or after the caller's `not_before`. A list was sent when its first
 //!   page was.
 //! - A list may be older than a single read. So absence in a list proves nothing, and neither does a state that is not the
-//!   one waited for: now and then the look at an operation is a poll, whatever lists show.
+//!   one waited for: now and then the look at an operation is a poll, whatever lists show. Who rests nothing on it takes
+//!   absence in a whole list for an answer ([`Accept::Any`]), such as a writer that reads the resource alone once its turn
+//!   to make it has come.
 //! - A list ends the looks at a creation or an expansion, by the value that was asked for. For everything else it prompts
 //!   the poll or the single read that proves it.
 //! - A decision without a write needs a single read ([`Accept::Single`]).
@@ -83,6 +85,9 @@ pub enum Accept {
     Single,
     /// A list too.
     List,
+    /// A list too, and also one that lacks the resource. Only for callers that read the resource alone before they rest
+    /// anything on its absence.
+    Any,
 }
 
 /// One caller's wait for one resource.
@@ -171,6 +176,8 @@ pub enum Action {
     Raise(ArmId, Priority),
     /// Read the list.
     List(Priority),
+    /// The list, if it still waits, goes at least with this priority.
+    RaiseList(Priority),
     /// Poll the operation of this number.
     Poll(u64),
 }
@@ -182,6 +189,15 @@ pub enum News {
     Ended,
     /// It may have ended: poll it.
     Poll,
+}
+
+/// What the end of a list means.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// What it says to operations, by their number.
+    pub news: Vec<(u64, ArmId, News)>,
+    /// The callers that take it for an answer that it lacks their resource.
+    pub lacking: Vec<u64>,
 }
 
 /// Everything asked of the resources of one type in one resource group.
@@ -224,6 +240,8 @@ struct Watched {
 struct List {
     /// When its first page was sent.
     sent_at: Option<Duration>,
+    priority: Priority,
+    /// The operations that it is to tell of.
     looking: Vec<u64>,
 }
 
@@ -234,7 +252,7 @@ impl Resource {
 
     /// Whether a list may answer all who ask.
     fn may_be_listed(&self) -> bool {
-        self.single.is_none() && !self.unlisted && self.asks.iter().all(|ask| ask.accept == Accept::List)
+        self.single.is_none() && !self.unlisted && self.asks.iter().all(|ask| ask.accept != Accept::Single)
     }
 
     /// Whether the list under way can still answer.
@@ -399,7 +417,7 @@ impl Group {
             entry.unlisted = true;
             return Vec::new();
         }
-        let answers = |ask: &Ask| ask.accept == Accept::List && ask.not_before <= sent_at;
+        let answers = |ask: &Ask| ask.accept != Accept::Single && ask.not_before <= sent_at;
         let (answered, waiting) = entry.asks.drain(..).partition(answers);
         entry.asks = waiting;
         if entry.asks.is_empty() && entry.single.is_none() {
@@ -416,12 +434,20 @@ impl Group {
         pages: usize,
         whole: bool,
         shown: impl Fn(&ArmId) -> Option<Listed>,
-    ) -> Vec<(u64, ArmId, News)> {
+    ) -> Ended {
         self.pages = Some(if whole { pages } else { self.pages.unwrap_or_default().max(pages) });
-        for entry in self.resources.values_mut() {
-            // It was asked for in time and is not there.
-            entry.unlisted |= entry.may_be_listed() && entry.asks.iter().any(|ask| ask.not_before <= sent_at);
-        }
+        let mut lacking = Vec::new();
+        self.resources.retain(|_, entry| {
+            if entry.may_be_listed() {
+                let answers = |ask: &Ask| whole && ask.accept == Accept::Any && ask.not_before <= sent_at;
+                let (mut answered, waiting): (Vec<Ask>, Vec<Ask>) = entry.asks.drain(..).partition(answers);
+                lacking.append(&mut answered);
+                // It was asked for in time and is not there.
+                entry.unlisted = waiting.iter().any(|ask| ask.not_before <= sent_at);
+                entry.asks = waiting;
+            }
+            !entry.asks.is_empty() || entry.single.is_some()
+        });
         let looking = self.list.take().map(|list| list.looking).unwrap_or_default();
         let mut news = Vec::new();
         for number in looking {
@@ -447,7 +473,7 @@ impl Group {
                 None => watched.by_poll = doubt,
             }
         }
-        news
+        Ended { news, lacking: ids(lacking) }
     }
 
     /// The list could not be read. When Azure refuses it, single reads take its place for ten minutes. Otherwise the
@@ -551,6 +577,7 @@ impl Group {
     /// Begins a list if one is worth its pages now. `true` when it would be and has to wait, because the last one that
     /// only looked at operations was begun a moment ago.
     fn list_if_worth(&mut self, now: Duration, supply: Supply, actions: &mut Vec<Action>) -> bool {
+        self.join_unsent_list(now, actions);
         if self.list.is_some() || self.no_lists(now) {
             return false;
         }
@@ -581,9 +608,28 @@ impl Group {
         let polls = looks.iter().map(|_| Priority::Poll);
         let priority = reads.iter().map(|entry| entry.priority()).chain(polls).min().unwrap_or(Priority::List);
         self.listed_at = Some(now);
-        self.list = Some(List { sent_at: None, looking: looks.into_iter().map(|(number, _)| number).collect() });
+        let looking = looks.into_iter().map(|(number, _)| number).collect();
+        self.list = Some(List { sent_at: None, priority, looking });
         actions.push(Action::List(priority));
         false
+    }
+
+    /// A list that waits for its permit serves the looks that become due meanwhile, and ranks as the first of all that wait
+    /// for it.
+    fn join_unsent_list(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let Some(list) = self.list.as_mut().filter(|list| list.sent_at.is_none()) else { return };
+        for (number, watched) in &self.operations {
+            let is_due = !watched.polling && watched.may_be_listed() && watched.due() <= now;
+            if is_due && !list.looking.contains(number) {
+                list.looking.push(*number);
+            }
+        }
+        let reads = self.resources.values().filter(|entry| entry.may_be_listed()).map(Resource::priority);
+        let polls = list.looking.iter().map(|_| Priority::Poll);
+        if let Some(priority) = reads.chain(polls).min().filter(|priority| *priority < list.priority) {
+            list.priority = priority;
+            actions.push(Action::RaiseList(priority));
+        }
     }
 }
 

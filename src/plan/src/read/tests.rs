@@ -138,9 +138,57 @@ fn what_a_list_does_not_have_is_read_alone_and_what_it_says_too_little_of_too() 
     }
     assert_eq!(group.wanted_of_list(), 2);
     assert!(group.listed(&disk(6), false, ms(6)).is_empty());
-    assert!(group.list_ended(ms(6), 1, true, |_| None).is_empty());
+    assert_eq!(group.list_ended(ms(6), 1, true, |_| None), Ended::default());
     let actions = group.step(ms(20), Supply::Plentiful);
     assert_eq!(actions, [6, 7].map(|n| Action::Read(disk(n), Priority::Read)));
+}
+
+#[test]
+fn a_whole_list_that_lacks_a_resource_answers_who_rests_nothing_on_that() {
+    let asked = |accept| {
+        let mut group = listing(8);
+        group.ask(&disk(8), ask(8, Duration::ZERO, accept));
+        group.list_sent(ms(6));
+        group.ask(&disk(9), ask(9, ms(7), Accept::Any));
+        group
+    };
+    let read_alone = |group: &mut Group| {
+        let actions = group.step(ms(20), Supply::Plentiful);
+        actions.contains(&Action::Read(disk(8), Priority::Read))
+    };
+    let mut group = asked(Accept::Any);
+    assert_eq!(group.list_ended(ms(6), 1, true, |_| None).lacking, [8], "9 was asked for later");
+    assert!(!read_alone(&mut group));
+    let mut group = asked(Accept::Any);
+    assert!(group.list_ended(ms(6), 1, false, |_| None).lacking.is_empty(), "the rest may have it");
+    assert!(read_alone(&mut group));
+    let mut group = asked(Accept::List);
+    assert!(group.list_ended(ms(6), 1, true, |_| None).lacking.is_empty());
+    assert!(read_alone(&mut group));
+    // Who needs the single read shares it with who does not.
+    let mut group = asked(Accept::Any);
+    group.ask(&disk(8), ask(10, Duration::ZERO, Accept::List));
+    assert_eq!(group.list_ended(ms(6), 1, true, |_| None).lacking, [8]);
+    assert!(read_alone(&mut group));
+    assert_eq!(group.single_ended(&disk(8), ms(20)), [10]);
+}
+
+#[test]
+fn a_list_that_waits_for_its_permit_serves_looks_that_become_due_and_rises_to_their_rank() {
+    let mut group = listing(8);
+    group.begin(1, operation(20, ms(6), Kind::PublicIp, Target::Present));
+    assert!(group.step(ms(6), Supply::Plentiful).is_empty());
+    let due = ms(4_000);
+    assert_eq!(group.step(due, Supply::Plentiful), [Action::RaiseList(Priority::Poll)], "no poll goes beside it");
+    assert!(group.step(due, Supply::Plentiful).is_empty());
+    group.list_sent(due);
+    assert_eq!(group.looked_at().collect::<Vec<_>>(), [&disk(20)]);
+    // A look that becomes due after it was sent is not served by it.
+    group.begin(2, operation(21, ms(6), Kind::PublicIp, Target::Present));
+    group.step(due + MS, Supply::Plentiful);
+    assert_eq!(group.looked_at().collect::<Vec<_>>(), [&disk(20)]);
+    let ended = group.list_ended(due, 1, true, |id| (*id == disk(20)).then(at_rest).flatten());
+    assert_eq!(ended.news, [(1, disk(20), News::Ended)]);
 }
 
 #[test]
@@ -244,7 +292,7 @@ fn a_list_ends_creations_prompts_the_poll_of_deletions_and_proves_nothing_by_abs
         }
     };
     let news: Vec<_> =
-        group.list_ended(at, 1, true, shown).into_iter().map(|(number, _, news)| (number, news)).collect();
+        group.list_ended(at, 1, true, shown).news.into_iter().map(|(number, _, news)| (number, news)).collect();
     assert_eq!(news, [(0, News::Ended), (3, News::Poll), (4, News::Poll), (6, News::Poll), (7, News::Poll)]);
     group.end(0);
     // The list may have been old: those it showed nothing of are polled next.
@@ -320,7 +368,7 @@ fn run(
                         let number: u64 = id.name()[1..].parse().unwrap();
                         (seen >= accepted[&number] && world.ends[&number] <= seen).then(at_rest)?
                     };
-                    for (number, _, news) in group.list_ended(now, pages, true, shown) {
+                    for (number, _, news) in group.list_ended(now, pages, true, shown).news {
                         assert_eq!(news, News::Ended);
                         group.end(number);
                         noticed.insert(number, now);
@@ -480,7 +528,7 @@ fn paced(kind: Kind, target: Target, operations: usize, own: f64, pages: usize) 
                     }
                 };
                 list = None;
-                for (number, _, news) in group.list_ended(at, pages, true, shown) {
+                for (number, _, news) in group.list_ended(at, pages, true, shown).news {
                     match news {
                         News::Poll => polls.push(number),
                         News::Ended => {

@@ -15,6 +15,7 @@ use lazuli_plan::{
     fault::Fault,
     permit::Priority,
     poll::{Durations, Expectation, Kind as PollKind},
+    read::{Accept, By},
 };
 use tokio::{sync::mpsc, time::sleep};
 
@@ -92,12 +93,21 @@ impl Adapter<RouteTable> for RouteTables {
         Arc::new(())
     }
 
-    fn observe(&self, _: &String, not_before: Duration) -> BoxFuture<'static, Observed<RouteTable, (u64, Routes)>> {
+    fn observe(
+        &self,
+        _: &String,
+        not_before: Duration,
+        _: Accept,
+    ) -> BoxFuture<'static, Observed<RouteTable, (u64, Routes)>> {
         let azure = self.azure.clone();
         Box::pin(async move {
             sleep(Duration::from_millis(30)).await;
             let azure = azure.lock().unwrap();
-            Observed { sent_at: not_before, result: Ok((azure.routes.clone(), (azure.etag, azure.routes.clone()))) }
+            Observed {
+                sent_at: not_before,
+                by: By::Single,
+                result: Ok((azure.routes.clone(), (azure.etag, azure.routes.clone()))),
+            }
         })
     }
 

@@ -16,6 +16,7 @@ use lazuli_plan::{
     fault::Fault,
     permit::Priority,
     poll::{Durations, Expectation, Kind as PollKind},
+    read::{Accept, By},
 };
 use tokio::{
     sync::oneshot,
@@ -197,12 +198,12 @@ impl Adapter<DataDisks> for Vms {
         Arc::new(())
     }
 
-    fn observe(&self, _: &String, not_before: Duration) -> BoxFuture<'static, Observed<DataDisks, ()>> {
+    fn observe(&self, _: &String, not_before: Duration, _: Accept) -> BoxFuture<'static, Observed<DataDisks, ()>> {
         let azure = self.azure.clone();
         assert!(!azure.lock().unwrap().broken, "this adapter has a bug");
         Box::pin(async move {
             sleep(Duration::from_millis(40)).await;
-            Observed { sent_at: not_before, result: Ok((azure.lock().unwrap().vm.clone(), ())) }
+            Observed { sent_at: not_before, by: By::Single, result: Ok((azure.lock().unwrap().vm.clone(), ())) }
         })
     }
 

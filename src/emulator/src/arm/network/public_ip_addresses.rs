@@ -119,7 +119,7 @@ fn check(state: &State, ip: &Value, old: Option<&Value>) -> Result<(), Fault> {
     if !(4..=30).contains(&properties["idleTimeoutInMinutes"].as_i64().unwrap_or(0)) {
         return Err(fault::invalid_idle_timeout(path::name_of(id)));
     }
-    check_label(state, id, &properties["dnsSettings"])?;
+    check_label(state, id, properties)?;
     if let Some(old) = old {
         check_fixed(id, old, ip)?;
     }
@@ -137,7 +137,11 @@ fn check(state: &State, ip: &Value, old: Option<&Value>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_label(state: &State, id: &str, settings: &Value) -> Result<(), Fault> {
+/// A name has an address of each family: Microsoft's example of a dual-stack load balancer gives both of its public IPs one
+/// label (azure-docs, load-balancer-ipv6-internet-cli), and its overview says that the name is answered with both records
+/// (load-balancer-ipv6-overview).
+fn check_label(state: &State, id: &str, properties: &Value) -> Result<(), Fault> {
+    let settings = &properties["dnsSettings"];
     let Some(label) = settings["domainNameLabel"].as_str() else {
         return Ok(());
     };
@@ -151,7 +155,10 @@ fn check_label(state: &State, id: &str, settings: &Value) -> Result<(), Fault> {
     }
     let name = &settings["fqdn"];
     let other = |ip: &Value| {
-        ip["properties"]["dnsSettings"]["fqdn"] == *name && !ip["id"].as_str().is_some_and(|own| path::same(own, id))
+        let other = &ip["properties"];
+        other["dnsSettings"]["fqdn"] == *name
+            && other["publicIPAddressVersion"] == properties["publicIPAddressVersion"]
+            && !ip["id"].as_str().is_some_and(|own| path::same(own, id))
     };
     if state.store.of_kind(kinds::ADDRESS).any(other) {
         return Err(fault::dns_record_in_use(name.as_str().unwrap_or("")));

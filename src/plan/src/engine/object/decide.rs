@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Action, Env, Object, Plan, Reading, Refused, Served, State, Taint, Write};
+use super::{Action, Env, Object, Observation, Plan, Reading, Refused, Served, State, Taint, Write};
 use crate::{
     engine::{
         Acceptance, Id, Outcome, Refusal, Waiting,
@@ -19,6 +19,7 @@ use crate::{
     },
     fault::Fault,
     poll,
+    read::Accept,
 };
 
 /// How long an operation of another writer (`Updating`) is waited for. After that the object is planned and written all
@@ -88,6 +89,10 @@ impl<O: Object> State<O> {
             }
             if plan.write.is_some() {
                 self.write_when_allowed(env, now, observation, active, plan, actions);
+                return;
+            }
+            if self.is_only_unlisted() {
+                self.observe_again(actions);
                 return;
             }
             if let BisectionStep::Try(members) = self.bisection.next_step() {
@@ -180,7 +185,15 @@ impl<O: Object> State<O> {
     fn observe_again(&mut self, actions: &mut Vec<Action<O>>) {
         let id = self.ids.next_id();
         self.reading = Some(Reading { id, stale: false });
-        actions.push(Action::Observe { id, not_before: self.freshness.not_before() });
+        // A write follows this read, or a list has lacked the object.
+        let is_proof = matches!(self.permit, PermitState::Granted(_)) || self.is_only_unlisted();
+        let accept = if is_proof { Accept::Single } else { Accept::Any };
+        actions.push(Action::Observe { id, not_before: self.freshness.not_before(), accept });
+    }
+
+    /// Whether all that is known of the object is that a list lacks it.
+    fn is_only_unlisted(&self) -> bool {
+        self.observed.as_ref().is_some_and(Observation::is_only_unlisted)
     }
 
     /// Whether another writer's operation runs, and is to be waited for. A write would be refused, or would cancel it.
@@ -318,7 +331,9 @@ impl<O: Object> State<O> {
             if served == Served::Pending {
                 self.tell(&requester, &Outcome::Waiting(waiting), actions);
                 members.push(requester);
-            } else if let Some(outcome) = self.outcome(env, now, &active, &requester, served) {
+            } else if !self.is_only_unlisted()
+                && let Some(outcome) = self.outcome(env, now, &active, &requester, served)
+            {
                 self.tell(&requester, &outcome, actions);
             }
         }
@@ -332,6 +347,10 @@ impl<O: Object> State<O> {
         }
         if held || !env.shared.lease.covers_write(now) {
             self.release_permit(actions);
+            return;
+        }
+        if matches!(self.permit, PermitState::Granted(_)) && self.is_only_unlisted() {
+            self.observe_again(actions);
             return;
         }
         let Some(permit) = self.permit.take() else {

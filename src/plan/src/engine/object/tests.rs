@@ -1,3 +1,5 @@
+mod creation;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -139,7 +141,7 @@ impl Bench {
 
     fn observed(&mut self, actions: &[Action<Letters>], result: Result<LettersModel, Fault>) -> Vec<Action<Letters>> {
         let [Action::Observe { id, .. }] = actions else { panic!("{actions:?} is no read") };
-        self.step(Event::Observed { id: *id, sent_at: self.now, result })
+        self.step(Event::Observed { id: *id, sent_at: self.now, by: By::Single, result })
     }
 
     fn woken(&mut self) -> Vec<Action<Letters>> {
@@ -238,7 +240,7 @@ fn a_burst_is_planned_once_for_its_observation_and_once_at_its_end() {
     };
     let (read, _) = step(&mut bench, requested("s0", "a"));
     let [Action::Observe { id, .. }] = read[..] else { panic!("{read:?} is no read") };
-    let observed = Event::Observed { id, sent_at: bench.now, result: Ok(model("")) };
+    let observed = Event::Observed { id, sent_at: bench.now, by: By::Single, result: Ok(model("")) };
     assert_eq!(step(&mut bench, observed).1, 1, "what is known already is told at once");
     for name in names {
         bench.now += ms(1);
@@ -289,7 +291,9 @@ fn an_answer_of_an_unknown_id_changes_nothing() {
     let mut bench = Bench::new();
     bench.request("s1", 1, "a", "");
     let (now, unknown) = (bench.now, Id(99));
-    assert!(bench.step(Event::Observed { id: unknown, sent_at: now, result: Ok(model("a")) }).is_empty());
+    assert!(
+        bench.step(Event::Observed { id: unknown, sent_at: now, by: By::Single, result: Ok(model("a")) }).is_empty()
+    );
     assert!(bench.step(Event::Permitted(unknown)).is_empty());
     assert!(bench.succeeded(unknown).is_empty());
     assert!(

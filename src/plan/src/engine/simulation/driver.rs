@@ -23,6 +23,7 @@ use crate::{
     },
     fault::Fault,
     poll::{Durations, Expectation, Kind},
+    read::{Accept, By},
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(15);
@@ -57,11 +58,13 @@ pub(super) enum Happens {
         name: Name,
         id: Id,
         sent_at: Duration,
+        accept: Accept,
     },
     Read {
         name: Name,
         id: Id,
         sent_at: Duration,
+        by: By,
         result: Result<Version, Fault>,
     },
     WriteArrives {
@@ -132,6 +135,8 @@ pub(super) struct Replica {
     pub(super) raw: BTreeMap<Name, (Id, Option<Version>)>,
     pub(super) operations: BTreeMap<(Name, Id), u64>,
     pub(super) writing: BTreeSet<Name>,
+    /// What this process has written: no list is asked for it.
+    pub(super) written: BTreeSet<Name>,
     pub(super) not_before: BTreeMap<Name, Duration>,
     pub(super) wakes: BTreeMap<Key, Duration>,
     pub(super) permits: BTreeSet<(Name, Id)>,
@@ -344,7 +349,9 @@ impl Run {
             Happens::WriteArrives { name, id, etag, body, fate } => {
                 self.write_arrives(replica, process, name, id, etag, body, fate);
             }
-            Happens::ReadArrives { name, id, sent_at } if alive => self.read_arrives(replica, name, id, sent_at),
+            Happens::ReadArrives { name, id, sent_at, accept } if alive => {
+                self.read_arrives(replica, name, id, sent_at, accept);
+            }
             Happens::PatchArrives { owner, id, version, patch } => {
                 let reached = alive && self.replicas[replica].lease_end.is_none();
                 self.patch_arrives(replica, owner, id, version, patch, reached);
@@ -375,7 +382,7 @@ impl Run {
                     }
                 }
             }
-            Happens::Read { name, id, sent_at, result } => {
+            Happens::Read { name, id, sent_at, by, result } => {
                 let version = match &result {
                     Ok(version) => Some(Some(version.clone())),
                     Err(Fault::NotFound) => Some(None),
@@ -384,7 +391,7 @@ impl Run {
                 if let Some(version) = version {
                     self.replicas[replica].raw.insert(name, (id, version));
                 }
-                self.step_object(replica, name, object::Event::Observed { id, sent_at, result });
+                self.step_object(replica, name, object::Event::Observed { id, sent_at, by, result });
             }
             Happens::Accepted { name, id, operation } => {
                 self.replicas[replica].operations.insert((name, id), operation);
@@ -617,11 +624,11 @@ impl Run {
 
     fn carry_out_object(&mut self, replica: usize, name: Name, action: object::Action<Arm>) {
         match action {
-            object::Action::Observe { id, not_before } => {
+            object::Action::Observe { id, not_before, accept } => {
                 self.count("read");
                 let sent_at = self.now.max(not_before);
                 let at = sent_at + self.numbers.ms(60);
-                self.at(at, replica, Happens::ReadArrives { name, id, sent_at });
+                self.at(at, replica, Happens::ReadArrives { name, id, sent_at, accept });
             }
             object::Action::TakePermit { id, .. } => {
                 self.replicas[replica].permits.insert((name, id));

@@ -50,12 +50,14 @@ pub(super) enum Mutant {
     ForgetsReferences,
     /// A public IP that no frontend has counts as one that cannot be deleted.
     TrustsUnused,
+    /// What a list lacks counts as what a single read does not find.
+    TrustsLists,
     /// A new load balancer is written before the old one has given up the address.
     JoinsBeforeLeaving,
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::AbsenceDeletes,
         Self::OverwritesForeign,
         Self::EmptiesPool,
@@ -78,6 +80,7 @@ impl Mutant {
         Self::RemovesUnaccepted,
         Self::ForgetsReferences,
         Self::TrustsUnused,
+        Self::TrustsLists,
         Self::JoinsBeforeLeaving,
     ];
 }

@@ -15,13 +15,17 @@ use crate::{
         object::{self, After, Cause, Failure},
     },
     fault::Fault,
+    read::{Accept, By},
 };
 
+/// How old a list may be, in milliseconds: older than any single read.
+const OLDEST_LIST: u64 = 20_000;
 /// The last writes of a leader are those that begin no longer than this before it must begin none.
 const TAIL: Duration = Duration::from_secs(3);
 
 impl Run {
-    pub(super) fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration) {
+    pub(super) fn read_arrives(&mut self, replica: usize, name: Name, id: Id, sent_at: Duration, accept: Accept) {
+        let mut by = By::Single;
         let fault = self.read_faults.pop_front();
         let result = match fault {
             Some(fault) => {
@@ -35,13 +39,21 @@ impl Run {
                 if let (Mutant::TrustsUnused, Some(version)) = (self.mutant, &mut version) {
                     version.is_used = true;
                 }
+                let may_be_listed = accept == Accept::Any && !self.replicas[replica].written.contains(&name);
+                if may_be_listed
+                    && self.azure.read(name, self.now.saturating_sub(self.numbers.ms(OLDEST_LIST))).is_none()
+                {
+                    self.count(if version.is_some() { "list lacks what exists" } else { "list lacks it" });
+                    version = None;
+                    by = if self.mutant == Mutant::TrustsLists { By::Single } else { By::List };
+                }
                 if version.as_ref().map(|version| version.etag) != self.azure.current(name).map(|now| now.etag) {
                     self.count("read lagged");
                 }
                 version.ok_or(Fault::NotFound)
             }
         };
-        self.later(60, replica, Happens::Read { name, id, sent_at, result });
+        self.later(60, replica, Happens::Read { name, id, sent_at, by, result });
     }
 
     pub(super) fn write(&mut self, replica: usize, name: Name, id: Id, observation: Id, op: Op) {
@@ -50,6 +62,7 @@ impl Run {
         self.writes += 1;
         self.last_write = self.now;
         let this = &mut self.replicas[replica];
+        this.written.insert(name);
         let lease_end = this.lease_end.unwrap_or(self.now + LEASE);
         let judged = if lease_end < self.now + TIME_OUT {
             Err(format!("a write of {name:?} starts with too little lease"))
