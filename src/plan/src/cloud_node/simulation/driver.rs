@@ -43,7 +43,7 @@ const TIME_OUT: Duration = Duration::from_secs(5);
 /// The least lease at the start of a write.
 const LEAST: Duration = Duration::from_secs(6);
 /// How old an observation may become.
-const RESYNC: Duration = Duration::from_secs(300);
+pub(super) const RESYNC: Duration = Duration::from_secs(300);
 /// How long the world has to come to rest: refusals, back-offs, and two looks at what others have changed.
 const REST: Duration = Duration::from_secs(1_500);
 /// The last part of that time, in which nothing may be written.

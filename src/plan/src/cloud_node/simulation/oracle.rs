@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    driver::number_of,
+    driver::{RESYNC, number_of},
     world::{Azure, Power, Route},
 };
 use crate::cloud_node::{
@@ -99,7 +99,7 @@ impl Oracle {
         now: Duration,
     ) -> Result<(), String> {
         let Some(life) = self.lives.get_mut(&after.uid) else { return Err("a Node without a life".to_owned()) };
-        let (name, since) = (&after.name, life.registered_at.saturating_sub(SLACK));
+        let name = &after.name;
         if before.has_taint(Taint::UNINITIALIZED) {
             life.patches += u32::from(!matches!(patch, Patch::Taints(_)));
             if !after.has_taint(Taint::UNINITIALIZED) && after.is_network_unavailable.is_none() {
@@ -109,6 +109,9 @@ impl Oracle {
         if let Patch::Status { network: Some(network), .. } = patch {
             let wanted = routes_of(after);
             let is_as_said = |routes: &BTreeSet<Route>| wanted.is_subset(routes) != network.is_unavailable;
+            // What others have changed is found at the next look. A route that is missing must be missed by a fresh one.
+            let age = if network.is_unavailable { SLACK } else { RESYNC + SLACK };
+            let since = life.registered_at.saturating_sub(age);
             if network.reason != "NodeInitialization" && !azure.showed(since, is_as_said) {
                 return Err(format!("{name} says {}, and the table never was so", network.reason));
             }
