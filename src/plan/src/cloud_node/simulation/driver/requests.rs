@@ -1,6 +1,7 @@
 //! The requests of a run: how they travel, what Azure and the API server answer, and what becomes of the answers.
 
 use super::*;
+use crate::read::By;
 
 /// What Azure tells an object about a write.
 pub(super) enum Told {
@@ -93,7 +94,8 @@ impl Run {
         action: object::Action<O>,
     ) -> Option<(O::Requester, u64, Outcome<O::Report>)> {
         match action {
-            object::Action::Observe { id, not_before } => {
+            // A single read is an answer to every look.
+            object::Action::Observe { id, not_before, .. } => {
                 let sent_at = self.now.max(not_before);
                 let at = sent_at + self.numbers.ms(60);
                 self.at(at, replica, Happens::ReadArrives { thing, id, sent_at });
@@ -268,7 +270,7 @@ impl Run {
             self.replicas[replica].raw.insert(thing, (id, version));
         }
         fn event<O: Simulated>(id: Id, sent_at: Duration, result: Result<(Value, u64), Fault>) -> Message {
-            O::message(object::Event::Observed { id, sent_at, result: result.map(|(body, _)| O::read(&body)) })
+            O::message(object::Event::Observed { id, sent_at, by: By::Single, result: result.map(|(body, _)| O::read(&body)) })
         }
         let message = match thing {
             Thing::Table => event::<RouteTables>(id, sent_at, result),
