@@ -413,6 +413,8 @@ pub struct State<S: Service> {
     reported: Option<(u64, Reason<S::Key>)>,
     /// Since when Azure has refused requests for the Service as too many, with no object done in between.
     throttled_since: Option<Duration>,
+    /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
+    waits: bool,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -435,6 +437,7 @@ impl<S: Service> Default for State<S> {
             pause_until: Duration::ZERO,
             reported: None,
             throttled_since: None,
+            waits: false,
             draining: false,
             wake: None,
         }
@@ -483,13 +486,14 @@ impl<S: Service> State<S> {
             Event::Told { key, generation, outcome } => self.told(key, generation, outcome),
             Event::Patched { id, result } => {
                 let Some((_, patch)) = self.patch.take_if(|(sent, _)| *sent == id) else { return };
+                self.waits = false;
                 match result {
                     Ok(version) => self.patched(version, patch),
                     Err(PatchFault::Gone) => self.removed(actions),
                     Err(PatchFault::Again) => self.pause_until = now + self.patches.failed(),
                 }
             }
-            Event::EnvChanged | Event::Woke => {}
+            Event::EnvChanged | Event::Woke => self.waits = false,
             Event::Drain => self.draining = true,
         }
     }
@@ -500,6 +504,10 @@ impl<S: Service> State<S> {
         if before.is_some_and(|before| snapshot.version < before.version) {
             return;
         }
+        if before.is_some_and(|before| **before == snapshot) {
+            return;
+        }
+        self.waits = false;
         if before.is_none() {
             self.taken_over = snapshot.finalizer.then_some(None);
         }
@@ -534,6 +542,8 @@ impl<S: Service> State<S> {
 
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
+        // What is not done and was not leaves the stages as they are.
+        self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_));
         let report = match &outcome {
             Outcome::Done(report) => Some(report.clone()),
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
