@@ -191,7 +191,7 @@ impl<S: Service> State<S> {
     /// the next stage may begin.
     fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
         let (spec, acceptance) = (self.spec, self.acceptance());
-        let is_same = |asked: &&mut Asked<S>| {
+        let is_same = |asked: &&mut Box<Asked<S>>| {
             asked.want == want && !asked.again && (asked.acceptance == acceptance || asked.is_done())
         };
         if let Some(asked) = self.asked.get_mut(&key).filter(is_same) {
@@ -203,7 +203,7 @@ impl<S: Service> State<S> {
         let (generation, want_of) = (self.generation, want.clone());
         let (outcome, is_refused, again) = (None, false, false);
         let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome, is_refused, again };
-        self.asked.insert(key.clone(), asked);
+        self.asked.insert(key.clone(), Box::new(asked));
         actions.push(Action::Tell { key, generation, want, acceptance });
         false
     }
