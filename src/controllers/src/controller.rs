@@ -1,7 +1,10 @@
 //! Starts the service controller and feeds it.
 
 mod look;
+mod recovery;
 mod take_over;
+
+pub(crate) use recovery::Lost;
 
 use std::{
     borrow::Cow,
@@ -274,7 +277,9 @@ impl Controller {
                 }
             }
         };
-        let looking = Box::pin(async { tokio::join!(self.look(), self.follow_zones(), self.follow_waiting_pools()) });
+        let looking = Box::pin(async {
+            tokio::join!(self.look(), self.follow_zones(), self.follow_waiting_pools(), self.follow_lost())
+        });
         tokio::join!(services, nodes, namespaces, endpoints, feeding, looking);
     }
 

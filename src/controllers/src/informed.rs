@@ -39,7 +39,7 @@ use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Options, api::Api, objects::Of, services::Services};
+use crate::{Options, api::Api, controller::Lost, objects::Of, services::Services};
 
 /// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
 const LATELY: Duration = Duration::from_secs(600);
@@ -91,6 +91,8 @@ pub(crate) struct Told {
     pub(crate) unplaced: BTreeSet<String>,
     /// Public IPs by their address, as lists after that of the start have shown them.
     pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
+    /// What is to be told again after a panic.
+    pub(crate) lost: Lost,
     /// What every Service's step needs of the nodes, made once for each change of them.
     inputs: Option<Arc<Inputs>>,
 }
@@ -149,6 +151,7 @@ impl Default for Told {
             endpoints: None,
             unplaced: BTreeSet::new(),
             by_address: BTreeMap::new(),
+            lost: Lost::default(),
             inputs: None,
         }
     }
@@ -198,6 +201,8 @@ pub(crate) struct Informed {
     pub(crate) retry: Notify,
     /// Machines are to be looked for.
     pub(crate) look: Notify,
+    /// Keys have lost their states.
+    pub(crate) recover: Notify,
     /// Pools may wait for the end of their interval.
     pub(crate) pools_wait: Notify,
     /// Every informer has brought its first list.
@@ -223,6 +228,7 @@ impl Informed {
             workers,
             retry: Notify::new(),
             look: Notify::new(),
+            recover: Notify::new(),
             pools_wait: Notify::new(),
             listed: Notify::new(),
             told,

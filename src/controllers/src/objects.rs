@@ -79,6 +79,8 @@ pub(crate) trait Planned: Object<Related = Key> {
     const READ_PRIORITY: Priority;
     /// Tells a requester what became of its want.
     fn tell(informed: &Informed, id: &ArmId, to: &Self::Requester, generation: u64, outcome: Outcome<Self::Report>);
+    /// The state of the object was lost.
+    fn broken_off(informed: &Informed, id: &ArmId);
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
@@ -105,6 +107,10 @@ impl Planned for PublicIps {
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::PublicIp(id.clone()), generation, outcome });
+    }
+
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_object(Key::PublicIp(id.clone()));
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -137,6 +143,10 @@ impl Planned for LoadBalancers {
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::LoadBalancer(id.clone()), generation, outcome });
+    }
+
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_object(Key::LoadBalancer(id.clone()));
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -188,6 +198,10 @@ impl Planned for SecurityGroups {
         informed.to_service(to, service::Event::Told { key: Key::SecurityGroup(id.clone()), generation, outcome });
     }
 
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_object(Key::SecurityGroup(id.clone()));
+    }
+
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
         security_group::SecurityGroup::read(id, body)
     }
@@ -231,6 +245,10 @@ impl Planned for PrivateLinks {
         informed.to_service(to, service::Event::Told { key: Key::PrivateLink(id.clone()), generation, outcome });
     }
 
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_object(Key::PrivateLink(id.clone()));
+    }
+
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
         private_link::PrivateLink::read(id, body)
     }
@@ -258,6 +276,10 @@ impl Planned for Subnets {
 
     fn tell(informed: &Informed, id: &ArmId, to: &ServiceKey, generation: u64, outcome: Outcome<Report>) {
         informed.to_service(to, service::Event::Told { key: Key::Subnet(id.clone()), generation, outcome });
+    }
+
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_object(Key::Subnet(id.clone()));
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -297,6 +319,10 @@ impl Planned for Interfaces {
             Outcome::Waiting(Waiting::Plan(why)) => informed.model_waits(id, &why),
             Outcome::Waiting(_) => {}
         }
+    }
+
+    fn broken_off(informed: &Informed, id: &ArmId) {
+        informed.lost_interface(id);
     }
 
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError> {
@@ -351,11 +377,24 @@ impl<O> Of<O> {
     }
 }
 
-/// A body with the ETag that it was read with.
+/// A body with the ETag that it was read with. Thousands of objects rest after one write, so it is kept as text, which
+/// takes a fraction of the room of its values.
 #[derive(Debug, Clone)]
 pub(crate) struct Raw {
-    pub(crate) body: Arc<Value>,
+    body: Arc<[u8]>,
     pub(crate) etag: Option<String>,
+}
+
+impl Raw {
+    pub(crate) fn new(body: &Value, etag: Option<String>) -> Self {
+        let body = serde_json::to_vec(body).expect("what was parsed from JSON can be written as JSON");
+        Self { body: body.into(), etag }
+    }
+
+    /// The body, to be edited.
+    pub(crate) fn body(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("it was written from a value")
+    }
 }
 
 /// Azure refused a write of an object; events tell its code.
@@ -407,7 +446,7 @@ fn etag_of(body: &Value) -> Option<String> {
 /// Waits for the end of an operation. What shows the end, alone or in a list, is an observation too.
 pub(crate) async fn polled<O: Object>(
     operation: Arc<Mutex<Operation>>,
-    observed: impl FnOnce(Instant, Raw) -> Observed<O, Raw>,
+    observed: impl FnOnce(Instant, &Value, Option<String>) -> Observed<O, Raw>,
     failed: impl FnOnce(&ArmError) -> Failure<O::Requester>,
 ) -> Polled<O, Raw> {
     let mut operation = operation.lock().await;
@@ -415,7 +454,7 @@ pub(crate) async fn polled<O: Object>(
         Ok(()) => match operation.shown() {
             Some((body, sent_at)) => {
                 let etag = etag_of(body);
-                Polled::Shown(observed(sent_at, Raw { body: Arc::new(body.clone()), etag }))
+                Polled::Shown(observed(sent_at, body, etag))
             }
             None => Polled::Done,
         },
@@ -425,12 +464,19 @@ pub(crate) async fn polled<O: Object>(
 }
 
 /// What a read has shown.
-fn observed<O: Planned>(informed: &Informed, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
-    let model = model(key, O::read(key, &raw.body));
+fn observed<O: Planned>(
+    informed: &Informed,
+    key: &ArmId,
+    sent_at: Instant,
+    body: &Value,
+    etag: Option<String>,
+) -> Observed<O, Raw> {
+    let model = model(key, O::read(key, body));
     if let Ok(model) = &model {
         O::observed(informed, key, Some(model));
     }
-    Observed { sent_at: informed.clock.since(sent_at), by: By::Single, result: model.map(|model| (model, raw)) }
+    let result = model.map(|model| (model, Raw::new(body, etag)));
+    Observed { sent_at: informed.clock.since(sent_at), by: By::Single, result }
 }
 
 impl<O> Adapter<O> for Of<O>
@@ -466,8 +512,7 @@ where
             let mut by = By::Single;
             let result = match read {
                 Ok(read) => {
-                    let raw = Raw { body: read.body, etag: read.etag };
-                    let observed = observed::<O>(&informed, &key, read.sent_at, raw);
+                    let observed = observed::<O>(&informed, &key, read.sent_at, &read.body, read.etag);
                     let Ok((model, _)) = &observed.result else { return observed };
                     match O::look_beside(&informed, &key, model).await {
                         Ok(()) => return observed,
@@ -501,7 +546,7 @@ where
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
             let inputs = O::inputs(&informed, &key);
-            let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            let (body, etag) = raw.map_or((None, None), |raw| (Some(raw.body()), raw.etag));
             informed.writes(&key);
             let until = Until::within(WRITE);
             let put = |body| NetworkWrite::Put { body, etag: etag.clone() };
@@ -529,7 +574,7 @@ where
     fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
         let (informed, key) = (self.informed.clone(), key.clone());
         Box::pin(async move {
-            let shown = |sent_at, raw| observed::<O>(&informed, &key, sent_at, raw);
+            let shown = |sent_at, body: &Value, etag| observed::<O>(&informed, &key, sent_at, body, etag);
             polled(operation, shown, |error| refused(&informed, &key, error)).await
         })
     }
@@ -542,8 +587,7 @@ where
         self.informed.taint(keys, taint);
     }
 
-    fn broken_off(&self, _: &ArmId) {
-        // Each Service tells its wants again when it is next changed or woken.
-        self.informed.wake_all();
+    fn broken_off(&self, key: &ArmId) {
+        O::broken_off(&self.informed, key);
     }
 }

@@ -146,5 +146,7 @@ impl Kind for Services {
         None
     }
 
-    fn broken_off(&self, _: &ServiceKey) {}
+    fn broken_off(&self, key: &ServiceKey) {
+        self.informed.lost_service(key);
+    }
 }

@@ -279,6 +279,14 @@ where
 }
 
 impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
+    /// Drops an operation that has ended, with the bodies that it holds.
+    fn end_operation(&mut self, id: Id, polled: Polled<O, A::Raw>) -> Polled<O, A::Raw> {
+        if !matches!(polled, Polled::Running(_)) {
+            self.operation.take_if(|(write, _)| *write == id);
+        }
+        polled
+    }
+
     /// Keeps what the step does not see, and returns what it sees.
     fn keep(&mut self, event: ObjectEvent<O, A::Raw, A::Permit, A::Operation>) -> Event<O> {
         match event {
@@ -307,7 +315,7 @@ impl<O: Object, A: Adapter<O>> ObjectState<O, A> {
                 Written::Done => Event::Ended { id, result: Ok(After::Unread) },
                 Written::Failed(failure) => Event::Ended { id, result: Err(failure) },
             },
-            ObjectEvent::Polled(id, polled) => match polled {
+            ObjectEvent::Polled(id, polled) => match self.end_operation(id, polled) {
                 Polled::Running(pause) => Event::Polled { id, pause },
                 // A read that cannot be used is repeated.
                 Polled::Done | Polled::Shown(Observed { result: Err(_), .. }) => {

@@ -132,9 +132,16 @@ impl Routed for SubnetAssociations {
 }
 
 /// What a read has shown.
-fn observed<O: Routed>(known: &Known, key: &ArmId, sent_at: Instant, raw: Raw) -> Observed<O, Raw> {
-    let model = model(key, O::read(key, &raw.body));
-    Observed { sent_at: known.clock.since(sent_at), by: By::Single, result: model.map(|model| (model, raw)) }
+fn observed<O: Routed>(
+    known: &Known,
+    key: &ArmId,
+    sent_at: Instant,
+    body: &Value,
+    etag: Option<String>,
+) -> Observed<O, Raw> {
+    let model = model(key, O::read(key, body));
+    let result = model.map(|model| (model, Raw::new(body, etag)));
+    Observed { sent_at: known.clock.since(sent_at), by: By::Single, result }
 }
 
 /// The adapter of one kind.
@@ -185,7 +192,7 @@ where
                     return Observed { sent_at: not_before, by: By::Single, result: Err(error.fault.clone()) };
                 }
             };
-            observed::<O>(&known, &key, read.sent_at, Raw { body: read.body, etag: read.etag })
+            observed::<O>(&known, &key, read.sent_at, &read.body, read.etag)
         })
     }
 
@@ -209,7 +216,7 @@ where
     ) -> BoxFuture<'static, Written<O, Arc<Mutex<Operation>>>> {
         let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
-            let (body, etag) = raw.map_or((None, None), |raw| (Some(Value::clone(&raw.body)), raw.etag));
+            let (body, etag) = raw.map_or((None, None), |raw| (Some(raw.body()), raw.etag));
             let Some(body) = O::body(body, &op, &O::inputs(&known)) else { return Written::Done };
             let put = NetworkWrite::Put { body, etag };
             O::writes(&known);
@@ -220,7 +227,7 @@ where
     fn poll(&self, key: &ArmId, operation: Arc<Mutex<Operation>>) -> BoxFuture<'static, Polled<O, Raw>> {
         let (known, key) = (self.known.clone(), key.clone());
         Box::pin(async move {
-            let shown = |sent_at, raw| observed::<O>(&known, &key, sent_at, raw);
+            let shown = |sent_at, body: &Value, etag| observed::<O>(&known, &key, sent_at, body, etag);
             polled(operation, shown, failure).await
         })
     }

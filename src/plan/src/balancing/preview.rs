@@ -18,7 +18,7 @@ use super::{
 use crate::{
     engine::{
         object::{Object, Plan, Served},
-        service::{Level, Seen, Service as _},
+        service::{self, Level, Seen, Service as _},
     },
     model::ArmId,
     network::{
@@ -65,10 +65,10 @@ pub struct Subject {
 }
 
 /// What no process has seen leave.
-static NOTHING: BTreeMap<Key, Report> = BTreeMap::new();
+static NOTHING: service::Reports<Balanced> = BTreeMap::new();
 
 impl Subject {
-    fn seen<'a>(&'a self, reports: &'a BTreeMap<Key, Report>) -> Seen<'a, Balanced> {
+    fn seen<'a>(&'a self, reports: &'a service::Reports<Balanced>) -> Seen<'a, Balanced> {
         let is_complete = self.found.iter().all(|key| reports.contains_key(key));
         Seen { reports, left: &NOTHING, status: self.status.as_ref(), has_changed: false, is_complete }
     }
@@ -128,7 +128,7 @@ impl Wants {
 }
 
 /// What each object has shown of each Service.
-type Reports = BTreeMap<ServiceKey, BTreeMap<Key, Report>>;
+type Reports = BTreeMap<ServiceKey, service::Reports<Balanced>>;
 
 /// All changes that these Services ask for, in the order in which the planners found them.
 pub fn preview(
@@ -253,7 +253,7 @@ impl Notes<'_> {
     {
         for (service, served) in plan.served {
             if let Served::Met(report) = served {
-                self.reports.entry(service).or_default().insert(key.clone(), report);
+                self.reports.entry(service).or_default().insert(key.clone(), Box::new(report));
             }
         }
         let Some(write) = plan.write else { return vec![] };

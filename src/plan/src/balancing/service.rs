@@ -151,7 +151,9 @@ impl Service for Balanced {
     ) -> Want {
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
-            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level, seen.reports.get(key))),
+            Key::PublicIp(public_ip) => {
+                Want::PublicIp(of_public_ip(spec, public_ip, level, seen.reports.get(key).map(|report| &**report)))
+            }
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
@@ -288,7 +290,7 @@ fn of_security_group(
         let frontends: BTreeSet<IpAddr> = addresses(spec, seen).into_values().collect();
         let mut ask = spec.ask.clone();
         if level == Level::Frontend {
-            let served = ports(seen.reports.values());
+            let served = ports(seen.reports.values().map(|report| &**report));
             ask.access.ports.retain(|port| served.contains(port));
         }
         let former = Former::default();
@@ -346,7 +348,7 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
             }
         }
     }
-    let own = ports(seen.reports.values().chain(seen.left.values()));
+    let own = ports(seen.reports.values().chain(seen.left.values()).map(|report| &**report));
     let mut destinations: BTreeSet<IpAddr> = all.difference(&shared).copied().collect();
     // The Go manager leaves a rule for the frontend where floating IP was switched off. It does no harm until the Service
     // changes.

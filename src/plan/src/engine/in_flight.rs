@@ -1,6 +1,6 @@
 //! The one write in flight of a key, and when its operation is polled.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use super::Id;
 use crate::poll::Expectation;
@@ -12,8 +12,9 @@ pub struct InFlight<K, W> {
     pub id: Id,
     /// When it was sent.
     pub sent_at: Duration,
-    /// The wants it was planned from.
-    pub wants: BTreeMap<K, W>,
+    /// The wants it was planned from, in order of the requesters. They are kept for as long as the operation takes, so they
+    /// take no more room than they need.
+    pub wants: Box<[(K, W)]>,
     /// The requesters of whose wants it changes something.
     pub members: Vec<K>,
     accepted: Option<Accepted>,
@@ -30,8 +31,8 @@ struct Accepted {
 
 impl<K, W> InFlight<K, W> {
     /// A write that is sent now.
-    pub fn new(id: Id, sent_at: Duration, wants: BTreeMap<K, W>, members: Vec<K>) -> Self {
-        Self { id, sent_at, wants, members, accepted: None }
+    pub fn new(id: Id, sent_at: Duration, wants: impl IntoIterator<Item = (K, W)>, members: Vec<K>) -> Self {
+        Self { id, sent_at, wants: wants.into_iter().collect(), members, accepted: None }
     }
 
     /// Records that Azure accepted the write as a long-running operation. A repeated answer changes nothing.
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn an_operation_is_polled_from_its_acceptance_on_and_never_twice_at_once() {
         let s = Duration::from_secs;
-        let mut write = InFlight::<u8, u8>::new(Id(1), s(0), BTreeMap::new(), Vec::new());
+        let mut write = InFlight::<u8, u8>::new(Id(1), s(0), [], Vec::new());
         assert_eq!(write.poll_at(), None);
         let expected = Expectation::of(Kind::Other, &Durations::default(), None);
         write.accepted(expected, s(1));

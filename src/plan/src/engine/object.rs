@@ -341,7 +341,7 @@ impl<M> Observation<M> {
 /// it wrote lags.
 #[derive(Debug, Clone)]
 struct LastWrite<O: Object> {
-    wants: BTreeMap<O::Requester, O::Want>,
+    wants: Box<[(O::Requester, O::Want)]>,
     /// What was written, when a further write must follow.
     partial: Option<O::Op>,
     ended_at: Duration,
@@ -633,8 +633,9 @@ impl<O: Object> State<O> {
             Reaction::Bisect => {
                 self.changed(now);
                 // A member whose want has changed meanwhile is not the one that was refused.
+                let written: BTreeMap<_, _> = write.wants.iter().map(|(member, want)| (member, want)).collect();
                 let is_same = |member: &&O::Requester| {
-                    self.wants.get(member).is_some_and(|entry| write.wants.get(*member) == Some(&entry.in_force))
+                    self.wants.get(member).is_some_and(|entry| written.get(*member) == Some(&&entry.in_force))
                 };
                 let members: Vec<O::Requester> = write.members.iter().filter(is_same).cloned().collect();
                 let named = match failure.cause {

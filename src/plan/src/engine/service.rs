@@ -209,14 +209,17 @@ pub enum Order {
     FrontendFirst,
 }
 
+/// Reports, by object.
+pub type Reports<S> = BTreeMap<<S as Service>::Key, Box<<S as Service>::Report>>;
+
 /// What the objects show of the Service.
 #[derive(Debug)]
 pub struct Seen<'a, S: Service> {
     /// The last report of each object.
-    pub reports: &'a BTreeMap<S::Key, S::Report>,
+    pub reports: &'a Reports<S>,
     /// What load balancers showed of the Service before it left them, until all that it gives up is gone: on an address that
     /// Services share, their rules were the record of its security rules.
-    pub left: &'a BTreeMap<S::Key, S::Report>,
+    pub left: &'a Reports<S>,
     /// The status as the API server has it.
     pub status: Option<&'a S::Status>,
     /// Whether the spec has changed since this process first saw the Service. Until then what an earlier process or another
@@ -268,6 +271,8 @@ pub enum Event<S: Service> {
         /// What became of it.
         outcome: Outcome<S::Report>,
     },
+    /// The state of an object was lost, and with it what the Service wants of it.
+    Lost(S::Key),
     /// A patch ended.
     Patched {
         /// The patch.
@@ -399,10 +404,11 @@ pub struct State<S: Service> {
     /// once it has asked for something else.
     taken_over: Option<Option<S::Spec>>,
     generation: u64,
-    asked: BTreeMap<S::Key, Asked<S>>,
-    reports: BTreeMap<S::Key, S::Report>,
+    /// A node of a map has room for eleven, and a Service has a few objects.
+    asked: BTreeMap<S::Key, Box<Asked<S>>>,
+    reports: Reports<S>,
     /// The reports of load balancers before they were told that everything is gone.
-    left: BTreeMap<S::Key, S::Report>,
+    left: Reports<S>,
     /// The objects that have reported that they are done since the last decision.
     done: BTreeSet<S::Key>,
     /// The address that the reports have given, and the number of the spec.
@@ -413,6 +419,8 @@ pub struct State<S: Service> {
     reported: Option<(u64, Reason<S::Key>)>,
     /// Since when Azure has refused requests for the Service as too many, with no object done in between.
     throttled_since: Option<Duration>,
+    /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
+    waits: bool,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -435,6 +443,7 @@ impl<S: Service> Default for State<S> {
             pause_until: Duration::ZERO,
             reported: None,
             throttled_since: None,
+            waits: false,
             draining: false,
             wake: None,
         }
@@ -467,7 +476,7 @@ impl<S: Service> State<S> {
 
     /// What an object has reported last.
     pub fn report_of(&self, key: &S::Key) -> Option<&S::Report> {
-        self.reports.get(key)
+        self.reports.get(key).map(|report| &**report)
     }
 
     /// The level that an object was told last, and whether it has reported that as done.
@@ -483,13 +492,20 @@ impl<S: Service> State<S> {
             Event::Told { key, generation, outcome } => self.told(key, generation, outcome),
             Event::Patched { id, result } => {
                 let Some((_, patch)) = self.patch.take_if(|(sent, _)| *sent == id) else { return };
+                self.waits = false;
                 match result {
                     Ok(version) => self.patched(version, patch),
                     Err(PatchFault::Gone) => self.removed(actions),
                     Err(PatchFault::Again) => self.pause_until = now + self.patches.failed(),
                 }
             }
-            Event::EnvChanged | Event::Woke => {}
+            Event::Lost(key) => {
+                if let Some(asked) = self.asked.get_mut(&key) {
+                    (asked.outcome, asked.is_refused, asked.again) = (None, false, true);
+                    self.waits = false;
+                }
+            }
+            Event::EnvChanged | Event::Woke => self.waits = false,
             Event::Drain => self.draining = true,
         }
     }
@@ -500,6 +516,10 @@ impl<S: Service> State<S> {
         if before.is_some_and(|before| snapshot.version < before.version) {
             return;
         }
+        if before.is_some_and(|before| **before == snapshot) {
+            return;
+        }
+        self.waits = false;
         if before.is_none() {
             self.taken_over = snapshot.finalizer.then_some(None);
         }
@@ -534,8 +554,10 @@ impl<S: Service> State<S> {
 
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
+        // What is not done and was not leaves the stages as they are.
+        self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_));
         let report = match &outcome {
-            Outcome::Done(report) => Some(report.clone()),
+            Outcome::Done(report) => Some(Box::new(report.clone())),
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
         };
         asked.is_refused = match &outcome {
@@ -604,11 +626,12 @@ impl<S: Service> State<S> {
 
     /// Reports the first failure of an object, in order of the keys. A pause that Azure asks for is one when it has lasted.
     fn report_failure(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
-        let throttled =
-            |asked: &Asked<S>| matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))));
+        let throttled = |asked: &Box<Asked<S>>| {
+            matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))))
+        };
         if self.asked.values().any(throttled) {
             self.throttled_since.get_or_insert(now);
-        } else if self.asked.values().all(Asked::is_done) {
+        } else if self.asked.values().all(|asked| asked.is_done()) {
             self.throttled_since = None;
         }
         let reportable_at = self.throttled_since.map(|since| since + THROTTLED);

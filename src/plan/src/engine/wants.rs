@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use super::{Acceptance, Outcome};
 
 /// The wants of an object, by requester.
+///
+/// Most objects have one requester, and a node of the map has room for eleven: what is kept of each is in a box.
 #[derive(Debug, Clone)]
-pub struct Wants<K, W, R>(BTreeMap<K, Entry<W, R>>);
+pub struct Wants<K, W, R>(BTreeMap<K, Box<Entry<W, R>>>);
 
 /// The newest want of one requester.
 #[derive(Debug, Clone)]
@@ -17,8 +19,8 @@ pub struct Entry<W, R> {
     pub generation: u64,
     /// Whether what removes or replaces something for it waits for the operator.
     pub acceptance: Acceptance,
-    /// What it wants, as it was told.
-    want: W,
+    /// What it wants, as it was told, where less of it is in force.
+    unspent: Option<W>,
     told: Option<Outcome<R>>,
     /// Whether a write was sent for it since the requester was last told that it is done.
     written: bool,
@@ -35,14 +37,19 @@ impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> 
     /// all of it is in force again.
     pub fn request(&mut self, from: K, generation: u64, want: W, acceptance: Acceptance) -> bool {
         let changed = self.0.get(&from).is_none_or(|entry| entry.in_force != want);
-        self.0.insert(from, Entry { in_force: want.clone(), generation, acceptance, want, told: None, written: false });
+        let entry = Entry { in_force: want, generation, acceptance, unspent: None, told: None, written: false };
+        self.0.insert(from, Box::new(entry));
         changed
     }
 
     /// Leaves of a want what `spent` makes of it, until the requester tells one again.
     pub fn spend(&mut self, of: &K, spent: impl FnOnce(&W) -> W) {
         if let Some(entry) = self.0.get_mut(of) {
-            entry.in_force = spent(&entry.want);
+            let rest = spent(entry.unspent.as_ref().unwrap_or(&entry.in_force));
+            if rest != entry.in_force {
+                let before = std::mem::replace(&mut entry.in_force, rest);
+                entry.unspent.get_or_insert(before);
+            }
         }
     }
 
@@ -53,12 +60,12 @@ impl<K: Ord + Clone, W: PartialEq + Clone, R: PartialEq + Clone> Wants<K, W, R> 
 
     /// The wants, in order of the requesters.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &Entry<W, R>)> {
-        self.0.iter()
+        self.0.iter().map(|(requester, entry)| (requester, &**entry))
     }
 
     /// The want of one requester.
     pub fn get(&self, from: &K) -> Option<&Entry<W, R>> {
-        self.0.get(from)
+        self.0.get(from).map(|entry| &**entry)
     }
 
     /// Whether there are none.

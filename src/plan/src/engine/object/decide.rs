@@ -110,18 +110,28 @@ impl<O: Object> State<O> {
         O::plan(active, self.observed.as_ref().and_then(|observed| observed.model.as_ref()), env.inputs)
     }
 
-    /// The requesters that wait for the operator: what their own wants ask for removes or replaces something. The others are
-    /// served meanwhile.
+    /// The requesters that wait for the operator: what their own wants ask for removes or replaces something, alone or
+    /// beside the wants of others, as a tag that is not the last one because another has come. The others are served
+    /// meanwhile.
     fn held(&self, env: &Env<'_, O>, active: &Active<O>, plan: &Plan<O>) -> BTreeSet<O::Requester> {
         let replaces = |plan: &Plan<O>| plan.write.as_ref().is_some_and(|write| write.replaces);
         if env.shared.acceptance == Acceptance::Given || !replaces(plan) {
             return BTreeSet::new();
         }
-        let alone = |(requester, want): &(&O::Requester, &O::Want)| {
+        let op = |plan: &Plan<O>| plan.write.as_ref().map(|write| write.op.clone());
+        let is_held = |(requester, want): &(&O::Requester, &O::Want)| {
+            if !self.awaits_acceptance(requester) {
+                return false;
+            }
             let alone = Active::<O>::from([((*requester).clone(), (*want).clone())]);
-            self.awaits_acceptance(requester) && replaces(&self.plan(&alone, env))
+            if replaces(&self.plan(&alone, env)) {
+                return true;
+            }
+            let others = active.iter().filter(|(other, _)| other != requester);
+            let others = others.map(|(other, want)| (other.clone(), want.clone())).collect();
+            O::removes(want) && op(&self.plan(&others, env)) != op(plan)
         };
-        active.iter().filter(alone).map(|(requester, _)| requester.clone()).collect()
+        active.iter().filter(is_held).map(|(requester, _)| requester.clone()).collect()
     }
 
     fn awaits_acceptance(&self, requester: &O::Requester) -> bool {
@@ -222,7 +232,9 @@ impl<O: Object> State<O> {
             return false;
         }
         let actual = self.observed.as_ref().and_then(|observed| observed.model.as_ref());
-        let further = O::plan(&last.wants, actual, env.inputs).write.map(|write| write.op);
+        let wants: Active<O> = std::mem::take(&mut last.wants).into_iter().collect();
+        let further = O::plan(&wants, actual, env.inputs).write.map(|write| write.op);
+        last.wants = wants.into_iter().collect();
         let shown = match &last.partial {
             Some(written) => further.as_ref() != Some(written),
             None => further.is_none(),

@@ -1,6 +1,7 @@
 //! The stages of a Service, as the table in [`super`] shows them.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -15,6 +16,8 @@ struct Ladder<'a, S: Service> {
     id: &'a S::Identity,
     inputs: &'a S::Inputs,
     levels: BTreeMap<S::Key, Level>,
+    /// Of which objects the last want is known to be what the spec wants at its level, or not to be: several stages ask.
+    current: RefCell<BTreeMap<&'a S::Key, bool>>,
 }
 
 /// Where a ladder ends.
@@ -45,15 +48,21 @@ impl<S: Service> Ladder<'_, S> {
     fn is_done(&self, key: &S::Key, level: Level) -> bool {
         let Some(asked) = self.state.asked.get(key) else { return false };
         if asked.spec != self.state.spec {
-            return asked.is_done() && asked.level >= level && self.is_current(key, asked);
+            return asked.is_done() && asked.level >= level && self.is_current(key);
         }
-        asked.level > level || (asked.level == level && asked.is_done() && self.is_current(key, asked))
+        asked.level > level || (asked.level == level && asked.is_done() && self.is_current(key))
     }
 
     /// Whether the object was told what the spec wants of it at that level. So an object of which two specs want the same
     /// is not told again.
-    fn is_current(&self, key: &S::Key, asked: &Asked<S>) -> bool {
-        asked.want == self.want(key, asked.level)
+    fn is_current(&self, key: &S::Key) -> bool {
+        let Some((key, asked)) = self.state.asked.get_key_value(key) else { return false };
+        if let Some(known) = self.current.borrow().get(key) {
+            return *known;
+        }
+        let is_current = asked.want == self.want(key, asked.level);
+        self.current.borrow_mut().insert(key, is_current);
+        is_current
     }
 
     /// Whether the object's report is not older than the last want of an earlier spec.
@@ -84,6 +93,9 @@ impl<S: Service> State<S> {
         }
         let Some(snapshot) = self.snapshot.clone() else { return };
         self.report_failure(now, actions);
+        if self.waits {
+            return;
+        }
         match &snapshot.desired {
             Desired::Present(_) if !snapshot.finalizer => self.patch(env, now, Patch::AddFinalizer, actions),
             Desired::Present(spec) => {
@@ -93,7 +105,7 @@ impl<S: Service> State<S> {
                 }
                 let end = self.climb(env, actions, |ladder| ladder.present(spec, &snapshot), Some(spec));
                 match end {
-                    End::Stage => {}
+                    End::Stage => self.waits = true,
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => {
                         self.left.clear();
@@ -105,7 +117,7 @@ impl<S: Service> State<S> {
             Desired::Gone if snapshot.finalizer => {
                 self.tell_refused_again(&BTreeSet::new());
                 match self.climb(env, actions, |ladder| ladder.gone(&snapshot), None) {
-                    End::Stage => {}
+                    End::Stage => self.waits = true,
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => self.patch(env, now, Patch::RemoveFinalizer, actions),
                 }
@@ -149,16 +161,19 @@ impl<S: Service> State<S> {
             let is_complete = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.found.iter().all(has_report));
             let seen =
                 Seen { reports: &self.reports, left: &self.left, status, has_changed: self.spec > 1, is_complete };
-            let mut ladder =
-                Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels: BTreeMap::new() };
+            let (levels, current) = (BTreeMap::new(), RefCell::default());
+            let mut ladder = Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels, current };
             let end = stages(&mut ladder);
             let mut wants = Vec::new();
             for (key, level) in &ladder.levels {
-                // Within a spec the level never falls. A want that has changed is told when the ladder is at its stage.
-                let is_beyond = self.asked.get(key).is_some_and(|asked| {
-                    asked.level > *level && !asked.again && (asked.spec == self.spec || ladder.is_current(key, asked))
+                let is_told = self.asked.get(key).is_some_and(|asked| {
+                    let is_of_spec = asked.spec == self.spec;
+                    // Within a spec the level never falls. A want that has changed is told when the ladder is at its stage.
+                    let is_beyond = asked.level > *level && (is_of_spec || ladder.is_current(key));
+                    let is_same = || is_of_spec && asked.level == *level && asked.is_done() && ladder.is_current(key);
+                    !asked.again && (is_beyond || is_same())
                 });
-                if !is_beyond {
+                if !is_told {
                     wants.push((key.clone(), *level, ladder.want(key, *level)));
                 }
             }
@@ -176,7 +191,7 @@ impl<S: Service> State<S> {
     /// the next stage may begin.
     fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
         let (spec, acceptance) = (self.spec, self.acceptance());
-        let is_same = |asked: &&mut Asked<S>| {
+        let is_same = |asked: &&mut Box<Asked<S>>| {
             asked.want == want && !asked.again && (asked.acceptance == acceptance || asked.is_done())
         };
         if let Some(asked) = self.asked.get_mut(&key).filter(is_same) {
@@ -188,7 +203,7 @@ impl<S: Service> State<S> {
         let (generation, want_of) = (self.generation, want.clone());
         let (outcome, is_refused, again) = (None, false, false);
         let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome, is_refused, again };
-        self.asked.insert(key.clone(), asked);
+        self.asked.insert(key.clone(), Box::new(asked));
         actions.push(Action::Tell { key, generation, want, acceptance });
         false
     }

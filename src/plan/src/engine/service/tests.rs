@@ -48,7 +48,7 @@ impl Service for Web {
     }
 
     fn gives_way((): &(), spec: &u8, key: &&'static str, seen: &Seen<'_, Self>, _: &Order) -> bool {
-        *key == OLD_LB && *spec == MOVED && seen.reports.get(OLD_LB) == Some(&HOLDS)
+        *key == OLD_LB && *spec == MOVED && seen.reports.get(OLD_LB).is_some_and(|report| **report == HOLDS)
     }
 
     fn awaits_members(spec: &u8, _: &Order) -> bool {
@@ -56,7 +56,7 @@ impl Service for Web {
     }
 
     fn status((): &(), _: &u8, seen: &Seen<'_, Self>, _: &Order) -> Option<u8> {
-        seen.reports.get(IP).copied()
+        seen.reports.get(IP).map(|report| **report)
     }
 }
 
@@ -264,6 +264,44 @@ fn a_service_that_is_there_already_costs_no_patch_and_one_report() {
     assert_eq!(other, [Action::Report(Reason::Ensured)]);
     let again = bench.snapshot(Desired::Present(1), true, Some(7));
     assert!(bench.step(again).is_empty());
+}
+
+#[test]
+fn an_object_that_has_lost_its_state_is_told_again_what_it_was_told() {
+    use Level::*;
+    let mut bench = Bench::new(Order::Parallel);
+    let created = bench.snapshot(Desired::Present(1), true, None);
+    let made = bench.step(created);
+    bench.answer_all(made);
+    let lost = bench.step(Event::Lost(GROUP));
+    assert_eq!(bench.answer_all(lost), (vec![(GROUP, Clean)], Vec::new()));
+    assert!(bench.step(Event::Lost("another")).is_empty());
+
+    // It is told at the stage at which it is needed, also if it never answered.
+    let changed = bench.snapshot(Desired::Present(2), true, Some(7));
+    let told = bench.step(changed);
+    let [Action::Tell { key: IP, generation, .. }] = told[..] else { panic!("{told:?}") };
+    let again = bench.step(Event::Lost(IP));
+    let [Action::Tell { key: IP, generation: later, .. }] = again[..] else { panic!("{again:?}") };
+    assert!(later > generation);
+    let (told, _) = bench.answer_all(again);
+    assert!(told.contains(&(GROUP, Clean)), "{told:?}");
+}
+
+#[test]
+fn what_is_not_done_yet_costs_no_second_look_at_the_stages() {
+    let mut bench = Bench::new(Order::Parallel);
+    let created = bench.snapshot(Desired::Present(1), true, None);
+    let told = bench.step(created);
+    assert!(bench.state.waits);
+    let [Action::Tell { key, generation, .. }, ..] = told[..] else { panic!("{told:?}") };
+    let waiting = Outcome::Waiting(Waiting::Write);
+    assert!(bench.step(Event::Told { key, generation, outcome: waiting }).is_empty());
+    assert!(bench.state.waits);
+    // What is done may begin the next stage.
+    let (_, other) = bench.answer_all(told);
+    assert_eq!(patches(&other), [Patch::SetStatus(7)]);
+    assert!(!bench.state.waits);
 }
 
 #[test]

@@ -50,16 +50,21 @@ impl Oracle {
 
     pub(super) fn picture(&self, azure: &Azure) -> Picture {
         let mut reached = BTreeSet::new();
-        for (owner, window) in &self.windows {
-            let ports: BTreeSet<u16> = window.asks.iter().flat_map(|ask| ask.ports.iter().copied()).collect();
-            for port in ports {
-                for address in azure.addresses_of(*owner, port) {
-                    let admitted = SOURCES.iter().filter(|source| azure.admits(address, port, **source));
-                    reached.extend(admitted.map(|source| (*owner, port, *source, address)));
+        let served: Vec<bool> = LOAD_BALANCERS.map(|number| azure.backends(number) > 0).collect();
+        for number in LOAD_BALANCERS.filter(|number| served[usize::from(*number)]) {
+            let Some(body) = azure.load_balancer(number) else { continue };
+            for ((owner, _, port), frontend) in &body.rules {
+                let window = self.windows.get(owner);
+                if !window.is_some_and(|window| window.asks.iter().any(|ask| ask.ports.contains(port))) {
+                    continue;
+                }
+                let at = body.frontends.get(frontend).and_then(|frontend| azure.address_of(*frontend));
+                if let Some(address) = at {
+                    let admitted = SOURCES.iter().filter(|source| azure.admits(address, *port, **source));
+                    reached.extend(admitted.map(|source| (*owner, *port, *source, address)));
                 }
             }
         }
-        let served = LOAD_BALANCERS.map(|number| azure.backends(number) > 0).collect();
         Picture { reached, addresses: azure.addresses(), served }
     }
 

@@ -143,8 +143,9 @@ impl Object for Arm {
             replaces: takes_away(body, after.as_ref()) && inputs.mutant != Mutant::RemovesUnaccepted,
             is_partial: plan_body(wants, after.as_ref(), inputs, None) != after,
         });
-        let served = wants.keys().map(|owner| {
-            let met = planned(Some(*owner)).as_ref() == body && !(failed && body.is_some());
+        let served = wants.iter().map(|(owner, want)| {
+            let is_whole = !(failed && body.is_some());
+            let met = is_whole && (*want == Want::Nothing || planned(Some(*owner)).as_ref() == body);
             (*owner, if met { Served::Met(report(*owner, body)) } else { Served::Pending })
         });
         Plan { write, served: served.collect() }
@@ -208,10 +209,14 @@ fn plan_body(all: &BTreeMap<Owner, Want>, body: Option<&Body>, inputs: &Inputs, 
     let wants = all.iter().filter(|(owner, _)| only.is_none_or(|only| only == **owner));
     // What any want asks for stays, whatever another says is gone.
     let (mut allowed, mut denied): (BTreeSet<(Address, u16, u8)>, BTreeSet<Address>) = Default::default();
-    for want in all.values() {
-        if let Want::SecurityGroup { allow, deny, .. } = want {
-            allowed.extend(allow);
-            denied.extend(deny);
+    // Only what is gone asks for that.
+    let removes = |want: &&Want| matches!(want, Want::SecurityGroup { gone, .. } if !gone.is_empty());
+    if wants.clone().any(|(_, want)| removes(&want)) {
+        for want in all.values() {
+            if let Want::SecurityGroup { allow, deny, .. } = want {
+                allowed.extend(allow);
+                denied.extend(deny);
+            }
         }
     }
     let mut after = body.cloned();

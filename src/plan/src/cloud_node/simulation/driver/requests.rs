@@ -270,7 +270,12 @@ impl Run {
             self.replicas[replica].raw.insert(thing, (id, version));
         }
         fn event<O: Simulated>(id: Id, sent_at: Duration, result: Result<(Value, u64), Fault>) -> Message {
-            O::message(object::Event::Observed { id, sent_at, by: By::Single, result: result.map(|(body, _)| O::read(&body)) })
+            O::message(object::Event::Observed {
+                id,
+                sent_at,
+                by: By::Single,
+                result: result.map(|(body, _)| O::read(&body)),
+            })
         }
         let message = match thing {
             Thing::Table => event::<RouteTables>(id, sent_at, result),
