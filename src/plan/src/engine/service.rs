@@ -626,10 +626,9 @@ impl<S: Service> State<S> {
 
     /// Reports the first failure of an object, in order of the keys. A pause that Azure asks for is one when it has lasted.
     fn report_failure(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
-        let throttled = |asked: &Box<Asked<S>>| {
-            matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))))
-        };
-        if self.asked.values().any(throttled) {
+        let throttled =
+            |asked: &Asked<S>| matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))));
+        if self.asked.values().any(|asked| throttled(asked)) {
             self.throttled_since.get_or_insert(now);
         } else if self.asked.values().all(|asked| asked.is_done()) {
             self.throttled_since = None;
