@@ -147,6 +147,7 @@ impl Informed {
         };
         if differs {
             self.update_nics();
+            self.trim_security_group();
             if let Some(workers) = self.workers.get() {
                 workers.nics.send(set, Event::EnvChanged(EnvChange::Replan).into());
             }
