@@ -299,7 +299,7 @@ class Rig:
         ])
 
     def holder(self, lease):
-        """Who holds a Lease; None for nobody."""
+        """The identity that holds a Lease; None where it is not held."""
         with contextlib.suppress(RuntimeError):
             return self.kube("GET", lease)["spec"].get("holderIdentity")
         return None

@@ -403,6 +403,22 @@ pub(super) fn percentile(sorted: &[f64], percent: usize) -> Value {
     rounded(sorted.get(at).copied().unwrap_or_default())
 }
 
+/// Makes so many objects, evenly over these seconds. Returns when each was made.
+pub(super) async fn spread(
+    (count, seconds): (u32, u32),
+    mut make: impl FnMut(u32) -> Result<String, AnyError>,
+) -> Result<Vec<(String, Instant)>, AnyError> {
+    let (began, apart) = (Instant::now(), Duration::from_secs(seconds.into()) / count);
+    let mut made = Vec::new();
+    for number in 0..count {
+        if !apart.is_zero() {
+            tokio::time::sleep_until((began + apart * number).into()).await;
+        }
+        made.push((make(number)?, Instant::now()));
+    }
+    Ok(made)
+}
+
 /// The seconds from the creation of each object to what happened to it then, sorted.
 pub(super) fn durations(made: &[(String, Instant)], times: &Times) -> Vec<f64> {
     let took = |(name, made): &(String, Instant)| Some(times.get(name)?.duration_since(*made).as_secs_f64());

@@ -53,14 +53,8 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
     let idle = cluster.memory()?.now;
     let phase = cluster.control.begin("join").await?;
     let began = Instant::now();
-    let apart = Duration::from_secs(options.spread.into()) / options.nodes;
-    let mut made = Vec::new();
-    for number in 0..options.nodes {
-        if !apart.is_zero() {
-            tokio::time::sleep_until((began + apart * number).into()).await;
-        }
-        made.push((cluster.add_new_node(number, options.metadata)?, Instant::now()));
-    }
+    let add = |number| cluster.add_new_node(number, options.metadata);
+    let made = cluster::spread((options.nodes, options.spread), add).await?;
     let initialised = cluster.initialised(made.len()).await?;
     let counted = cluster.rested(phase).await?;
     let (times, makespan) = (durations(&made, &initialised), makespan(began, &initialised));

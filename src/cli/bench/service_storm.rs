@@ -67,14 +67,7 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
     tokio::time::sleep(INFORMED).await;
     let phase = cluster.control.begin("storm").await?;
     let began = Instant::now();
-    let apart = Duration::from_secs(options.spread.into()) / options.services;
-    let mut made = Vec::new();
-    for number in 0..options.services {
-        if !apart.is_zero() {
-            tokio::time::sleep_until((began + apart * number).into()).await;
-        }
-        made.push((cluster.add_service(number)?, Instant::now()));
-    }
+    let made = cluster::spread((options.services, options.spread), |number| cluster.add_service(number)).await?;
     let served = cluster.served(made.len()).await?;
     let (times, makespan) = (durations(&made, &served), makespan(began, &served));
     let counted = cluster.rested(phase).await?;

@@ -57,6 +57,8 @@ pub mod poll;
 pub mod rbac;
 pub mod read;
 pub mod routing;
+#[cfg(test)]
+mod seeded;
 pub mod service;
 pub mod size;
 pub mod vm_access;

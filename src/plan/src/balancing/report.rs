@@ -63,7 +63,7 @@ pub struct Shown<'a> {
     own: BTreeMap<String, Vec<ArmId>>,
     /// The rules, by the base name in the rule's name.
     rules: BTreeMap<String, Vec<&'a Rule>>,
-    /// By whose rules a frontend is used: their base names.
+    /// The base names of the Services whose rules use a frontend.
     users: BTreeMap<&'a ArmId, BTreeSet<String>>,
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     mutant::Mutant,
     oracle::Oracle,
-    schedule::{Fate, Foreign, Incident, Numbers, Schedule},
+    schedule::{Fate, Foreign, Incident, Schedule},
     world::{Azure, Power, Refused, Route, SUBNET_ID, TABLE_ID, Thing},
 };
 use crate::{
@@ -33,6 +33,7 @@ use crate::{
     network::{Cidr, TagPolicy},
     poll::{Durations, Expectation, Kind},
     routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations, Want},
+    seeded::Numbers,
 };
 
 use requests::Told;

@@ -2,43 +2,16 @@
 
 use std::time::Duration;
 
+use crate::seeded::Numbers;
+
 /// The Nodes that may exist.
 pub(super) const NODES: u64 = 6;
 /// The least number of incidents of a schedule, and so many more at most.
 const INCIDENTS: (u64, u64) = (6, 26);
 
-/// A source of numbers that the seed alone decides (splitmix64).
-#[derive(Debug, Clone)]
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub(super) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// A duration of up to so many milliseconds.
-    pub(super) fn ms(&mut self, most: u64) -> Duration {
-        Duration::from_micros(self.below(most * 1_000 + 1))
-    }
-
-    fn node(&mut self) -> u8 {
-        u8::try_from(self.below(NODES)).expect("there are few Nodes")
-    }
+/// A Node that may exist.
+fn node(numbers: &mut Numbers) -> u8 {
+    u8::try_from(numbers.below(NODES)).expect("there are few Nodes")
 }
 
 /// What becomes of one write to Azure.
@@ -150,7 +123,7 @@ impl Schedule {
 }
 
 fn incident(numbers: &mut Numbers) -> Incident {
-    let node = numbers.node();
+    let node = node(numbers);
     match numbers.below(36) {
         0..=8 => Incident::Joins(node, numbers.one_in(2)),
         9..=10 => Incident::Leaves(node),

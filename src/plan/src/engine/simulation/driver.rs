@@ -10,7 +10,7 @@ use super::{
     api::{Api, ApiService},
     mutant::Mutant,
     oracle::Oracle,
-    schedule::{Fate, Incident, Numbers, Race, Schedule},
+    schedule::{Fate, Incident, Race, Schedule},
     toy::{Arm, Gone, Inputs, Report, Tag, Want},
     world::{Azure, Body, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, Provisioning, Version},
 };
@@ -24,6 +24,7 @@ use crate::{
     fault::Fault,
     poll::{Durations, Expectation, Kind},
     read::{Accept, By},
+    seeded::Numbers,
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(15);

@@ -13,11 +13,13 @@ mod schedule;
 mod toy;
 mod world;
 
-use std::{collections::BTreeMap, env, io::Write as _, thread};
+use std::ops::Range;
 
 use driver::run;
 use mutant::Mutant;
 use schedule::Schedule;
+
+use crate::seeded::{self, Counts};
 
 /// The schedules of a quick run.
 const QUICK: u64 = 5_000;
@@ -103,34 +105,11 @@ const REACHED: [&str; 75] = [
     "write: request lost",
 ];
 
-/// Runs schedules on all processors. Returns the first that breaks a law, by seed, and the counts of what happened.
-fn run_many(seeds: std::ops::Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, BTreeMap<&'static str, u64>) {
-    let workers = thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let of_worker = |worker: u64| {
-        let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for seed in seeds.clone().filter(|seed| seed % workers == worker) {
-            let (result, run) = run(&Schedule::new(seed), mutant, false);
-            for (what, count) in run.counts {
-                *counts.entry(what).or_default() += count;
-            }
-            if let Err(why) = result {
-                return (Some((seed, why)), counts);
-            }
-        }
-        (None, counts)
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(move || of_worker(worker))).collect();
-        let mut first = None;
-        let mut all: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for thread in threads {
-            let (failure, counts) = thread.join().expect("a run does not panic");
-            first = first.into_iter().chain(failure).min();
-            for (what, count) in counts {
-                *all.entry(what).or_default() += count;
-            }
-        }
-        (first, all)
+/// Runs schedules. Returns the first that breaks a law, by seed, and the counts of what happened.
+fn run_many(seeds: Range<u64>, mutant: Mutant) -> (Option<(u64, String)>, Counts) {
+    seeded::run_many(seeds, |seed| {
+        let (result, run) = run(&Schedule::new(seed), mutant, false);
+        (result, run.counts)
     })
 }
 
@@ -146,34 +125,20 @@ fn explain(seed: u64, mutant: Mutant) -> String {
     )
 }
 
-fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok()?.parse().ok()
-}
-
 #[test]
 fn no_schedule_breaks_a_law() {
-    if let Some(seed) = number("LAZULI_ENGINE_SEED") {
+    if let Some(seed) = seeded::number("LAZULI_ENGINE_SEED") {
         let (result, _) = run(&Schedule::new(seed), Mutant::None, false);
         assert!(result.is_ok(), "{}", explain(seed, Mutant::None));
         return;
     }
-    let full = env::var_os("LAZULI_TEST_FULL").map_or(QUICK, |_| FULL);
-    let count = number("LAZULI_ENGINE_SEEDS").unwrap_or(full);
+    let count = seeded::how_many("LAZULI_ENGINE_SEEDS", QUICK, FULL);
     let (failure, counts) = run_many(0..count, Mutant::None);
-    let rows: String = counts.iter().map(|(what, count)| format!("{count:>10}  {what}\n")).collect();
-    if count >= FULL {
-        // Not by `println!`: what a test prints is shown only when it fails.
-        std::io::stdout().write_all(rows.as_bytes()).expect("standard output is open");
-    } else {
-        print!("{rows}");
-    }
+    seeded::print(&counts, count >= FULL);
     if let Some((seed, _)) = failure {
         panic!("{}", explain(seed, Mutant::None));
     }
-    let least = count * 1_000 / FULL;
-    let reached = |what: &str| counts.get(what).copied().unwrap_or_default();
-    let rare: Vec<_> = REACHED.iter().map(|what| (what, reached(what))).filter(|(_, count)| *count < least).collect();
-    assert!(rare.is_empty(), "reached less than {least} times: {rare:?}");
+    seeded::must_have_reached(&REACHED, count * 1_000 / FULL, &counts);
 }
 
 #[test]

@@ -7,41 +7,12 @@ use super::{
     api::{Ask, AskAddress},
     world::{Name, Owner, POISON, VIRTUAL_NETWORK},
 };
+use crate::seeded::Numbers;
 
 /// The fewest incidents of a schedule.
 const LEAST: u64 = 30;
 /// The Services that may exist.
 const OWNERS: u64 = 5;
-
-/// A source of numbers that the seed alone decides (splitmix64).
-#[derive(Debug, Clone)]
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x9E37_79B9_7F4A_7C15)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub(super) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// A duration of up to so many milliseconds.
-    pub(super) fn ms(&mut self, most: u64) -> Duration {
-        Duration::from_micros(self.below(most * 1000 + 1))
-    }
-}
 
 /// What becomes of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
