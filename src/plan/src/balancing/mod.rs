@@ -39,7 +39,7 @@ pub use balancers::Balancers;
 pub use local_pools::LocalPools;
 pub use objects::{LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Subnets};
 pub use report::Report;
-pub use service::{Balanced, Inputs, Spec, Want};
+pub use service::{Admission, Balanced, Inputs, Spec, Want};
 
 use crate::model::ArmId;
 

@@ -13,7 +13,8 @@ use std::{
 };
 
 use super::{
-    Balanced, Inputs, Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Spec, Want, describe,
+    Admission, Balanced, Inputs, Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Spec, Want,
+    describe,
 };
 use crate::{
     engine::{
@@ -66,11 +67,14 @@ pub struct Subject {
 
 /// What no process has seen leave.
 static NOTHING: service::Reports<Balanced> = BTreeMap::new();
+/// What no process has told the security group.
+static UNTOLD: Admission = BTreeMap::new();
 
 impl Subject {
     fn seen<'a>(&'a self, reports: &'a service::Reports<Balanced>) -> Seen<'a, Balanced> {
         let is_complete = self.found.iter().all(|key| reports.contains_key(key));
-        Seen { reports, left: &NOTHING, status: self.status.as_ref(), has_changed: false, is_complete }
+        let status = self.status.as_ref();
+        Seen { reports, left: &NOTHING, told: &UNTOLD, status, has_changed: false, is_complete }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     model::ArmId,
     network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group, subnet},
     service::{
-        AddressAsk, Ask, PublicIpAsk, ServiceKey, Side,
+        AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceKey, Side,
         names::BaseName,
         wants::{self, Former, Stage},
     },
@@ -96,6 +96,10 @@ impl Spec {
     }
 }
 
+/// The ports of addresses at which a security group admits or denies for a Service. The nodes, which rules name where
+/// floating IP is off, are not among the addresses: every Service gives them up by its ports.
+pub type Admission = BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>;
+
 impl Service for Balanced {
     type Identity = ServiceKey;
     type Spec = Spec;
@@ -105,6 +109,7 @@ impl Service for Balanced {
     /// The addresses, in the order of the status.
     type Status = Vec<IpAddr>;
     type Inputs = Inputs;
+    type Admission = Admission;
 
     fn role(key: &Key) -> Role {
         match key {
@@ -161,6 +166,19 @@ impl Service for Balanced {
             Key::Subnet(_) => {
                 Want::Subnet(subnet::Want { lets_private_links_in: spec.is_some() && level >= Level::Make })
             }
+        }
+    }
+
+    fn note_admission(want: &Want, inputs: &Inputs, noted: &mut Admission) {
+        let Want::SecurityGroup(network::Want { present, .. }) = want else { return };
+        let is_node = |address: &&IpAddr| inputs.nodes.contains(address);
+        for allow in &present.allow {
+            for address in allow.destinations.iter().filter(|address| !is_node(address)) {
+                noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
+            }
+        }
+        for address in present.deny_all.iter().filter(|address| !is_node(address)) {
+            noted.entry(*address).or_default();
         }
     }
 
@@ -358,7 +376,13 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
     }
     destinations.extend(spec.iter().flat_map(|spec| &spec.ask.additional_addresses));
     destinations.extend(unshown(spec, seen));
-    let shared = shared.into_iter().map(|address| (address, own.clone())).collect();
+    let told_at = |address: &IpAddr| seen.told.get(address).into_iter().flatten().copied();
+    let ports_at = |address: IpAddr| (address, own.iter().copied().chain(told_at(&address)).collect());
+    let mut shared: Admission = shared.into_iter().map(ports_at).collect();
+    // An address that nothing shows as the Service's may be another's.
+    for (address, ports) in seen.told.iter().filter(|(address, _)| !destinations.contains(address)) {
+        shared.entry(*address).or_insert_with(|| ports.clone());
+    }
     // Where floating IP is or was off, the Service's rules name the nodes.
     security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }
 }

@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod preview;
+mod told;
 
 /// One message between keys.
 #[derive(Debug)]

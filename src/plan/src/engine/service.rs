@@ -88,6 +88,8 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     type Status: fmt::Debug + Clone + PartialEq;
     /// What the wants depend on beside: settings.
     type Inputs;
+    /// At which addresses, and at which of their ports, a security group admits or denies for the Service.
+    type Admission: fmt::Debug + Clone + Default;
 
     /// What kind of part the object is.
     fn role(key: &Self::Key) -> Role;
@@ -107,6 +109,9 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
         seen: &Seen<'_, Self>,
         inputs: &Self::Inputs,
     ) -> Self::Want;
+
+    /// Adds where a want of a security group admits or denies.
+    fn note_admission(want: &Self::Want, inputs: &Self::Inputs, noted: &mut Self::Admission);
 
     /// The status, when every address is known.
     fn status(
@@ -220,6 +225,9 @@ pub struct Seen<'a, S: Service> {
     /// What load balancers showed of the Service before it left them, until all that it gives up is gone: on an address that
     /// Services share, their rules were the record of its security rules.
     pub left: &'a Reports<S>,
+    /// Where the security group was told to admit or to deny since it had last given up everything else. Of an address that
+    /// the Service gave up before its status showed it, nothing else need be a record.
+    pub told: &'a S::Admission,
     /// The status as the API server has it.
     pub status: Option<&'a S::Status>,
     /// Whether the spec has changed since this process first saw the Service. Until then what an earlier process or another
@@ -409,6 +417,10 @@ pub struct State<S: Service> {
     reports: Reports<S>,
     /// The reports of load balancers before they were told that everything is gone.
     left: Reports<S>,
+    /// Where the security group was told to admit or to deny since it had last given up everything else.
+    told: S::Admission,
+    /// Whether it has given up everything else since the last decision.
+    is_trimmed: bool,
     /// The objects that have reported that they are done since the last decision.
     done: BTreeSet<S::Key>,
     /// The address that the reports have given, and the number of the spec.
@@ -436,6 +448,8 @@ impl<S: Service> Default for State<S> {
             asked: BTreeMap::new(),
             reports: BTreeMap::new(),
             left: BTreeMap::new(),
+            told: S::Admission::default(),
+            is_trimmed: false,
             done: BTreeSet::new(),
             address: None,
             patch: None,
@@ -568,6 +582,7 @@ impl<S: Service> State<S> {
         asked.outcome = Some(outcome);
         let is_left = S::role(&key) == Role::LoadBalancer && asked.level == Level::Clean;
         if let Some(report) = report {
+            self.is_trimmed |= S::role(&key) == Role::SecurityGroup && asked.level == Level::Clean;
             let before = self.reports.insert(key.clone(), report);
             if let Some(before) = before.filter(|_| is_left) {
                 self.left.entry(key.clone()).or_insert(before);

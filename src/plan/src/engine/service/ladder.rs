@@ -134,11 +134,26 @@ impl<S: Service> State<S> {
         }
     }
 
+    fn seen<'a>(&'a self, status: Option<&'a S::Status>, is_complete: bool) -> Seen<'a, S> {
+        let has_changed = self.spec > 1;
+        Seen { reports: &self.reports, left: &self.left, told: &self.told, status, has_changed, is_complete }
+    }
+
+    /// Leaves of what the security group was told only its last want, when it has given up everything else.
+    fn forget_trimmed(&mut self, env: &Env<'_, S>) {
+        if !std::mem::take(&mut self.is_trimmed) {
+            return;
+        }
+        self.told = S::Admission::default();
+        for (_, asked) in self.asked.iter().filter(|(key, _)| S::role(key) == Role::SecurityGroup) {
+            S::note_admission(&asked.want, env.inputs, &mut self.told);
+        }
+    }
+
     /// Starts the stages anew when an address that was known has become another: another writer has replaced it.
     fn note_address(&mut self, env: &Env<'_, S>, spec: &S::Spec) {
         let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
-        let seen =
-            Seen { reports: &self.reports, left: &self.left, status, has_changed: self.spec > 1, is_complete: false };
+        let seen = self.seen(status, false);
         let Some(address) = S::status(env.id, spec, &seen, env.inputs) else { return };
         let before = self.address.replace((self.spec, address.clone()));
         if before.is_some_and(|(spec, before)| spec == self.spec && before != address) {
@@ -155,12 +170,12 @@ impl<S: Service> State<S> {
         stages: impl Fn(&mut Ladder<'_, S>) -> End<S::Status>,
         spec: Option<&S::Spec>,
     ) -> End<S::Status> {
+        self.forget_trimmed(env);
         loop {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
             let has_report = |key: &S::Key| self.reports.contains_key(key);
             let is_complete = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.found.iter().all(has_report));
-            let seen =
-                Seen { reports: &self.reports, left: &self.left, status, has_changed: self.spec > 1, is_complete };
+            let seen = self.seen(status, is_complete);
             let (levels, current) = (BTreeMap::new(), RefCell::default());
             let mut ladder = Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels, current };
             let end = stages(&mut ladder);
@@ -179,7 +194,7 @@ impl<S: Service> State<S> {
             }
             let mut goes_on = false;
             for (key, level, want) in wants {
-                goes_on |= self.tell(key, level, want, actions);
+                goes_on |= self.tell(env, key, level, want, actions);
             }
             if !goes_on {
                 return end;
@@ -189,7 +204,14 @@ impl<S: Service> State<S> {
 
     /// Tells an object what is wanted at a level, unless it was told so. Returns whether it has that done already, so that
     /// the next stage may begin.
-    fn tell(&mut self, key: S::Key, level: Level, want: S::Want, actions: &mut Vec<Action<S>>) -> bool {
+    fn tell(
+        &mut self,
+        env: &Env<'_, S>,
+        key: S::Key,
+        level: Level,
+        want: S::Want,
+        actions: &mut Vec<Action<S>>,
+    ) -> bool {
         let (spec, acceptance) = (self.spec, self.acceptance());
         let is_same = |asked: &&mut Box<Asked<S>>| {
             asked.want == want && !asked.again && (asked.acceptance == acceptance || asked.is_done())
@@ -198,6 +220,9 @@ impl<S: Service> State<S> {
             let rises = (asked.spec, asked.level) != (spec, level);
             (asked.spec, asked.level) = (spec, level);
             return rises && asked.is_done();
+        }
+        if S::role(&key) == Role::SecurityGroup {
+            S::note_admission(&want, env.inputs, &mut self.told);
         }
         self.generation += 1;
         let (generation, want_of) = (self.generation, want.clone());

@@ -23,6 +23,8 @@ impl Service for Web {
     type Report = u8;
     type Status = u8;
     type Inputs = Order;
+    /// The specs that the security group was told.
+    type Admission = BTreeSet<u8>;
 
     fn role(key: &&'static str) -> Role {
         match *key {
@@ -45,6 +47,10 @@ impl Service for Web {
         // A public IP is not given up, and a new load balancer has nothing to give up.
         let level = if matches!(*key, IP | LB) && spec.is_some() { level.min(Level::Make) } else { level };
         (level, spec)
+    }
+
+    fn note_admission(want: &Self::Want, _: &Order, noted: &mut BTreeSet<u8>) {
+        noted.extend(want.1);
     }
 
     fn gives_way((): &(), spec: &u8, key: &&'static str, seen: &Seen<'_, Self>, _: &Order) -> bool {
@@ -434,4 +440,29 @@ fn a_service_that_is_gone_from_the_api_server_is_forgotten() {
     assert_eq!(actions.len(), told);
     assert!(actions.iter().all(|action| matches!(action, Action::Withdraw(_))));
     assert!(bench.state.is_idle());
+}
+
+#[test]
+fn what_the_security_group_was_told_is_known_until_it_has_given_up_the_rest() {
+    let mut bench = Bench::new(Order::SecurityFirst);
+    // The security group has not answered the first spec when the second comes.
+    let mut open = Vec::new();
+    for (spec, known) in [(1, [1].into()), (2, [1, 2].into())] {
+        let snapshot = bench.snapshot(Desired::Present(spec), true, None);
+        let mut due = std::collections::VecDeque::from(bench.step(snapshot));
+        while let Some(action) = due.pop_front() {
+            match action {
+                Action::Tell { key: GROUP, .. } => open.push(action),
+                Action::Tell { key, generation, .. } => {
+                    due.extend(bench.step(Event::Told { key, generation, outcome: Outcome::Done(7) }));
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(bench.state.told, known);
+    }
+    let (told, other) = bench.answer_all(open);
+    assert!(told.contains(&(GROUP, Level::Clean)), "{told:?}");
+    assert_eq!(other.last(), Some(&Action::Report(Reason::Ensured)));
+    assert_eq!(bench.state.told, BTreeSet::from([2]));
 }

@@ -132,6 +132,8 @@ pub(super) struct Replica {
     pub(super) inputs: Inputs,
     pub(super) objects: BTreeMap<Name, object::State<Arm>>,
     pub(super) services: BTreeMap<Owner, service::State<Arm>>,
+    /// The Services that have told the security group what they want.
+    pub(super) at_group: BTreeSet<Owner>,
     /// The last observation of each object, with its ETag and body.
     pub(super) raw: BTreeMap<Name, (Id, Option<Version>)>,
     pub(super) operations: BTreeMap<(Name, Id), u64>,
@@ -187,7 +189,8 @@ pub(super) fn run(schedule: &Schedule, mutant: Mutant, trace: bool) -> (Result<(
 impl Run {
     fn new(schedule: &Schedule, mutant: Mutant) -> Self {
         let nodes = BTreeSet::from([0, 1, 2]);
-        let inputs = Inputs { nodes: nodes.clone(), by_interface: schedule.by_interface, mutant };
+        let inputs =
+            Inputs { nodes: nodes.clone(), by_interface: schedule.by_interface, kept: BTreeSet::new(), mutant };
         let replica = || Replica { inputs: inputs.clone(), ..Replica::default() };
         Self {
             now: Duration::ZERO,
@@ -228,7 +231,8 @@ impl Run {
         // Another process takes over an unchanged cluster: it writes nothing.
         let refusable = |service: &ApiService| match &service.ask {
             Some(ask) => ask.ports.contains(&POISON),
-            None => false,
+            // Without a status nothing shows a new process that the address may be its own.
+            None => service.status.is_none(),
         };
         let clean = !self.api.services.values().any(refusable);
         let failed = self
@@ -488,6 +492,9 @@ impl Run {
         match action {
             service::Action::Tell { key, generation, want, acceptance } => {
                 self.note(|| format!("{replica}: service {owner} tells {key:?} {want:?}"));
+                if key == Name::SecurityGroup {
+                    self.replicas[replica].at_group.insert(owner);
+                }
                 if self.leaves_with_the_address(owner, key, &want) {
                     self.count("told: load balancer left with the address");
                 }
@@ -601,6 +608,10 @@ impl Run {
     pub(super) fn step_object(&mut self, replica: usize, name: Name, event: ObjectEvent) {
         let shared = self.shared(replica);
         let (now, this) = (self.now, &mut self.replicas[replica]);
+        if name == Name::SecurityGroup {
+            let silent = self.api.services.iter().filter(|(owner, it)| !it.deleting && !this.at_group.contains(owner));
+            this.inputs.kept = silent.filter_map(|(_, service)| service.status).collect();
+        }
         let state = this.objects.entry(name).or_default();
         let env = object::Env { shared, inputs: &&this.inputs };
         let actions = object::step(state, &env, now, event);

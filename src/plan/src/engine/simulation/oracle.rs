@@ -214,11 +214,36 @@ impl Oracle {
         let stale = azure.security_group().allow.iter().find(|(address, ..)| {
             *address < FOREIGN_ADDRESS && !addresses.contains(address) && !azure.is_lost(*address)
         });
-        match stale {
-            Some(stale) => Err(format!("the security group admits {stale:?}, which nothing has")),
+        if let Some(stale) = stale {
+            return Err(format!("the security group admits {stale:?}, which nothing has"));
+        }
+        // What a Service has whose spec is wrong stays.
+        let may_deny = |ask: Option<&Ask>| ask.is_none_or(|ask| ask.deny || ask.ports.contains(&POISON));
+        let deniers: Vec<Owner> =
+            api.services.iter().filter(|(_, it)| may_deny(it.ask.as_ref())).map(|(it, _)| *it).collect();
+        let is_stale = |address: &&Address| {
+            let asks = |owner: &Owner| {
+                api.services[owner].status == Some(**address) || held_by(azure, *owner).contains(*address)
+            };
+            **address < FOREIGN_ADDRESS && !azure.is_lost(**address) && !deniers.iter().any(asks)
+        };
+        match azure.security_group().deny.iter().find(is_stale) {
+            Some(stale) => Err(format!("the security group denies at {stale}, where no Service asks for it")),
             None => Ok(()),
         }
     }
+}
+
+/// The addresses of a Service's public IPs and frontends.
+fn held_by(azure: &Azure, owner: Owner) -> BTreeSet<Address> {
+    let public = azure.names().into_iter().filter_map(|name| match name {
+        Name::PublicIp(number) => azure.public_ip(number).filter(|(tags, _)| tags.contains(&owner)),
+        _ => None,
+    });
+    let balancers = LOAD_BALANCERS.into_iter().filter_map(|number| azure.load_balancer(number));
+    let frontends = balancers.flat_map(|body| &body.frontends).filter(|(name, _)| name.0 == owner);
+    let private = frontends.filter_map(|(_, frontend)| azure.address_of(*frontend));
+    public.map(|(_, address)| address).chain(private).collect()
 }
 
 /// What Azure holds of a Service.
@@ -297,6 +322,9 @@ fn is_exact(azure: &Azure, owner: Owner, service: &ApiService, ask: &Ask) -> Res
                 return Err(format!("source {source} at port {port}: {}", azure.admits(status, *port, source)));
             }
         }
+    }
+    if ask.deny && !azure.security_group().deny.contains(&status) && !azure.is_lost(status) {
+        return Err(format!("the security group does not deny at {status}"));
     }
     if ask.link != azure.private_link(owner).is_some() || (ask.link && !is_linked(azure, owner, status)) {
         return Err(format!("its private link service is on {:?}", azure.private_link(owner)));

@@ -27,6 +27,8 @@ pub(super) struct Arm;
 pub(super) struct Inputs {
     pub(super) nodes: BTreeSet<u8>,
     pub(super) by_interface: bool,
+    /// The addresses of Services that have told the security group nothing.
+    pub(super) kept: BTreeSet<Address>,
     pub(super) mutant: Mutant,
 }
 
@@ -256,8 +258,11 @@ fn plan_body(all: &BTreeMap<Owner, Want>, body: Option<&Body>, inputs: &Inputs, 
                         gone.get(&rule.0).is_some_and(|gone| gone.contains(rule.1)) && !allowed.contains(rule)
                     };
                     group.allow.retain(|rule| !goes(rule));
-                    let unshared = |address: &Address| gone.get(address) == Some(&GoneAt::All);
-                    group.deny.retain(|address| !unshared(address) || denied.contains(address));
+                    // A denial stays where it may guard a Service that has told nothing.
+                    let guards = |at: &Address| group.allow.iter().any(|rule| rule.0 == *at && !allowed.contains(rule));
+                    let goes = |at: &Address| gone.get(at).is_some_and(|gone| *gone == GoneAt::All || !guards(at));
+                    let stays = |at: &Address| denied.contains(at) || inputs.kept.contains(at) || !goes(at);
+                    group.deny.retain(stays);
                 }
             }
             Want::Member(pool) => {
@@ -399,6 +404,7 @@ impl Service for Arm {
     type Report = Report;
     type Status = Address;
     type Inputs = Inputs;
+    type Admission = BTreeMap<Address, BTreeSet<u16>>;
 
     fn role(key: &Name) -> Role {
         match key {
@@ -479,6 +485,14 @@ impl Service for Arm {
                 _ => Want::Nothing,
             },
         }
+    }
+
+    fn note_admission(want: &Want, _: &Inputs, noted: &mut BTreeMap<Address, BTreeSet<u16>>) {
+        let Want::SecurityGroup { allow, deny, .. } = want else { return };
+        for (address, port, _) in allow {
+            noted.entry(*address).or_default().insert(*port);
+        }
+        deny.iter().for_each(|address| _ = noted.entry(*address).or_default());
     }
 
     fn status(owner: &Owner, ask: &Ask, seen: &Seen<'_, Self>, _: &Inputs) -> Option<Address> {
@@ -590,10 +604,11 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
     }
     let reports = seen.reports.values().chain(seen.left.values());
     let ports: BTreeSet<u16> = reports.flat_map(|report| report.ports.iter().copied()).collect();
+    let own = |address: &Address| ports.iter().chain(seen.told.get(address).into_iter().flatten()).copied().collect();
     let public = |number: u8| seen.reports.get(&Name::PublicIp(number)).filter(|report| report.tagged);
     for (key, report) in seen.reports {
         let mut give_up = |address: Address, shared: bool| {
-            let all = if shared { GoneAt::Ports(ports.clone()) } else { GoneAt::All };
+            let all = if shared { GoneAt::Ports(own(&address)) } else { GoneAt::All };
             gone.insert(address, all);
         };
         match key {
@@ -611,6 +626,10 @@ fn want_of_security_group(owner: Owner, ask: Option<&Ask>, level: Level, seen: &
             }
             _ => {}
         }
+    }
+    // An address that nothing shows as the Service's may be another's.
+    for (address, ports) in seen.told {
+        gone.entry(*address).or_insert_with(|| GoneAt::Ports(ports.clone()));
     }
     Want::SecurityGroup { allow, deny, gone }
 }
