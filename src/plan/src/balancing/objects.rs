@@ -105,7 +105,7 @@ impl Object for LoadBalancers {
         let shown = Shown::of(actual);
         let kind = Kind {
             // Many Services wait for one write of the load balancer.
-            priority: Priority::Attach,
+            priority: Priority::Gather,
             replaces: load_balancer::replaces(&plan.edits, actual),
             taints,
             report: |service: &ServiceKey| shown.report(service),
@@ -168,7 +168,7 @@ impl Object for SecurityGroups {
     ) -> Plan<Self> {
         let plan = security_group::plan(wants, actual, inputs);
         let kind = Kind {
-            priority: Priority::Attach,
+            priority: Priority::Gather,
             replaces: actual.is_some_and(|actual| security_group::replaces(&plan.edits, actual)),
             taints: vec![],
             report: |_: &ServiceKey| Report::default(),

@@ -82,6 +82,31 @@ proptest! {
 }
 
 #[test]
+fn a_write_that_gathers_lets_creations_pass_for_four_seconds() {
+    let mut permits = with(Direction::Writes, 0);
+    let ask =
+        |permits: &mut Permits, priority| permits.request(scope(Direction::Writes, DISK), priority, Duration::ZERO);
+    let gathers = ask(&mut permits, Priority::Gather);
+    let creations: Vec<Ticket> = (0..100).map(|_| ask(&mut permits, Priority::Create)).collect();
+    let estimate = permits.would_wait(&scope(Direction::Writes, VM), Priority::Gather, Duration::ZERO);
+    assert_eq!(estimate, LONGEST_GATHERING);
+    let granted = drain(&mut permits, Duration::ZERO);
+    // Azure gives ten tokens a second.
+    let place = granted.iter().position(|ticket| *ticket == gathers).unwrap();
+    assert!((39..=41).contains(&place), "{place}");
+    assert_eq!(granted.len(), 101);
+    assert_eq!(granted.into_iter().filter(|ticket| *ticket != gathers).collect::<Vec<_>>(), creations);
+}
+
+#[test]
+fn a_write_that_gathers_goes_at_once_where_no_creation_waits() {
+    let mut permits = with(Direction::Writes, 1);
+    let gathers = permits.request(scope(Direction::Writes, DISK), Priority::Gather, Duration::ZERO);
+    let step = permits.step(Duration::ZERO);
+    assert_eq!((step.granted, step.wake_at), (vec![gathers], None));
+}
+
+#[test]
 fn a_detach_from_a_dead_node_waits_for_one_refill_behind_any_number_of_others() {
     let mut permits = with(Direction::Writes, 0);
     for priority in PRIORITIES[1..].iter().cycle().take(10_000) {
