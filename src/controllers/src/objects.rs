@@ -37,7 +37,7 @@ use lazuli_plan::{
     },
     permit::Priority,
     read::{Accept, By},
-    service::{ServiceKey, names::BaseName, wants},
+    service::{ServiceKey, wants},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::{Value, json};
@@ -216,17 +216,14 @@ impl Planned for SecurityGroups {
         let departed = told.departed(&informed.settings);
         // A Service that has not told the group what it wants, because this process is new or its specification is
         // wrong, keeps what it was given.
-        let silent = told.services.iter().flatten().map(|(_, service)| &service.object);
-        let silent = silent.filter(|object| !told.at_security_group.contains(&object.key) && !object.is_deleting);
+        let is_silent = |key: &ServiceKey| !told.at_security_group.contains(key);
+        let services = || told.services.iter().flatten().map(|(_, service)| &service.object);
+        let services = || services().filter(|object| !object.is_deleting);
         let mut keep: BTreeMap<IpAddr, _> = BTreeMap::new();
-        let mut node_ports = told.balancers.node_ports();
-        for object in silent {
-            for (address, ports) in wants::kept_ports(object) {
-                keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
-            }
-            let base = BaseName::of(&object.key).as_str().to_lowercase();
-            node_ports.entry(base).or_default().extend(wants::kept_node_ports(object));
+        for (address, ports) in services().filter(|object| is_silent(&object.key)).flat_map(wants::kept_ports) {
+            keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
         }
+        let node_ports = wants::ports_at_nodes(told.balancers.node_ports(), services(), is_silent);
         let (id, tags) = (id.clone(), informed.settings.tags.clone());
         Arc::new(security_group::Env { id, tags, nodes, departed, keep, node_ports })
     }

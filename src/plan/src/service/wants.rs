@@ -274,10 +274,25 @@ pub fn kept_ports(object: &ServiceObject) -> BTreeMap<IpAddr, BTreeSet<(Security
     object.ingress.iter().map(|address| (*address, ports.clone())).collect()
 }
 
-/// The node ports of such a Service, at which its rules admit to the nodes where floating IP is off.
-pub fn kept_node_ports(object: &ServiceObject) -> BTreeSet<(SecurityProtocol, u16)> {
-    let ports = object.ports.iter().filter(|port| port.node_port != 0);
-    ports.map(|port| (port.protocol.in_security_rules(), port.node_port)).collect()
+/// At which ports of the nodes Services are reached where floating IP is off, by the base name of the Service in lower case.
+/// `of_rules` has those that rules of load balancers send to. A Service without a valid specification, or that has told
+/// nothing yet, is `silent`: its node ports count. So do those of a Service whose rule is for all ports and names none.
+pub fn ports_at_nodes<'o>(
+    of_rules: BTreeMap<String, BTreeSet<(SecurityProtocol, u16)>>,
+    services: impl IntoIterator<Item = &'o ServiceObject>,
+    is_silent: impl Fn(&ServiceKey) -> bool,
+) -> BTreeMap<String, BTreeSet<(SecurityProtocol, u16)>> {
+    let mut all = of_rules;
+    for object in services {
+        let base = BaseName::of(&object.key).as_str().to_lowercase();
+        let is_for_all = all.get(&base).is_some_and(|ports| ports.contains(&(SecurityProtocol::Any, 0)));
+        if is_for_all || is_silent(&object.key) {
+            let ports = object.ports.iter().filter(|port| port.node_port != 0);
+            let ports = ports.map(|port| (port.protocol.in_security_rules(), port.node_port));
+            all.entry(base).or_default().extend(ports);
+        }
+    }
+    all
 }
 
 /// The addresses for `status.loadBalancer.ingress`: one of each family, then the additional ones. `None` while one is not

@@ -207,3 +207,22 @@ fn private_link_body(ask: &Ask, settings: &Settings) -> Option<Value> {
     let plan = private_link::plan(&[(ask.service.clone(), want)].into(), None, &env);
     private_link::apply_raw(None, &plan.edits, &env)
 }
+
+#[test]
+fn a_service_that_is_silent_or_has_a_rule_for_all_ports_is_reached_at_its_node_ports() {
+    use crate::service::{SecurityProtocol::*, names::BaseName};
+    let of = |name: &str, ports: &[u16]| {
+        let ports = ports.iter().map(|number| port(PortProtocol::Tcp, *number)).collect();
+        ServiceObject { key: ServiceKey::new("default", name, name.repeat(8)), ports, ..service() }
+    };
+    let base = |object: &ServiceObject| BaseName::of(&object.key).as_str().to_lowercase();
+    let [plain, for_all, silent] = [of("aaaa", &[80]), of("bbbb", &[81, 82]), of("cccc", &[83])];
+    let of_rules = BTreeMap::from([(base(&plain), [(Tcp, 30_080)].into()), (base(&for_all), [(Any, 0)].into())]);
+    let all = wants::ports_at_nodes(of_rules, [&plain, &for_all, &silent], |key| *key == silent.key);
+    let expected = [
+        (base(&plain), BTreeSet::from([(Tcp, 30_080)])),
+        (base(&for_all), BTreeSet::from([(Tcp, 30_081), (Tcp, 30_082), (Any, 0)])),
+        (base(&silent), BTreeSet::from([(Tcp, 30_083)])),
+    ];
+    assert_eq!(all, expected.into());
+}
