@@ -73,8 +73,8 @@ def resources(rig):
     return found
 
 
-def make_nodes(rig):
-    for index, name in enumerate(NODES):
+def make_nodes(rig, names=NODES):
+    for index, name in enumerate(names):
         path = f"/api/v1/nodes/{name}"
         provider = f"azure://{GROUP}/providers/Microsoft.Compute/virtualMachines/{name}"
         with contextlib.suppress(RuntimeError):

@@ -308,7 +308,8 @@ impl<'a> World<'a> {
         let pools = [Family::V4, Family::V6].map(|family| {
             let addresses = nodes().into_iter().filter(|(address, _)| Family::of(*address) == family).collect();
             let kind = settings.pool_kind;
-            let members = load_balancer::PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false };
+            let members =
+                load_balancer::PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false, keeps: false };
             (settings.pool_name(family), members)
         });
         let env = load_balancer::Env {

@@ -67,9 +67,18 @@ impl Informed {
         let (Some(nodes), settings) = (&told.nodes, &self.settings) else { return BTreeMap::new() };
         let services = told.services.iter().flat_map(BTreeMap::values).map(|service| &service.object);
         let local = services.filter(|object| object.is_local && told.balancers.place_of(&object.key) == Some(id));
-        let endpoints = |key: &ServiceKey| told.endpoints.as_ref().map(|all| all.nodes_of(&key.tag_name()));
-        let local = local.map(|object| (&object.key, endpoints(&object.key).unwrap_or_default()));
-        balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, &told.admitted, local)
+        let endpoints = |key: &ServiceKey| told.endpoints.as_ref().and_then(|all| all.nodes_of(&key.tag_name()));
+        let local = local.map(|object| (&object.key, endpoints(&object.key)));
+        balancers::pools(
+            id,
+            settings,
+            nodes,
+            &self.selection(),
+            &told.balancers,
+            &told.admitted,
+            local,
+            told.acceptance,
+        )
     }
 
     /// A read has shown this of a security group, or that it does not exist.

@@ -18,8 +18,11 @@ use serde_json::Value;
 use crate::{controller::LISTS, informed::Informed, objects::Planned as Object};
 
 impl Environment for Informed {
+    /// Members that leave are shown, though they stay until the operator accepts that.
     fn load_balancer(&self, id: &ArmId) -> Arc<load_balancer::Env> {
-        <LoadBalancers as Object>::inputs(self, id)
+        let mut env = Arc::unwrap_or_clone(<LoadBalancers as Object>::inputs(self, id));
+        env.pools.values_mut().for_each(|members| members.keeps = false);
+        Arc::new(env)
     }
 
     fn public_ip(&self, id: &ArmId) -> Arc<public_ip::Env> {

@@ -75,6 +75,8 @@ impl Controller {
         }
         self.informed.told().acceptance = Acceptance::Given;
         self.informed.wake_all();
+        // Members may leave the pools now.
+        self.informed.replan_load_balancers(None);
         if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
             warn!(%error, "the take-over cannot be noted on the Lease (the role needs patch on leases)");
         }

@@ -68,9 +68,11 @@ impl LocalPools {
         self.waiting().map(|(_, free_at)| free_at).min()
     }
 
-    /// The Nodes that the pool of a Service, given as `namespace/name`, lists.
-    pub fn nodes_of(&self, service: &str) -> BTreeSet<String> {
-        self.followed.get(service).map(|followed| followed.nodes.clone()).unwrap_or_default()
+    /// The Nodes that the pool of a Service, given as `namespace/name`, lists. `None` where the Service has no slice: then
+    /// nothing is known of its endpoints.
+    pub fn nodes_of(&self, service: &str) -> Option<BTreeSet<String>> {
+        let followed = self.followed.get(service).map(|followed| followed.nodes.clone());
+        followed.or_else(|| self.slices.contains_key(service).then(BTreeSet::new))
     }
 
     /// Puts a slice in its place. Returns the Services that it is and was of.
@@ -143,14 +145,14 @@ mod tests {
         assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one", "two"]))), NOW), [web()].into());
         assert_eq!(pools.slice("shop/b", Some((web(), nodes(&["two"]))), NOW), BTreeSet::new(), "no Node more");
         assert_eq!(pools.slice("shop/a", Some((web(), nodes(&["one"]))), NOW), BTreeSet::new());
-        assert_eq!(pools.nodes_of("shop/web"), nodes(&["one", "two"]));
+        assert_eq!(pools.nodes_of("shop/web"), Some(nodes(&["one", "two"])));
         assert_eq!(pools.slice("shop/b", Some(("shop/db".to_owned(), nodes(&["two"]))), NOW).len(), 2, "it moved");
         assert_eq!(pools.slice("shop/a", None, NOW), [web()].into());
         assert_eq!(pools.slice("shop/a", None, NOW), BTreeSet::new());
         assert_eq!((pools.of_slice.len(), pools.slices.len(), pools.followed.len()), (1, 1, 1), "nothing is kept");
         let all = [("shop/c".to_owned(), (web(), nodes(&["one"]))), ("shop/d".to_owned(), (web(), nodes(&["two"])))];
         assert_eq!(pools.replace(all, NOW).len(), 2, "one Service is gone, another is there");
-        assert_eq!(pools.nodes_of("shop/web"), nodes(&["one", "two"]));
+        assert_eq!(pools.nodes_of("shop/web"), Some(nodes(&["one", "two"])));
     }
 
     #[test]
@@ -160,14 +162,16 @@ mod tests {
         let put = |pools: &mut LocalPools, names: &[&str], at| {
             !pools.slice("shop/a", Some(("shop/web".to_owned(), nodes(names))), s(at)).is_empty()
         };
+        assert_eq!(pools.nodes_of("shop/web"), None, "nothing is known of it");
         assert!(!put(&mut pools, &[], 0));
+        assert_eq!(pools.nodes_of("shop/web"), Some(nodes(&[])));
         assert!(put(&mut pools, &["one"], 1), "it has served no client");
         assert!(!put(&mut pools, &["one", "two"], 2));
         assert!(!put(&mut pools, &["two"], 3));
-        assert_eq!((pools.nodes_of("shop/web"), pools.wake_at()), (nodes(&["one"]), Some(s(31))));
+        assert_eq!((pools.nodes_of("shop/web"), pools.wake_at()), (Some(nodes(&["one"])), Some(s(31))));
         assert_eq!(pools.due(s(30)), BTreeSet::new());
         assert_eq!(pools.due(s(31)).len(), 1);
-        assert_eq!((pools.nodes_of("shop/web"), pools.wake_at()), (nodes(&["two"]), None));
+        assert_eq!((pools.nodes_of("shop/web"), pools.wake_at()), (Some(nodes(&["two"])), None));
         // What goes back to what it was needs no write.
         assert!(!put(&mut pools, &["three"], 40) && !put(&mut pools, &["two"], 41));
         assert_eq!(pools.wake_at(), None);
@@ -204,10 +208,10 @@ mod tests {
                 let services = pools.due(at);
                 note(services, &pools, at);
             }
-            prop_assert_eq!(pools.nodes_of("shop/web"), pools.current("shop/web"));
+            prop_assert_eq!(pools.nodes_of("shop/web"), Some(pools.current("shop/web")));
             for pair in followed.windows(2) {
                 let ((before, had), (after, _)) = (&pair[0], &pair[1]);
-                prop_assert!(had.is_empty() || *after - *before >= interval, "{followed:?}");
+                prop_assert!(had.as_ref().is_none_or(BTreeSet::is_empty) || *after - *before >= interval, "{followed:?}");
             }
         }
     }

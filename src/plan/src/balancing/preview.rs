@@ -145,7 +145,13 @@ pub fn preview(
     let mut planned: Vec<Planned> = Vec::new();
     let mut given = 0;
     for round in 0..ROUNDS {
-        let level = if round == 0 { Level::Look } else { Level::Clean };
+        // What an object gives, such as a private address, is known to the others in the next round. Nothing is given up
+        // before.
+        let level = match round {
+            0 => Level::Look,
+            1 | 2 => Level::Make,
+            _ => Level::Clean,
+        };
         let wants = wants(subjects, &reports, inputs, level);
         let before = (planned.clone(), reports.clone());
         let mut note = Notes { reports: &mut reports, planned: &mut planned };
@@ -192,7 +198,7 @@ pub fn preview(
             let edits = note.plan(&key, PrivateLinks::plan(&wants, actual.as_ref(), &env), describe::private_link);
             observed.private_links.extend(private_link::apply(actual, &edits, &env).map(|after| (id, after)));
         }
-        if round > 0 && before == (planned.clone(), reports.clone()) {
+        if level == Level::Clean && before == (planned.clone(), reports.clone()) {
             break;
         }
     }

@@ -174,6 +174,7 @@ impl World {
                 vnet: settings.vnet_id().unwrap(),
                 addresses: [("10.0.0.200".parse().unwrap(), "node-1".to_owned())].into(),
                 may_be_empty: false,
+                keeps: false,
             };
             let pools = [("kubernetes".to_owned(), members)].into();
             let env = load_balancer::Env { pools, ..load_balancer_env(&settings, side) };

@@ -9,7 +9,7 @@ use std::{
 use super::{
     api::{Api, ApiService},
     mutant::Mutant,
-    oracle::Oracle,
+    oracle::{Oracle, held_by},
     schedule::{Fate, Incident, Race, Schedule},
     toy::{Arm, Gone, Inputs, Report, Tag, Want},
     world::{Azure, Body, FrontendAddress, LOAD_BALANCERS, Name, Owner, POISON, Provisioning, Version},
@@ -229,12 +229,12 @@ impl Run {
         self.until_rest(end)?;
         self.oracle.at_rest(&self.azure, &self.api)?;
         // Another process takes over an unchanged cluster: it writes nothing.
-        let refusable = |service: &ApiService| match &service.ask {
+        let refusable = |(owner, service): (&Owner, &ApiService)| match &service.ask {
             Some(ask) => ask.ports.contains(&POISON),
-            // Without a status nothing shows a new process that the address may be its own.
-            None => service.status.is_none(),
+            // Of an address that it was being given nothing shows a new process that it may be its own.
+            None => service.status.is_none_or(|status| held_by(&self.azure, *owner) != BTreeSet::from([status])),
         };
-        let clean = !self.api.services.values().any(refusable);
+        let clean = !self.api.services.iter().any(refusable);
         let failed = self
             .azure
             .names()

@@ -195,6 +195,8 @@ pub struct PoolMembers {
     pub addresses: BTreeMap<IpAddr, String>,
     /// Whether the pool may lose its last member: nodes spread over several load balancers.
     pub may_be_empty: bool,
+    /// Whether members stay that are no nodes: the operator has not accepted a take-over yet.
+    pub keeps: bool,
 }
 
 /// Limits of Azure (source: azure-subscription-service-limits, load balancer).

@@ -37,6 +37,9 @@ pub(super) fn change(name: &str, there: Option<&Pool>, members: &PoolMembers) ->
         .collect();
     let mut remove: Vec<IpAddr> =
         current.iter().filter(|address| !members.addresses.contains_key(address)).copied().collect();
+    if members.keeps {
+        remove.clear();
+    }
     let stays = current.len() - remove.len();
     let is_last_kept = add.is_empty() && stays == 0 && !remove.is_empty() && !members.may_be_empty;
     let most = most_that_leave(current.len());

@@ -264,7 +264,23 @@ fn tag_edits(
 ) {
     let there = tags::services(&actual.tags);
     let is_same = names.len() == there.len() && names.iter().zip(&there).all(|(one, other)| one == other);
-    let mut wanted = wanted_tags(env, using.iter().map(|(_, usage)| *usage));
+    // A Service that is listed and has not told what it asks for may ask for tags of its own.
+    let is_known = |name: &String| using.iter().any(|(service, _)| service.tag_name().eq_ignore_ascii_case(name));
+    if names.iter().all(is_known) {
+        let wanted = wanted_tags(env, using.iter().map(|(_, usage)| *usage));
+        *change = of_configuration(wanted, actual, env);
+    }
+    if !is_same {
+        let spelled = network_tags::find(&actual.tags, tags::SERVICES).map_or(tags::SERVICES, |(spelled, _)| spelled);
+        change.set.insert(spelled.to_owned(), names.join(","));
+    }
+    if releases_dns {
+        change.remove.extend(dns_owner_tags(actual));
+    }
+}
+
+/// The change of the tags that configuration and annotations ask for.
+fn of_configuration(mut wanted: BTreeMap<String, String>, actual: &PublicIp, env: &Env) -> network_tags::TagChange {
     // What names cluster and Services is never an annotation's business.
     let own =
         [tags::SERVICES, tags::CLUSTER, tags::DNS_OWNER, tags::OLD_SERVICES, tags::OLD_CLUSTER, tags::OLD_DNS_OWNER];
@@ -273,14 +289,7 @@ fn tag_edits(
     if !keep.is_empty() {
         keep.extend(own.iter().map(|name| (*name).to_owned()));
     }
-    *change = network_tags::change(&actual.tags, &wanted, &keep);
-    if !is_same {
-        let spelled = network_tags::find(&actual.tags, tags::SERVICES).map_or(tags::SERVICES, |(spelled, _)| spelled);
-        change.set.insert(spelled.to_owned(), names.join(","));
-    }
-    if releases_dns {
-        change.remove.extend(dns_owner_tags(actual));
-    }
+    network_tags::change(&actual.tags, &wanted, &keep)
 }
 
 fn dns_owner_tags(actual: &PublicIp) -> impl Iterator<Item = String> {

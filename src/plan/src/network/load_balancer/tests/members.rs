@@ -7,7 +7,7 @@ fn vnet() -> ArmId {
 }
 
 pub(super) fn nic_pool() -> PoolMembers {
-    PoolMembers { kind: PoolKind::Nic, vnet: vnet(), addresses: BTreeMap::new(), may_be_empty: false }
+    PoolMembers { kind: PoolKind::Nic, vnet: vnet(), addresses: BTreeMap::new(), may_be_empty: false, keeps: false }
 }
 
 fn node(number: usize) -> (IpAddr, String) {
@@ -154,4 +154,14 @@ fn a_pool_of_nics_becomes_one_of_addresses_by_azures_own_action_where_that_is_co
     for quiet in [env_with(nodes(1..=2)), Env { migrates_pools: true, ..env_with(nic_pool()) }] {
         assert!(step(&wants, Some(body.clone()), &quiet).0.is_quiet());
     }
+}
+
+#[test]
+fn until_a_take_over_is_accepted_members_join_and_none_leaves() {
+    let wants = wants_of(&[&numbered(1, &[80])]);
+    let body = settle(&wants, None, &env_with(nodes([1, 2]))).unwrap();
+    let kept = settle(&wants, Some(body), &env_with(PoolMembers { keeps: true, ..nodes([2, 3]) })).unwrap();
+    assert_eq!(addresses(&kept), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    let accepted = settle(&wants, Some(kept), &env_with(nodes([2, 3]))).unwrap();
+    assert_eq!(addresses(&accepted), ["10.0.0.2", "10.0.0.3"]);
 }
