@@ -134,16 +134,16 @@ impl Volumes {
             .get_disk(disk)
             .await
             .map_err(|error| Kept::Failed(VolumeError::azure(format!("{disk} cannot be read"), error)))?;
+        // The usual case, and told without a question: the disk is used where it is.
+        if disk_read.model.holders().into_iter().any(|holder| self.is_used_on(holder, disk)) {
+            return Err(Kept::InUse);
+        }
         let holder = dangling::holder(&disk_read.model).map_err(|doubt| Kept::because(&doubt, None))?;
         let Some(holder) = holder else { return Err(Kept::InUse) };
         let Some(node) = self.nodes.node_of(holder) else {
             let is_no_node = self.nodes.is_no_node(holder);
             return Err(if is_no_node { Kept::because(&Doubt::NotANode, None) } else { Kept::InUse });
         };
-        // The usual case, and told without a question: the disk is used there.
-        if self.names_a_lun(&node, disk) || self.workers.is_requested(holder, disk) {
-            return Err(Kept::InUse);
-        }
         let read = (facts.read)(node.clone()).await;
         let read = read.map_err(|why| Kept::Doubt { why, is_use: false, node: Some(node.clone()) })?;
         dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::because(&doubt, Some(&node)))?;
@@ -160,6 +160,12 @@ impl Volumes {
         );
         self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentDetached, what));
         Ok(())
+    }
+
+    /// Whether a VolumeAttachment on the VM's node names the disk, or a request for both is under way.
+    fn is_used_on(&self, holder: &ArmId, disk: &ArmId) -> bool {
+        let is_named = || self.nodes.node_of(holder).is_some_and(|node| self.names_a_lun(&node, disk));
+        self.workers.is_requested(holder, disk) || is_named()
     }
 
     /// Whether a VolumeAttachment on the node names a LUN of the disk.
