@@ -156,29 +156,39 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         Metrics::register(&mut registry),
     );
     if options.dry_run {
-        let planned = controller.dry_run().await?;
+        let planned = if serves_services { controller.dry_run().await? } else { Vec::new() };
         print!("{}", plan(&planned));
         return Ok(());
     }
     if !serves_services {
         controller = controller.without_services();
     }
+    // Without a controller there is nothing to lead, and another manager may hold the Lease.
+    let leads = serves_services || nodes.is_some();
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
     let webhook = options.webhook.bind(&azure, &config.cluster.location, &client, &mut registry).await?;
     // Every replica answers reviews: that needs no Lease, and no start of a cluster waits for a leader.
     let endpoints = options.endpoints.bind(registry, readiness, Some(&client)).await?.and(webhook);
-    tracing::info!(
-        cluster = options.cluster_name,
-        lease = %format_args!("{}/{}", lease.namespace, lease.name),
-        identity = lease.identity,
-        class = options.load_balancer_class,
-        "waiting for the Lease of the cloud controllers"
-    );
+    if leads {
+        tracing::info!(
+            cluster = options.cluster_name,
+            lease = %format_args!("{}/{}", lease.namespace, lease.name),
+            identity = lease.identity,
+            class = options.load_balancer_class,
+            "waiting for the Lease of the cloud controllers"
+        );
+    }
     let drain = Duration::from_secs(options.drain_seconds);
     let controlling = async {
-        let running = Box::pin(controller.run(stop.clone()));
+        let running = async {
+            if leads {
+                return Box::pin(controller.run(stop.clone())).await;
+            }
+            stop.cancelled().await;
+            Ended::Stopped
+        };
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(drain).await;
@@ -347,6 +357,25 @@ mod tests {
         let (_stop, running) = world.process(&["--dry-run"]);
         running.await.unwrap().unwrap();
         assert_eq!((world.0.writes(), world.0.holder()), (writes, None));
+        world.0.azure.shutdown().await;
+    }
+
+    /// Another manager may need the Lease.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_without_a_controller_takes_no_lease_and_runs_until_it_is_told_to_stop() {
+        let world = World::start().await;
+        world.service("web", None);
+        let mut config = world.0.config().unwrap();
+        config["disableCloudProvider"] = true.into();
+        world.0.write("azure.json", &config).unwrap();
+        let (stop, running) = world.process(&[]);
+        sleep(Duration::from_secs(600)).await;
+        assert!(!running.is_finished());
+        assert_eq!((world.0.holder(), world.0.addresses("web")), (None, 0));
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        let (_stop, dry_run) = world.process(&["--dry-run"]);
+        dry_run.await.unwrap().unwrap();
         world.0.azure.shutdown().await;
     }
 

@@ -16,7 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::disk_rig::{Client, Rig, create, disk_id, pass, publish, seconds, typical, unpublish, vm_id};
+use super::disk_rig::{Client, Rig, create, delete, disk_id, pass, publish, seconds, typical, unpublish, vm_id};
 
 /// What Kubernetes says of a node, and how often it was asked.
 #[derive(Clone)]
@@ -134,6 +134,8 @@ async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says
         let error = publish(&client, &volume, "node-0").await.unwrap_err();
         assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
         assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
+        let is_use = why.contains("is about it") || why == "in use or attached";
+        assert_eq!(error.message().contains("detach it in Azure, and the attach goes on"), !is_use, "{error}");
         let reported = kubernetes.reported();
         assert_eq!(reported.len(), usize::from(needs_a_person), "{why}: {reported:?}");
         let names_it = |(reason, note): &(Reason, String)| *reason == Reason::StaleAttachmentKept && note.contains(why);
@@ -149,8 +151,55 @@ async fn disk_an_attachment_that_may_be_in_use_is_left_alone_and_the_answer_says
 async fn disk_an_attachment_to_a_vm_that_is_no_node_of_the_cluster_is_left_alone() {
     let kubernetes = Kubernetes::idle();
     let (rig, client, volume) = rig(&kubernetes, &["node-0"]).await;
-    assert_eq!(publish(&client, &volume, "node-0").await.unwrap_err().code(), Code::FailedPrecondition);
-    assert_eq!((kubernetes.asked(), rig.writes().len()), (0, 0));
+    let why = "no Node of this cluster has the providerID of that machine";
+    for error in [publish(&client, &volume, "node-0").await.err(), delete(&client, &volume.volume_id).await.err()] {
+        let error = error.unwrap();
+        assert_eq!(error.code(), Code::FailedPrecondition);
+        assert!(error.message().contains(why) && error.message().contains("detach it in Azure"), "{error}");
+    }
+    assert_eq!((kubernetes.asked(), rig.vm_writes("node-1").len()), (0, 0));
+    assert_eq!(rig.luns("node-1").len(), 1);
+    rig.stop().await;
+}
+
+/// As a second external-attacher leaves it, which attaches for a VolumeAttachment that is gone by then.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_whose_volume_is_deleted_is_detached_from_a_node_that_does_not_use_it() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    delete(&client, &volume.volume_id).await.unwrap();
+    assert_eq!((rig.luns("node-1").len(), rig.vm_writes("node-1").len(), kubernetes.asked()), (0, 1, 1));
+    assert!(rig.disk("pvc-a").is_none(), "the disk is left");
+    let reported = kubernetes.reported();
+    assert_eq!((reported.len(), reported[0].0), (1, Reason::StaleAttachmentDetached));
+    assert!(reported[0].1.contains("was detached, because its volume is being deleted"), "{}", reported[0].1);
+    rig.check();
+    rig.stop().await;
+}
+
+/// The volume of a pod that was deleted by force: kubelet still uses it.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_whose_volume_is_deleted_stays_where_a_node_uses_it_or_may_use_it() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    let idle = kubernetes.0.lock().unwrap().0.clone().unwrap();
+    let used = format!("kubernetes.io/csi/disk.csi.azure.com^{}", disk_id("pvc-a"));
+    for (facts, why, needs_a_person) in [
+        (NodeFacts { volumes: vec![used], ..idle.clone() }, "the Node's status lists it as in use or attached", false),
+        (NodeFacts { ready: false, ..idle.clone() }, "the node is not ready", true),
+    ] {
+        kubernetes.says(Ok(facts));
+        let error = delete(&client, &volume.volume_id).await.unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
+        assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
+        let next_step = "if nothing uses it there, detach it in Azure, and the deletion goes on";
+        assert_eq!(error.message().contains(next_step), needs_a_person, "{error}");
+        assert_eq!(kubernetes.reported().len(), usize::from(needs_a_person), "{why}");
+    }
+    assert_eq!((rig.luns("node-1").len(), rig.vm_writes("node-1").len()), (1, 0));
+    kubernetes.says(Ok(idle));
+    delete(&client, &volume.volume_id).await.unwrap();
+    rig.check();
     rig.stop().await;
 }
 

@@ -1,4 +1,5 @@
-//! Detaches a disk from a node that Kubernetes uses it on no more, so that it can be attached where it is wanted.
+//! Detaches a disk from a node that Kubernetes uses it on no more, so that it can be attached where it is wanted, or
+//! deleted with its volume.
 //!
 //! Decided in [`lazuli_plan::dangling`]; done by the worker of the VM that holds the disk, which alone writes its data
 //! disks. What Kubernetes says comes through a function, because this crate knows nothing of its client.
@@ -7,7 +8,7 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use lazuli_plan::{
-    dangling::{self, NodeFacts},
+    dangling::{self, Doubt, NodeFacts},
     event::{Event, Reason, Regarding},
     fault::Fault,
     lun::{LunReservations, NodeReservations},
@@ -42,6 +43,33 @@ impl NodeFactsReader {
     }
 }
 
+/// The request that the attachment of a disk to another VM stands in the way of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// The disk is to be attached to another node.
+    Attach,
+    /// The disk is to be deleted.
+    Delete,
+}
+
+impl Blocked {
+    /// Why the disk should leave its node, in an event.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Attach => "a pod on another node waits for it",
+            Self::Delete => "its volume is being deleted",
+        }
+    }
+
+    /// What the reader of the answer can do where Kubernetes does not say that the disk is in use.
+    fn next_step(self) -> &'static str {
+        match self {
+            Self::Attach => "if nothing uses it there, detach it in Azure, and the attach goes on",
+            Self::Delete => "if nothing uses it there, detach it in Azure, and the deletion goes on",
+        }
+    }
+}
+
 /// Why a disk was not detached from its holder.
 enum Kept {
     /// It is in use there, or no case for this.
@@ -49,6 +77,8 @@ enum Kept {
     /// It may be in use there.
     Doubt {
         why: String,
+        /// Whether Kubernetes itself says that the disk is used there.
+        is_use: bool,
         /// The node to show an event on, where a person must look.
         node: Option<String>,
     },
@@ -56,25 +86,39 @@ enum Kept {
     Failed(VolumeError),
 }
 
+impl Kept {
+    /// `node` is the holder's, where it is a node.
+    fn because(doubt: &Doubt, node: Option<&str>) -> Self {
+        let node = node.filter(|_| doubt.needs_a_person()).map(str::to_owned);
+        Self::Doubt { why: doubt.to_string(), is_use: doubt.is_use(), node }
+    }
+}
+
 impl Volumes {
-    /// After a publish that failed because another VM holds the disk: detaches it there if that attachment is dangling.
+    /// After a request that failed because another VM holds the disk: detaches it there if that attachment is dangling.
     ///
     /// # Errors
     /// `refused`, with the reason why the attachment is not taken for dangling where there is one to tell.
-    pub(super) async fn free_from_dangling(&self, disk: &ArmId, refused: VolumeError) -> Result<(), VolumeError> {
-        match self.detach_dangling(disk).await {
+    pub(super) async fn free_from_dangling(
+        &self,
+        disk: &ArmId,
+        blocked: Blocked,
+        refused: VolumeError,
+    ) -> Result<(), VolumeError> {
+        match self.detach_dangling(disk, blocked).await {
             Ok(()) => Ok(()),
             Err(Kept::InUse) => Err(refused),
-            Err(Kept::Doubt { why, node }) => {
+            Err(Kept::Doubt { why, is_use, node }) => {
                 if let Some(node) = node {
                     let what = format!(
-                        "Disk {} is attached to this node, a pod on another node waits for it, and it is not detached \
-                         here: {why}",
-                        disk.name()
+                        "Disk {} is attached to this node, {}, and it is not detached here: {why}",
+                        disk.name(),
+                        blocked.reason()
                     );
                     self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentKept, what));
                 }
-                Err(refused.suffixed(&format!("it is not detached from there, because {why}")))
+                let refused = refused.suffixed(&format!("it is not detached from there, because {why}"));
+                Err(if is_use { refused } else { refused.suffixed(blocked.next_step()) })
             }
             Err(Kept::Failed(error)) => {
                 warn!(%disk, %error, "a dangling attachment could not be detached");
@@ -83,25 +127,26 @@ impl Volumes {
         }
     }
 
-    async fn detach_dangling(&self, disk: &ArmId) -> Result<(), Kept> {
+    async fn detach_dangling(&self, disk: &ArmId, blocked: Blocked) -> Result<(), Kept> {
         let Some(facts) = &self.node_facts else { return Err(Kept::InUse) };
         let disk_read = self
             .client
             .get_disk(disk)
             .await
             .map_err(|error| Kept::Failed(VolumeError::azure(format!("{disk} cannot be read"), error)))?;
-        let Some(holder) = dangling::holder(&disk_read.model) else { return Err(Kept::InUse) };
-        let Some(node) = self.nodes.node_of(holder) else { return Err(Kept::InUse) };
-        // The usual case, and told without a question: the disk is used there.
-        if self.names_a_lun(&node, disk) || self.workers.is_requested(holder, disk) {
+        // The usual case, and told without a question: the disk is used where it is.
+        if disk_read.model.holders().into_iter().any(|holder| self.is_used_on(holder, disk)) {
             return Err(Kept::InUse);
         }
+        let holder = dangling::holder(&disk_read.model).map_err(|doubt| Kept::because(&doubt, None))?;
+        let Some(holder) = holder else { return Err(Kept::InUse) };
+        let Some(node) = self.nodes.node_of(holder) else {
+            let is_no_node = self.nodes.is_no_node(holder);
+            return Err(if is_no_node { Kept::because(&Doubt::NotANode, None) } else { Kept::InUse });
+        };
         let read = (facts.read)(node.clone()).await;
-        let read = read.map_err(|why| Kept::Doubt { why, node: Some(node.clone()) })?;
-        dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::Doubt {
-            why: doubt.to_string(),
-            node: doubt.needs_a_person().then(|| node.clone()),
-        })?;
+        let read = read.map_err(|why| Kept::Doubt { why, is_use: false, node: Some(node.clone()) })?;
+        dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::because(&doubt, Some(&node)))?;
         if self.workers.is_requested(holder, disk) {
             return Err(Kept::InUse);
         }
@@ -109,12 +154,18 @@ impl Volumes {
         self.request(holder, &node, disk, Goal::Detached).await.map_err(Kept::Failed)?;
         info!(%disk, node, "the dangling attachment is gone");
         let what = format!(
-            "Disk {} was attached to this node although Kubernetes did not use it here, and was detached because a pod \
-             on another node waited for it",
-            disk.name()
+            "Disk {} was attached to this node although Kubernetes did not use it here; it was detached, because {}",
+            disk.name(),
+            blocked.reason()
         );
         self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentDetached, what));
         Ok(())
+    }
+
+    /// Whether a VolumeAttachment on the VM's node names the disk, or a request for both is under way.
+    fn is_used_on(&self, holder: &ArmId, disk: &ArmId) -> bool {
+        let is_named = || self.nodes.node_of(holder).is_some_and(|node| self.names_a_lun(&node, disk));
+        self.workers.is_requested(holder, disk) || is_named()
     }
 
     /// Whether a VolumeAttachment on the node names a LUN of the disk.

@@ -47,7 +47,7 @@ use tracing::{info, warn};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
 pub use dangling::NodeFactsReader;
-use dangling::is_held_elsewhere;
+use dangling::{Blocked, is_held_elsewhere};
 pub use error::VolumeError;
 use in_flight::{Hold, InFlight};
 use list::Lists;
@@ -210,13 +210,25 @@ impl Volumes {
         Ok(Created { volume_id, adopted })
     }
 
-    /// Deletes a disk. Succeeds when there is none.
+    /// Deletes a disk. Succeeds when there is none. A disk that is attached to a node on which Kubernetes does not use it
+    /// is detached first.
     ///
     /// # Errors
     /// [`Fault::InUse`] naming the nodes while it is attached; otherwise Azure's own failures.
     pub async fn delete(&self, disk: &ArmId) -> Result<(), VolumeError> {
-        let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
-        self.in_flight.run(disk, Request::Delete, operation).await?;
+        let delete = || {
+            let operation = |wanted| delete(self.client.clone(), self.nodes.clone(), disk.clone(), wanted);
+            self.in_flight.run(disk, Request::Delete, operation)
+        };
+        match delete().await {
+            Err(error) if error.fault == Fault::InUse => {
+                self.free_from_dangling(disk, Blocked::Delete, error).await?;
+                delete().await?;
+            }
+            deleted => {
+                deleted?;
+            }
+        }
         self.handle_casing().remove(disk);
         self.workers.forget(disk);
         Ok(())
@@ -239,7 +251,7 @@ impl Volumes {
         if let Err(error) = &requested
             && is_held_elsewhere(error)
         {
-            self.free_from_dangling(disk, error.clone()).await?;
+            self.free_from_dangling(disk, Blocked::Attach, error.clone()).await?;
             requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
         }
         let lun = match requested {

@@ -218,6 +218,11 @@ impl Nodes {
         self.cluster.now().name_of(vm).map(str::to_owned)
     }
 
+    /// Whether it is known that no Node of this cluster names this VM in its provider id.
+    pub(crate) fn is_no_node(&self, vm: &ArmId) -> bool {
+        self.cluster.now().has_machine(vm) == Some(false)
+    }
+
     /// The name of the node that a VM is: as Kubernetes spells it where that is known, else the VM's own.
     pub(crate) fn name_of(&self, vm: &ArmId) -> String {
         let seen = || self.seen().name_of.get(vm).cloned();

@@ -1,8 +1,9 @@
 //! Whether an attachment is dangling: Azure says that a VM holds a disk, and Kubernetes uses it there no more.
 //!
-//! It comes from a detach that was never asked for, such as that of a VolumeAttachment deleted by hand. The disk cannot be
-//! attached to another node until it is detached, and nothing asks for that. But a disk that is detached while its node
-//! uses it loses data. So every sign of use, and everything that cannot be told, counts as use.
+//! It comes from a detach that was never asked for, such as that of a VolumeAttachment deleted by hand, or from an attach
+//! that a second external-attacher asked for after the detach. The disk can neither be attached to another node nor be
+//! deleted until it is detached, and nothing asks for that. But a disk that is detached while its node uses it loses
+//! data. So every sign of use, and everything that cannot be told, counts as use.
 //!
 //! The facts are gathered in this order, each after the one before: the disk, by a single read ([`holder`]); the live
 //! VolumeAttachments of its holder's node; that Node and its Lease ([`check`]). An attachment that is begun meanwhile
@@ -45,6 +46,15 @@ pub struct NodeAttachment {
 /// Why an attachment is not taken for dangling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
+    /// Several VMs may hold the disk, so that the others may use it.
+    #[error("several nodes may use it at the same time")]
+    Shared,
+    /// The disk has no tag of a driver.
+    #[error("its tags name no Kubernetes driver that made it")]
+    NotMadeByDriver,
+    /// The VM that holds the disk may belong to another cluster, or to none.
+    #[error("no Node of this cluster has the providerID of that machine")]
+    NotANode,
     /// A VolumeAttachment is about the disk.
     #[error("VolumeAttachment {0} is about it")]
     Attached(String),
@@ -70,17 +80,32 @@ impl Doubt {
     pub fn needs_a_person(&self) -> bool {
         match self {
             Self::Unresolved(_) | Self::NotReady | Self::Silent | Self::UnknownVolume(_) => true,
-            Self::Attached(_) | Self::Listed => false,
+            Self::Shared | Self::NotMadeByDriver | Self::NotANode | Self::Attached(_) | Self::Listed => false,
         }
+    }
+
+    /// Whether Kubernetes itself says that the disk is used, and so will say when it is not.
+    pub fn is_use(&self) -> bool {
+        matches!(self, Self::Attached(_) | Self::Listed)
     }
 }
 
-/// The one VM that holds the disk, if such an attachment may be dangling: no other VM may hold it at the same time, and a
-/// driver of Kubernetes made the disk.
-pub fn holder(disk: &Disk) -> Option<&ArmId> {
+/// The one VM that holds the disk; `None` when no VM does.
+///
+/// # Errors
+/// The [`Doubt`] for which no attachment of such a disk is taken for dangling: other VMs may hold it at the same time, or
+/// no driver of Kubernetes made it.
+pub fn holder(disk: &Disk) -> Result<Option<&ArmId>, Doubt> {
     match disk.holders()[..] {
-        [holder] if disk.max_shares <= 1 && is_made_by_driver(&disk.tags) => Some(holder),
-        _ => None,
+        [] => Ok(None),
+        [holder] if disk.max_shares <= 1 => {
+            if is_made_by_driver(&disk.tags) {
+                Ok(Some(holder))
+            } else {
+                Err(Doubt::NotMadeByDriver)
+            }
+        }
+        _ => Err(Doubt::Shared),
     }
 }
 
@@ -173,12 +198,12 @@ mod tests {
             network_access_policy: None,
             source: None,
         };
-        assert_eq!(holder(&ours()), Some(&vm));
-        assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), None);
-        assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), None);
-        assert_eq!(holder(&Disk { managed_by: None, ..ours() }), None);
+        assert_eq!(holder(&ours()), Ok(Some(&vm)));
+        assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), Err(Doubt::Shared));
+        assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), Err(Doubt::NotMadeByDriver));
+        assert_eq!(holder(&Disk { managed_by: None, ..ours() }), Ok(None));
         let other = ArmId::virtual_machine("s", "g", "n1").unwrap();
-        assert_eq!(holder(&Disk { managed_by_extended: vec![other], ..ours() }), None);
+        assert_eq!(holder(&Disk { managed_by_extended: vec![other], ..ours() }), Err(Doubt::Shared));
     }
 
     #[test]

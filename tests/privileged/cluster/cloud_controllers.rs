@@ -3,6 +3,7 @@
 //! machine.
 
 use std::{
+    collections::BTreeMap,
     fs,
     time::{Duration, Instant},
 };
@@ -24,6 +25,7 @@ use super::{
 const NODES_PATH: &str = "/api/v1/nodes";
 pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
@@ -131,6 +133,23 @@ impl Cluster {
     /// Waits until the load balancer of the cluster is as it should be.
     async fn balancer(&self, what: &str, is: impl Fn(&Value) -> bool) {
         self.azure_until(what, &network_id("loadBalancers", "kubernetes"), is).await;
+    }
+
+    /// The sidecars' Leases name a node. On the node's network, where the controller's pods are here, a sidecar's identity
+    /// is the host name of the machine; two sidecars of one identity would both lead.
+    async fn each_sidecar_leads_on_one_node(&mut self) {
+        let sidecars = |lease: &&Value| lease["metadata"]["name"].as_str().unwrap().ends_with("disk-csi-azure-com");
+        let leases = self.kubernetes.list(LEASES).await;
+        let holders: BTreeMap<&str, &str> = leases
+            .iter()
+            .filter(sidecars)
+            .map(|lease| {
+                let name = lease["metadata"]["name"].as_str().unwrap();
+                (name, lease["spec"]["holderIdentity"].as_str().unwrap_or_default())
+            })
+            .collect();
+        assert_eq!(holders.len(), 3, "{holders:?}");
+        assert!(holders.values().all(|holder| NODES.contains(holder)), "{holders:?}");
     }
 
     /// The pod and the node of the replica that leads.
@@ -371,6 +390,7 @@ async fn the_cloud_controllers_look_after_a_cluster_with_the_rights_that_the_cha
     say("nodes are initialised and have routes");
     cluster.serving().await;
     cluster.registered().await;
+    cluster.each_sidecar_leads_on_one_node().await;
     say("the driver is registered");
     cluster.serve_services().await;
     say("a Service was served, changed and deleted");

@@ -1,11 +1,11 @@
-// A node of a cluster on one machine: a network and a mount namespace of its own, a kubelet in them, and the container
-// runtime behind that kubelet. A container is a process in namespaces, on a root that holds its image's files and the
-// volumes that the kubelet names.
+// A node of a cluster on one machine: namespaces of its own for network, mounts and host name, a kubelet in them, and the
+// container runtime behind that kubelet. A container is a process in namespaces, on a root that holds its image's files
+// and the volumes that the kubelet names.
 //
 // Applied of a container's specification: program, arguments, environment, mounts with their propagation, user and
-// groups, capabilities, no_new_privs, read-only root; namespaces of mounts, processes, IPC, host name and, unless it
-// shares the node's, network. Not applied: seccomp, AppArmor, SELinux, masked paths, cgroups and with them resources,
-// devices. A privileged container differs in its capabilities only.
+// groups, capabilities, no_new_privs, read-only root; namespaces of mounts, processes and IPC, and of network and host
+// name unless it shares the node's network. Not applied: seccomp, AppArmor, SELinux, masked paths, cgroups and with them
+// resources, devices. A privileged container differs in its capabilities only.
 package main
 
 import (

@@ -49,7 +49,7 @@ func up(file string, node *settings) error {
 	if err := unix.Mount("", node.KubeletFolder, "", unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share %s: %w", node.KubeletFolder, err)
 	}
-	child := self(unix.CLONE_NEWNS|unix.CLONE_NEWNET, "serve", file)
+	child := self(unix.CLONE_NEWNS|unix.CLONE_NEWNET|unix.CLONE_NEWUTS, "serve", file)
 	connected, err := child.StdinPipe()
 	if err != nil {
 		return err
@@ -78,6 +78,11 @@ func up(file string, node *settings) error {
 func serve(_ string, node *settings) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err == nil {
 		return fmt.Errorf("the pipe should only be closed")
+	}
+	// Containers on the node's network have its host name, and CSI sidecars sign their Leases with it: two nodes of one
+	// name would both lead.
+	if err := unix.Sethostname([]byte(node.Name)); err != nil {
+		return fmt.Errorf("the host name: %w", err)
 	}
 	if err := commands(
 		"ip link set lo up",

@@ -2,9 +2,9 @@
 //!
 //! A Node that is deleted takes its pods with it, and the taint out-of-service detaches their volumes. When a mistake makes
 //! many machines look gone (a role that lost its scope, a region that answers nonsense), a cluster must not vanish in
-//! seconds. So each Node asks here first. Up to a limit all are answered at once. Above it one is answered every
-//! [`PACE`], and reads its machine once more before it acts. It never stops: a cluster that did lose its machines is
-//! cleaned up, a little later.
+//! seconds. So each Node asks here first. Those that ask and those that were answered within [`WINDOW`] count: up to a
+//! limit all are answered at once. Above it one is answered every [`PACE`], and reads its machine once more before it
+//! acts. It never stops: a cluster that did lose its machines is cleaned up, a little later.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,7 +15,7 @@ use crate::engine::earlier;
 
 /// The time between two answers while more machines than the limit are gone.
 pub const PACE: Duration = Duration::from_secs(10);
-/// Machines that disappear within this time count as at once.
+/// A Node that was answered counts for so long.
 pub const WINDOW: Duration = Duration::from_secs(600);
 /// So many may disappear at once, or a tenth of all Nodes.
 pub const LEAST_LIMIT: usize = 10;
@@ -49,12 +49,15 @@ pub enum Action {
     Drained,
 }
 
-/// The Nodes that ask, and those that asked lately.
+/// The Nodes that ask, and those that were answered lately.
 #[derive(Debug, Clone, Default)]
 pub struct State {
+    /// Since when each asks. A Node that waits longer than the window counts on.
     asking: BTreeMap<String, Duration>,
-    lately: VecDeque<(Duration, String)>,
-    granted_at: Option<Duration>,
+    /// The answers of the last [`WINDOW`], the oldest first.
+    granted: VecDeque<(Duration, String)>,
+    /// When a Node was answered last while many were gone.
+    paced_at: Option<Duration>,
     slow: bool,
     wake: Option<Duration>,
 }
@@ -68,16 +71,11 @@ pub fn limit(nodes: usize) -> usize {
 pub fn step(state: &mut State, nodes: usize, now: Duration, event: Event) -> Vec<Action> {
     match event {
         Event::Asked(node) => {
-            state.lately.retain(|(_, other)| *other != node);
-            state.lately.push_back((now, node.clone()));
+            state.granted.retain(|(_, other)| *other != node);
             state.asking.entry(node).or_insert(now);
         }
-        Event::Withdrawn(node) => {
-            // One that was answered counts on: it has acted, or was about to.
-            if state.asking.remove(&node).is_some() {
-                state.lately.retain(|(_, other)| *other != node);
-            }
-        }
+        // One that was answered counts on: it has acted, or was about to.
+        Event::Withdrawn(node) => _ = state.asking.remove(&node),
         Event::Woke => {}
         Event::Drain => return vec![Action::Drained],
     }
@@ -90,38 +88,38 @@ impl State {
         self.wake
     }
 
-    /// Whether no Node asks, and none has lately.
+    /// Whether no Node asks, and none was answered lately.
     pub fn is_idle(&self) -> bool {
-        self.asking.is_empty() && self.lately.is_empty()
+        self.asking.is_empty() && self.granted.is_empty()
     }
 
     fn decide(&mut self, nodes: usize, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
-        while self.lately.front().is_some_and(|(at, _)| *at + WINDOW <= now) {
-            self.lately.pop_front();
+        while self.granted.front().is_some_and(|(at, _)| *at + WINDOW <= now) {
+            self.granted.pop_front();
         }
-        self.wake = self.lately.front().map(|(at, _)| *at + WINDOW);
-        let slow = self.lately.len() > limit(nodes);
+        let slow = self.asking.len() + self.granted.len() > limit(nodes);
         if slow != self.slow {
             self.slow = slow;
             actions.push(Action::Slow(slow));
         }
-        if !slow {
-            let asking = std::mem::take(&mut self.asking).into_keys();
-            actions.extend(asking.map(|node| Action::Grant { node, reads_again: false }));
-            return actions;
-        }
-        let due = self.granted_at.map_or(now, |at| at + PACE);
-        if due <= now {
+        let answered: Vec<String> = if !slow {
+            std::mem::take(&mut self.asking).into_keys().collect()
+        } else if self.paced_at.is_none_or(|at| at + PACE <= now) {
             let longest = self.asking.iter().min_by_key(|(_, since)| **since).map(|(node, _)| node.clone());
-            if let Some(node) = longest {
-                self.asking.remove(&node);
-                self.granted_at = Some(now);
-                actions.push(Action::Grant { node, reads_again: true });
-            }
+            self.asking.retain(|node, _| Some(node) != longest.as_ref());
+            self.paced_at = if longest.is_some() { Some(now) } else { self.paced_at };
+            longest.into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        for node in answered {
+            self.granted.push_back((now, node.clone()));
+            actions.push(Action::Grant { node, reads_again: slow });
         }
+        self.wake = self.granted.front().map(|(at, _)| *at + WINDOW);
         if !self.asking.is_empty() {
-            self.wake = earlier(self.wake, self.granted_at.map_or(now, |at| at + PACE));
+            self.wake = earlier(self.wake, self.paced_at.map_or(now, |at| at + PACE));
         }
         actions
     }
@@ -169,6 +167,33 @@ mod tests {
         assert!(now <= s(1) + PACE * 10 + WINDOW);
         let again = step(&mut state, 20, now, Event::Asked("n".to_owned()));
         assert_eq!(again, [Action::Grant { node: "n".to_owned(), reads_again: false }]);
+    }
+
+    /// A region that answers nonsense for an hour: the Nodes that still ask when the first answers are older than the
+    /// window do not go at once then.
+    #[test]
+    fn machines_that_are_still_gone_after_the_window_go_no_faster() {
+        const NODES: usize = 200;
+        let mut state = State::default();
+        let mut granted: Vec<(Duration, bool)> = Vec::new();
+        let mut record = |actions: Vec<Action>, at: Duration| {
+            granted.extend(actions.into_iter().filter_map(|action| match action {
+                Action::Grant { reads_again, .. } => Some((at, reads_again)),
+                _ => None,
+            }));
+        };
+        for node in 0..NODES {
+            record(ask(&mut state, NODES, 0, node), Duration::ZERO);
+        }
+        while !state.is_idle() {
+            let at = state.wake_at().unwrap();
+            record(step(&mut state, NODES, at, Event::Woke), at);
+        }
+        assert_eq!(granted.len(), NODES);
+        let (at_once, paced) = granted.split_at(limit(NODES));
+        assert!(at_once.iter().all(|grant| *grant == (Duration::ZERO, false)));
+        assert!(paced.iter().all(|(_, reads_again)| *reads_again));
+        assert!(paced.windows(2).all(|pair| pair[1].0 - pair[0].0 >= PACE), "{paced:?}");
     }
 
     #[test]

@@ -11,21 +11,25 @@
 //! that did not come prove nothing. This process has known the Node for the grace period. Then the Node asks the
 //! [`breaker`](super::breaker), and is deleted by its uid while its last proof is younger than [`FRESH`].
 
+mod action;
+mod event;
+
 use std::time::Duration;
 
+pub use action::{Action, Lookup, NetworkCondition, Patch, Reason};
+pub use event::{Checked, Event, PatchFault};
+
 use super::{
-    CloudNode, Instance, NodeAddress, Taint,
+    CloudNode, Instance, Taint,
     facts::Scope,
     provider_id,
     routes::{self, Requests, Routes},
 };
 use crate::{
-    engine::{Id, Ids, Outcome, Shared, backoff::Backoff, earlier},
+    engine::{Id, Ids, Shared, backoff::Backoff, earlier},
     fault::Fault,
-    force_detach::{InstanceView, PowerState},
-    model::{ArmId, ProvisioningState},
-    node::Machine,
-    routing::{Report, Want},
+    force_detach::PowerState,
+    model::ProvisioningState,
 };
 
 /// The least time between two proofs that a machine is gone.
@@ -67,217 +71,6 @@ pub struct Env<'a> {
     pub controllers: Controllers,
     /// How long this process has known a Node at least before it deletes it.
     pub grace: Duration,
-}
-
-/// How the machine of a Node is found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lookup {
-    /// By its id.
-    Machine(Machine),
-    /// By the Node's name, in this resource group or that of the cluster.
-    Named {
-        /// The name of the Node: that of the VM, or of the computer in it.
-        name: String,
-        /// The label `kubernetes.azure.com/resource-group`.
-        resource_group: Option<String>,
-    },
-}
-
-/// What a read of a machine, which no cache answers, proves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
-    /// It exists.
-    Here(InstanceView),
-    /// It does not exist, and a control in the same resource group does.
-    Gone,
-    /// Nothing.
-    Unproved(Fault),
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    /// The API server has this state of the Node.
-    Changed(CloudNode),
-    /// The API server has the Node no more.
-    Removed,
-    /// The machine was read.
-    Read {
-        /// The read.
-        id: Id,
-        /// What Azure says; [`Fault::NotFound`] when there is no such machine.
-        result: Result<Instance, Fault>,
-    },
-    /// It was read whether the machine runs.
-    Checked {
-        /// The read.
-        id: Id,
-        /// What it proves.
-        result: Checked,
-    },
-    /// A patch ended.
-    Patched {
-        /// The patch.
-        id: Id,
-        /// The Node after it.
-        result: Result<CloudNode, PatchFault>,
-    },
-    /// The deletion of the Node ended.
-    Deleted {
-        /// The deletion.
-        id: Id,
-        /// How.
-        result: Result<(), PatchFault>,
-    },
-    /// The route table tells what became of a want.
-    Routed {
-        /// The generation of the want.
-        generation: u64,
-        /// What became of it.
-        outcome: Outcome<Report>,
-    },
-    /// The route table has lost what it was told.
-    RoutesLost,
-    /// The breaker lets the Node be deleted, or tainted as out of service.
-    Granted {
-        /// Whether the machine must be read once more before.
-        reads_again: bool,
-    },
-    /// [`State::wake_at`] has come, or the lease or the informers have changed.
-    Woke,
-    /// The process is about to end: nothing new is started.
-    Drain,
-}
-
-/// Why a patch or a deletion failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PatchFault {
-    /// The Node does not exist any more.
-    Gone,
-    /// The Node has changed since.
-    Changed,
-    /// The API server refused, or did not answer.
-    Failed,
-}
-
-/// A change of a Node.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Patch {
-    /// Of its status.
-    Status {
-        /// All its addresses.
-        addresses: Option<Vec<NodeAddress>>,
-        /// Its condition NetworkUnavailable.
-        network: Option<NetworkCondition>,
-    },
-    /// What initialises it.
-    Initialise {
-        /// Its provider id, where it has none.
-        provider_id: Option<String>,
-        /// Labels to set.
-        labels: Vec<(&'static str, String)>,
-        /// All its taints.
-        taints: Vec<Taint>,
-    },
-    /// All its taints.
-    Taints(Vec<Taint>),
-    /// Labels that it lacks.
-    Labels(Vec<(&'static str, String)>),
-}
-
-/// The condition NetworkUnavailable. Its texts are those of the Go managers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NetworkCondition {
-    /// Whether it is True.
-    pub is_unavailable: bool,
-    /// Its reason.
-    pub reason: &'static str,
-    /// Its message.
-    pub message: &'static str,
-}
-
-impl NetworkCondition {
-    const WAITING: Self =
-        Self { is_unavailable: true, reason: "NodeInitialization", message: "Waiting for cloud routes" };
-    const MISSING: Self =
-        Self { is_unavailable: true, reason: "NoRouteCreated", message: "RouteController failed to create a route" };
-    const CREATED: Self =
-        Self { is_unavailable: false, reason: "RouteCreated", message: "RouteController created a route" };
-}
-
-/// What to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Read the machine; a list may answer.
-    Read {
-        /// The read.
-        id: Id,
-        /// How it is found.
-        lookup: Lookup,
-    },
-    /// Read whether the machine runs, by a request of its own, and a control if it is not there.
-    Check {
-        /// The read.
-        id: Id,
-        /// The machine.
-        machine: ArmId,
-    },
-    /// Patch the Node.
-    Patch {
-        /// The patch.
-        id: Id,
-        /// The uid of the Node.
-        uid: String,
-        /// The resource version that it is planned from.
-        version: u64,
-        /// What is changed.
-        patch: Patch,
-    },
-    /// Delete the Node of this uid.
-    Delete {
-        /// The deletion.
-        id: Id,
-        /// The uid.
-        uid: String,
-    },
-    /// Ask the breaker.
-    Ask,
-    /// Stop asking the breaker.
-    Withdraw,
-    /// Tell the route table what the Node wants.
-    Route {
-        /// The number of the want.
-        generation: u64,
-        /// The want.
-        want: Want,
-    },
-    /// Tell the route table that the Node has no further interest.
-    WithdrawRoutes,
-    /// Report to the operator.
-    Report(Reason),
-    /// After [`Event::Drain`]: nothing is in flight any more.
-    Drained,
-}
-
-/// What is reported of a Node, once until another thing is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// It is initialised.
-    Initialised,
-    /// Azure has no machine of its name or provider id.
-    NoMachine,
-    /// Its machine cannot be read.
-    Unreadable(Fault),
-    /// Its machine has no address, or not the one that kubelet was told.
-    NoAddress(String),
-    /// Its machine is stopped: the Node is tainted.
-    Stopped,
-    /// Its machine is gone: the Node is deleted.
-    Gone,
-    /// It was not Ready, and nothing is proved of its machine.
-    Unproved(Fault),
-    /// The route table refuses its routes.
-    RouteRefused(String),
 }
 
 /// Whether the breaker lets the Node act.

@@ -1,5 +1,7 @@
 //! The wiring between the steps and the world: two replicas, a lease, requests that travel, and timers in any order.
 
+mod incidents;
+mod nodes;
 mod requests;
 
 use std::{
@@ -13,7 +15,8 @@ use serde_json::Value;
 use super::{
     mutant::Mutant,
     oracle::Oracle,
-    schedule::{Fate, Foreign, Incident, Schedule},
+    pace::Pace,
+    schedule::{FLEET, Fate, Foreign, Incident, Schedule},
     world::{Azure, Power, Refused, Route, SUBNET_ID, TABLE_ID, Thing},
 };
 use crate::{
@@ -203,6 +206,8 @@ pub(super) struct Run {
     is_dual: bool,
     inputs: routing::Env,
     oracle: Oracle,
+    /// By replica and process.
+    paces: BTreeMap<(usize, u32), Pace>,
     replicas: [Replica; 2],
     mutant: Mutant,
     inbox: VecDeque<(usize, Message)>,
@@ -248,6 +253,7 @@ impl Run {
             version: 0,
             inputs,
             oracle: Oracle::default(),
+            paces: BTreeMap::new(),
             replicas: [Replica::default(), Replica::default()],
             mutant,
             inbox: VecDeque::new(),
@@ -410,240 +416,6 @@ impl Run {
         }
     }
 
-    // What happens in the world.
-
-    fn addresses(&self, number: u8) -> Vec<String> {
-        let v6 = self.is_dual.then(|| format!("fd01::{}", number + 4));
-        [format!("10.0.0.{}", number + 4)].into_iter().chain(v6).collect()
-    }
-
-    fn register(&mut self, number: u8, has_other_range: bool, publishes: bool) {
-        let name = name_of(number);
-        let third = number + if has_other_range { 100 } else { 1 };
-        let v6 = self.is_dual.then(|| format!("fd00:10:244:{third}::/64"));
-        self.version += 1;
-        let addresses = self.addresses(number);
-        let published = addresses.iter().filter_map(|address| address.parse().ok());
-        let facts = InstanceFacts {
-            resource_id: machine(number).to_string(),
-            vm_size: "Standard_D8s_v3".to_owned(),
-            location: Some("l".to_owned()),
-            zone: Some("1".to_owned()),
-            addresses: published.map(|private| PublishedAddress { private, public: None }).collect(),
-            boot_id: Some(BOOT.to_owned()),
-            ..InstanceFacts::default()
-        };
-        let taint = |key: &str, effect: &str| Taint {
-            key: key.to_owned(),
-            value: String::new(),
-            effect: effect.to_owned(),
-            time_added: None,
-        };
-        let node = CloudNode {
-            uid: format!("u{}", self.version),
-            version: self.version,
-            taints: vec![taint("dedicated", "NoSchedule"), taint(Taint::UNINITIALIZED, "NoSchedule")],
-            pod_ranges: [format!("10.244.{third}.0/24")].into_iter().chain(v6).collect(),
-            is_ready: true,
-            boot_id: Some(BOOT.to_owned()),
-            facts: publishes.then_some(facts),
-            name: name.clone(),
-            ..CloudNode::default()
-        };
-        self.oracle.registered(&node, &addresses, self.now);
-        self.nodes.insert(name.clone(), node);
-        self.inform_all(&name);
-    }
-
-    fn unregister(&mut self, name: &str) -> bool {
-        let Some(node) = self.nodes.remove(name) else { return false };
-        self.oracle.deleted(&node);
-        self.inform_all(name);
-        true
-    }
-
-    fn change_node(&mut self, name: &str, change: impl FnOnce(&mut CloudNode)) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        let before = node.clone();
-        change(node);
-        if *node != before {
-            self.version += 1;
-            node.version = self.version;
-            self.inform_all(name);
-        }
-    }
-
-    fn inform_all(&mut self, name: &str) {
-        for replica in 0..2 {
-            self.later(200, replica, Happens::Informed(name.to_owned()));
-        }
-    }
-
-    fn incident(&mut self, incident: Incident) {
-        self.note(|| format!("* {incident:?}"));
-        let (now, leader) = (self.now, self.replicas.iter().position(|replica| replica.leads));
-        let leader = leader.filter(|leader| self.replicas[*leader].lease_end.is_none());
-        match incident {
-            Incident::Joins(number, publishes) => {
-                if self.azure.power(number) == Power::Gone && !self.nodes.contains_key(&name_of(number)) {
-                    self.count(if publishes { "node joins, published" } else { "node joins" });
-                    self.azure.turn(now, number, Power::Runs);
-                    self.register(number, false, publishes);
-                }
-            }
-            Incident::Leaves(number) => {
-                if self.unregister(&name_of(number)) {
-                    self.count(if self.is_table_written() { "node leaves mid-write" } else { "node leaves" });
-                    self.azure.turn(now, number, Power::Gone);
-                }
-            }
-            Incident::Returns(number, has_other_range) => {
-                if self.azure.power(number) == Power::Runs && self.unregister(&name_of(number)) {
-                    self.count(if has_other_range { "node returns, other range" } else { "node returns" });
-                    self.register(number, has_other_range, false);
-                }
-            }
-            Incident::MachineGone(number) => self.turn(number, Power::Gone, "machine gone"),
-            Incident::MachineBack(number) => {
-                if self.azure.power(number) == Power::Runs {
-                    self.count("machine made again");
-                    self.azure.turn(now, number, Power::Gone);
-                    self.at(now + Duration::from_secs(3), 0, Happens::MachineBack(number));
-                    self.change_node(&name_of(number), |node| node.is_ready = false);
-                    self.later(60_000, 0, Happens::Ready(name_of(number), true));
-                }
-            }
-            Incident::Stops(number) => self.turn(number, Power::Stopped, "machine stops"),
-            Incident::Starts => {
-                let stopped = (0..u8::MAX).find(|number| self.azure.power(*number) == Power::Stopped);
-                if let Some(number) = stopped {
-                    self.count("machine starts");
-                    self.azure.turn(now, number, Power::Runs);
-                    self.later(20_000, 0, Happens::Ready(name_of(number), true));
-                }
-            }
-            Incident::Silent(number) => {
-                self.count("kubelet silent");
-                self.change_node(&name_of(number), |node| node.is_ready = false);
-            }
-            Incident::Heard(number) => {
-                if self.azure.power(number) == Power::Runs {
-                    self.count("kubelet heard");
-                    self.change_node(&name_of(number), |node| node.is_ready = true);
-                }
-            }
-            Incident::Heartbeat(number) => {
-                self.count("heartbeat");
-                self.change_node(&name_of(number), |node| node.taints.rotate_left(1));
-            }
-            Incident::Blind(seconds) => {
-                self.count("blind");
-                self.blind_until = now + Duration::from_secs(seconds);
-            }
-            Incident::Write(fate) => self.fates.push_back(fate),
-            Incident::Patch(is_applied) => self.patch_fates.push_back(is_applied),
-            Incident::FailedRead => self.read_faults.push_back(Fault::Unavailable),
-            Incident::ThrottledRead => {
-                self.read_faults.push_back(Fault::Throttled { retry_after: Some(Duration::from_secs(2)) });
-            }
-            Incident::Lag(seconds) => self.lag_until = now + Duration::from_secs(seconds),
-            Incident::Foreign(foreign) => {
-                let could = match foreign {
-                    Foreign::Adds => self.azure.edit(now, Azure::adds),
-                    Foreign::Notes => self.azure.edit(now, Azure::notes),
-                    Foreign::Removes => self.azure.edit(now, Azure::removes),
-                    Foreign::Leads => self.azure.edit(now, Azure::leads),
-                    Foreign::Operates(_) => self.azure.edit(now, |_, _| "Updating"),
-                };
-                if let Foreign::Operates(seconds) = foreign {
-                    self.at(now + Duration::from_secs(seconds), 0, Happens::OtherEnds);
-                }
-                self.count(match foreign {
-                    _ if !could => "foreign edit refused",
-                    Foreign::Adds => "foreign route",
-                    Foreign::Notes => "foreign property",
-                    Foreign::Removes => "foreign removal",
-                    Foreign::Leads => "foreign hop",
-                    Foreign::Operates(_) => "foreign operation",
-                });
-            }
-            Incident::Partition => {
-                let Some(leader) = leader else { return };
-                self.count(if self.is_table_written() { "lease moves mid-write" } else { "lease moves" });
-                self.replicas[leader].lease_end = Some(now + LEASE);
-                self.at(now + LEASE, leader, Happens::LeaseEnds);
-            }
-            Incident::Kill => {
-                let Some(leader) = leader else { return };
-                self.count(if self.is_table_written() { "killed mid-write" } else { "killed" });
-                self.end_process(leader);
-                let at = now + LEASE - self.numbers.ms(2_000);
-                self.at(at, 1 - leader, Happens::Acquires);
-            }
-        }
-    }
-
-    fn turn(&mut self, number: u8, power: Power, what: &'static str) {
-        if self.azure.power(number) == Power::Runs {
-            self.count(what);
-            self.azure.turn(self.now, number, power);
-            self.later(1_000, 0, Happens::Ready(name_of(number), false));
-        }
-    }
-
-    fn is_table_written(&self) -> bool {
-        self.replicas.iter().any(|replica| replica.writing.contains(&Thing::Table))
-    }
-
-    fn instance(&mut self, name: &str) -> Result<Instance, Fault> {
-        if let Some(fault) = self.read_faults.pop_front() {
-            self.count("machine read failed");
-            return Err(fault);
-        }
-        let number = number_of(name);
-        if self.azure.power(number) == Power::Gone {
-            self.count("machine missing");
-            return Err(Fault::NotFound);
-        }
-        self.count("machine read");
-        let address =
-            |text: &String| InstanceAddress { private: text.parse().expect("it is an address"), public: None };
-        Ok(Instance {
-            id: machine(number),
-            size: "Standard_D8s_v3".to_owned(),
-            location: "l".to_owned(),
-            zone: Some("1".to_owned()),
-            fault_domain: None,
-            addresses: self.addresses(number).iter().map(address).collect(),
-        })
-    }
-
-    fn checked(&mut self, name: &str) -> Checked {
-        let number = number_of(name);
-        if self.now < self.blind_until {
-            self.count("check: unproved");
-            let fault = Fault::Forbidden;
-            return if self.mutant == Mutant::TrustsRefusals { Checked::Gone } else { Checked::Unproved(fault) };
-        }
-        let view = |power| {
-            Checked::Here(InstanceView { provisioning_state: ProvisioningState::Succeeded, power: Some(power) })
-        };
-        match self.azure.power(number) {
-            Power::Runs => view(PowerState::Other),
-            Power::Stopped => {
-                self.count("check: stopped");
-                view(PowerState::Deallocated)
-            }
-            Power::Gone if !self.azure.has_another(number) => Checked::Unproved(Fault::NotFound),
-            Power::Gone => {
-                self.count("check: gone");
-                Checked::Gone
-            }
-        }
-    }
-
-    // The processes.
-
     fn end_process(&mut self, replica: usize) {
         let process = self.replicas[replica].process + 1;
         self.replicas[replica] = Replica { process, ..Replica::default() };
@@ -727,8 +499,16 @@ impl Run {
                 let wake = state.wake_at();
                 self.schedule_wake(replica, Key::Breaker, wake);
                 for action in actions {
+                    if let breaker::Action::Slow(true) = action {
+                        self.count("slowed down");
+                    }
                     if let breaker::Action::Grant { node, reads_again } = action {
-                        self.count("granted");
+                        self.count(if reads_again { "granted slowly" } else { "granted" });
+                        self.note(|| format!("{replica}: {node} is granted, reads again: {reads_again}"));
+                        if reads_again {
+                            self.pace(replica).granted_slowly(&node, now);
+                        }
+                        let reads_again = reads_again && self.mutant != Mutant::SkipsLastRead;
                         self.inbox.push_back((replica, Message::Node(node, step::Event::Granted { reads_again })));
                     }
                 }
@@ -775,104 +555,6 @@ impl Run {
             self.replicas[replica].wakes.insert(key.clone(), at);
             let late = at.max(self.now) + self.numbers.ms(15);
             self.at(late, replica, Happens::Wake(key, at));
-        }
-    }
-
-    fn carry_out_node(&mut self, replica: usize, name: &str, action: step::Action) {
-        let node = name.to_owned();
-        match action {
-            step::Action::Read { id, .. } => self.later(2_000, replica, Happens::MachineRead { node, id }),
-            step::Action::Check { id, .. } => {
-                // What is read is what is there when the request comes, and the answer may be late.
-                let result = self.numbers.one_in(2).then(|| self.checked(&node));
-                self.later(1_500, replica, Happens::MachineChecked { node, id, result });
-            }
-            step::Action::Patch { id, uid, version, patch } => {
-                self.note(|| format!("{replica}: {name} patch {patch:?}"));
-                self.fenced(replica, "a patch");
-                let drops = self.mutant == Mutant::ForgetsTaints && matches!(patch, Patch::Taints(_));
-                if drops {
-                    let result = self.nodes.get(name).cloned().map(Box::new).ok_or(PatchFault::Gone);
-                    self.later(90_000, replica, Happens::Patched { node, id, result });
-                } else {
-                    self.later(50, replica, Happens::PatchArrives { node, id, uid, version, patch });
-                }
-            }
-            step::Action::Delete { id, uid } => {
-                self.fenced(replica, "a deletion");
-                if self.mutant != Mutant::KeepsNodes {
-                    self.later(50, replica, Happens::DeleteArrives { node, id, uid });
-                }
-            }
-            step::Action::Ask => self.inbox.push_back((replica, Message::Breaker(breaker::Event::Asked(node)))),
-            step::Action::Withdraw => {
-                self.inbox.push_back((replica, Message::Breaker(breaker::Event::Withdrawn(node))));
-            }
-            step::Action::Route { generation, want } => {
-                self.note(|| format!("{replica}: {name} wants {want:?}"));
-                self.count(if matches!(want, Want::Gone(_)) { "want: gone" } else { "want: present" });
-                self.request(replica, node, generation, want);
-            }
-            step::Action::WithdrawRoutes => {
-                self.inbox.push_back((replica, Message::Table(object::Event::Withdrawn(node))));
-            }
-            step::Action::Report(reason) => {
-                self.note(|| format!("{replica}: {name} reports {reason:?}"));
-                self.count(match reason {
-                    step::Reason::Initialised => "report: initialised",
-                    step::Reason::NoMachine => "report: no machine",
-                    step::Reason::Unreadable(_) => "report: unreadable",
-                    step::Reason::NoAddress(_) => "report: no address",
-                    step::Reason::Stopped => "report: stopped",
-                    step::Reason::Gone => "report: gone",
-                    step::Reason::Unproved(_) => "report: unproved",
-                    step::Reason::RouteRefused(_) => "report: route refused",
-                });
-            }
-            step::Action::Drained => {}
-        }
-    }
-
-    fn fenced(&mut self, replica: usize, what: &str) {
-        self.last_write = self.now;
-        if self.replicas[replica].lease_end.is_some_and(|end| end < self.now + TIME_OUT) {
-            self.judge(Err(format!("{what} starts with too little lease")));
-        }
-    }
-
-    fn tell_node(&mut self, replica: usize, (to, generation, outcome): (String, u64, Outcome<Report>)) {
-        self.count(match &outcome {
-            Outcome::Done(_) => "outcome: done",
-            Outcome::Waiting(Waiting::FreshReads) => "outcome: waits for fresh reads",
-            Outcome::Waiting(Waiting::OtherOperation) => "outcome: waits for another operation",
-            Outcome::Waiting(_) => "outcome: waiting",
-            Outcome::Refused(_) => "outcome: refused",
-        });
-        let this = &mut self.replicas[replica];
-        if let Outcome::Done(Report { is_associated: false, .. }) = outcome
-            && !std::mem::replace(&mut this.is_association_asked, true)
-        {
-            let from = TABLE_ID.parse().expect("it is an id");
-            let event = object::Event::Requested { from, generation: 1, want: (), acceptance: Acceptance::Given };
-            self.inbox.push_back((replica, Message::Subnet(event)));
-        }
-        let outcome = match (self.mutant, outcome) {
-            (Mutant::AvailableEarly, Outcome::Waiting(Waiting::Write)) => {
-                Outcome::Done(Report { is_associated: true, is_provisioned: true })
-            }
-            (_, outcome) => outcome,
-        };
-        let this = &mut self.replicas[replica];
-        let routed = |outcome| step::Event::Routed { generation, outcome };
-        if !this.without_node.contains(&to) {
-            self.inbox.push_back((replica, Message::Node(to, routed(outcome))));
-        } else if matches!(outcome, Outcome::Done(Report { is_provisioned: true, .. })) {
-            this.without_node.remove(&to);
-            let message = match generation {
-                0 => Message::Table(object::Event::Withdrawn(to)),
-                _ => Message::Node(to, routed(outcome)),
-            };
-            self.inbox.push_back((replica, message));
         }
     }
 }

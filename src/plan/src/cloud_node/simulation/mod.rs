@@ -7,6 +7,7 @@
 mod driver;
 mod mutant;
 mod oracle;
+mod pace;
 mod schedule;
 mod world;
 
@@ -24,19 +25,24 @@ const QUICK: u64 = 5_000;
 const FULL: u64 = 50_000;
 
 /// What every long run must have met.
-const REACHED: [&str; 69] = [
+const REACHED: [&str; 75] = [
     "azure: 409",
     "azure: 412",
     "blind",
     "check: gone",
     "check: stopped",
     "check: unproved",
+    "fleet gone",
+    "fleet joins",
+    "fleet returns",
+    "fleet stops",
     "foreign hop",
     "foreign operation",
     "foreign property",
     "foreign removal",
     "foreign route",
     "granted",
+    "granted slowly",
     "heartbeat",
     "killed",
     "killed mid-write",
@@ -79,6 +85,7 @@ const REACHED: [&str; 69] = [
     "report: unproved",
     "report: unreadable",
     "route without a Node",
+    "slowed down",
     "subnet of another table",
     "table tainted by its subnet",
     "want: gone",

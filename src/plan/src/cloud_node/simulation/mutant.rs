@@ -24,6 +24,10 @@ pub(super) enum Mutant {
     KeepsNodes,
     /// The taints of a stopped machine are not written.
     ForgetsTaints,
+    /// The breaker lets every Node act at once.
+    IgnoresBreaker,
+    /// A Node that acts while many machines are gone does not read its machine again.
+    SkipsLastRead,
     /// Routes outlive their Nodes.
     LeavesRoutes,
     /// What a Node wants while the table is written is dropped.
@@ -35,7 +39,7 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::NoEtag,
         Self::OverwritesForeign,
         Self::RemovesTooMuch,
@@ -46,6 +50,8 @@ impl Mutant {
         Self::DeletesAtOnce,
         Self::KeepsNodes,
         Self::ForgetsTaints,
+        Self::IgnoresBreaker,
+        Self::SkipsLastRead,
         Self::LeavesRoutes,
         Self::DropsWants,
         Self::NoFence,

@@ -1,11 +1,13 @@
 //! What a seed makes happen.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use crate::seeded::Numbers;
 
 /// The Nodes that may exist.
 pub(super) const NODES: u64 = 6;
+/// More Nodes than may disappear at once, which some schedules have beside the others.
+pub(super) const FLEET: Range<u8> = 20..36;
 /// The least number of incidents of a schedule, and so many more at most.
 const INCIDENTS: (u64, u64) = (6, 26);
 
@@ -77,6 +79,14 @@ pub(super) enum Incident {
     /// Reads show what was up to three seconds ago, for so many seconds.
     Lag(u64),
     Foreign(Foreign),
+    /// The machines of the fleet are made, and their kubelets register their Nodes.
+    FleetJoins,
+    /// All machines of the fleet are gone at once, or so Azure says.
+    FleetGone,
+    /// All of them are stopped at once.
+    FleetStops,
+    /// They run again.
+    FleetBack,
     /// The leader loses the API server.
     Partition,
     Kill,
@@ -102,6 +112,10 @@ impl Schedule {
             };
             incidents.push((at, incident(&mut numbers)));
         }
+        if numbers.one_in(8) {
+            incidents.extend(fleet(&mut numbers));
+            incidents.sort_by_key(|(at, _)| *at);
+        }
         Self { seed, incidents }
     }
 
@@ -120,6 +134,18 @@ impl Schedule {
         }
         shortest
     }
+}
+
+/// The life of a fleet: it disappears at once, and maybe returns while its Nodes are being deleted.
+fn fleet(numbers: &mut Numbers) -> Vec<(Duration, Incident)> {
+    let joins = Duration::from_millis(500);
+    let disappears = joins + Duration::from_secs(20) + numbers.ms(120_000);
+    let how = if numbers.one_in(3) { Incident::FleetStops } else { Incident::FleetGone };
+    let mut incidents = vec![(joins, Incident::FleetJoins), (disappears, how)];
+    if numbers.one_in(2) {
+        incidents.push((disappears + Duration::from_secs(5) + numbers.ms(120_000), Incident::FleetBack));
+    }
+    incidents
 }
 
 fn incident(numbers: &mut Numbers) -> Incident {

@@ -284,6 +284,53 @@ impl Run {
         self.inbox.push_back((replica, message));
     }
 
+    pub(super) fn instance(&mut self, name: &str) -> Result<Instance, Fault> {
+        if let Some(fault) = self.read_faults.pop_front() {
+            self.count("machine read failed");
+            return Err(fault);
+        }
+        let number = number_of(name);
+        if self.azure.power(number) == Power::Gone {
+            self.count("machine missing");
+            return Err(Fault::NotFound);
+        }
+        self.count("machine read");
+        let address =
+            |text: &String| InstanceAddress { private: text.parse().expect("it is an address"), public: None };
+        Ok(Instance {
+            id: machine(number),
+            size: "Standard_D8s_v3".to_owned(),
+            location: "l".to_owned(),
+            zone: Some("1".to_owned()),
+            fault_domain: None,
+            addresses: self.addresses(number).iter().map(address).collect(),
+        })
+    }
+
+    pub(super) fn checked(&mut self, name: &str) -> Checked {
+        let number = number_of(name);
+        if self.now < self.blind_until {
+            self.count("check: unproved");
+            let fault = Fault::Forbidden;
+            return if self.mutant == Mutant::TrustsRefusals { Checked::Gone } else { Checked::Unproved(fault) };
+        }
+        let view = |power| {
+            Checked::Here(InstanceView { provisioning_state: ProvisioningState::Succeeded, power: Some(power) })
+        };
+        match self.azure.power(number) {
+            Power::Runs => view(PowerState::Other),
+            Power::Stopped => {
+                self.count("check: stopped");
+                view(PowerState::Deallocated)
+            }
+            Power::Gone if !self.azure.has_another(number) => Checked::Unproved(Fault::NotFound),
+            Power::Gone => {
+                self.count("check: gone");
+                Checked::Gone
+            }
+        }
+    }
+
     /// Whether a process has lost the API server.
     fn is_cut_off(&self, replica: usize, process: u32) -> bool {
         self.replicas[replica].process == process && self.replicas[replica].lease_end.is_some()
@@ -324,6 +371,9 @@ impl Run {
                 });
                 let judged = self.oracle.patched(&before, &after, patch, &self.azure, self.now);
                 self.judge(judged);
+                if after.has_taint(Taint::OUT_OF_SERVICE) && !before.has_taint(Taint::OUT_OF_SERVICE) {
+                    self.acted((replica, process), &name);
+                }
                 if fate == Some(true) {
                     self.count("patch: answer lost");
                     Err(PatchFault::Failed)
@@ -346,6 +396,9 @@ impl Run {
                 self.count("node deleted by proof");
                 let judged = self.oracle.removed(&node, &self.azure, self.now);
                 self.judge(judged);
+                if self.mutant != Mutant::DeletesAtOnce {
+                    self.acted((replica, process), &name);
+                }
                 self.unregister(&name);
                 Ok(())
             }
