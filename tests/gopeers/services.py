@@ -30,7 +30,12 @@ MERGE = "application/merge-patch+json"
 # Seconds for all Services of a configuration, which the Go manager serves one after the other.
 PATIENCE = 300
 # Seconds within which a manager that has begun to lead has looked at everything and written what it would write.
-LOOK = 20
+LOOK = 12
+# Services with these annotations are left out, for these reasons.
+LEFT_OUT = {
+    "azure-disable-load-balancer-floating-ip": "where nodes have two families, the Go manager changes the rules at each pass",
+    "azure-disable-load-balancer-nsg-rule": "the annotation is newer than this Go manager",
+}
 # What only one Service can have: an address, a DNS label, the name of a private link service.
 UNIQUE = re.compile(r"\bmine6?\b|10\.24[0-2]\.0\.\d+|fd00:0:0:1::\w+|my-label|20\.9\.9\.\d+")
 
@@ -49,8 +54,6 @@ ON_SEVERAL = [
         "named": service("azure-load-balancer-configurations=second"),
         "one of two": service("azure-load-balancer-configurations=Second,kubernetes"),
         "ranges": service(loadBalancerSourceRanges=["10.0.0.0/8"]),
-        # Not one without floating IP: the Go manager admits to the nodes of its load balancer, Lazuli to all nodes, so that
-        # a node may move to it.
     }.items()
 ]
 FOUR_MACHINES = {
@@ -68,6 +71,8 @@ def services(settings):
         if entry["settings"] != settings or len(entry["steps"]) != 1:
             continue
         asked = entry["steps"][0][1]
+        if any(key in name for key in LEFT_OUT for name in asked["annotations"]):
+            continue
         unique = set(UNIQUE.findall(json.dumps(asked)))
         # The address of a public IP is found by its name too.
         unique = {token.strip("{}") for token in unique}
@@ -228,7 +233,7 @@ def take_over(rig, settings, keys):
     plan = world.start_lazuli("plan", "--dry-run")
     (rig.folder / f"plan-{settings}.txt").write_text(plan)
     check("writes of the plan", [], world.writes())
-    print(plan)
+    check("the plan of a take-over", "nothing would be written", plan.strip())
     world.start_lazuli("lazuli")
     wait("Lazuli's Lease", 60, lambda: world.alive() and rig.holder(LEASE))
     world.watch("Lazuli")

@@ -92,6 +92,14 @@ fn nothing_is_shown_where_all_is_as_it_should_be() {
         fresh("web", annotated(&[])),
         fresh("inner", annotated(&[("azure-load-balancer-internal", "true")])),
         fresh("closed", annotated(&[("azure-allowed-service-tags", "AzureCloud")])),
+        // Its private address is known once the load balancer was planned.
+        fresh(
+            "ranged",
+            ServiceObject {
+                source_ranges: vec!["10.1.0.0/16".to_owned()],
+                ..annotated(&[("azure-load-balancer-internal", "true")])
+            },
+        ),
     ];
     all.iter().for_each(|object| world.change(object.clone()));
     let objects: Vec<ServiceObject> = world.services.values().map(|owner| owner.object.clone()).collect();

@@ -316,3 +316,21 @@ fn system_tags_take_what_is_neither_theirs_nor_ours() {
         json!({ "k8s-azure-service": "default/web1", "k8s-azure-cluster-name": "kubernetes", "system-a": "1", "team": "x" })
     );
 }
+
+#[test]
+fn the_tags_of_a_listed_service_that_has_told_nothing_stay() {
+    let mut env = env();
+    env.tags.set.insert("team".to_owned(), "x".to_owned());
+    let mut there = tagged("default/web1,default/web2");
+    there["tags"]["team"] = json!("y");
+    let look = || Want { present: Part::default(), gone: Gone::Nothing };
+    let annotated = uses(
+        Creation::MustExist,
+        PublicIpSettings { tags: [("team".to_owned(), "y".to_owned())].into(), ..PublicIpSettings::default() },
+    );
+    for told in [wants([(1, look()), (2, look())]), wants([(1, shares())]), wants([(1, shares()), (2, annotated)])] {
+        assert_eq!(step(&told, Some(there.clone()), &env).0.edits, [], "{told:?}");
+    }
+    let (_, after) = step(&wants([(1, shares()), (2, shares())]), Some(there), &env);
+    assert_eq!(after.unwrap()["tags"]["team"], "x", "the annotation is gone");
+}
