@@ -376,6 +376,8 @@ impl Shared {
                 let mut groups = self.groups();
                 let Some(entry) = groups.get_mut(&key) else { return };
                 let supply = self.supply(&key);
+                let limited = self.arm.list_limited_for(&key.list_path, entry.group.pages());
+                entry.group.limit_lists(self.now().saturating_add(limited));
                 self.step(&key, entry, supply);
                 if entry.group.is_idle() {
                     entry.driven = false;
