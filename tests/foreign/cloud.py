@@ -29,6 +29,11 @@ RESOURCE_PATH = re.compile(
     r"/providers/microsoft\.compute/(?P<kind>disks|virtualmachines)(/(?P<name>[^/]+)(/(?P<action>[^/]+))?)?/?",
     re.IGNORECASE,
 )
+INSTANCE_PATH = re.compile(
+    r"/subscriptions/[^/]+/resourcegroups/(?P<group>[^/]+)/providers/microsoft\.compute"
+    r"/virtualmachinescalesets/(?P<set>[^/]+)/virtualmachines(/(?P<number>[^/]+)(/(?P<action>[^/]+))?)?/?",
+    re.IGNORECASE,
+)
 OPERATION_PATH = re.compile(
     r"/subscriptions/[^/]+/providers/microsoft\.(compute|network)/locations/[^/]+/(?P<how>operations|results)"
     r"/(?P<id>[0-9a-f-]{36})",
@@ -157,6 +162,8 @@ class Cloud:
             return self._poll(found["how"].lower(), found["id"].lower(), query)
         if found := RESOURCE_PATH.fullmatch(exchange.path):
             return self._resource(exchange, headers, found, version, query)
+        if found := INSTANCE_PATH.fullmatch(exchange.path):
+            return self._instance(exchange, headers, found, version, query)
         if found := SUBSCRIPTION_LIST.fullmatch(exchange.path):
             return self._list(exchange, found["kind"].lower(), query)
         if answer := self.network_api.answer(exchange, headers, query):
@@ -202,10 +209,25 @@ class Cloud:
             raise Refused(404, "ResourceGroupNotFound", f"Resource group '{found['group']}' could not be found.")
         if not found["name"]:
             return self._list(exchange, kind, query)
-        spelled = "virtualMachines" if kind == "virtualmachines" else "disks"
-        resource_id = self.compute.path(spelled, found["name"])
         if kind == "disks":
-            return self._disk(exchange, resource_id, version)
+            return self._disk(exchange, self.compute.path("disks", found["name"]), version)
+        return self._of_machine(exchange, headers, self.compute.path("virtualMachines", found["name"]), action, version)
+
+    def _instance(self, exchange: Exchange, headers, found: re.Match, version: str, query: dict) -> Answer:
+        """Instances of uniform scale sets, and their list."""
+        if found["group"].lower() != GROUP.lower():
+            raise Refused(404, "ResourceGroupNotFound", f"Resource group '{found['group']}' could not be found.")
+        if found["number"]:
+            resource_id = self.compute.instance_path(found["set"], found["number"])
+            return self._of_machine(exchange, headers, resource_id, (found["action"] or "").lower(), version)
+        # Documented (the swagger): an instance has its etag in the answers to its read and its update. So its list
+        # need not have it.
+        items = self.compute.listed_instances(found["set"], self.dialect.list_lag)
+        return self.page(exchange, [self.respell(self._without_disks(item)) for item in items], query)
+
+    def _of_machine(self, exchange: Exchange, headers, resource_id: str, action: str, version: str) -> Answer:
+        method = exchange.method
+        query = {name.lower(): values[0] for name, values in urllib.parse.parse_qs(exchange.query).items()}
         if method == "GET" and action in ("", "instanceview"):
             self.compute.count("read", key(resource_id))
             machine = self.compute.machine(resource_id)
@@ -408,21 +430,21 @@ class Cloud:
         return self.respell(disk)
 
     def _vm_body(self, machine: dict) -> dict:
-        machine = copy.deepcopy(machine)
         held = self.compute.machines[key(machine["id"])]
-        if self.compute.running(key(machine["id"])):
-            machine["properties"]["provisioningState"] = "Updating"
-            if self.dialect.shows_update_in_progress:
-                machine["properties"]["storageProfile"]["dataDisks"] = copy.deepcopy(held["pending"])
+        machine = self._without_disks(self.compute.shown_machine({**held, "resource": machine}))
+        if self.dialect.etag not in ("absent", "header"):
+            machine["etag"] = self._etag(machine["id"])
+        return self.respell(machine)
+
+    def _without_disks(self, machine: dict) -> dict:
+        """A machine's body; one without data disks says so in the dialect's way."""
         storage = machine["properties"]["storageProfile"]
         if not storage["dataDisks"]:
             if self.dialect.no_data_disks == "null":
                 storage["dataDisks"] = None
             elif self.dialect.no_data_disks == "absent":
                 del storage["dataDisks"]
-        if self.dialect.etag not in ("absent", "header"):
-            machine["etag"] = self._etag(machine["id"])
-        return self.respell(machine)
+        return machine
 
     def _storage_profile(self, machine: dict) -> dict:
         return self._vm_body(machine)["properties"]["storageProfile"]
@@ -476,7 +498,9 @@ class Cloud:
             )
             items = [self._disk_body(disk) for disk in seen if disk is not None]
         else:
-            items = [self._vm_body(held["resource"]) for held in self.compute.machines.values()]
+            # Of the machines of scale sets, only those of flexible ones are here.
+            machines = [held["resource"] for at, held in self.compute.machines.items() if "scalesets/" not in at]
+            items = [self._vm_body(machine) for machine in machines]
         return self.page(exchange, items, query)
 
     def page(self, exchange: Exchange, items: list[dict], query: dict) -> Answer:

@@ -81,6 +81,8 @@ class Compute(Provider):
         self.in_flight: dict[str, str] = {}
         # What a reader sees of a disk, by time: (since, the disk or None).
         self.history: dict[str, list[tuple[float, dict | None]]] = defaultdict(list)
+        # The same of an instance of a scale set, as its list shows it.
+        self.past_instances: dict[str, list[tuple[float, dict]]] = defaultdict(list)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.serial = itertools.count(1)
 
@@ -91,11 +93,26 @@ class Compute(Provider):
             f"/subscriptions/{self.subscription}/resourceGroups/{self.group}/providers/Microsoft.Compute/{kind}/{name}"
         )
 
-    def place_machine(self, name: str, data_disks: list[dict], size: str = "Standard_D8s_v3") -> dict:
+    def instance_path(self, scale_set: str, number: int) -> str:
+        return f"{self.path('virtualMachineScaleSets', scale_set)}/virtualMachines/{number}"
+
+    def place_instance(self, scale_set: str, number: int, data_disks: list[dict]) -> dict:
+        """An instance of a uniform scale set. Source of the shape: the swagger."""
+        machine = self.place_machine(f"{scale_set}_{number}", data_disks, path=self.instance_path(scale_set, number))
+        machine["type"] = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines"
+        machine["instanceId"] = str(number)
+        machine["sku"] = {"name": "Standard_D8s_v3", "tier": "Standard"}
+        machine["properties"] |= {"latestModelApplied": True, "modelDefinitionApplied": "VirtualMachineScaleSet"}
+        self._publish(key(machine["id"]), now=0.0)
+        return machine
+
+    def place_machine(
+        self, name: str, data_disks: list[dict], size: str = "Standard_D8s_v3", path: str | None = None
+    ) -> dict:
         """A machine that somebody made before us, with data disks at LUNs of their choice."""
         machine = {
             "name": name,
-            "id": self.path("virtualMachines", name),
+            "id": path or self.path("virtualMachines", name),
             "type": "Microsoft.Compute/virtualMachines",
             "location": LOCATION,
             "tags": {"owner": "someone else"},
@@ -312,6 +329,29 @@ class Compute(Provider):
         """Remembers the present state of a disk for readers that are behind."""
         if "/disks/" in at:
             self.history[at].append((time.monotonic() if now is None else now, copy.deepcopy(self.disks.get(at))))
+        elif "/virtualmachinescalesets/" in at:
+            shown = self.shown_machine(self.machines[at])
+            self.past_instances[at].append((time.monotonic() if now is None else now, shown))
+
+    def shown_machine(self, held: dict) -> dict:
+        """A machine as a reader sees it who is not behind."""
+        machine = copy.deepcopy(held["resource"])
+        if self.running(key(machine["id"])):
+            machine["properties"]["provisioningState"] = "Updating"
+            if self.dialect.shows_update_in_progress:
+                machine["properties"]["storageProfile"]["dataDisks"] = copy.deepcopy(held["pending"])
+        return machine
+
+    def listed_instances(self, scale_set: str, lag: float) -> list[dict]:
+        """The instances of a scale set as a reader sees them who is `lag` seconds behind."""
+        begin, until = key(self.path("virtualMachineScaleSets", scale_set)) + "/", time.monotonic() - lag
+        found = sorted(at for at in self.past_instances if at.startswith(begin))
+        if not found:
+            raise self.not_found("virtualMachineScaleSets", begin.rstrip("/"))
+        return [
+            copy.deepcopy(next(shown for since, shown in reversed(self.past_instances[at]) if since <= until))
+            for at in found
+        ]
 
     def _abandon(self, operation: Operation) -> None:
         """A failed creation leaves a disk in state Failed; a stuck detach leaves its mark on the machine."""
@@ -347,9 +387,9 @@ class Compute(Provider):
         )
 
     def data_disks(self, name: str) -> list[dict]:
-        return self.machines[key(self.path("virtualMachines", name))]["resource"]["properties"]["storageProfile"][
-            "dataDisks"
-        ]
+        """Of a VM by its name, or of an instance by its id."""
+        at = key(name if name.startswith("/") else self.path("virtualMachines", name))
+        return self.machines[at]["resource"]["properties"]["storageProfile"]["dataDisks"]
 
     def write_machine(self, resource_id: str, body: dict) -> Operation:
         """PUT and PATCH: what is not given stays. `dataDisks` is the whole list.
@@ -399,6 +439,19 @@ class Compute(Provider):
         for item in body.get("dataDisksToAttach") or []:
             if any(identity(e) == key(item["diskId"]) and e["lun"] == item.get("lun") for e in wanted):
                 continue
+            there = next((e for e in current if identity(e) == key(item["diskId"])), None)
+            if there is not None and item.get("lun") is not None:
+                # Unverified: that a disk which is on this machine at another LUN is refused like one on another machine.
+                if not self.dialect.list_lag:
+                    self.violations.append(f"{item['diskId']} is attached to {resource_id}, which has it already")
+                machine = self.machine(resource_id)
+                raise Refused(
+                    409,
+                    "ConflictingUserInput",
+                    f"Cannot attach the disk {there['name']} to VM {machine['name']} because it is already attached to "
+                    f"VM {machine['id']}. A disk can be attached to only one VM at a time.",
+                    item["diskId"],
+                )
             # Documented: "If not specified, lun would be auto assigned".
             lun = item.get("lun")
             lun = next(n for n in itertools.count() if n not in taken) if lun is None else lun
@@ -438,7 +491,10 @@ class Compute(Provider):
             held["resource"]["properties"]["provisioningState"] = "Succeeded"
             held["etag"] = next(self.serial)
 
-        return self._accept("virtualMachines", vm, announced, finish, lambda: held["resource"])
+        operation = self._accept("virtualMachines", vm, announced, finish, lambda: held["resource"])
+        if not operation.done:
+            self._publish(vm)
+        return operation
 
     def _plan(self, resource_id: str, current: list[dict], wanted: list[dict] | None):
         """What a list of data disks means for a machine: its next list, what comes, what goes."""

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::join_all;
 use lazuli_emulator::{
     options::MissingInstance,
     scenario::{self, ScaleSet, Scenario},
@@ -15,8 +16,8 @@ use tonic::Code;
 use super::{
     deploy_azure,
     disk_rig::{
-        Client, METHODS, Method, Rig, create, create_all, delete, list, numbered, pass, publish, publish_all, refused,
-        seconds, typical, unpublish, unpublish_all,
+        Client, METHODS, Method, Rig, create, create_all, delete, list, name_of, numbered, pass, publish, publish_all,
+        refused, seconds, typical, unpublish, unpublish_all,
     },
 };
 
@@ -64,6 +65,13 @@ async fn with_nodes(method: Method, missing: MissingInstance, node: impl Fn(&str
 /// What the hypervisor of an instance holds.
 fn held(rig: &Rig, instance: u32) -> usize {
     rig.control.lun_maps().get(&instance_id("pool", instance).to_lowercase()).map_or(0, |luns| luns.len())
+}
+
+/// Whether the hypervisor of an instance holds this disk.
+fn holds(rig: &Rig, instance: u32, disk: &str) -> bool {
+    let luns = rig.control.lun_maps();
+    let held = luns.get(&instance_id("pool", instance).to_lowercase());
+    held.is_some_and(|luns| luns.values().any(|id| name_of(id).eq_ignore_ascii_case(disk)))
 }
 
 /// What a life of volumes on instances asks of Azure, by the actions of roles.
@@ -184,4 +192,67 @@ async fn disk_an_instance_that_is_no_node_takes_no_disk() {
     assert_eq!(held(&rig, 2), 0);
     rig.check();
     rig.stop().await;
+}
+
+/// How many instances the storm on a set takes.
+const INSTANCES: u32 = 13;
+
+/// Many volumes on a uniform set of several pages, attached, moved to the next instance and detached, all at once.
+async fn storm_on_a_set(method: Method, list_lag: bool) {
+    let ids = (0..INSTANCES).map(|number| (format!("pool{number:06}"), instance_id("pool", number)));
+    let mut known = KnownNodes::default();
+    known.replace(ids.map(|(name, id)| (name, node(&id))));
+    let nodes = watch::channel(ClusterNodes::Known(known)).1;
+    let mut azure = lazuli_emulator::Options { page_size: 50, ..typical() };
+    azure.unverified.list_lag = list_lag;
+    azure.scenario = Scenario { scale_sets: vec![ScaleSet::uniform("pool", 60)], ..Scenario::default() };
+    let mut rig = Rig::with(azure, |options| {
+        method.set(options);
+        options.nodes = Some(nodes);
+    })
+    .await;
+    let client = &rig.controller().await;
+    let volumes = &create_all(client, &numbered(8 * INSTANCES as usize)).await;
+    let on_node = |round: u32| {
+        let names = (0..INSTANCES).map(move |number| format!("pool{:06}", (number + round) % INSTANCES));
+        volumes.chunks(8).zip(names)
+    };
+    rig.control.reset_log();
+    for round in 0..2 {
+        let published = on_node(round).map(|(volumes, node)| async move { publish_all(client, volumes, &node).await });
+        for luns in join_all(published).await {
+            // No two disks of an instance are told the same LUN.
+            let luns: BTreeSet<u8> = luns.into_iter().map(Result::unwrap).collect();
+            assert_eq!(luns.len(), 8);
+        }
+        for (volumes, node) in on_node(round) {
+            for volume in volumes {
+                let instance = node.trim_start_matches("pool").parse().unwrap();
+                assert!(holds(&rig, instance, name_of(&volume.volume_id)), "{node} {}", volume.volume_id);
+            }
+        }
+        rig.check();
+        let unpublished =
+            on_node(round).map(|(volumes, node)| async move { unpublish_all(client, volumes, &node).await });
+        for answer in join_all(unpublished).await.into_iter().flatten() {
+            answer.unwrap();
+        }
+        assert!((0..INSTANCES).all(|instance| held(&rig, instance) == 0));
+    }
+    let counters = rig.control.counters();
+    let count = |operation: &str| counters.by_operation.get(operation).copied().unwrap_or_default();
+    assert!(method != Method::Action || count("virtualMachineScaleSetVMs.list") > 0, "{counters:?}");
+    assert_eq!(counters.throttled, 0, "{counters:?}");
+    for answer in join_all(volumes.iter().map(|volume| delete(client, &volume.volume_id))).await {
+        answer.unwrap();
+    }
+    rig.check_empty();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_storm_on_the_instances_of_a_set_ends_well_however_their_list_lags() {
+    for (method, list_lag) in [(Method::Action, false), (Method::Action, true), (Method::WholeList, true)] {
+        storm_on_a_set(method, list_lag).await;
+    }
 }

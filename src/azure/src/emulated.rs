@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
 use lazuli_plan::{
     fault::Fault,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
     permit::Priority,
     poll::Kind,
@@ -27,6 +27,7 @@ use crate::{
     transport::{Routes, Tls, Transport},
 };
 
+mod instances;
 mod network;
 
 struct Rig {

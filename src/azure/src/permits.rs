@@ -248,6 +248,11 @@ impl Permits {
         self.lock().queue.level(scope, self.now())
     }
 
+    /// How long the limits of the resource provider hold up the last of so many requests that come now.
+    pub(crate) fn limited_for(&self, scope: &Scope, requests: usize) -> Duration {
+        self.lock().queue.limited_for(scope, requests, self.now())
+    }
+
     /// An estimate of how long a request that comes now would wait.
     pub(crate) fn would_wait(&self, scope: &Scope, priority: Priority) -> Duration {
         self.lock().queue.would_wait(scope, priority, self.now())

@@ -532,12 +532,23 @@ impl Permits {
 
     /// How long the provider's buckets, pauses and the operator's ceilings hold back a request that has waited since then.
     fn narrow_wait(&self, scope: &Scope, since: Duration, now: Duration) -> Duration {
+        self.wait_of_many(scope, 1.0, since, now)
+    }
+
+    /// How long the limits of the resource provider hold up the last of so many requests that come now, whatever the front
+    /// door has.
+    pub fn limited_for(&self, scope: &Scope, requests: usize, now: Duration) -> Duration {
+        // Exact in an f64: no list has 2^53 pages.
+        self.wait_of_many(scope, requests as f64, now, now)
+    }
+
+    fn wait_of_many(&self, scope: &Scope, requests: f64, since: Duration, now: Duration) -> Duration {
         let [_, class, resource] = scope.pause_scopes();
         let pauses = [class, resource].into_iter().filter_map(|paused| self.left(&paused, now));
         let policy = scope.policy().filter(|policy| self.reporting(scope, *policy) != Reporting::Absent);
         let limits = policy.into_iter().flat_map(|policy| {
             let keys = (0..policy.limits().len()).map(move |index| scope.limit_key(policy, index));
-            keys.filter_map(|key| Some(self.limits.get(&key)?.wait(1.0, now)))
+            keys.filter_map(|key| Some(self.limits.get(&key)?.wait(requests, now)))
         });
         let observed_left = since.saturating_add(LONGEST_OBSERVED).saturating_sub(now);
         let observed = self.observed_of(scope).map(|(_, observed)| observed.wait(now).min(observed_left));

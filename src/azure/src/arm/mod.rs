@@ -271,6 +271,12 @@ impl Arm {
         self.scope(verb, path).ok().flatten().map_or(1.0, |scope| self.0.permits.level(&scope))
     }
 
+    /// How long the limits of the resource provider hold up the last page of a list of so many pages.
+    pub(crate) fn list_limited_for(&self, path: &str, pages: usize) -> Duration {
+        let scope = self.scope(Verb::Get, path).ok().flatten();
+        scope.map_or(Duration::ZERO, |scope| self.0.permits.limited_for(&scope, pages))
+    }
+
     /// An estimate of how long a request would wait for its permit if it came now and no other request came later.
     #[cfg(test)]
     pub(crate) fn permit_would_wait(&self, verb: Verb, path: &str, priority: Priority) -> Duration {

@@ -1,10 +1,13 @@
 //! The read broker: every read of a resource and every look at an operation goes through it, so that many share one
 //! request.
 //!
-//! [`lazuli_plan::read::Group`] decides what to send; there is one for each type of resource and resource group. The
-//! broker sends it, one task a request, and hands the answer to all callers that wait for it. Each group has a task of its
-//! own, which steps it when something has changed or when time has passed. That task ends when no read is asked and no
-//! operation is watched.
+//! [`lazuli_plan::read::Group`] decides what to send; there is one for each list of Azure: the resources of one type in one
+//! resource group, or the children of one resource, such as the instances of a scale set. The broker sends it, one task a
+//! request, and hands the answer to all callers that wait for it. Each group has a task of its own, which steps it when
+//! something has changed or when time has passed. That task ends when no read is asked and no operation is watched.
+//!
+//! A list that is not there, as that of a scale set that was deleted, says nothing of its resources: each is then read
+//! alone, and Azure's answer to that read is what its callers get.
 //!
 //! A caller that drops its future leaves the group. A single read without callers leaves the queue for a permit; one that
 //! was sent runs to its end. When a read fails, or its task panics, all callers that wait for it get the failure.
@@ -50,7 +53,7 @@ const GIVE_UP: usize = 2;
 /// A type of resource whose reads are shared.
 #[derive(Debug)]
 pub(crate) struct ResourceType {
-    /// With its provider, such as `Microsoft.Compute/disks`.
+    /// With its provider, such as `Microsoft.Compute/disks`; of a child with the types of its parents.
     pub(crate) name: &'static str,
     /// As what its reads are counted.
     pub(crate) counted_as: metrics::ResourceType,
@@ -96,19 +99,18 @@ struct Shared {
     groups: Mutex<BTreeMap<Key, Entry>>,
 }
 
-/// Which group: resources of one type in one resource group, by one API version.
+/// Which group: the resources of one list, by one API version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    subscription: String,
-    resource_group: String,
-    resource_type: &'static str,
+    /// The path of the list. Names are in lower case and types are spelled as in [`ResourceType::name`], so that all
+    /// spellings of the resources' ids give one path.
+    list_path: String,
     api_version: &'static str,
 }
 
 #[derive(Debug)]
 struct Entry {
     resource_type: &'static ResourceType,
-    list_path: String,
     group: Group,
     callers: BTreeMap<u64, oneshot::Sender<Answer>>,
     watches: BTreeMap<u64, mpsc::UnboundedSender<Look>>,
@@ -249,17 +251,17 @@ impl Drop for Caller {
 
 impl Key {
     fn of(resource_type: &'static ResourceType, api_version: &'static str, resource: &ArmId) -> Self {
-        Self {
-            subscription: resource.subscription().to_ascii_lowercase(),
-            resource_group: resource.resource_group().to_ascii_lowercase(),
-            resource_type: resource_type.name,
-            api_version,
+        let (subscription, resource_group) = (resource.subscription(), resource.resource_group());
+        let (subscription, resource_group) = (subscription.to_ascii_lowercase(), resource_group.to_ascii_lowercase());
+        let mut types = resource_type.name.split('/');
+        let (namespace, outermost) = (types.next().unwrap_or_default(), types.next().unwrap_or_default());
+        let mut list_path =
+            format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{namespace}/{outermost}");
+        // After the namespace, types and names alternate.
+        for (parent, child) in resource.folded().split('/').skip(8).step_by(2).zip(types) {
+            list_path.extend(["/", parent, "/", child]);
         }
-    }
-
-    fn list_path(&self) -> String {
-        let Self { subscription, resource_group, resource_type, .. } = self;
-        format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{resource_type}")
+        Self { list_path, api_version }
     }
 }
 
@@ -293,7 +295,6 @@ impl Shared {
         let mut groups = self.groups();
         let entry = groups.entry(key.clone()).or_insert_with(|| Entry {
             resource_type,
-            list_path: key.list_path(),
             group: Group::default(),
             callers: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -323,8 +324,8 @@ impl Shared {
         }
     }
 
-    fn supply(&self, entry: &Entry) -> Supply {
-        let level = self.arm.permit_level(Verb::Get, &entry.list_path);
+    fn supply(&self, key: &Key) -> Supply {
+        let level = self.arm.permit_level(Verb::Get, &key.list_path);
         if level > 0.5 { Supply::Plentiful } else { Supply::Short }
     }
 
@@ -374,7 +375,9 @@ impl Shared {
             let (wake_at, wake) = {
                 let mut groups = self.groups();
                 let Some(entry) = groups.get_mut(&key) else { return };
-                let supply = self.supply(entry);
+                let supply = self.supply(&key);
+                let limited = self.arm.list_limited_for(&key.list_path, entry.group.pages());
+                entry.group.limit_lists(self.now().saturating_add(limited));
                 self.step(&key, entry, supply);
                 if entry.group.is_idle() {
                     entry.driven = false;
@@ -470,7 +473,7 @@ impl List {
 
     async fn read(&self, rank: Rank) -> Result<(), ArmError> {
         let until = Until::working(READ);
-        let mut list = self.shared.arm.pages(&self.key.list_path(), self.key.api_version, &[], rank, &until)?;
+        let mut list = self.shared.arm.pages(&self.key.list_path, self.key.api_version, &[], rank, &until)?;
         let (mut pages, mut whole) = (0, false);
         let mut looked_at = BTreeSet::new();
         let mut shown: BTreeMap<ArmId, (Listed, Arc<Value>)> = BTreeMap::new();
@@ -547,7 +550,7 @@ impl List {
         let at = sent_at.saturating_duration_since(self.shared.epoch);
         let ended = entry.group.list_ended(at, pages, whole, |id| shown.get(id).map(|(listed, _)| *listed));
         self.shared.shared_reads(entry.resource_type, By::List, ended.lacking.len());
-        entry.answer(ended.lacking, &Err(Failure::unlisted(&self.key.list_path()).into()));
+        entry.answer(ended.lacking, &Err(Failure::unlisted(&self.key.list_path).into()));
         for (number, resource, news) in ended.news {
             let look = match (news, shown.get(&resource)) {
                 (News::Ended, Some((_, value))) => Look::Ended(value.clone(), sent_at),
@@ -572,8 +575,15 @@ impl List {
         );
         let mut groups = self.shared.groups();
         let Some(entry) = groups.get_mut(&self.key) else { return };
-        if refused {
-            tracing::warn!(list = self.key.list_path(), error = %error, "the list is refused; resources are read one by one");
+        match error.fault {
+            // Its scale set or resource group may just have been deleted.
+            Fault::NotFound | Fault::ScopeNotFound => {
+                tracing::info!(list = self.key.list_path, error = %error, "the list is not there; resources are read one by one");
+            }
+            _ if refused => {
+                tracing::warn!(list = self.key.list_path, error = %error, "the list is refused; resources are read one by one");
+            }
+            _ => {}
         }
         let ids = entry.group.list_failed(refused, self.shared.now());
         entry.answer(ids, &Err(error));
@@ -583,8 +593,8 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         if !self.ended {
-            let path = self.key.list_path();
-            self.failed(Failure::ours(Fault::Unavailable, Effect::None, Verb::Get, &path, BROKEN_OFF).into());
+            let path = &self.key.list_path;
+            self.failed(Failure::ours(Fault::Unavailable, Effect::None, Verb::Get, path, BROKEN_OFF).into());
             self.shared.act(&self.key);
         }
     }

@@ -9,7 +9,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
     broker::{
-        Fields::{All, Only},
+        Fields::{self, All, Only},
         ResourceType,
     },
     metrics,
@@ -59,41 +59,65 @@ pub(super) static DISKS: ResourceType = ResourceType {
 pub(super) static MACHINES: ResourceType = ResourceType {
     name: "Microsoft.Compute/virtualMachines",
     counted_as: metrics::ResourceType::VirtualMachines,
-    fields: Only(&[
-        ("id", All),
-        ("location", All),
-        ("etag", All),
-        ("zones", All),
-        ("sku", Only(&[("name", All)])),
-        (
-            "properties",
-            Only(&[
-                ("provisioningState", All),
-                ("hardwareProfile", Only(&[("vmSize", All)])),
-                ("osProfile", Only(&[("computerName", All)])),
-                ("networkProfile", Only(&[("networkInterfaces", All)])),
-                ("availabilitySet", All),
-                ("virtualMachineScaleSet", All),
-                (
-                    "storageProfile",
-                    Only(&[(
-                        "dataDisks",
-                        Only(&[
-                            ("lun", All),
-                            ("name", All),
-                            ("caching", All),
-                            ("toBeDetached", All),
-                            ("managedDisk", Only(&[("id", All)])),
-                            ("vhd", Only(&[("uri", All)])),
-                        ]),
-                    )]),
-                ),
-            ]),
-        ),
-    ]),
-    is_complete: |machine| machine.pointer("/properties/provisioningState").is_some_and(Value::is_string),
-    shown: |machine| Some(Listed { state: state(machine)?, size: None, made: None }),
+    fields: MACHINE_FIELDS,
+    is_complete: shows_disks,
+    shown: at_rest,
 };
+
+/// Instances of uniform scale sets. The list of one set has them as the list of a resource group has VMs, with their
+/// storage profiles; only power states come by `$expand`. It need not have their etags, which Azure documents for the
+/// answers to a read of an instance and to its update: a write of the whole list of data disks, which takes one for its
+/// `If-Match`, is preceded by a single read.
+pub(super) static INSTANCES: ResourceType = ResourceType {
+    name: "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
+    counted_as: metrics::ResourceType::ScaleSetVirtualMachines,
+    fields: MACHINE_FIELDS,
+    is_complete: shows_disks,
+    shown: at_rest,
+};
+
+const MACHINE_FIELDS: Fields = Only(&[
+    ("id", All),
+    ("location", All),
+    ("etag", All),
+    ("zones", All),
+    ("sku", Only(&[("name", All)])),
+    (
+        "properties",
+        Only(&[
+            ("provisioningState", All),
+            ("hardwareProfile", Only(&[("vmSize", All)])),
+            ("osProfile", Only(&[("computerName", All)])),
+            ("networkProfile", Only(&[("networkInterfaces", All)])),
+            ("availabilitySet", All),
+            ("virtualMachineScaleSet", All),
+            (
+                "storageProfile",
+                Only(&[(
+                    "dataDisks",
+                    Only(&[
+                        ("lun", All),
+                        ("name", All),
+                        ("caching", All),
+                        ("toBeDetached", All),
+                        ("managedDisk", Only(&[("id", All)])),
+                        ("vhd", Only(&[("uri", All)])),
+                    ]),
+                )]),
+            ),
+        ]),
+    ),
+]);
+
+/// A machine without its storage profile does not say which LUNs are free.
+fn shows_disks(machine: &Value) -> bool {
+    let has = |pointer, is: fn(&Value) -> bool| machine.pointer(pointer).is_some_and(is);
+    has("/properties/provisioningState", Value::is_string) && has("/properties/storageProfile", Value::is_object)
+}
+
+fn at_rest(machine: &Value) -> Option<Listed> {
+    Some(Listed { state: state(machine)?, size: None, made: None })
+}
 
 fn state(resource: &Value) -> Option<ProvisioningState> {
     let word = resource.pointer("/properties/provisioningState")?.as_str()?;

@@ -144,7 +144,6 @@ pub struct Compute {
 /// How much earlier a disk may have been made than its `PUT` was answered, by the answer's `Date`, in seconds. A disk of
 /// the same name cannot have been made and deleted in that time.
 const MADE_BEFORE_DATE: i64 = 2;
-const SCALE_SET_VM: &str = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines";
 
 impl Compute {
     /// A client by these API versions.
@@ -158,7 +157,16 @@ impl Compute {
     }
 
     fn vm_version(&self, vm: &ArmId) -> &'static str {
-        if vm.is_type(SCALE_SET_VM) { self.versions.scale_sets } else { self.versions.virtual_machines }
+        self.machines(vm).1
+    }
+
+    /// How the list is read that has this machine: that of the VMs of a resource group, or of the instances of a scale set.
+    fn machines(&self, vm: &ArmId) -> (&'static ResourceType, &'static str) {
+        if vm.is_type(listed::INSTANCES.name) {
+            (&listed::INSTANCES, self.versions.scale_sets)
+        } else {
+            (&listed::MACHINES, self.versions.virtual_machines)
+        }
     }
 
     /// Reads a disk by a single read from now on.
@@ -305,10 +313,8 @@ impl Compute {
     /// # Errors
     /// As [`Compute::read_disk`].
     pub async fn read_vm(&self, vm: &ArmId, freshness: Freshness, until: &Until) -> Result<Snapshot<Vm>, ArmError> {
-        // No list of machines has the instances of uniform scale sets.
-        let accept = if vm.is_type(SCALE_SET_VM) { Accept::Single } else { freshness.accept };
-        let freshness = Freshness { accept, ..freshness };
-        let read = self.observe(&listed::MACHINES, self.vm_version(vm), vm, freshness, until).await?;
+        let (resource_type, version) = self.machines(vm);
+        let read = self.observe(resource_type, version, vm, freshness, until).await?;
         snapshot(read, vm.as_str(), decode_vm)
     }
 
@@ -489,8 +495,8 @@ impl Compute {
 
     async fn write_machine(&self, vm: &ArmId, write: Write, until: &Until) -> Result<Operation, ArmError> {
         let operation = self.arm.write(write, until).await?;
-        let target = if vm.is_type(SCALE_SET_VM) { Target::Polled } else { Target::AtRest };
-        Ok(operation.watched(self.watching(&listed::MACHINES, self.vm_version(vm), vm, target)))
+        let (resource_type, version) = self.machines(vm);
+        Ok(operation.watched(self.watching(resource_type, version, vm, Target::AtRest)))
     }
 
     /// Changes the data disks of a VM by whichever method. The methods that send the whole list send the list of
@@ -521,7 +527,7 @@ impl Compute {
         let elements = edit_data_disks(&vm.raw, write, method).map_err(|error| undecodable(path, error))?;
         let profile = json!({ "storageProfile": { "dataDisks": elements } });
         // An instance of a scale set takes no location (source: the Go drivers send none).
-        let body = if write.vm.is_type(SCALE_SET_VM) {
+        let body = if write.vm.is_type(listed::INSTANCES.name) {
             json!({ "properties": profile })
         } else {
             json!({ "location": vm.model.location, "properties": profile })

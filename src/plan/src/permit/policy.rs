@@ -54,6 +54,8 @@ pub(super) enum Policy {
     UpdateScaleSetVm,
     /// DELETE of an instance of a scale set.
     DeleteScaleSetVm,
+    /// Lists of the instances of a scale set.
+    HighCostGetScaleSet,
     /// Reads of the network provider.
     ReadNetwork,
     /// Writes and deletes of the network provider.
@@ -107,6 +109,14 @@ impl Policy {
             Self::UpdateScaleSetVm | Self::DeleteScaleSetVm => {
                 const { &[resource(12.0, 4.0, ""), subscription(1_500.0, 500.0, "")] }
             }
+            Self::HighCostGetScaleSet => {
+                const {
+                    &[
+                        resource(30.0, 10.0, "HighCostGetVMScaleSetResource"),
+                        subscription(1_080.0, 360.0, "HighCostGetVMScaleSetSubscriptionMaximum"),
+                    ]
+                }
+            }
             Self::ReadNetwork => const { &[subscription(10_000.0, 2_000.0, "")] },
             Self::WriteNetwork => const { &[subscription(1_000.0, 200.0, "")] },
             Self::ReadStorage => const { &[subscription(800.0, 160.0, "")] },
@@ -133,6 +143,9 @@ impl Policy {
             }
             ("microsoft.compute", ["virtualmachinescalesets", _, "virtualmachines", _], Deletes) => {
                 Self::DeleteScaleSetVm
+            }
+            ("microsoft.compute", ["virtualmachinescalesets", _, "virtualmachines"], Reads) => {
+                Self::HighCostGetScaleSet
             }
             ("microsoft.network", _, Reads) => Self::ReadNetwork,
             ("microsoft.network", _, _) => Self::WriteNetwork,
@@ -166,6 +179,8 @@ mod tests {
                 "microsoft.compute/virtualmachinescalesets/a/virtualmachines/1/attachdetachdatadisks",
                 Some(Policy::UpdateScaleSetVm),
             ),
+            (Reads, "microsoft.compute/virtualmachinescalesets/a/virtualmachines", Some(Policy::HighCostGetScaleSet)),
+            (Reads, "microsoft.compute/virtualmachinescalesets/a/virtualmachines/1", None),
             (Reads, "microsoft.network/loadbalancers/l", Some(Policy::ReadNetwork)),
             (Deletes, "microsoft.network/loadbalancers/l", Some(Policy::WriteNetwork)),
             (Reads, "microsoft.storage/storageaccounts", Some(Policy::ListStorage)),

@@ -30,6 +30,9 @@
 //! beside each other and pages one after the other. While they are short it must replace more reads than it has pages, and
 //! lists that only look at operations take a third of the reads at most ([`SHORT_PAGE`]).
 //!
+//! Azure may allow few lists of a type, as of the instances of a scale set. While its limit would hold up a page of the
+//! list, single reads and polls take the list's place ([`Group::limit_lists`]).
+//!
 //! A read that was sent to the queue for a permit joins no list any more. Where reads come one by one and faster than the
 //! bucket is refilled, each would end there; so an ask may be patient ([`Ask::patience`]) while reads are short.
 //!
@@ -211,6 +214,8 @@ pub struct Group {
     /// How many pages the last list had.
     pages: Option<usize>,
     refused_until: Option<Duration>,
+    /// No list is begun earlier.
+    limited_until: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -508,7 +513,7 @@ impl Group {
     pub fn step(&mut self, now: Duration, supply: Supply) -> Vec<Action> {
         let mut actions = Vec::new();
         let list_is_due = self.list_if_worth(now, supply, &mut actions);
-        let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
+        let pages = self.pages();
         let list = self.list.as_ref();
         let late = |entry: &&Resource| entry.may_be_listed() && list.is_some_and(|list| !entry.joins(list));
         let worth_another = self.resources.values().filter(late).count() >= PLENTIFUL * pages;
@@ -561,13 +566,23 @@ impl Group {
         reads.chain(looks).chain(rested).filter(|at| *at > now).min()
     }
 
+    /// How many pages the next list is taken to have.
+    pub fn pages(&self) -> usize {
+        self.pages.unwrap_or(UNKNOWN_PAGES)
+    }
+
+    /// A limit of Azure's on this list would hold up a page of one that begins before `until`.
+    pub fn limit_lists(&mut self, until: Duration) {
+        self.limited_until = until;
+    }
+
     fn no_lists(&self, now: Duration) -> bool {
-        self.refused_until.is_some_and(|until| now < until)
+        now < self.limited_until || self.refused_until.is_some_and(|until| now < until)
     }
 
     /// The least time between two lists that only look at operations.
     fn list_gap(&self, supply: Supply) -> Duration {
-        let pages = u32::try_from(self.pages.unwrap_or(UNKNOWN_PAGES)).unwrap_or(u32::MAX);
+        let pages = u32::try_from(self.pages()).unwrap_or(u32::MAX);
         match supply {
             Supply::Plentiful => LIST_GAP,
             Supply::Short => SHORT_PAGE.saturating_mul(pages).max(LIST_GAP),
@@ -591,7 +606,7 @@ impl Group {
         let gathered = reads.iter().any(|entry| entry.gathered_at(supply) <= now);
         let put_off = looks.iter().any(|(_, watched)| watched.latest() <= now);
         let replaces = reads.len() + looks.len();
-        let pages = self.pages.unwrap_or(UNKNOWN_PAGES);
+        let pages = self.pages();
         let many = replaces >= PLENTIFUL * pages;
         let rested = self.listed_at.is_none_or(|at| now >= at + self.list_gap(supply));
         // Most operations have ended at their expected end, so a look there waits for no company. An early look does.

@@ -222,6 +222,22 @@ fn a_refused_list_gives_way_to_single_reads_for_ten_minutes_and_another_failure_
 }
 
 #[test]
+fn while_azures_limit_holds_up_a_list_single_reads_take_its_place() {
+    let mut group = Group::default();
+    let many = |group: &mut Group, at: Duration| {
+        (0..9).for_each(|n| group.ask(&disk(n), ask(n as u64, at, Accept::List)));
+        group.step(at + GATHER, Supply::Plentiful)
+    };
+    group.limit_lists(ms(1_000));
+    assert_eq!(reads(&many(&mut group, ms(900))), 9);
+    (0..9).for_each(|n| assert_eq!(group.single_ended(&disk(n), ms(950)).len(), 1));
+    assert_eq!(many(&mut group, ms(1_000)), [Action::List(Priority::Read)]);
+    // A limit that comes while the list is under way does not hold up those who wait for it.
+    group.limit_lists(ms(9_000));
+    assert!(group.step(ms(1_010), Supply::Plentiful).is_empty());
+}
+
+#[test]
 fn one_operation_alone_is_polled_at_its_expected_end() {
     let mut group = Group::default();
     let one =
