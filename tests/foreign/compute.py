@@ -442,8 +442,7 @@ class Compute(Provider):
             there = next((e for e in current if identity(e) == key(item["diskId"])), None)
             if there is not None and item.get("lun") is not None:
                 # Unverified: that a disk which is on this machine at another LUN is refused like one on another machine.
-                if not self.dialect.list_lag:
-                    self.violations.append(f"{item['diskId']} is attached to {resource_id}, which has it already")
+                self.violations.append(f"{item['diskId']} is attached to {resource_id}, which has it already")
                 machine = self.machine(resource_id)
                 raise Refused(
                     409,

@@ -122,9 +122,11 @@ class World:
 
     def failed(self):
         """The Services that a manager could not serve, by name, and why."""
-        events = self.rig.kube("GET", EVENTS)["items"]
+        there = {one["metadata"]["uid"]: name for name, one in self.listed().items()}
+        events = [(event["involvedObject"].get("uid"), event) for event in self.rig.kube("GET", EVENTS)["items"]]
         return {
-            event["involvedObject"]["name"]: event["message"] for event in events if event["reason"] == "SyncLoadBalancerFailed"
+            there[uid]: event["message"] for uid, event in events
+            if uid in there and event["reason"] == "SyncLoadBalancerFailed"
         }
 
     def versions(self, names):

@@ -84,6 +84,9 @@ const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
 const READ_LAG_PAUSES: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
+/// For how long after an attach a list of VMs may not show the disk.
+const LISTS_LAG: Duration = Duration::from_secs(10);
+
 /// The VM workers of all VMs.
 #[derive(Debug, Clone)]
 pub(crate) struct VmWorkers {
@@ -100,6 +103,8 @@ struct Shared {
     /// What a disk was made from, for each disk with a source that a worker has read.
     sources: Mutex<BTreeMap<ArmId, String>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
+    /// The disks of which an attach ended within [`LISTS_LAG`], and when.
+    attached_lately: Mutex<BTreeMap<ArmId, Instant>>,
     leadership: Mutex<Leadership>,
     policy: Policy,
     failed_detaches: Mutex<FailedDetaches>,
@@ -131,6 +136,7 @@ impl VmWorkers {
                 method,
                 sources: Mutex::default(),
                 queues: Mutex::default(),
+                attached_lately: Mutex::default(),
                 leadership: Mutex::default(),
                 policy,
                 failed_detaches: Mutex::default(),
@@ -201,6 +207,20 @@ impl Shared {
     fn queues(&self) -> MutexGuard<'_, BTreeMap<ArmId, Queue>> {
         // Every change under this lock is complete, so a panic elsewhere leaves the map consistent.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an attach of the disk has ended.
+    fn note_attached(&self, disk: &ArmId) {
+        let now = Instant::now();
+        let mut attached = self.attached_lately.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.retain(|_, at| now.saturating_duration_since(*at) < LISTS_LAG);
+        attached.insert(disk.clone(), now);
+    }
+
+    /// Whether a list of VMs may not show an attach of the disk that has ended.
+    fn may_be_unlisted(&self, disk: &ArmId) -> bool {
+        let attached = self.attached_lately.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.get(disk).is_some_and(|at| at.elapsed() < LISTS_LAG)
     }
 
     fn leadership(&self) -> MutexGuard<'_, Leadership> {
@@ -362,10 +382,13 @@ impl VmWorker {
     }
 
     /// Reads the VM for a round. A list suffices where every request needs a write, and one list serves many VMs. A
-    /// single read is needed to answer a request without a write, and before a write of the whole list of disks.
+    /// single read is needed to answer a request without a write, before a write of the whole list of disks, and for a disk
+    /// that was attached a moment ago: a list that does not show it yet would have it attached again, at another LUN.
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
         let priority = self.priority(goals);
-        if failure_state.is_clean() && self.shared.method() == VmWriteMethod::Action {
+        let lists_serve =
+            goals.iter().all(|(disk, goal)| *goal == Goal::Detached || !self.shared.may_be_unlisted(disk));
+        if failure_state.is_clean() && lists_serve && self.shared.method() == VmWriteMethod::Action {
             let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
             match read {
                 Ok(vm)

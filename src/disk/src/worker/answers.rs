@@ -76,6 +76,9 @@ impl VmWorker {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
             self.note_detach(disk, goal, outcome);
+            if goal != Goal::Detached && outcome.is_ok() {
+                self.shared.note_attached(disk);
+            }
             request.answer(outcome);
         }
     }

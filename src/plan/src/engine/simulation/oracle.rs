@@ -155,6 +155,10 @@ impl Oracle {
         };
         let Some(last) = window.asks.last() else { return Err("a status of a service without a spec".to_owned()) };
         window.promised.extend(last.promises());
+        // Another writer has deleted it, and its address may have become another's before that was read.
+        if window.asks.iter().any(|ask| azure.has_lost_public_ip(owner, ask)) {
+            return Ok(());
+        }
         let links = window.stayed && window.asks.iter().all(|ask| ask.link);
         if links && !is_linked(azure, owner, status) {
             return Err(format!("service {owner} got status {status} without its private link service"));
