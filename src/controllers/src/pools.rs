@@ -69,16 +69,10 @@ impl Informed {
         let local = services.filter(|object| object.is_local && told.balancers.place_of(&object.key) == Some(id));
         let endpoints = |key: &ServiceKey| told.endpoints.as_ref().and_then(|all| all.nodes_of(&key.tag_name()));
         let local = local.map(|object| (&object.key, endpoints(&object.key)));
-        balancers::pools(
-            id,
-            settings,
-            nodes,
-            &self.selection(),
-            &told.balancers,
-            &told.admitted,
-            local,
-            told.acceptance,
-        )
+        let mut pools =
+            balancers::pools(id, settings, nodes, &self.selection(), &told.balancers, &told.admitted, local);
+        pools.values_mut().for_each(|members| members.keeps = told.acceptance == Acceptance::Awaited);
+        pools
     }
 
     /// A read has shown this of a security group, or that it does not exist.

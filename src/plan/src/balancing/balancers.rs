@@ -11,7 +11,6 @@ use std::{
 
 use super::{admitted::AdmittedNodes, interfaces::PoolOfNics, report::admitted_port};
 use crate::{
-    engine::Acceptance,
     model::ArmId,
     network::{
         Family, Refusal, RefusalReason, Settings,
@@ -373,7 +372,7 @@ impl Balancers {
 /// The members of the pools of one load balancer.
 ///
 /// `local` are the Services that are placed on it and have pools of their own, each with the Nodes of its endpoints. The pool
-/// of one whose endpoints are not known stays as it is. Until a take-over is accepted, the pools keep what they have.
+/// of one whose endpoints are not known stays as it is.
 pub fn pools<'a>(
     id: &ArmId,
     settings: &Settings,
@@ -382,10 +381,8 @@ pub fn pools<'a>(
     balancers: &Balancers,
     admitted: &AdmittedNodes,
     local: impl Iterator<Item = (&'a ServiceKey, Option<BTreeSet<String>>)>,
-    acceptance: Acceptance,
 ) -> BTreeMap<String, PoolMembers> {
     let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
-    let keeps = acceptance == Acceptance::Awaited;
     let side = if is_internal(id) { Side::Internal } else { Side::Public };
     let kind = settings.pool_kind;
     // The operator fills them: a name without members changes nothing.
@@ -401,7 +398,7 @@ pub fn pools<'a>(
         let addresses = if several { balancers.members(id, &name, all.clone()) } else { all.clone() };
         let addresses = balancers.that_may_join(id, &name, addresses, admitted);
         let may_be_empty = several && !is_preconfigured && kind == PoolKind::NodeIp;
-        pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty, keeps });
+        pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty, keeps: false });
     }
     if !several || is_preconfigured || kind != PoolKind::NodeIp {
         return pools;
@@ -411,14 +408,17 @@ pub fn pools<'a>(
             let name = names::local_pool(service, *family);
             let Some(on) = &on else {
                 let addresses = BTreeMap::new();
-                pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false, keeps });
+                pools.insert(
+                    name,
+                    PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: false, keeps: false },
+                );
                 continue;
             };
             let own = all.iter().filter(|(_, node)| on.contains(*node));
             let wanted = own.map(|(address, node)| (*address, node.clone())).collect();
             let addresses = balancers.local_members(id, &name, wanted);
             let addresses = balancers.that_may_join(id, &name, addresses, admitted);
-            pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: true, keeps });
+            pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: true, keeps: false });
         }
     }
     pools
@@ -443,8 +443,7 @@ mod tests {
                 Settings { preconfigured_pools, pool_kind: PoolKind::NodeIp, ..crate::service::tests::settings() };
             let id = settings.load_balancer_id(name).unwrap();
             let none = (Balancers::default(), AdmittedNodes::default());
-            let pools =
-                pools(&id, &settings, &nodes, &selection, &none.0, &none.1, std::iter::empty(), Acceptance::Given);
+            let pools = pools(&id, &settings, &nodes, &selection, &none.0, &none.1, std::iter::empty());
             let members = &pools[&settings.pool_name(Family::V4)];
             assert!(!members.may_be_empty);
             members.addresses.len()

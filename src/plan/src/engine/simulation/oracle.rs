@@ -248,11 +248,11 @@ impl Oracle {
 
 /// The addresses of a Service's public IPs and frontends.
 pub(super) fn held_by(azure: &Azure, owner: Owner) -> BTreeSet<Address> {
-    let public = azure.names().into_iter().filter_map(|name| match name {
+    let public = azure.names().filter_map(|name| match name {
         Name::PublicIp(number) => azure.public_ip(number).filter(|(tags, _)| tags.contains(&owner)),
         _ => None,
     });
-    let balancers = LOAD_BALANCERS.into_iter().filter_map(|number| azure.load_balancer(number));
+    let balancers = LOAD_BALANCERS.filter_map(|number| azure.load_balancer(number));
     let frontends = balancers.flat_map(|body| &body.frontends).filter(|(name, _)| name.0 == owner);
     let private = frontends.filter_map(|(_, frontend)| azure.address_of(*frontend));
     public.map(|(_, address)| address).chain(private).collect()
