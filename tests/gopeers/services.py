@@ -5,7 +5,8 @@
 
 For each cloud configuration the Go manager serves all Services of cases.py together that can stand beside each other. Then
 a plan of Lazuli shows no change, and Lazuli leads: nothing is written to Azure, and each Service keeps its resource version,
-also while Lazuli serves a new Service. Last the Go manager starts again, and Azure stays as it is.
+also while Lazuli serves a new Service. Then Lazuli serves a twin of each Service. Last the Go manager starts again, and Azure
+stays as it is: what Lazuli made is what the Go manager would make.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from rig import NETWORK, TWO_MACHINES, Rig, wait
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 EVENTS = "/api/v1/namespaces/default/events"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
 MERGE = "application/merge-patch+json"
@@ -36,6 +38,8 @@ LEFT_OUT = {
     "azure-disable-load-balancer-floating-ip": "where nodes have two families, the Go manager changes the rules at each pass",
     "azure-disable-load-balancer-nsg-rule": "the annotation is newer than this Go manager",
 }
+# Azure takes one such Service for a pool: without floating IP on IPv6, two would have the same rule.
+TWINLESS = {"dual stack, high availability ports"}
 # What only one Service can have: an address, a DNS label, the name of a private link service.
 UNIQUE = re.compile(r"\bmine6?\b|10\.24[0-2]\.0\.\d+|fd00:0:0:1::\w+|my-label|20\.9\.9\.\d+")
 
@@ -64,29 +68,32 @@ FOUR_MACHINES = {
 }
 
 
-def services(settings):
-    """The Services of a configuration, by name, as far as they can stand beside each other."""
+def services(settings, of="s", port=30000, check_port=32000):
+    """The Services of a configuration, by name, as far as they can stand beside each other; of twins those that have nothing
+    that only one can have."""
     taken, found = set(), {}
-    for entry in CASES + ON_SEVERAL:
-        if entry["settings"] != settings or len(entry["steps"]) != 1:
+    for one_of_all in CASES + ON_SEVERAL:
+        if one_of_all["settings"] != settings or len(one_of_all["steps"]) != 1:
             continue
-        asked = entry["steps"][0][1]
+        if of != "s" and one_of_all["name"] in TWINLESS:
+            continue
+        asked = one_of_all["steps"][0][1]
         if any(key in name for key in LEFT_OUT for name in asked["annotations"]):
             continue
         unique = set(UNIQUE.findall(json.dumps(asked)))
         # The address of a public IP is found by its name too.
         unique = {token.strip("{}") for token in unique}
-        if unique & taken:
+        if unique & taken or (unique and of != "s"):
             continue
         taken |= unique
         number = len(found)
         made = copy.deepcopy(asked)
-        for index, port in enumerate(made["spec"]["ports"]):
-            if "nodePort" in port:
-                port["nodePort"] = 30000 + 10 * number + index
+        for index, entry in enumerate(made["spec"]["ports"]):
+            if "nodePort" in entry:
+                entry["nodePort"] = port + 10 * number + index
         if "healthCheckNodePort" in made["spec"]:
-            made["spec"]["healthCheckNodePort"] = 32000 + number
-        found[f"s{number:02}-" + re.sub("[^a-z0-9]+", "-", entry["name"].lower())[:40].strip("-")] = made
+            made["spec"]["healthCheckNodePort"] = check_port + number
+        found[f"{of}{number:02}-" + re.sub("[^a-z0-9]+", "-", one_of_all["name"].lower())[:40].strip("-")] = made
     return found
 
 
@@ -111,6 +118,13 @@ class World:
         text = json.dumps(asked).replace("{mine}", self.mine["mine"]).replace("{mine6}", self.mine["mine6"])
         body = json.loads(text)
         metadata = {"name": name, "annotations": body["annotations"]}
+        if body["spec"].get("externalTrafficPolicy") == "Local":
+            # As kube-controller-manager makes it; the endpoint is on the first node.
+            self.rig.kube("POST", SLICES, {
+                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4",
+                "endpoints": [{"addresses": ["10.244.0.9"], "nodeName": "node-0", "conditions": {"ready": True}}],
+                "ports": [{"port": 80}],
+            })
         return self.rig.kube("POST", SERVICES, {"metadata": metadata, "spec": body["spec"]})["metadata"]["uid"]
 
     def listed(self):
@@ -215,6 +229,7 @@ def take_over(rig, settings, keys):
     done = lambda: all(world.address(name) for name in set(asked) - set(world.failed()))  # noqa: E731
     wait("the addresses of all Services", PATIENCE, lambda: world.alive() and done())
     # What the manager cannot serve it would repeat for ever.
+    refused = set()
     for name, why in world.failed().items():
         if not world.address(name):
             say(f"the Go manager does not serve {name}: {why[:100]}")
@@ -222,6 +237,7 @@ def take_over(rig, settings, keys):
             rig.kube("PATCH", f"{SERVICES}/{name}", {"metadata": {"finalizers": []}}, kind=MERGE)
             rig.kube("DELETE", f"{SERVICES}/{name}")
             del asked[name]
+            refused.add(name)
     rig.end("manager")
     # What it writes for a Service may depend on those that came later.
     rig.start_manager(keys)
@@ -248,20 +264,31 @@ def take_over(rig, settings, keys):
     world.settle()
     same("Lazuli", before, world.resources())
     check("the versions of Services after a newcomer", versions, world.versions(asked))
+    say("Lazuli has left all as it was, and served another Service")
+    twins = services(settings, of="t", port=31000, check_port=32200)
+    refused = {name[4:] for name in refused}
+    twins = {name: body for name, body in twins.items() if name[4:] not in refused}
+    for name, body in twins.items():
+        world.make(name, body)
+    wait("the addresses of the twins", PATIENCE, lambda: world.alive() and all(world.address(name) for name in twins))
+    time.sleep(3)
+    check("the versions of Services beside their twins", versions, world.versions(asked))
     rig.end("lazuli")
     world.settle()
-    say("Lazuli has left all as it was, and served another Service")
+    before, versions = world.resources(), world.versions([*asked, *twins])
+    say(f"Lazuli serves {len(twins)} twins")
 
     rig.start_manager(keys)
     world.watch("Go")
     world.settle()
-    check("the versions of Services under Go", versions, world.versions(asked))
+    check("the versions of Services under Go", versions, world.versions([*asked, *twins]))
     # It writes a security group again whose addresses come in another order.
     same("Go", before, world.resources())
     rig.end("manager")
-    for name in asked:
+    for name in [*asked, *twins]:
         rig.kube("PATCH", f"{SERVICES}/{name}", {"metadata": {"finalizers": []}}, kind=MERGE)
         rig.kube("DELETE", f"{SERVICES}/{name}")
+    rig.kube("DELETE", SLICES)
     with contextlib.suppress(RuntimeError):
         rig.kube("DELETE", LEASE)
     say("the Go manager has left all as it was")
