@@ -79,11 +79,11 @@ mod privileged {
     mod controller_killed;
     mod frozen;
     mod growth;
-    mod held;
     mod kubelet;
     mod mount_options;
     mod move_to_another_node;
     mod node_killed;
+    mod open_files;
     mod process;
     mod stopping;
     mod storm;

@@ -1,6 +1,6 @@
 //! Whether Azure answers this process, for `/readyz`.
 //!
-//! Every call of the driver that succeeds proves it. Where none has of late, a disk that nobody made is read: that
+//! Every call of the driver that succeeds proves it. Where none has of late, a disk that does not exist is read: that
 //! needs a token, the resource manager and the right to read disks, and costs one small request.
 
 use std::time::Duration;

@@ -337,7 +337,7 @@ impl Story {
     async fn unpublish_and_unstage(&mut self, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
         let watch = self.begin(&format!(
-            "NodeUnpublishVolume, NodeUnstageVolume: unmount it on {name}, flush it, prove nobody holds it"
+            "NodeUnpublishVolume, NodeUnstageVolume: unmount it on {name}, flush it, prove that no process holds it"
         ));
         let volume_id = self.volume.volume_id.clone();
         let machine = &mut self.nodes[node];

@@ -109,7 +109,7 @@ class Compute(Provider):
     def place_machine(
         self, name: str, data_disks: list[dict], size: str = "Standard_D8s_v3", path: str | None = None
     ) -> dict:
-        """A machine that somebody made before us, with data disks at LUNs of their choice."""
+        """A machine made before the driver started, with data disks at LUNs of their choice."""
         machine = {
             "name": name,
             "id": path or self.path("virtualMachines", name),
@@ -146,7 +146,7 @@ class Compute(Provider):
         return machine
 
     def place_disk(self, name: str, machine: str | None = None, **properties) -> dict:
-        """A disk that somebody made before us."""
+        """A disk made before the driver started."""
         disk = self._new_disk(self.path("disks", name), LOCATION, {"name": "Premium_LRS"}, {"owner": "someone else"})
         disk["properties"].update({"diskSizeGB": 32, "diskSizeBytes": 32 * GIB, **properties})
         if machine:
@@ -525,7 +525,7 @@ class Compute(Provider):
         after += [{**before[disk], "toBeDetached": True} for disk in gone]
         for disk in leaving:
             if (self.disks.get(disk) or {}).get("tags", {}).get("owner") == "someone else":
-                self.violations.append(f"somebody else's {disk} is detached from {resource_id}")
+                self.violations.append(f"the foreign disk {disk} is detached from {resource_id}")
         if len([e for e in after if not e.get("toBeDetached")]) > 16:
             raise Refused(
                 409,

@@ -39,7 +39,7 @@ def furnish(cloud: Cloud) -> None:
             # Members that its api-version does not have.
             del element["toBeDetached"], element["deleteOption"]
         else:
-            # A disk with keys of its owner: who drops this from a list re-encrypts somebody's disk.
+            # A disk with keys of its owner: who drops this from a list re-encrypts another user's disk.
             element["managedDisk"]["diskEncryptionSet"] = {"id": compute.path("diskEncryptionSets", "Their-Keys")}
         if cloud.dialect.new_properties:
             element["futureTier"] = {"burst": 7, "notes": [None, "kept"]}

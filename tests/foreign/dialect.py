@@ -6,7 +6,7 @@ Each position of a switch is marked:
 - recorded: seen in real ARM traffic, published by kubernetes-sigs/cloud-provider-azure or quoted in a public issue;
 - documented: in Microsoft's pages ("Track asynchronous Azure operations", "Compute throttling limits"), in the
   swagger, in ARM's contract for resource providers (Azure/azure-resource-manager-rpc, below "RPC") or an RFC;
-- unverified: nobody published it, and nothing forbids it.
+- unverified: no source says so, and none forbids it.
 """
 
 from dataclasses import dataclass, replace
@@ -72,7 +72,7 @@ class Dialect:
     running_status: int = 200
     # documented: the operation may carry id, percentComplete, operations; CRP's disks carry properties.output.
     rich_operations: bool = False
-    # "true" (recorded), "absent" (documented: RPC calls them optional), "zero": a start that nobody set, as .NET
+    # "true" (recorded), "absent" (documented: RPC calls them optional), "zero": a start that was never set, as .NET
     # writes it (unverified for compute).
     operation_times: str = "true"
     # documented: RPC, "each 202 carries a Location again"; here it leads elsewhere each time.

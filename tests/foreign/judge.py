@@ -48,7 +48,7 @@ class Judge:
         compute = self.settled()
         assert not compute.violations, "\n".join(compute.violations)
         for at, before in self.disks.items():
-            assert compute.disks.get(at) == before, f"{at} was somebody else's"
+            assert compute.disks.get(at) == before, f"the foreign disk {at} was changed"
         for at, before in self.machines.items():
             now = copy.deepcopy(compute.machines[at]["resource"])
             ours = [e for e in now["properties"]["storageProfile"]["dataDisks"] if identity(e) not in self._foreign(at)]

@@ -59,7 +59,7 @@ def test_a_creation_that_fails_for_a_quota_is_rescheduled_and_leaves_nothing(roo
     here.cloud.compute.late_failures["disks"].append(quota)
     code = code_of(driver.create, "pvc-1")
     if code not in RETRYABLE:
-        # A final code: nobody comes back for the half-made disk.
+        # A final code: no call comes back for the half-made disk.
         assert here.judge.ours() == []
     persistently(driver.delete, persistently(driver.create, "pvc-1").volume_id)
     here.judge.check_clean()
@@ -177,7 +177,7 @@ def test_no_token_goes_to_another_host(room, where):
             here.cloud._operation_url = lambda *_: url
             code = code_of(driver.create, "pvc-1", timeout=20)
             here.cloud._operation_url = honest
-            # The disk was accepted: a final code would leave it to nobody.
+            # The disk was accepted: a final code would leave it without an owner.
             assert code in RETRYABLE | {Code.OK}
         else:
             body = to_json({"value": [], "nextLink": f"{elsewhere.url}/subscriptions/s/next?api-version=1"})

@@ -54,7 +54,7 @@
 //! | the Go driver | here | proved by |
 //! |---|---|---|
 //! | a disk takes the LUN of one that vanished (azuredisk#2000) | a LUN that an attachment names is its own disk's | `disk_a_disk_that_vanished_comes_back_to_its_own_lun_and_no_other_takes_it_meanwhile` `a_lun_that_an_attachment_names_goes_to_no_other_disk` |
-//! | two volumes at one LUN (azuredisk#3457) | what two attachments name is nobody's | `disk_a_lun_that_two_attachments_name_is_given_to_neither_of_their_disks` |
+//! | two volumes at one LUN (azuredisk#3457) | a LUN that two attachments name belongs to neither | `disk_a_lun_that_two_attachments_name_is_given_to_neither_of_their_disks` |
 //! | when the attachments come slowly they are not looked at for half an hour | no LUN is given until they are known | `disk_attachments_that_never_become_known_make_publish_unavailable_after_a_while` `disk_while_attachments_are_not_known_no_lun_is_given_and_disks_may_leave` |
 //! | all attachments are listed for every attach, in one page | a watch; a change costs what changed | `thousands_of_attachments_are_listed_in_pages` `created_changed_and_deleted_attachments_show_without_a_new_list` |
 //! | an attachment that names LUN 64 panics | it is named in a warning and passed over | `every_attachment_that_names_a_lun_is_reserved_whatever_its_state` `a_lun_is_0_to_63_and_nothing_else` |
@@ -113,13 +113,13 @@
 //! | a device that comes a second late fails the call: the loop ends at its first try | it is waited for, and events wake the waiter | `a_disk_that_comes_late_is_staged_in_the_same_call_which_has_the_volume_meanwhile` `an_event_wakes_the_waiter_before_the_slow_check` |
 //! | every host is scanned for everything | for that LUN | `waiting_for_nothing_ends_at_the_deadline_and_asks_for_a_scan_of_that_lun` |
 //! | what blkid and wipefs do not know is formatted | blank at both ends, no signature, no partitions | `blank_needs_all_three_witnesses` `foreign_data_is_never_formatted` `a_disk_that_is_not_blank_and_holds_no_filesystem_is_left_as_it_is` |
-//! | a mkfs that was killed leaves a volume for nobody | recognised as ours and made again | `ext4_recovers_from_a_kill_at_twenty_points_of_mkfs` `xfs_recovers_from_a_kill_at_twenty_points_of_mkfs` `btrfs_recovers_from_a_kill_at_twenty_points_of_mkfs` |
+//! | a mkfs that was killed leaves a volume that no node mounts | recognised as ours and made again | `ext4_recovers_from_a_kill_at_twenty_points_of_mkfs` `xfs_recovers_from_a_kill_at_twenty_points_of_mkfs` `btrfs_recovers_from_a_kill_at_twenty_points_of_mkfs` |
 //! | the turn to format ends after five minutes, whatever runs | when the child has ended | `sixteen_volumes_come_and_go_at_once_and_two_are_formatted_at_a_time` `children_are_capped` |
 //! | fsck, umount and statfs may hang for ever, and the call with them | every call has a deadline; children are killed, stuck calls counted | `the_whole_group_dies_at_the_deadline` `a_hung_call_answers_by_its_deadline_and_is_counted_until_it_returns` `stuck_calls_are_capped` |
 //! | two volumes' names are not told apart when growing and measuring | a path is its own volume's | `a_path_of_one_volume_is_not_grown_or_measured_under_the_name_of_another` `a_raw_device_of_one_volume_is_not_measured_under_the_name_of_another` |
 //! | publishing does not look whether anything is staged | it does, and what | `nothing_is_published_that_is_not_staged` `a_pod_is_never_shown_another_volume_that_is_mounted_at_the_staging_path` |
 //! | publishing takes no lock | one call a volume and target | `a_disk_that_comes_late_is_staged_in_the_same_call_which_has_the_volume_meanwhile` `targets_of_a_volume_go_side_by_side_and_each_once` |
-//! | unstaging is done when the mount is gone | when nobody holds the device | `an_open_file_keeps_the_disk_attached` `a_file_open_in_another_mount_namespace_keeps_the_disk_until_its_holder_ends` |
+//! | unstaging is done when the mount is gone | when no process holds the device | `an_open_file_keeps_the_disk_attached` `a_file_open_in_another_mount_namespace_keeps_the_disk_until_its_holder_ends` |
 //! | a raw volume that grew has every disk of the machine scanned anew | its own | `a_rescan_is_asked_of_the_disks_own_scsi_device` |
 //! | a disk's growth may not reach its file system (AKS#2260) | it is waited for, then `UNAVAILABLE` until it is there | `a_filesystem_grows_with_its_disk_and_not_before` |
 //! | a device that multipath took fails in the words of mkfs (azuredisk#1717) | it is claimed first, and said to be in use | `a_device_that_someone_holds_is_not_formatted` |
@@ -131,7 +131,7 @@
 //!
 //! | the Go driver | here |
 //! |---|---|
-//! | takes six to eight minutes to free the disks of a node that died | the same: nobody marks such a node out of service, for the cloud controllers are not there |
+//! | takes six to eight minutes to free the disks of a node that died | the same where no cloud controllers run, for then no controller marks such a node out of service |
 //! | holds a node's pod back until its volumes are gone (preStop) | nothing does: kubelet's order of shutting down has to do |
 //! | takes a start-up taint off the node once it is ready | nothing does: a node pool that sets `disk.csi.azure.com/agent-not-ready` waits for ever |
 //! | finds NVMe disks by udev rules that some images lack (azuredisk#2777) | finds none of them: staging says that no disk is at the LUN |

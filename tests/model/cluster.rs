@@ -376,7 +376,7 @@ impl Cluster {
         }
     }
 
-    /// Asks whoever has the role, until the answer, the end of the caller's patience, or of the lease. Gives what an
+    /// Asks the leader, until the answer, the end of the caller's patience, or of the lease. Gives what an
     /// OK brought.
     async fn ask<T, F>(
         &self,
@@ -460,7 +460,7 @@ impl Cluster {
             if self.unsettled().is_empty() {
                 return;
             }
-            // Whoever gets an answer wakes everybody; an attachment that was answered does so here.
+            // Every answer wakes all callers; an attachment that was answered does so here.
             let _ = tokio::time::timeout(Duration::from_secs(1), changed).await;
         }
     }

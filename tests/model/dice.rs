@@ -11,8 +11,8 @@ impl Dice {
         Self(seed)
     }
 
-    /// A stream of its own for somebody: what others draw does not change it, so that a script from which steps were
-    /// taken away still runs alike in the rest.
+    /// A stream of its own for one actor: what other actors draw does not change it, so that a script with fewer steps
+    /// still runs alike in the rest.
     pub(crate) fn of(seed: u64, whom: &str) -> Self {
         let folded = whom
             .bytes()

@@ -7,7 +7,7 @@
 //! | `one-slot` | no machine lists two disks on one LUN, or one disk twice |
 //! | `reserved-lun` | a LUN that a VolumeAttachment of the node names is given to no other disk |
 //! | `own-lun` | a disk whose own VolumeAttachment names a free LUN gets no other |
-//! | `unasked` | nothing is attached or detached that nobody asked this replica for |
+//! | `unasked` | nothing is attached or detached without a request to this replica |
 //! | `foreign` | a disk of others keeps slot and terms |
 //! | `published` | at the answer the machine lists and holds the disk at that LUN, and the disk says so |
 //! | `unpublished` | at the answer it neither lists nor holds it, and the disk does not say so |
@@ -17,8 +17,8 @@
 //! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read; writes are bounded |
 //! | `converges`, `leak` | when all is quiet every wish comes true, and nothing else is left |
 //!
-//! An answer is judged at its own instant. Only where somebody else (another tool, the other replica) touched the same
-//! disk since just before the call, it is enough that it was true within the call: nobody can promise more.
+//! An answer is judged at its own instant. Only where another actor (a tool, the other replica) touched the same
+//! disk since just before the call, it is enough that it was true within the call: no client can promise more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

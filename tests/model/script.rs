@@ -112,7 +112,7 @@ pub(super) enum Step {
     Unpublish {
         slot: usize,
     },
-    /// Somebody unpublishes where the volume may not be at all.
+    /// A caller unpublishes where the volume may not be at all.
     UnpublishFrom {
         slot: usize,
         node: usize,
@@ -184,7 +184,7 @@ fn world(seed: u64, dice: &mut Dice) -> World {
         5..=7 => Method::WholeList,
         _ => Method::AzureStack,
     };
-    // Without etags there is a window between read and write that nobody can close: one writer alone there.
+    // Without etags there is a window between read and write that no client can close: one writer alone there.
     let alone = method == Method::AzureStack;
     let nodes: Vec<usize> = (0..dice.from(1, 4)).map(|_| dice.below(SIZES.len())).collect();
     let mut foreign = Vec::new();

@@ -169,7 +169,7 @@ impl Replica {
     }
 }
 
-/// Somebody else's client.
+/// Another tool's client.
 #[derive(Clone)]
 pub(super) struct Tool {
     line: Line,

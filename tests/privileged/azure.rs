@@ -210,7 +210,7 @@ fn id_of(kind: &str, name: &str) -> String {
     )
 }
 
-/// Somebody else's client of the resource manager.
+/// Another tool's client of the resource manager.
 pub(super) struct OtherTool {
     azure: Azure,
     token: String,

@@ -58,7 +58,7 @@ async fn a_controller_killed_after_any_request_of_any_call_leaves_one_disk_at_th
         return;
     }
     let mut cloud = Cloud::with(&AZURE).await;
-    // A neighbour, so that LUN 0 is taken and somebody could be hurt.
+    // A neighbour, so that LUN 0 is taken and another disk could be hurt.
     let neighbour = cloud.published("pvc-neighbour", kind("ext4")).await;
     content::write(&neighbour, 7);
     let mut requests = 0;

@@ -83,7 +83,7 @@ async fn the_node_registers_itself_with_kubelet_and_comes_back_whatever_happens_
     let (status, text) = plugin.ready().await;
     assert!(status == 200 && text.contains("kubelet has registered the driver"), "{status} {text}");
 
-    // Somebody cleans up kubelet's folder; kubelet forgets the driver then.
+    // An operator cleans up kubelet's folder; kubelet forgets the driver then.
     let before = identity(&plugin.socket).unwrap();
     fs::remove_file(&plugin.socket).unwrap();
     plugin.made_anew(before).await;

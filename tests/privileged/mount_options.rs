@@ -37,7 +37,7 @@ async fn mount_flags_reach_the_mount_and_its_publications() {
     }
     let bad = filesystem("ext4", &["remount"]);
     assert!(cloud.azure.disks().await.is_empty());
-    // A PersistentVolume that somebody wrote may have them all the same.
+    // A PersistentVolume that an operator wrote may have them all the same.
     let mut volume = cloud.create("pvc-bad", kind("ext4")).await;
     cloud.attach(&mut volume, NODE).await;
     refused(cloud.call(Step::Stage, &volume.wanted_as(bad), NODE).await, Code::InvalidArgument);

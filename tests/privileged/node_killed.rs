@@ -20,7 +20,7 @@ const NODE: &str = NODES[0];
 /// What becomes of a running mkfs when its node plugin is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It goes on, with nobody to read what it says.
+    /// It goes on, with no reader of its output.
     Orphaned,
     /// It dies too, as with the whole container.
     Killed,
@@ -59,7 +59,7 @@ async fn killed_inside_mkfs(cloud: &mut Cloud, fs_type: &str, fate: Fate, after:
             mkfs.signal(Signal::SIGKILL);
             mkfs.gone().await;
         } else {
-            // While the orphan has the device, nobody formats, mounts or releases it.
+            // While the orphan has the device, no call formats, mounts or releases it.
             refused(cloud.call(Step::Stage, &volume, NODE).await, Code::Unavailable);
             assert!(mounted_at(&volume.staging).is_none());
             mkfs.signal(Signal::SIGCONT);

@@ -157,7 +157,7 @@ impl Orphan {
         let _ = kill(self.0, signal);
     }
 
-    /// Waits until it is gone; one that nobody reaps counts as gone.
+    /// Waits until it is gone; one that no parent reaps counts as gone.
     pub(super) async fn gone(&self) {
         let stat = format!("/proc/{}/stat", self.0);
         until("the end of an orphan", || match fs::read_to_string(&stat) {

@@ -94,7 +94,7 @@ async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not(
     cloud.node(NODE).await;
     assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
 
-    // A file that is no socket is somebody's.
+    // A file that is no socket belongs to another program.
     cloud.nodes.remove(NODE).unwrap().stop().await;
     fs::write(&socket, "a note").unwrap();
     let mut refused = cloud.another_node(NODE, &[]);

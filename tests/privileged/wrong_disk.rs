@@ -1,4 +1,4 @@
-//! Disks that are not the volume's, and disks that hold what nobody may overwrite.
+//! Disks that are not the volume's, and disks that hold what must not be overwritten.
 
 use std::{
     fs::File,
@@ -112,7 +112,7 @@ async fn a_disk_that_was_pulled_while_mounted_is_unstaged_once_it_is_gone() {
     cloud.finish().await;
 }
 
-/// What may be found on a disk that nobody may overwrite.
+/// What may be found on a disk that must not be overwritten.
 fn foreign(what: &str) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     match what {

@@ -168,7 +168,7 @@ async fn configuration_in(
     variables: &BTreeMap<String, String>,
 ) -> Result<Config, WireError> {
     let path = config::path(options.cloud_config.clone(), variables);
-    // It may be absent only where a Secret can stand for it and nobody named it.
+    // It may be absent only where a Secret can stand for it and no flag names it.
     let (file, absent) = match Document::read(&path) {
         Ok(file) => (Some(file), None),
         Err(absent @ ConfigError::Read { .. }) if options.cloud_config.is_none() && !path.exists() => {

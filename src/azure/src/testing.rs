@@ -81,7 +81,7 @@ impl Reply {
     }
 }
 
-/// The fake: tokens are given to whoever asks, the rest is answered from the script, in order.
+/// The fake: every request for a token gets one, the rest is answered from the script, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Fake(Arc<FakeInner>);
 

@@ -34,8 +34,8 @@ use tonic::{Request, Response, Status};
 
 use super::{
     capability::{capability, ordered, segments},
+    mount_flags,
     server::{RpcNote, failure, status},
-    usable,
     volume_pages::Snapshots,
 };
 use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
@@ -192,7 +192,7 @@ impl ControllerService {
                 "volume_content_source is set: volumes from snapshots and clones are not offered by this driver";
             return Err(status(Code::InvalidArgument, message));
         }
-        let usable = usable::on_a_node(&request);
+        let flags_accepted = mount_flags::check(&request);
         let (required_bytes, limit_bytes) = range(request.capacity_range.as_ref());
         let requirement = request.accessibility_requirements.unwrap_or_default();
         let claim = Claim::of(|key| request.parameters.get(key).map(String::as_str), &request.name);
@@ -207,7 +207,7 @@ impl ControllerService {
             preferred: segments(&requirement.preferred),
         };
         let plan = plan::plan_create(&request, &self.defaults).map_err(|error| refused(&error))?;
-        usable?;
+        flags_accepted?;
         for warning in &plan.warnings {
             tracing::warn!(volume = request.name, "{warning}");
         }

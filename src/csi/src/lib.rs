@@ -15,10 +15,10 @@
 mod capability;
 pub mod controller;
 pub mod identity;
+mod mount_flags;
 pub mod node;
 pub mod registration;
 pub mod server;
-mod usable;
 mod volume_pages;
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
         };
         let known = "use super::{\n    node::KEY,\n};\nlet node = super::node::KEY; // crate::node\n// node::KEY\n";
         assert_eq!(imports(known, "node"), ["node::KEY", "super::node::KEY", "crate::node"]);
-        for source in [include_str!("controller.rs"), include_str!("usable.rs"), include_str!("capability.rs")] {
+        for source in [include_str!("controller.rs"), include_str!("mount_flags.rs"), include_str!("capability.rs")] {
             assert_eq!(imports(source, "node"), Vec::<String>::new());
         }
         let node = [

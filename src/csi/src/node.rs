@@ -16,7 +16,7 @@
 //!
 //! | step | leaves behind | who goes on |
 //! |---|---|---|
-//! | find the device by LUN, ask the metadata whose it is, compare the sizes | nothing | the next try begins anew |
+//! | find the device by LUN, ask the metadata which disk it is, compare the sizes | nothing | the next try begins anew |
 //! | probe; on a blank disk: intent block, mkfs, erase the intent | intent block, half a file system | probe finds our own intent for this volume, and formats again |
 //! | compare the UUID with what this node knows, of this volume and of others | nothing | |
 //! | fsck | a cleaner file system | fsck again |
@@ -24,13 +24,13 @@
 //! | mount | record and mount | the mount is found to be the right one |
 //! | grow the file system if the disk is larger | a smaller file system | stage asks again whether it is smaller |
 //!
-//! A raw block volume has only the first step and the record. Unstaging goes back: unmount, prove that nobody holds
+//! A raw block volume has only the first step and the record. Unstaging goes back: unmount, prove that no process holds
 //! the device (flush, exclusive open, or the device is gone), erase the record. Killed after the unmount, the record
 //! still names the device to prove it of. Without a record (the volume was staged by the Go driver) the mount names
 //! it, and without a mount the metadata does.
 //!
 //! Publishing and unpublishing need no record: the mount table is all their state. It also tells whether the disk is in
-//! use as the other kind of volume, which is refused: a file system and a raw device of one disk are never out together.
+//! use in the other volume mode, which is refused: one disk is never a file system and a raw device at a time.
 //!
 //! # Who waits
 //!
@@ -39,11 +39,11 @@
 
 mod attachment;
 mod device;
-mod doubt;
+mod device_ownership;
 mod error;
 mod event;
+mod identity_check;
 mod info;
-mod kind;
 mod locks;
 mod measure;
 mod publish;
@@ -51,7 +51,7 @@ mod request;
 mod stage;
 mod tuning;
 mod unseen;
-mod whose;
+mod volume_mode;
 
 use std::{
     collections::BTreeMap,
@@ -81,12 +81,12 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::server::{RpcNote, chain, failure, status};
-use doubt::Doubts;
 use error::NodeError;
+use identity_check::IdentityChecks;
 use lazuli_host::{
     Host,
     device::Device,
-    journal::{Journal, JournalError, Record},
+    volume_records::{Record, VolumeRecords, VolumeRecordsError},
 };
 use lazuli_telemetry::{lossy, panics::catch};
 use locks::{Held, Locks};
@@ -136,7 +136,7 @@ pub struct Timeouts {
     /// For measuring.
     pub stats: Duration,
     /// How long the metadata must have confirmed a disk that is not as it was when the volume was here before.
-    pub doubt: Duration,
+    pub identity_check: Duration,
 }
 
 impl Default for Timeouts {
@@ -153,7 +153,7 @@ impl Default for Timeouts {
             grow: minutes(30),
             release: seconds(90),
             stats: seconds(10),
-            doubt: minutes(2),
+            identity_check: minutes(2),
         }
     }
 }
@@ -214,7 +214,7 @@ impl NodeConfig {
             max_volumes: None,
             reserved_slots: 0,
             zones: ZoneSupport::On,
-            // Nobody publishes anything.
+            // No call publishes anything.
             sizes: watch::channel(SizeLimits::default()).1,
             on_silence: OnSilence::Refuse,
             labels: None,
@@ -232,10 +232,10 @@ pub struct NodeService(Arc<Node>);
 struct Node {
     host: Host,
     imds: Option<Imds>,
-    journal: Journal,
+    volume_records: VolumeRecords,
     /// What was on volumes that have been staged here and are not any more.
-    past: Journal,
-    doubts: Doubts,
+    past: VolumeRecords,
+    identity_checks: IdentityChecks,
     state: PathBuf,
     config: NodeConfig,
     locks: Locks,
@@ -256,14 +256,14 @@ impl NodeService {
         imds: Option<Imds>,
         state: impl Into<PathBuf>,
         config: NodeConfig,
-    ) -> Result<Self, JournalError> {
+    ) -> Result<Self, VolumeRecordsError> {
         let state = state.into();
         Ok(Self(Arc::new(Node {
             host,
             imds,
-            journal: Journal::open(state.join("volumes"))?,
-            past: Journal::open(state.join("past"))?,
-            doubts: Doubts::default(),
+            volume_records: VolumeRecords::open(state.join("volumes"))?,
+            past: VolumeRecords::open(state.join("past"))?,
+            identity_checks: IdentityChecks::default(),
             state,
             config,
             locks: Locks::default(),
@@ -320,31 +320,31 @@ impl Node {
         self.state.join("machine.json")
     }
 
-    /// Runs a piece of journal work where it may wait for the disk.
-    async fn journal<T: Send + 'static>(
+    /// Runs work on the volume records where it may wait for the disk.
+    async fn with_records<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Journal) -> Result<T, JournalError> + Send + 'static,
+        work: impl FnOnce(&VolumeRecords) -> Result<T, VolumeRecordsError> + Send + 'static,
     ) -> Result<T, NodeError> {
-        let journal = self.journal.clone();
-        let done = tokio::task::spawn_blocking(move || work(&journal)).await;
-        done.map_err(|_| NodeError::Task)?.map_err(NodeError::Journal)
+        let records = self.volume_records.clone();
+        let done = tokio::task::spawn_blocking(move || work(&records)).await;
+        done.map_err(|_| NodeError::Task)?.map_err(NodeError::VolumeRecords)
     }
 
     async fn remember(&self, record: Record) -> Result<(), NodeError> {
-        self.journal(move |journal| journal.put(&record)).await
+        self.with_records(move |records| records.put(&record)).await
     }
 
     async fn forget(&self, volume: &str) -> Result<(), NodeError> {
         let volume = volume.to_owned();
-        self.journal(move |journal| journal.remove(&volume)).await
+        self.with_records(move |records| records.remove(&volume)).await
     }
 
     /// The volume is here no more; what was on it is remembered, for the day it comes back.
     async fn retire(&self, volume: &str) -> Result<(), NodeError> {
-        self.doubts.forget(volume);
+        self.identity_checks.forget(volume);
         if let Some(record) = self.recall(volume).await.filter(|record| record.fs_uuid.is_some()) {
             let past = self.past.clone();
-            let kept = move || past.put(&record).and_then(|()| past.keep_newest(doubt::MOST_REMEMBERED));
+            let kept = move || past.put(&record).and_then(|()| past.keep_newest(identity_check::MOST_REMEMBERED));
             if let Err(error) = tokio::task::spawn_blocking(kept).await.map_err(|_| NodeError::Task)? {
                 let error = chain(&error);
                 tracing::warn!(volume, error, "what was on the volume is not remembered");
@@ -355,7 +355,7 @@ impl Node {
 
     /// The record of a volume.
     async fn recall(&self, volume: &str) -> Option<Record> {
-        self.look_up(&self.journal, volume).await
+        self.look_up(&self.volume_records, volume).await
     }
 
     /// The UUID of the file system that was on a volume when it was last here.
@@ -368,10 +368,10 @@ impl Node {
     }
 
     /// A record. An unreadable one counts as none: it is a hint from the past and blocks nothing.
-    async fn look_up(&self, journal: &Journal, volume: &str) -> Option<Record> {
-        let (journal, name) = (journal.clone(), volume.to_owned());
-        let found = tokio::task::spawn_blocking(move || journal.get(&name)).await;
-        match found.map_err(|_| NodeError::Task).and_then(|found| found.map_err(NodeError::Journal)) {
+    async fn look_up(&self, records: &VolumeRecords, volume: &str) -> Option<Record> {
+        let (records, name) = (records.clone(), volume.to_owned());
+        let found = tokio::task::spawn_blocking(move || records.get(&name)).await;
+        match found.map_err(|_| NodeError::Task).and_then(|found| found.map_err(NodeError::VolumeRecords)) {
             Ok(record) => record,
             Err(error) => {
                 let error = chain(&error);
@@ -383,7 +383,7 @@ impl Node {
 
     async fn others_with_uuid(&self, volume: &str, uuid: &str) -> Result<Vec<Record>, NodeError> {
         let (volume, uuid) = (volume.to_owned(), uuid.to_owned());
-        self.journal(move |journal| journal.others_with_uuid(&volume, &uuid)).await
+        self.with_records(move |records| records.others_with_uuid(&volume, &uuid)).await
     }
 
     /// The volume whose disk this one may be, by the file system on it: another that was here before, or that is here
@@ -407,7 +407,7 @@ impl Node {
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {
-        self.journal(Journal::all).await.unwrap_or_default()
+        self.with_records(VolumeRecords::all).await.unwrap_or_default()
     }
 }
 

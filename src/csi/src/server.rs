@@ -76,7 +76,7 @@ pub async fn serve_with(
         let stop = stop.clone();
         async move {
             stop.cancelled_owned().await;
-            // While the listener is still open, so that the inode number cannot be somebody else's.
+            // While the listener is still open, so that the inode number cannot be another socket's.
             if let Some(file) = file {
                 file.remove_if_ours();
             }

@@ -27,7 +27,7 @@ use super::{
     server::{failure, status},
 };
 
-/// How many snapshots are kept. external-attacher reads one list at a time; the others are for whoever else lists.
+/// How many snapshots are kept. external-attacher reads one list at a time; the others are for other clients that list.
 const MOST_SNAPSHOTS: usize = 4;
 /// How long a snapshot is kept without a page of it being read.
 const KEPT_FOR: Duration = Duration::from_secs(180);

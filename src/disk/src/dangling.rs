@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use lazuli_plan::{
-    dangling::{self, Doubt, NodeFacts},
+    dangling::{self, NodeFacts, NotDangling},
     event::{Event, Reason, Regarding},
     fault::Fault,
     lun::{LunReservations, NodeReservations},
@@ -75,7 +75,7 @@ enum Kept {
     /// It is in use there, or no case for this.
     InUse,
     /// It may be in use there.
-    Doubt {
+    NotDangling {
         why: String,
         /// Whether Kubernetes itself says that the disk is used there.
         is_use: bool,
@@ -88,9 +88,9 @@ enum Kept {
 
 impl Kept {
     /// `node` is the holder's, where it is a node.
-    fn because(doubt: &Doubt, node: Option<&str>) -> Self {
-        let node = node.filter(|_| doubt.needs_a_person()).map(str::to_owned);
-        Self::Doubt { why: doubt.to_string(), is_use: doubt.is_use(), node }
+    fn because(reason: &NotDangling, node: Option<&str>) -> Self {
+        let node = node.filter(|_| reason.needs_a_person()).map(str::to_owned);
+        Self::NotDangling { why: reason.to_string(), is_use: reason.is_use(), node }
     }
 }
 
@@ -108,7 +108,7 @@ impl Volumes {
         match self.detach_dangling(disk, blocked).await {
             Ok(()) => Ok(()),
             Err(Kept::InUse) => Err(refused),
-            Err(Kept::Doubt { why, is_use, node }) => {
+            Err(Kept::NotDangling { why, is_use, node }) => {
                 if let Some(node) = node {
                     let what = format!(
                         "Disk {} is attached to this node, {}, and it is not detached here: {why}",
@@ -138,15 +138,15 @@ impl Volumes {
         if disk_read.model.holders().into_iter().any(|holder| self.is_used_on(holder, disk)) {
             return Err(Kept::InUse);
         }
-        let holder = dangling::holder(&disk_read.model).map_err(|doubt| Kept::because(&doubt, None))?;
+        let holder = dangling::holder(&disk_read.model).map_err(|reason| Kept::because(&reason, None))?;
         let Some(holder) = holder else { return Err(Kept::InUse) };
         let Some(node) = self.nodes.node_of(holder) else {
             let is_no_node = self.nodes.is_no_node(holder);
-            return Err(if is_no_node { Kept::because(&Doubt::NotANode, None) } else { Kept::InUse });
+            return Err(if is_no_node { Kept::because(&NotDangling::NotANode, None) } else { Kept::InUse });
         };
         let read = (facts.read)(node.clone()).await;
-        let read = read.map_err(|why| Kept::Doubt { why, is_use: false, node: Some(node.clone()) })?;
-        dangling::check(disk, &facts.driver, &read).map_err(|doubt| Kept::because(&doubt, Some(&node)))?;
+        let read = read.map_err(|why| Kept::NotDangling { why, is_use: false, node: Some(node.clone()) })?;
+        dangling::check(disk, &facts.driver, &read).map_err(|reason| Kept::because(&reason, Some(&node)))?;
         if self.workers.is_requested(holder, disk) {
             return Err(Kept::InUse);
         }

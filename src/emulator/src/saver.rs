@@ -1,4 +1,4 @@
-//! The signal that the state may have changed, for whoever writes the state file.
+//! The signal that the state may have changed, for the task that writes the state file.
 
 use tokio::sync::Notify;
 

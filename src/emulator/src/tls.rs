@@ -205,7 +205,7 @@ type Connection<L> = (TlsStream<<L as Listener>::Io>, <L as Listener>::Addr);
 pub(crate) struct TlsListener<L: Listener> {
     inner: L,
     acceptor: TlsAcceptor,
-    /// Handshakes run beside each other, so that a silent client keeps nobody waiting.
+    /// Handshakes run beside each other, so that a silent client keeps no other client waiting.
     handshakes: JoinSet<Option<Connection<L>>>,
 }
 

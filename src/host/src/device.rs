@@ -144,7 +144,7 @@ pub async fn wait_for_lun(host: &Host, lun: u32, deadline: Deadline) -> Result<D
     }
 }
 
-/// Asks every SCSI host to look for devices. Nobody waits for it: a scan of all LUNs can take many
+/// Asks every SCSI host to look for devices. No call waits for it: a scan of all LUNs can take many
 /// seconds, and what it finds announces itself.
 fn scan(host: &Host, what: String) {
     let folder = host.sys().join("class/scsi_host");

@@ -1,4 +1,4 @@
-//! Making a file system on a blank device, so that a crash at any instant loses neither somebody's
+//! Making a file system on a blank device, so that a crash at any instant loses neither foreign
 //! data nor the volume.
 //!
 //! ```text
@@ -272,7 +272,7 @@ async fn format(
     let Ok(Ok(_place)) = waited else {
         return Err(FormatError::Busy { device: name() });
     };
-    // Claimed, so that nobody else's mkfs or mount runs, the device is looked at once more.
+    // Claimed, so that no other mkfs or mount runs, the device is looked at once more.
     let claim = claim(device).await?;
     match look(host, device, request.volume, deadline).await? {
         Verdict::Blank | Verdict::Ours(_) => {}

@@ -325,7 +325,7 @@ async fn an_unfinished_format_is_found_after_the_disk_was_grown() {
     disk.reread_size();
     let outcome = ensure(&Host::new(), &disk.device(), FsType::Ext4).await;
     assert!(matches!(outcome, Ok(Outcome::Created(_))), "{outcome:?}");
-    // The copies at the places of the old size are data of nobody; none may be left.
+    // The copies at the places of the old size belong to no file system; none may be left.
     for offset in intent::offsets(300 * MIB) {
         let at = usize::try_from(offset).expect("small");
         let block = &disk.content()[at..at + 4096];

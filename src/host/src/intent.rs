@@ -1,7 +1,7 @@
 //! The intent block: our signature on a device that we are about to format.
 //!
 //! A `mkfs` killed half way leaves bytes that no tool can name. To tell our own unfinished work from
-//! somebody's data, a block with the volume's identity and a nonce is written and flushed before
+//! foreign data, a block with the volume's identity and a nonce is written and flushed before
 //! `mkfs` starts, and erased after it ended well. The nonce is also the UUID that `mkfs` is told to
 //! give the file system, so a finished file system can be recognised as ours even when the erasing
 //! was cut.

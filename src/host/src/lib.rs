@@ -43,7 +43,6 @@ pub mod format;
 pub mod fs_type;
 pub mod fsck;
 pub mod intent;
-pub mod journal;
 pub mod mount;
 pub mod mountinfo;
 pub mod options;
@@ -55,6 +54,7 @@ pub mod resize;
 pub mod stats;
 pub mod tools;
 pub mod tuning;
+pub mod volume_records;
 mod watch;
 
 #[cfg(test)]

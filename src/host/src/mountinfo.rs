@@ -30,7 +30,7 @@ pub struct Mount {
     pub fs_type: String,
     /// What was mounted, as the mounter named it.
     pub source: PathBuf,
-    /// Options of the file system itself; `ro` here means that nobody can write.
+    /// Options of the file system itself; `ro` here means that no process can write.
     pub super_options: Vec<String>,
 }
 

@@ -63,7 +63,7 @@ pub enum RawError {
 /// How to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Read, whoever else uses it.
+    /// Read, whichever other process uses it.
     Read,
     /// Read, as the only claimant: fails while any mount or `mkfs` holds the device.
     ClaimRead,

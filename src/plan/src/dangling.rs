@@ -45,7 +45,7 @@ pub struct NodeAttachment {
 
 /// Why an attachment is not taken for dangling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Doubt {
+pub enum NotDangling {
     /// Several VMs may hold the disk, so that the others may use it.
     #[error("several nodes may use it at the same time")]
     Shared,
@@ -75,7 +75,7 @@ pub enum Doubt {
     UnknownVolume(String),
 }
 
-impl Doubt {
+impl NotDangling {
     /// Whether a person must look: the attachment may be dangling, and nothing shows that it is in use.
     pub fn needs_a_person(&self) -> bool {
         match self {
@@ -93,47 +93,47 @@ impl Doubt {
 /// The one VM that holds the disk; `None` when no VM does.
 ///
 /// # Errors
-/// The [`Doubt`] for which no attachment of such a disk is taken for dangling: other VMs may hold it at the same time, or
-/// no driver of Kubernetes made it.
-pub fn holder(disk: &Disk) -> Result<Option<&ArmId>, Doubt> {
+/// [`NotDangling::Shared`] where other VMs may hold the disk at the same time, [`NotDangling::NotMadeByDriver`] where no
+/// driver of Kubernetes made it.
+pub fn holder(disk: &Disk) -> Result<Option<&ArmId>, NotDangling> {
     match disk.holders()[..] {
         [] => Ok(None),
         [holder] if disk.max_shares <= 1 => {
             if is_made_by_driver(&disk.tags) {
                 Ok(Some(holder))
             } else {
-                Err(Doubt::NotMadeByDriver)
+                Err(NotDangling::NotMadeByDriver)
             }
         }
-        _ => Err(Doubt::Shared),
+        _ => Err(NotDangling::Shared),
     }
 }
 
 /// Whether nothing on a node uses a disk that its VM holds. `driver` is the name of the CSI driver.
 ///
 /// # Errors
-/// The first [`Doubt`].
-pub fn check(disk: &ArmId, driver: &str, facts: &NodeFacts) -> Result<(), Doubt> {
+/// The first [`NotDangling`].
+pub fn check(disk: &ArmId, driver: &str, facts: &NodeFacts) -> Result<(), NotDangling> {
     let is_disk = |handle: &str| handle.parse::<VolumeId>().is_ok_and(|volume| volume.disk() == disk);
     for attachment in &facts.attachments {
         match &attachment.handle {
-            None => return Err(Doubt::Unresolved(attachment.name.clone())),
-            Some(handle) if is_disk(handle) => return Err(Doubt::Attached(attachment.name.clone())),
+            None => return Err(NotDangling::Unresolved(attachment.name.clone())),
+            Some(handle) if is_disk(handle) => return Err(NotDangling::Attached(attachment.name.clone())),
             Some(_) => {}
         }
     }
     if !facts.ready {
-        return Err(Doubt::NotReady);
+        return Err(NotDangling::NotReady);
     }
     if facts.lease_age.is_none_or(|age| age > OLDEST_LEASE) {
-        return Err(Doubt::Silent);
+        return Err(NotDangling::Silent);
     }
     for volume in &facts.volumes {
         match handle_of(volume, driver) {
-            Some(handle) if is_disk(handle) => return Err(Doubt::Listed),
+            Some(handle) if is_disk(handle) => return Err(NotDangling::Listed),
             // The handle of a page blob is a URL, and no managed disk.
             Some(handle) if handle.parse::<VolumeId>().is_err() && !handle.starts_with("https://") => {
-                return Err(Doubt::UnknownVolume(volume.clone()));
+                return Err(NotDangling::UnknownVolume(volume.clone()));
             }
             _ => {}
         }
@@ -199,11 +199,11 @@ mod tests {
             source: None,
         };
         assert_eq!(holder(&ours()), Ok(Some(&vm)));
-        assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), Err(Doubt::Shared));
-        assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), Err(Doubt::NotMadeByDriver));
+        assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), Err(NotDangling::Shared));
+        assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), Err(NotDangling::NotMadeByDriver));
         assert_eq!(holder(&Disk { managed_by: None, ..ours() }), Ok(None));
         let other = ArmId::virtual_machine("s", "g", "n1").unwrap();
-        assert_eq!(holder(&Disk { managed_by_extended: vec![other], ..ours() }), Err(Doubt::Shared));
+        assert_eq!(holder(&Disk { managed_by_extended: vec![other], ..ours() }), Err(NotDangling::Shared));
     }
 
     #[test]
@@ -217,15 +217,15 @@ mod tests {
             check(&disk(), DRIVER, &facts).unwrap_err()
         };
         let attached = attachment(Some(shouted.clone()));
-        assert_eq!(with(&|facts| facts.attachments.push(attached.clone())), Doubt::Attached("csi-2".into()));
-        assert_eq!(with(&|facts| facts.attachments.push(attachment(None))), Doubt::Unresolved("csi-2".into()));
-        assert_eq!(with(&|facts| facts.ready = false), Doubt::NotReady);
-        assert_eq!(with(&|facts| facts.lease_age = None), Doubt::Silent);
-        assert_eq!(with(&|facts| facts.lease_age = Some(OLDEST_LEASE + Duration::from_millis(1))), Doubt::Silent);
+        assert_eq!(with(&|facts| facts.attachments.push(attached.clone())), NotDangling::Attached("csi-2".into()));
+        assert_eq!(with(&|facts| facts.attachments.push(attachment(None))), NotDangling::Unresolved("csi-2".into()));
+        assert_eq!(with(&|facts| facts.ready = false), NotDangling::NotReady);
+        assert_eq!(with(&|facts| facts.lease_age = None), NotDangling::Silent);
+        assert_eq!(with(&|facts| facts.lease_age = Some(OLDEST_LEASE + Duration::from_millis(1))), NotDangling::Silent);
         for name in [format!("kubernetes.io/csi/{DRIVER}^{shouted}"), format!("kubernetes.io/azure-disk/{shouted}")] {
-            assert_eq!(with(&|facts| facts.volumes.push(name.clone())), Doubt::Listed);
+            assert_eq!(with(&|facts| facts.volumes.push(name.clone())), NotDangling::Listed);
         }
         let odd = format!("kubernetes.io/csi/{DRIVER}^odd");
-        assert_eq!(with(&|facts| facts.volumes.push(odd.clone())), Doubt::UnknownVolume(odd.clone()));
+        assert_eq!(with(&|facts| facts.volumes.push(odd.clone())), NotDangling::UnknownVolume(odd.clone()));
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::Clock;
 
-/// Records renewals of the lease, as whoever renews it in the API server reports them.
+/// Records renewals of the lease, as the task that renews it in the API server reports them.
 #[derive(Debug)]
 pub struct LeaseHolder {
     until: watch::Sender<Option<Duration>>,

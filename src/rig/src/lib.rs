@@ -213,7 +213,7 @@ impl Lab {
 /// Connects to a socket.
 ///
 /// # Errors
-/// When nobody serves there.
+/// When no server listens there.
 pub async fn connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
     ClientEndpoint::try_from(format!("unix://{}", socket.display()))?.connect().await
 }

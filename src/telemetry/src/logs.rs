@@ -47,7 +47,7 @@ pub enum LogError {
         #[source]
         source: ParseError,
     },
-    /// Somebody has installed a subscriber before.
+    /// A subscriber is installed already.
     #[error("logging is already set up")]
     AlreadySet(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

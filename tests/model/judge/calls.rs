@@ -191,7 +191,7 @@ impl Judge {
                 let held = self.facts.holders(&disk).iter().any(|(vm, _)| on(vm));
                 let listed = self.facts.listing(&disk).iter().any(|vm| on(vm));
                 let says = self.facts.disks.get(&disk).and_then(|facts| facts.managed_by.as_deref()).is_some_and(on);
-                // An attach of nobody's knowledge may be in the model of a machine that is not asked about by name.
+                // An attach that no actor knows of may be in the model of a machine that is not asked about by name.
                 let stays = held || says || listed && node.is_some();
                 if stays && !self.disturbed(&disk, since, call.replica) {
                     self.violated(
@@ -238,7 +238,7 @@ impl Judge {
             (Rpc::Publish { disk, .. } | Rpc::Expand { disk, .. } | Rpc::Get { disk }, Code::NotFound) => {
                 self.was_absent(disk, since)
             }
-            // Azure has one code for "on another machine" and "on this one already": where somebody else has just
+            // Azure has one code for "on another machine" and "on this one already": where another actor has just
             // attached it here, and reads lag, nothing tells the two apart.
             (Rpc::Publish { disk, node }, Code::FailedPrecondition) => {
                 self.was_elsewhere(disk, node, since) || self.disturbed(disk, since, call.replica)

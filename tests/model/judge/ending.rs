@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Became, Judge, Who, is_ours};
 
 impl Judge {
-    /// Attachments and disks that nobody wants, and whose doer has an excuse: a tool, or a replica whose write was on
-    /// its way when it lost its role. Somebody must clear them away; anybody else's are leaks.
+    /// Attachments and disks without a request, whose maker has an excuse: a tool, or a replica whose write was on
+    /// its way when it lost its role. An operator must remove them; all others are leaks.
     pub(in super::super) fn strays(&mut self, wanted: &BTreeSet<String>) -> (Vec<(String, String)>, Vec<String>) {
         self.look();
         let (mut attached, mut disks, mut leaks) = (Vec::new(), Vec::new(), Vec::new());

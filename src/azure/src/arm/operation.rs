@@ -393,7 +393,7 @@ impl Operation {
     }
 
     /// Takes note of how long it took, by Azure's clock if it tells. That is never longer than we have waited: what
-    /// says so is no time (source: year 1 is what services send where nobody set one).
+    /// says so is no time (source: year 1 is what services send for a time that was never set).
     fn succeeded(&self, status: Option<&Value>) {
         let moment = |key: &str| {
             let text = status?.get(key)?.as_str()?;

@@ -1,7 +1,7 @@
 //! Tokens for the resource manager.
 //!
 //! One token is kept for all callers, asked for once however many callers wait, and thrown away when the resource
-//! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good nobody
+//! manager refuses it. Five minutes before its end it is renewed in the background: while the old one is good no request
 //! waits for the authority, which may take minutes or hang. Never prints a secret, never writes one anywhere.
 //!
 //! A refusal that only a change of the credential or of the directory cures is remembered ([`Backoff`]): callers get it
@@ -294,7 +294,7 @@ impl Tokens {
 
     /// The renewal that is under way, or a new one.
     fn renewal(&self, state: &mut State) -> Flight {
-        // One that is over and still here ended in a panic. Nobody may have waited for it, so it is looked at here.
+        // One that is over and still here ended in a panic. No request may have waited for it, so it is looked at here.
         if let Some(flight) = state.flight.clone().filter(|flight| flight.clone().now_or_never().is_none()) {
             return flight;
         }

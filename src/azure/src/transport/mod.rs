@@ -170,7 +170,7 @@ impl Transport {
         Self(Arc::new(Inner { routes, wire, user_agent: HeaderValue::from_static(USER_AGENT) }))
     }
 
-    /// The same client, whose requests name somebody else too: this text behind the product's own name. What cannot
+    /// The same client, whose requests name another program too: this text behind the product's own name. What cannot
     /// stand in a header is left out.
     #[must_use]
     pub fn with_user_agent_suffix(&self, suffix: &str) -> Self {

@@ -34,7 +34,7 @@ pub(super) enum Identity {
 
 impl Identity {
     /// Why the metadata does not confirm the disk.
-    pub(super) fn doubt(&self) -> Option<&str> {
+    pub(super) fn unconfirmed(&self) -> Option<&str> {
         match self {
             Self::Confirmed(_) => None,
             Self::Unconfirmed(why) | Self::Silent(why) => Some(why),
@@ -101,7 +101,7 @@ pub(super) async fn identify(
                     Some(why) => Identity::Silent(why),
                     None => Identity::Unconfirmed(format!("it lists no disk at LUN {lun}")),
                 };
-                let why = identity.doubt();
+                let why = identity.unconfirmed();
                 tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
                 Ok(identity)
             }

@@ -15,8 +15,9 @@ use lazuli_plan::{
 };
 
 use lazuli_host::{
-    RawError, device::FindError, format::FormatError, fsck::CheckError, journal::JournalError, mount::MountError,
-    options::OptionError, release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
+    RawError, device::FindError, format::FormatError, fsck::CheckError, mount::MountError, options::OptionError,
+    release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
+    volume_records::VolumeRecordsError,
 };
 use lazuli_telemetry::panics::Panicked;
 
@@ -46,12 +47,12 @@ pub(super) enum NodeError {
     #[error("{wanted} is at LUN {found}, not at LUN {told} where it was attached")]
     OtherLun { wanted: String, found: Lun, told: Lun },
     #[error(
-        "{device} holds {found}, and {had}: what says that it is the disk may lag, and is believed once it has stood \
-         for {} s more", more.as_secs()
+        "{device} holds {found}, but {had}; the instance metadata names this disk and may lag, so the volume is used \
+         once the metadata has named it for {} s more", more.as_secs()
     )]
-    Doubtful { device: String, found: String, had: String, more: Duration },
+    IdentityMismatch { device: String, found: String, had: String, more: Duration },
     #[error("{device} holds {found}, {had}, and the instance metadata does not confirm which disk it is: {why}")]
-    Unsaid { device: String, found: String, had: String, why: String },
+    IdentityUnconfirmed { device: String, found: String, had: String, why: String },
     #[error(
         "{device} is where the disk should be, and the instance metadata does not say which disk it is: {why}; this \
          node has never had the volume, so it waits for an answer"
@@ -94,7 +95,7 @@ pub(super) enum NodeError {
     #[error("{} has {found} mounted, {wanted} was asked for", path.display())]
     Incompatible { path: PathBuf, found: String, wanted: String },
     #[error("{device} is {found} at {}, and {wanted} was asked for: a disk is one of the two at a time", place.display())]
-    OtherKind { device: String, found: &'static str, place: PathBuf, wanted: &'static str },
+    OtherVolumeMode { device: String, found: &'static str, place: PathBuf, wanted: &'static str },
     #[error("{} is the staging path of {other}, which is left as it is", path.display())]
     StagingOfAnother { path: PathBuf, other: String },
     #[error("the volume is mounted, but not ready")]
@@ -120,7 +121,7 @@ pub(super) enum NodeError {
     #[error("the volume cannot be measured")]
     Stats(#[source] StatsError),
     #[error("cannot keep the node's record of the volume")]
-    Journal(#[source] JournalError),
+    VolumeRecords(#[source] VolumeRecordsError),
     #[error("what this machine is cannot be told, and is not remembered from before")]
     Instance(#[source] ImdsError),
     #[error("the instance metadata service did not answer within {0:?}, and nothing is remembered from before")]
@@ -153,8 +154,8 @@ impl NodeError {
             | Self::Changed { .. }
             | Self::KnownUuid { .. }
             | Self::ChangedUuid { .. }
-            | Self::Doubtful { .. }
-            | Self::Unsaid { .. }
+            | Self::IdentityMismatch { .. }
+            | Self::IdentityUnconfirmed { .. }
             | Self::Unseen { .. }
             | Self::UnseenForLong { .. }
             | Self::AfterMount(_)
@@ -191,7 +192,7 @@ impl NodeError {
                 MountError::Call(_) => Code::Unavailable,
                 _ => Code::Internal,
             },
-            Self::Incompatible { .. } | Self::OtherKind { .. } => Code::AlreadyExists,
+            Self::Incompatible { .. } | Self::OtherVolumeMode { .. } => Code::AlreadyExists,
             Self::Release(ReleaseError::InUse { .. }) => Code::FailedPrecondition,
             Self::Release(ReleaseError::Call(_)) => Code::Unavailable,
             Self::Grow(ResizeError::TooSmall { .. } | ResizeError::Call(_)) => Code::Unavailable,
@@ -203,7 +204,7 @@ impl NodeError {
             | Self::Dead { .. }
             | Self::DiskGone { .. }
             | Self::Stats(_)
-            | Self::Journal(_) => Code::Internal,
+            | Self::VolumeRecords(_) => Code::Internal,
         }
     }
 }

@@ -45,7 +45,8 @@ fn described(error: &NodeError) -> Option<(Reason, String)> {
         NodeError::Unseen { device, .. } | NodeError::UnseenForLong { device, .. } => {
             unconfirmed(format!("the instance metadata does not say which disk is at {device}"))
         }
-        NodeError::Doubtful { device, found, had, .. } | NodeError::Unsaid { device, found, had, .. } => {
+        NodeError::IdentityMismatch { device, found, had, .. }
+        | NodeError::IdentityUnconfirmed { device, found, had, .. } => {
             unconfirmed(format!("{device} holds {found}, {had}"))
         }
         NodeError::KnownUuid { device, uuid, known, .. } => {

@@ -2,7 +2,7 @@
 //!
 //! Staging, unstaging and growing exclude everything else on the volume. Publishing to different targets goes on side
 //! by side, because kubelet starts several pods of one volume at once. Who finds the volume taken is told so at once
-//! (`ABORTED`) and comes back; nobody queues.
+//! (`ABORTED`) and comes back; no call queues.
 
 use std::{
     collections::BTreeMap,

@@ -7,8 +7,8 @@ use csi_proto::csi::{CapacityRange, VolumeUsage, volume_usage::Unit};
 use super::{
     Node,
     device::{node_number, number_of, with_number},
+    device_ownership::belongs_to,
     error::NodeError,
-    whose::is_of,
 };
 use lazuli_host::{
     Deadline,
@@ -48,11 +48,11 @@ async fn volume_at(node: &Node, volume: &str, path: &Path, deadline: Deadline) -
     };
     if let Some(number) = node_number(path) {
         let device = with_number(&node.host, number).await?.ok_or_else(nothing)?;
-        return if is_of(node, volume, &device).await { Ok(Volume::Block(device)) } else { Err(nothing()) };
+        return if belongs_to(node, volume, &device).await { Ok(Volume::Block(device)) } else { Err(nothing()) };
     }
     let mount = mounts.into_iter().next_back().ok_or_else(nothing)?;
     let device = under(node, &mount).await?;
-    if !is_of(node, volume, &device).await {
+    if !belongs_to(node, volume, &device).await {
         return Err(nothing());
     }
     Ok(Volume::Filesystem { mount, device })

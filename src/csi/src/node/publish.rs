@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Node, error::NodeError, measure::under, request::Publish, stage::staged_block, whose::is_of};
+use super::{
+    Node, device_ownership::belongs_to, error::NodeError, measure::under, request::Publish, stage::staged_block,
+};
 use lazuli_host::{
     Deadline,
     mount::{self, Done, TargetKind, TargetState, as_mounted},
@@ -27,7 +29,7 @@ pub(super) async fn publish(node: &Node, request: &Publish) -> Result<(), NodeEr
             let Some(top) = top else { return Err(NodeError::NotStaged(request.staging.clone())) };
             // The path may hold another volume, and a pod must not see that.
             let device = under(node, &top).await?;
-            if !is_of(node, &request.volume, &device).await {
+            if !belongs_to(node, &request.volume, &device).await {
                 return Err(NodeError::NotStaged(request.staging.clone()));
             }
             (request.staging.clone(), TargetKind::Directory, Shown::Filesystem(top))
@@ -94,7 +96,7 @@ fn is_a_pod_s(target: &Path) -> bool {
     !is_kubelet_s
 }
 
-/// Takes the volume away from the target, whoever published it; repeating it is success.
+/// Unmounts the volume from the target, also where the Go driver published it. Repeating it is success.
 pub(super) async fn unpublish(node: &Node, target: &Path) -> Result<(), NodeError> {
     let deadline = Deadline::after(node.config.timeouts.mount);
     mount::remove_target(&node.host, target, deadline).await.map_err(NodeError::Mount)

@@ -8,11 +8,10 @@ use super::{
     Node,
     attachment::{Identity, identify, locate},
     device::{at, is_part_of, node_number, number_of, part, with_number},
-    doubt,
     error::NodeError,
-    kind,
+    identity_check,
     request::{Access, Stage},
-    tuning, unseen,
+    tuning, unseen, volume_mode,
 };
 use lazuli_host::{
     Deadline,
@@ -21,12 +20,12 @@ use lazuli_host::{
     format::{self, Outcome, WhenBlank},
     fs_type::FsType,
     fsck,
-    journal::Record,
     mount::{self, TargetKind, TargetState},
     options::Options,
     probe::Filesystem,
     release::{self, ReleaseError, Released},
     resize::{self, ResizeError},
+    volume_records::Record,
 };
 
 /// Makes the volume ready to be published; repeating it is success.
@@ -42,7 +41,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
             let known = identify(node.imds.as_ref(), &request.volume, lun, Deadline::after(times.identity)).await;
             if known.is_err() {
                 // The metadata has caught up: what stood there was another disk.
-                node.doubts.forget(request.volume.as_str());
+                node.identity_checks.forget(request.volume.as_str());
             }
             known
         },
@@ -57,7 +56,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
     match &request.access {
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
-            kind::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
+            volume_mode::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
             unseen::refuse_raw(node, request.volume.as_str(), &device, &identity).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
             node.remember(record(request, &device, None)).await
@@ -119,7 +118,7 @@ async fn filesystem(
     let fs = match staged(node, request, device, desired).await? {
         Some(fs) => fs,
         None => {
-            kind::not_raw(node, [device, desired.disk]).await?;
+            volume_mode::not_raw(node, [device, desired.disk]).await?;
             // Two copies of one btrfs must not be looked at and mounted side by side.
             let _turn = match desired.fs {
                 FsType::Btrfs => node.btrfs.acquire().await.ok(),
@@ -186,7 +185,7 @@ async fn prepare_and_mount(
     let times = &node.config.timeouts;
     let host = &node.host;
     let DesiredMount { fs, options, read_only, disk } = *desired;
-    let seen = doubt::not_as_before(node, request.volume.as_str(), device, identity).await?;
+    let seen = identity_check::check(node, request.volume.as_str(), device, identity).await?;
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
     let outcome = format::ensure_filesystem(host, device, wanted, seen, Deadline::after(times.format))
@@ -205,7 +204,7 @@ async fn prepare_and_mount(
         }
     }
     tuning::apply(node, disk, &request.parameters).await?;
-    // Before the mount: whoever unstages after a crash must know which device to release.
+    // Before the mount: an unstage after a crash must know which device to release.
     node.remember(record(request, device, Some(found))).await?;
     let deadline = Deadline::after(times.mount);
     let mounted = async {
@@ -240,7 +239,7 @@ async fn refuse_a_stranger(
     if found.kind == FsType::Btrfs.as_str() {
         refuse_a_twin(node, device, uuid, &others).await?;
     }
-    let Some(why) = identity.doubt().map(str::to_owned) else { return Ok(()) };
+    let Some(why) = identity.unconfirmed().map(str::to_owned) else { return Ok(()) };
     if let Some(other) = others.first() {
         let known = other.volume_id.clone();
         return Err(NodeError::KnownUuid { device: name(), uuid: uuid.clone(), known, why });
@@ -263,7 +262,7 @@ async fn refuse_a_twin(node: &Node, device: &Device, fsid: &str, others: &[Recor
             return twin(other.volume_id.clone());
         }
     }
-    // The members of every mounted btrfs, whoever mounted it (source: the kernel's btrfs sysfs interface).
+    // The members of every mounted btrfs, whichever process mounted it (source: the kernel's btrfs sysfs interface).
     let members = node.host.root().join("sys/fs/btrfs").join(fsid).join("devices");
     let Ok(members) = std::fs::read_dir(members) else { return Ok(()) };
     let names: Vec<_> = members.flatten().map(|entry| entry.file_name()).collect();
@@ -371,7 +370,7 @@ pub(super) async fn staged_block(
     let identity = identify(node.imds.as_ref(), &id, parameters.lun, deadline).await?;
     let recorded = node.recall(volume).await.and_then(|record| record.device);
     let is_node = node_number(&device.path) == Some(device.number);
-    kind::not_mounted(node, volume, staging, [&device, &device]).await?;
+    volume_mode::not_mounted(node, volume, staging, [&device, &device]).await?;
     match identity {
         _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
         Identity::Confirmed(_) => Ok(device),

@@ -1,11 +1,11 @@
+mod device_ownership;
 mod event;
 mod info;
 mod kill;
-mod kind;
 mod machine;
 mod tuning;
 mod unseen;
-mod whose;
+mod volume_mode;
 
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
 

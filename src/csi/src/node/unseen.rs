@@ -24,7 +24,7 @@ pub(super) fn refuse(
     identity: &Identity,
 ) -> Result<(), NodeError> {
     let Identity::Silent(why) = identity else {
-        node.doubts.forget(volume);
+        node.identity_checks.forget(volume);
         return Ok(());
     };
     if node.config.on_silence == OnSilence::Tolerate {
@@ -32,7 +32,7 @@ pub(super) fn refuse(
         return Ok(());
     }
     let (device_path, why) = (device.path.display().to_string(), why.clone());
-    Err(match node.doubts.for_how_long(volume, device, found) {
+    Err(match node.identity_checks.for_how_long(volume, device, found) {
         stood if stood < LONG => NodeError::Unseen { device: device_path, why },
         _ => NodeError::UnseenForLong { device: device_path, why },
     })

@@ -202,7 +202,7 @@ impl SocketFile {
     /// Call it while the listener is open: an open socket pins its inode number, so no other file can have it.
     pub fn remove_if_ours(&self) {
         if self.is_ours() {
-            // Whoever was quicker has done what was wanted.
+            // Another caller was quicker and has done it.
             let _ = fs::remove_file(&self.path);
         }
     }

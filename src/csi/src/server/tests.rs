@@ -123,9 +123,9 @@ async fn a_socket_that_a_live_process_serves_is_refused_and_left_alone() {
 async fn a_file_that_is_no_socket_is_refused_and_left_alone() {
     let scratch = Scratch::new();
     let path = scratch.join("csi.sock");
-    fs::write(&path, "somebody's").unwrap();
+    fs::write(&path, "another program's").unwrap();
     assert!(matches!(Listener::bind(&unix(&path)).await, Err(BindError::NotASocket(_))));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "another program's");
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ impl Tokens {
         format!("{signed}.{}", signature(&signed))
     }
 
-    /// What a token says, whoever made it.
+    /// What a token says, whichever issuer made it.
     pub(crate) fn read(&self, jwt: &str) -> Arc<Token> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(token) = used.get(jwt) {

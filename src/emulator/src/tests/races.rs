@@ -1,4 +1,4 @@
-//! Several writers at once: whatever they do, no disk has two machines, nobody holds what is gone, and
+//! Several writers at once: whatever they do, no disk has two machines, no VM holds what is gone, and
 //! the documents say what the hypervisors hold.
 
 use std::collections::BTreeMap;

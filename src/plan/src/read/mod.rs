@@ -464,7 +464,7 @@ impl Group {
             let elapsed = sent_at.saturating_sub(watched.operation.accepted_at);
             // The first time at the expected end, then each time the time since its acceptance has doubled.
             let end = watched.operation.expectation.next_not_early(None).due;
-            let doubt = elapsed >= end.max(watched.polled) * 2;
+            let overdue = elapsed >= end.max(watched.polled) * 2;
             watched.looked(sent_at);
             match judge(watched.operation.target, listed, whole) {
                 Some(News::Ended) if !watched.operation.sample => {
@@ -475,7 +475,7 @@ impl Group {
                     news.push((number, watched.operation.resource.clone(), News::Poll));
                 }
                 // The list may be old.
-                None => watched.by_poll = doubt,
+                None => watched.by_poll = overdue,
             }
         }
         Ended { news, lacking: ids(lacking) }

@@ -329,7 +329,7 @@ async fn a_deletion_that_is_not_shown_and_leaves_the_resource_at_rest_ends_as_un
     assert!(fake.calls().last().unwrap().at < Duration::from_secs(75));
 }
 
-/// Nobody says which disk it was, so each may be.
+/// The answer does not say which disk it was, so each may be.
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_only_shows_that_its_write_failed_leaves_open_why() {
     let refusal = Reply::json(403, json!({"error": {"code": "AuthorizationFailed"}}));

@@ -116,7 +116,7 @@ async fn pauses_double_with_jitter_and_tries_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_post_that_found_no_connection_is_sent_again() {
-    // Nobody listens on this port: it was given and taken back.
+    // No server listens on this port: it was given and taken back.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let fake = Fake::new([]);
     let good = fake.over_tcp().await;

@@ -52,7 +52,7 @@ async fn an_identity_that_nothing_confirms_is_told_the_same_way_each_time_and_a_
     for _ in 0..2 {
         assert_eq!(code(machine.stage_as(3, "a", mounted_as("ext4")).await).0, Grpc::Unavailable);
         // The message changes after a minute.
-        machine.service.0.doubts.age(Duration::from_secs(60));
+        machine.service.0.identity_checks.age(Duration::from_secs(60));
         let event = sent.try_receive().unwrap();
         assert_eq!(event.reason, Reason::IdentityUnconfirmed);
         notes.push(event.note);

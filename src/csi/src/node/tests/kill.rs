@@ -11,7 +11,7 @@ async fn a_child_that_stages_until_it_is_killed() {
     };
     let home = PathBuf::from(home);
     let host = Host::new().with_root(home.join("root"));
-    let timeouts = Timeouts { size: Duration::ZERO, doubt: Duration::ZERO, ..Timeouts::default() };
+    let timeouts = Timeouts { size: Duration::ZERO, identity_check: Duration::ZERO, ..Timeouts::default() };
     let config = NodeConfig { timeouts, ..NodeConfig::new("node-1") };
     let service = NodeService::open(host, None, home.join("state"), config).unwrap();
     let request = NodeStageVolumeRequest {
@@ -40,7 +40,7 @@ async fn a_kill_at_any_moment_of_staging_costs_neither_the_volume_nor_its_data()
     for fs_type in ["ext4", "xfs", "btrfs"] {
         let none = Duration::ZERO;
         // Every part has a new disk under the volume's name, and the metadata is right about each.
-        let times = Timeouts { identity: none, size: none, find: none, doubt: none, ..Timeouts::default() };
+        let times = Timeouts { identity: none, size: none, find: none, identity_check: none, ..Timeouts::default() };
         let mut machine = Machine::with(times).await;
         let mut whole = None;
         // The first child is left alone, to learn how long it takes; the others die at an eighth of that time, at two eighths, and so on.

@@ -31,7 +31,7 @@ async fn silent_metadata_makes_a_volume_wait_that_this_node_has_never_had() {
             assert!(message.contains("this node has never had the volume") && message.contains("503"), "{message}");
             // kubelet shows the message as an event of the pod.
             assert_eq!(message.contains("--on-silent-imds=tolerate"), long, "{message}");
-            machine.service.0.doubts.age(Duration::from_secs(60));
+            machine.service.0.identity_checks.age(Duration::from_secs(60));
         }
         assert_eq!(machine.mounted(&machine.staging("a")), None);
         assert_eq!(machine.record("a").await, None);

@@ -1,8 +1,8 @@
 //! A disk is a mounted file system or a raw device, never both at a time.
 //!
-//! The kind stands in the PersistentVolume and cannot change there, but two PersistentVolumes of one disk may differ
-//! in it. mkfs under a pod that has the device raw, or a pod that writes to the device under a mounted file system,
-//! would destroy what the other has. So whoever comes second is refused while the first is there.
+//! The volume mode cannot change in a PersistentVolume, but two PersistentVolumes of one disk may differ in it. mkfs
+//! under a pod that has the device raw, or a pod that writes to the device under a mounted file system, would destroy
+//! the other pod's data. So the second mode is refused while the first is in use.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) async fn not_raw(node: &Node, devices: [&Device; 2]) -> Result<(), No
     let table = mount::table(&node.host).await.map_err(NodeError::Mount)?;
     let shows = |mount: &&Mount| devices.iter().any(|device| shows_node(mount, device));
     match table.iter().find(shows) {
-        Some(raw) => Err(NodeError::OtherKind {
+        Some(raw) => Err(NodeError::OtherVolumeMode {
             device: devices[0].path.display().to_string(),
             found: "handed out as a raw device",
             place: raw.target.clone(),
@@ -45,7 +45,7 @@ pub(super) async fn not_mounted(
         is_place && devices.iter().any(|device| mount::is_of(mount, device))
     };
     match table.iter().find(is_staged) {
-        Some(mounted) => Err(NodeError::OtherKind {
+        Some(mounted) => Err(NodeError::OtherVolumeMode {
             device: devices[0].path.display().to_string(),
             found: "mounted",
             place: mounted.target.clone(),

@@ -1,10 +1,11 @@
-//! A disk that is not as it was when its volume was here before, or is as another volume's was.
+//! Compares a device's file system with the one that the node recorded for the volume.
 //!
-//! The instance metadata lags. It may still name a disk that somebody took off the machine while another stands at its
-//! LUN already, and of the same size; for as long as it lags, it confirms the wrong disk. A node that had one of the two
-//! before can tell: the file system has another UUID than the volume's had, or is gone, or has the UUID of the other's.
-//! Then the metadata's word alone is not enough. It is, once it has stood for longer than the metadata lags: somebody did
-//! reformat the volume, made it anew under its old name, or made it as a copy of the other.
+//! The instance metadata lags. It may still name a disk that has left the VM while another disk of the same size is at
+//! its LUN already. While it lags, the metadata confirms the wrong disk. A node that had one of the two volumes before
+//! notices it: the file system's UUID differs from the one recorded for this volume, or the file system is gone, or its
+//! UUID is recorded for another volume. The device is then refused until the metadata has named the same disk for longer
+//! than it lags. After that the difference has another cause: an operator reformatted the volume, made it anew under its
+//! old name, or copied it from the other volume.
 
 use std::{
     collections::BTreeMap,
@@ -29,28 +30,28 @@ const LONGEST_GAP: Duration = Duration::from_secs(5 * 60);
 
 /// Why and since when volumes are doubted.
 #[derive(Debug, Default)]
-pub(super) struct Doubts(Mutex<BTreeMap<String, Doubt>>);
+pub(super) struct IdentityChecks(Mutex<BTreeMap<String, Mismatch>>);
 
 #[derive(Debug)]
-struct Doubt {
+struct Mismatch {
     device: Device,
     found: String,
     since: Instant,
     last: Instant,
 }
 
-impl Doubts {
+impl IdentityChecks {
     /// For how long, without a gap, the same device with the same content has stood for the volume.
     pub(super) fn for_how_long(&self, volume: &str, device: &Device, found: &str) -> Duration {
-        let mut doubts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mismatches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        doubts.retain(|_, doubt| now - doubt.last <= LONGEST_GAP);
-        let since = match doubts.get(volume) {
-            Some(doubt) if doubt.device == *device && doubt.found == found => doubt.since,
+        mismatches.retain(|_, mismatch| now - mismatch.last <= LONGEST_GAP);
+        let since = match mismatches.get(volume) {
+            Some(mismatch) if mismatch.device == *device && mismatch.found == found => mismatch.since,
             _ => now,
         };
-        let doubt = Doubt { device: device.clone(), found: found.to_owned(), since, last: now };
-        doubts.insert(volume.to_owned(), doubt);
+        let mismatch = Mismatch { device: device.clone(), found: found.to_owned(), since, last: now };
+        mismatches.insert(volume.to_owned(), mismatch);
         now - since
     }
 
@@ -59,11 +60,11 @@ impl Doubts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
     }
 
-    /// Makes every doubt so much older.
+    /// Makes every mismatch so much older.
     #[cfg(test)]
     pub(super) fn age(&self, by: Duration) {
-        for doubt in self.0.lock().unwrap().values_mut() {
-            doubt.since -= by;
+        for mismatch in self.0.lock().unwrap().values_mut() {
+            mismatch.since -= by;
         }
     }
 }
@@ -73,7 +74,7 @@ impl Doubts {
 /// Refuses a device that does not hold what the volume had here before, or that holds what another volume had: for a
 /// while where the metadata confirms it, or is not used on this node. For as long as the metadata is silent it refuses a
 /// blank one, which would be formatted, and another's.
-pub(super) async fn not_as_before(
+pub(super) async fn check(
     node: &Node,
     volume: &str,
     device: &Device,
@@ -93,7 +94,7 @@ pub(super) async fn not_as_before(
     let (found, blank) = match &verdict {
         Verdict::Filesystem { found, .. } => match (&found.uuid, &known) {
             (Some(uuid), Some(known)) if uuid.eq_ignore_ascii_case(known) => {
-                node.doubts.forget(volume);
+                node.identity_checks.forget(volume);
                 return Ok(Some(verdict));
             }
             (uuid, _) => (format!("{} {}", found.kind, uuid.as_deref().unwrap_or_default()), false),
@@ -127,18 +128,18 @@ pub(super) async fn not_as_before(
             return Ok(Some(verdict));
         }
     };
-    let silent = identity.doubt().filter(|_| node.imds.is_some());
-    let stood = node.doubts.for_how_long(volume, device, &found);
+    let silent = identity.unconfirmed().filter(|_| node.imds.is_some());
+    let stood = node.identity_checks.for_how_long(volume, device, &found);
     if let (Some(why), true) = (silent, blank || other.is_some()) {
         let (device, why) = (device.path.display().to_string(), why.to_owned());
-        return Err(NodeError::Unsaid { device, found, had, why });
+        return Err(NodeError::IdentityUnconfirmed { device, found, had, why });
     }
-    let limit = node.config.timeouts.doubt;
+    let limit = node.config.timeouts.identity_check;
     if stood < limit {
         let (device, more) = (device.path.display().to_string(), limit - stood);
-        return Err(NodeError::Doubtful { device, found, had, more });
+        return Err(NodeError::IdentityMismatch { device, found, had, more });
     }
     tracing::warn!(volume, found, had, "the disk is not as expected, and nothing speaks against it any more");
-    node.doubts.forget(volume);
+    node.identity_checks.forget(volume);
     Ok(Some(verdict))
 }

@@ -118,7 +118,7 @@ async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid()
     assert_eq!(refusal, Grpc::Unavailable);
     assert!(message.contains("when it was here before"), "{message}");
     assert_eq!(machine.mounted(&machine.staging("a")), None);
-    machine.service.0.doubts.age(Timeouts::default().doubt);
+    machine.service.0.identity_checks.age(Timeouts::default().identity_check);
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
 }
 
@@ -186,7 +186,7 @@ async fn the_disk_of_another_volume_that_was_here_is_not_mounted_on_the_word_of_
         assert_eq!(machine.mounted(&machine.staging("b")), None);
     }
     // Silence never becomes a word, and a word that has stood for a while is believed: it is a copy.
-    machine.service.0.doubts.age(Timeouts::default().doubt);
+    machine.service.0.identity_checks.age(Timeouts::default().identity_check);
     machine.metadata.lock().unwrap().down = true;
     code(machine.stage_as(4, "b", mounted_as("ext4")).await);
     assert_eq!(machine.mounted(&machine.staging("b")), None);
@@ -207,7 +207,7 @@ async fn while_the_metadata_is_silent_a_blank_stranger_is_never_formatted_for_a_
     for _ in 0..3 {
         let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
         assert_eq!(refusal, Grpc::Unavailable, "{message}");
-        machine.service.0.doubts.age(Timeouts::default().doubt);
+        machine.service.0.identity_checks.age(Timeouts::default().identity_check);
     }
     machine.unplug(3);
     assert!(fs::read(&other).unwrap().iter().all(|byte| *byte == 0), "the stranger was written to");
@@ -229,7 +229,7 @@ async fn a_doubt_counts_for_one_device_with_one_content_only() {
         let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
         assert_eq!(refusal, Grpc::Unavailable, "{name}: {message}");
         machine.unplug(3);
-        machine.service.0.doubts.age(Timeouts::default().doubt);
+        machine.service.0.identity_checks.age(Timeouts::default().identity_check);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A filesystem that somebody else still uses is not let go.
+//! A file system with open files of another process stays attached.
 
 use std::{
     fs,

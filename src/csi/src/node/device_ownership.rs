@@ -1,4 +1,4 @@
-//! Whose a staged or published device is.
+//! To which volume a staged or published device belongs.
 //!
 //! kubelet names a volume and a path, and pairs them itself. A call that names one volume and the path of another
 //! must neither grow the other's disk nor show it to a pod, so the pair is checked before anything is done with it.
@@ -16,7 +16,7 @@ use lazuli_host::{
 /// What it recorded when it staged the volume settles it. Where that does not (another driver staged it, and left no
 /// record or has made ours stale), the instance metadata does. Where that is silent too, a record that speaks against
 /// it counts, and no record at all does not.
-pub(super) async fn is_of(node: &Node, volume: &str, device: &Device) -> bool {
+pub(super) async fn belongs_to(node: &Node, volume: &str, device: &Device) -> bool {
     if node.recall(volume).await.is_some_and(|record| record.device == Some(device.number)) {
         return true;
     }

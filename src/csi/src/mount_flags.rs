@@ -10,7 +10,7 @@ use super::server::status;
 use lazuli_host::options::Options;
 
 /// Refuses mount flags that would make another operation of the mount: every stage of the volume would fail.
-pub(super) fn on_a_node(request: &CreateVolumeRequest) -> Result<(), Status> {
+pub(super) fn check(request: &CreateVolumeRequest) -> Result<(), Status> {
     let refused = |text: String| Err(status(Code::InvalidArgument, text));
     for capability in &request.volume_capabilities {
         if let Some(AccessType::Mount(mount)) = &capability.access_type
@@ -38,7 +38,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        on_a_node(&request).map_err(|status| {
+        check(&request).map_err(|status| {
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
             status.message().to_owned()
         })

@@ -41,7 +41,7 @@ pub struct Record {
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
+pub enum VolumeRecordsError {
     /// The file system said no.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -74,17 +74,17 @@ pub enum JournalError {
 
 /// The records of one state folder.
 #[derive(Clone, Debug)]
-pub struct Journal {
+pub struct VolumeRecords {
     folder: PathBuf,
 }
 
-impl Journal {
+impl VolumeRecords {
     /// Opens the folder, creating it (mode 0700) when it is missing, and drops what interrupted
     /// writes left behind.
     ///
     /// # Errors
-    /// [`JournalError::Io`].
-    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
+    /// [`VolumeRecordsError::Io`].
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, VolumeRecordsError> {
         use std::os::unix::fs::DirBuilderExt;
         let folder = folder.into();
         fs::DirBuilder::new()
@@ -92,22 +92,22 @@ impl Journal {
             .mode(0o700)
             .create(&folder)
             .map_err(|source| failed("create", &folder, source))?;
-        let journal = Self { folder };
-        for path in journal.files("tmp")? {
+        let records = Self { folder };
+        for path in records.files("tmp")? {
             let _ = fs::remove_file(path);
         }
-        Ok(journal)
+        Ok(records)
     }
 
     /// Writes a record so that after a crash either the old or the new one is there, whole.
     ///
     /// # Errors
-    /// [`JournalError::Io`].
-    pub fn put(&self, record: &Record) -> Result<(), JournalError> {
+    /// [`VolumeRecordsError::Io`].
+    pub fn put(&self, record: &Record) -> Result<(), VolumeRecordsError> {
         let path = self.path(&record.volume_id);
         let temporary = path.with_extension("tmp");
-        let text =
-            serde_json::to_vec_pretty(record).map_err(|source| JournalError::Garbled { path: path.clone(), source })?;
+        let text = serde_json::to_vec_pretty(record)
+            .map_err(|source| VolumeRecordsError::Garbled { path: path.clone(), source })?;
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -123,12 +123,12 @@ impl Journal {
     /// The record of a volume. Ids that differ only in letter case are the same volume.
     ///
     /// # Errors
-    /// [`JournalError::Garbled`] or [`JournalError::Misplaced`]: the caller may go on without.
-    pub fn get(&self, volume: &str) -> Result<Option<Record>, JournalError> {
+    /// [`VolumeRecordsError::Garbled`] or [`VolumeRecordsError::Misplaced`]: the caller may go on without.
+    pub fn get(&self, volume: &str) -> Result<Option<Record>, VolumeRecordsError> {
         let path = self.path(volume);
         match read(&path)? {
             Some(record) if !record.volume_id.eq_ignore_ascii_case(volume) => {
-                Err(JournalError::Misplaced { path, found: record.volume_id })
+                Err(VolumeRecordsError::Misplaced { path, found: record.volume_id })
             }
             other => Ok(other),
         }
@@ -137,8 +137,8 @@ impl Journal {
     /// Removes a volume's record; a missing one is success.
     ///
     /// # Errors
-    /// [`JournalError::Io`].
-    pub fn remove(&self, volume: &str) -> Result<(), JournalError> {
+    /// [`VolumeRecordsError::Io`].
+    pub fn remove(&self, volume: &str) -> Result<(), VolumeRecordsError> {
         let path = self.path(volume);
         match fs::remove_file(&path) {
             Ok(()) => self.sync_folder(),
@@ -150,8 +150,8 @@ impl Journal {
     /// All readable records by lower-cased volume id. Unreadable ones are skipped with a warning.
     ///
     /// # Errors
-    /// [`JournalError::Io`] when the folder cannot be listed.
-    pub fn all(&self) -> Result<BTreeMap<String, Record>, JournalError> {
+    /// [`VolumeRecordsError::Io`] when the folder cannot be listed.
+    pub fn all(&self) -> Result<BTreeMap<String, Record>, VolumeRecordsError> {
         let mut records = BTreeMap::new();
         for path in self.files("json")? {
             match read(&path) {
@@ -171,8 +171,8 @@ impl Journal {
     /// Removes the records that were written longest ago, until no more than `most` are left.
     ///
     /// # Errors
-    /// [`JournalError::Io`].
-    pub fn keep_newest(&self, most: usize) -> Result<(), JournalError> {
+    /// [`VolumeRecordsError::Io`].
+    pub fn keep_newest(&self, most: usize) -> Result<(), VolumeRecordsError> {
         let mut records: Vec<_> = self
             .files("json")?
             .into_iter()
@@ -189,8 +189,8 @@ impl Journal {
     /// Records of *other* volumes with this file system UUID.
     ///
     /// # Errors
-    /// See [`Journal::all`].
-    pub fn others_with_uuid(&self, volume: &str, fs_uuid: &str) -> Result<Vec<Record>, JournalError> {
+    /// See [`VolumeRecords::all`].
+    pub fn others_with_uuid(&self, volume: &str, fs_uuid: &str) -> Result<Vec<Record>, VolumeRecordsError> {
         let records = self.all()?.into_values();
         Ok(records
             .filter(|record| !record.volume_id.eq_ignore_ascii_case(volume))
@@ -208,7 +208,7 @@ impl Journal {
         self.folder.join(format!("{name}.json"))
     }
 
-    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, JournalError> {
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>, VolumeRecordsError> {
         let entries = fs::read_dir(&self.folder).map_err(|source| failed("list", &self.folder, source))?;
         let mut paths: Vec<PathBuf> = entries
             .flatten()
@@ -219,24 +219,26 @@ impl Journal {
         Ok(paths)
     }
 
-    fn sync_folder(&self) -> Result<(), JournalError> {
+    fn sync_folder(&self) -> Result<(), VolumeRecordsError> {
         fs::File::open(&self.folder)
             .and_then(|folder| folder.sync_all())
             .map_err(|source| failed("flush", &self.folder, source))
     }
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> JournalError {
-    JournalError::Io { action, path: path.to_path_buf(), source }
+fn failed(action: &'static str, path: &Path, source: io::Error) -> VolumeRecordsError {
+    VolumeRecordsError::Io { action, path: path.to_path_buf(), source }
 }
 
-fn read(path: &Path) -> Result<Option<Record>, JournalError> {
+fn read(path: &Path) -> Result<Option<Record>, VolumeRecordsError> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(failed("read", path, source)),
     };
-    serde_json::from_slice(&text).map(Some).map_err(|source| JournalError::Garbled { path: path.to_path_buf(), source })
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|source| VolumeRecordsError::Garbled { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]
@@ -258,11 +260,11 @@ mod tests {
 
     #[test]
     fn a_record_survives_reopening_and_is_found_in_any_letter_case() {
-        let folder = TempDir::new("journal");
+        let folder = TempDir::new("records");
         let long = format!("/subscriptions/S/{}", "x/".repeat(200));
         let written = record(&long, "u-1");
-        Journal::open(folder.path()).expect("open").put(&written).expect("put");
-        let again = Journal::open(folder.path()).expect("open");
+        VolumeRecords::open(folder.path()).expect("open").put(&written).expect("put");
+        let again = VolumeRecords::open(folder.path()).expect("open");
         assert_eq!(again.get(&long.to_uppercase()).expect("get"), Some(written));
         again.remove(&long).expect("remove");
         again.remove(&long).expect("twice");
@@ -302,40 +304,40 @@ mod tests {
 
     #[test]
     fn records_of_the_first_version_are_read_and_written_byte_by_byte() {
-        let folder = TempDir::new("journal");
+        let folder = TempDir::new("records");
         for (name, text) in OF_THE_FIRST_VERSION {
             fs::write(folder.path().join(name), text).expect("write");
         }
-        let journal = Journal::open(folder.path()).expect("open");
+        let records = VolumeRecords::open(folder.path()).expect("open");
         let id = |name: &str| {
             format!(
                 "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/lazuli/providers/Microsoft.Compute/\
                  disks/{name}"
             )
         };
-        let mounted = journal.get(&id("pvc-1").to_uppercase()).expect("get").expect("a record");
+        let mounted = records.get(&id("pvc-1").to_uppercase()).expect("get").expect("a record");
         let uuid = "0fc63daf-8483-4772-8e79-3d69d8477de4";
         let staging_path = "/var/lib/kubelet/plugins/kubernetes.io/csi/disk.csi.azure.com/1/globalmount";
         assert_eq!(mounted, Record { staging_path: Some(staging_path.into()), ..record(&id("pvc-1"), uuid) });
-        let block = journal.get(&id("pvc-block")).expect("get").expect("a record");
+        let block = records.get(&id("pvc-block")).expect("get").expect("a record");
         assert_eq!((block.lun, &block.fs_uuid, &block.device), (Some(0), &None, &None));
-        assert_eq!(journal.others_with_uuid(&id("pvc-2"), uuid).expect("list"), std::slice::from_ref(&mounted));
+        assert_eq!(records.others_with_uuid(&id("pvc-2"), uuid).expect("list"), std::slice::from_ref(&mounted));
         // The version before reads what this one writes.
         for (record, (name, text)) in [mounted, block].iter().zip(OF_THE_FIRST_VERSION) {
             fs::remove_file(folder.path().join(name)).expect("remove");
-            journal.put(record).expect("put");
+            records.put(record).expect("put");
             assert_eq!(fs::read_to_string(folder.path().join(name)).expect("read"), text);
         }
     }
 
     #[test]
     fn another_volume_with_the_same_uuid_is_found_and_the_same_volume_is_not() {
-        let folder = TempDir::new("journal");
-        let journal = Journal::open(folder.path()).expect("open");
-        journal.put(&record("a", "ABCD")).expect("put");
-        journal.put(&record("b", "other")).expect("put");
+        let folder = TempDir::new("records");
+        let records = VolumeRecords::open(folder.path()).expect("open");
+        records.put(&record("a", "ABCD")).expect("put");
+        records.put(&record("b", "other")).expect("put");
         let volumes = |volume: &str, uuid: &str| -> Vec<String> {
-            let found = journal.others_with_uuid(volume, uuid).expect("list");
+            let found = records.others_with_uuid(volume, uuid).expect("list");
             found.into_iter().map(|r| r.volume_id).collect()
         };
         assert_eq!(volumes("c", "abcd"), ["a"]);
@@ -345,40 +347,40 @@ mod tests {
 
     #[test]
     fn the_oldest_records_make_room() {
-        let folder = TempDir::new("journal");
-        let journal = Journal::open(folder.path()).expect("open");
+        let folder = TempDir::new("records");
+        let records = VolumeRecords::open(folder.path()).expect("open");
         let epoch = std::time::UNIX_EPOCH;
         for (age, volume) in ["c", "a", "b"].into_iter().enumerate() {
-            journal.put(&record(volume, "u")).expect("put");
-            let file = fs::File::options().write(true).open(journal.path(volume)).expect("open");
+            records.put(&record(volume, "u")).expect("put");
+            let file = fs::File::options().write(true).open(records.path(volume)).expect("open");
             file.set_modified(epoch + std::time::Duration::from_secs(age as u64)).expect("age");
         }
-        journal.keep_newest(3).expect("enough room");
-        assert_eq!(journal.all().expect("list").len(), 3);
-        journal.keep_newest(2).expect("make room");
-        assert_eq!(journal.all().expect("list").into_keys().collect::<Vec<_>>(), ["a", "b"]);
+        records.keep_newest(3).expect("enough room");
+        assert_eq!(records.all().expect("list").len(), 3);
+        records.keep_newest(2).expect("make room");
+        assert_eq!(records.all().expect("list").into_keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]
     fn a_garbled_record_is_an_error_by_name_and_skipped_in_lists() {
-        let folder = TempDir::new("journal");
-        let journal = Journal::open(folder.path()).expect("open");
-        journal.put(&record("good", "u")).expect("put");
-        fs::write(journal.path("torn"), b"{\"volume_id\": \"to").expect("write");
-        assert!(matches!(journal.get("torn"), Err(JournalError::Garbled { .. })));
-        assert_eq!(journal.all().expect("list").len(), 1);
-        fs::copy(journal.path("good"), journal.path("moved")).expect("copy");
-        assert!(matches!(journal.get("moved"), Err(JournalError::Misplaced { .. })));
+        let folder = TempDir::new("records");
+        let records = VolumeRecords::open(folder.path()).expect("open");
+        records.put(&record("good", "u")).expect("put");
+        fs::write(records.path("torn"), b"{\"volume_id\": \"to").expect("write");
+        assert!(matches!(records.get("torn"), Err(VolumeRecordsError::Garbled { .. })));
+        assert_eq!(records.all().expect("list").len(), 1);
+        fs::copy(records.path("good"), records.path("moved")).expect("copy");
+        assert!(matches!(records.get("moved"), Err(VolumeRecordsError::Misplaced { .. })));
     }
 
     #[test]
     fn leftovers_of_a_killed_write_are_dropped_and_change_nothing() {
-        let folder = TempDir::new("journal");
-        let journal = Journal::open(folder.path()).expect("open");
-        journal.put(&record("v", "u")).expect("put");
-        let leftover = journal.path("v").with_extension("tmp");
+        let folder = TempDir::new("records");
+        let records = VolumeRecords::open(folder.path()).expect("open");
+        records.put(&record("v", "u")).expect("put");
+        let leftover = records.path("v").with_extension("tmp");
         fs::write(&leftover, b"{").expect("write");
-        let again = Journal::open(folder.path()).expect("open");
+        let again = VolumeRecords::open(folder.path()).expect("open");
         assert!(!leftover.exists());
         assert_eq!(again.get("v").expect("get"), Some(record("v", "u")));
     }
