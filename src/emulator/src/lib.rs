@@ -96,6 +96,11 @@
 //! | a disk's access signature | ends after its time | D; that the disk's state follows at once U |
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
+//! | a prefix of a network or subnet that is none or begins within itself | 400 | D |
+//! | virtual network PUT without `subnets` | from 2023-09-01 on they stay, before they go | D |
+//! | a subnet | shows the configurations that have its addresses | D |
+//! | `CheckIPAddressAvailability` and `usages` of a virtual network | what is free and what is given out | D, which addresses are the platform's U |
+//! | interfaces of a load balancer, load balancers of an interface | lists of both | D |
 //! | public IP PUT | 201, then 200, and `Azure-AsyncOperation`; a static address comes with the end | R |
 //! | a newer PUT of a public IP, load balancer, security group, route table or private link while one runs | the older ends as `Canceled`, or the newer is refused: 409 `AnotherOperationInProgress`, 429 `RetryableError` | D that there are all three, U which: [`Switches::concurrent_network_write`] |
 //! | load balancer PUT | 201, then 200, and `Azure-AsyncOperation`; `Succeeded` at once | R for one without backends, else U: [`Switches::load_balancer_shows_updating`] |
@@ -103,7 +108,7 @@
 //! | frontends, rules, probes, pools, public IPs, security groups, route tables | show who refers to them | D, the form R for public IPs |
 //! | a pool of network interfaces | shows them in `loadBalancerBackendAddresses` too | D, the names U: [`Switches::interface_pool_shows_addresses`] |
 //! | a write of what names another resource, such as a load balancer and its public IP | the other has a new etag | D, for which writes U: [`Switches::related_etags`] |
-//! | a reference to what does not exist, or no longer in this body | 400 `InvalidResourceReference` | D |
+//! | a reference to what does not exist, no longer in this body, or in another region | 400 `InvalidResourceReference` | D |
 //! | a reference of a frontend to a public IP or subnet that is not `Succeeded` | 429 `RetryableError`, `ReferencedResourceNotProvisioned` | D |
 //! | DELETE of what is named: security group, route table / frontend, pool, NAT rule | 400 | D / U |
 //! | … of a whole load balancer that has network interfaces in its pools | they leave | the code of a client: [`Switches::interfaces_leave_deleted_pool`] |
@@ -112,7 +117,8 @@
 //! | a network interface in two load balancers of one type, of another SKU, of another availability set than the other backends of a Basic one | 400 | D |
 //! | two rules of one frontend port / of one backend port without floating IP | 400 | the code U / D |
 //! | SKUs, zones, ports, timeouts, probes, outbound rules, limits of a load balancer | 400 | D, most codes U |
-//! | security rules: priorities, ports, prefixes, what is missing, limits | 400 | D, the codes of limits U |
+//! | security rules: priorities, ports, prefixes, overlaps, what is missing, limits | 400 | D, the codes of limits U |
+//! | the hardware address of an interface | comes with its first machine and stays | D |
 //! | private link service in a subnet with network policies, of a Basic load balancer, deleted with connections | 400 | D, the codes U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |
 //! | a network interface with a public IP that another configuration names | 400 `PublicIPAddressInUse` | the code U |

@@ -268,6 +268,8 @@ pub(crate) enum Commit {
 pub(crate) enum Absent {
     /// They go back to their defaults.
     Default,
+    /// The same, but for these parts: from this version on they stay.
+    DefaultBut { member: &'static str, since: &'static str },
     /// They stay as they are. What is there is replaced, lists as a whole.
     Stay,
 }

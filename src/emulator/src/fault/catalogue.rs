@@ -265,6 +265,14 @@ refusals! {
         "Subnet '{name}' is not valid because its IP address range overlaps with that of an existing subnet in virtual network '{network}'.";
     invalid_reference(id, by): 400 "InvalidResourceReference" Network, D "",
         "Resource {id} referenced by resource {by} was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.";
+    invalid_prefix_format(prefix, id): 400 "InvalidAddressPrefixFormat" Network, D "a real body (the documentation of Policy for Bicep and Terraform)",
+        "Address prefix {prefix} of resource {id} is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24.";
+    invalid_prefix_notation(prefix, id, right): 400 "InvalidCIDRNotation" Network, D "public trackers",
+        "The address prefix {prefix} in resource {id} has an invalid CIDR notation. For the given prefix length, the address prefix should be {right}.";
+    address_not_asked(): 400 "PrivateIPAddressIsNullOrEmpty" Network, D "MicrosoftDocs/feedback#520",
+        "Private IP address is null or empty in the CheckIpAddressAvailability call. Specify IpAddress=$(ipaddress) as a query parameter in the request URI.";
+    address_in_no_subnet(address, network): 400 "PrivateIPAddressNotInAnySubnet" Network, D "code (the SDK for Java tells it apart), unverified text",
+        "Private IP address {address} does not belong to the range of any subnet of virtual network {network}.";
     subnet_full(name, prefix): 400 "SubnetIsFull" Network, D "azure-docs#88211",
         "Subnet {name} with address prefix {prefix} does not have enough capacity for 1 IP addresses.";
     address_not_in_subnet(address, prefix): 400 "PrivateIPAddressNotInSubnet" Network, D "code, unverified text",
@@ -412,6 +420,10 @@ refusals! {
         "Security rule has invalid Port range. Value provided: {given}. Value should be an integer OR integer range with '-' delimiter. Valid range 0-65535.";
     invalid_rule_prefix(id, given): 400 "SecurityRuleInvalidAddressPrefix" Network, D "azure-powershell#4557, terraform-provider-azurerm#16761",
         "Security rule {id} has invalid Address prefix. Value provided: {given}";
+    tag_among_prefixes(side, id, given): 400 "SecurityRuleParameterContainsUnsupportedValue" Network, D "terraform-provider-azurerm#5617",
+        "Security rule parameter {side}AddressPrefix for rule with Id {id} cannot specify existing VIRTUALNETWORK, INTERNET, AZURELOADBALANCER, '*' or system tags. Unsupported value used: {given}.";
+    prefixes_overlap(side, id, one, other): 400 "OverlappingSubnetsNotPermittedInSecurityRule" Network, D "cloud-provider-azure#6775, data-safe-haven#2077",
+        "Security rule parameter {side}AddressPrefix for rule with Id {id} contains overlapping subnets [{one}, {other}], which is not permitted.";
     route_table_in_use(id, by): 400 "InUseRouteTableCannotBeDeleted" Network, D "code, unverified text",
         "Route table {id} is in use and cannot be deleted. It is used by {by}.";
     too_many_routes(id, most): 400 "RouteCountLimitReached" Network, U "the limit is documented",

@@ -650,3 +650,26 @@ async fn letter_case_says_nothing() {
     let second = format!("{}?api-version={VERSION}", part("backendAddressPools", "second"));
     rig.written(&second, lower(&json!({"properties": {"loadBalancerBackendAddresses": [address]}}))).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_lists_its_interfaces_and_an_interface_its_load_balancers() {
+    let rig = Rig::new(options()).await;
+    let names = |got: &Got| -> Vec<String> {
+        let all = got.body["value"].as_array().unwrap().iter();
+        all.map(|own| own["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let of_balancer = uri("loadBalancers", "lb/networkInterfaces");
+    rig.get(&of_balancer).await.refused(404, "ResourceNotFound");
+    rig.written(&lb(), balancer(json!([internal("f")]), json!([rule("r", "f", 80)]))).await;
+    assert_eq!(names(&rig.get(&of_balancer).await.expect(200)), Vec::<String>::new());
+    rig.written(&interface("plain-0"), nic(&[&pool()])).await;
+    rig.written(&interface("plain-1"), nic(&[])).await;
+    assert_eq!(names(&rig.get(&of_balancer).await.expect(200)), ["plain-0-nic"]);
+    let of_interface = rig.get(&uri("networkInterfaces", "plain-0-nic/loadBalancers")).await.expect(200);
+    assert_eq!(names(&of_interface), ["lb"]);
+    // As a GET of it shows it, with who refers to its parts.
+    assert_eq!(of_interface.body["value"][0], rig.get(&lb()).await.expect(200).body);
+    let none = rig.get(&uri("networkInterfaces", "plain-1-nic/loadBalancers")).await.expect(200);
+    assert_eq!(names(&none), Vec::<String>::new());
+    rig.get(&uri("networkInterfaces", "none/loadBalancers")).await.refused(404, "ResourceNotFound");
+}

@@ -52,6 +52,10 @@ async fn a_machine_is_created_updated_and_deleted_as_recorded() {
     let end = rig.finish(&got).await;
     assert_eq!(end["status"], "Succeeded");
     assert!(end.get("properties").is_none());
+    // Its interface has a hardware address from now on.
+    let own = rig.get(&format!("{}?api-version=2025-05-01", nic_id("nic1"))).await.expect(200).body;
+    let hardware = own["properties"]["macAddress"].as_str().unwrap();
+    assert!(hardware.starts_with("00-0D-3A-") && hardware.len() == "00-0D-3A-00-00-00".len(), "{hardware}");
     let vm = rig.get(&vm_uri("new")).await.expect(200);
     assert_eq!(vm.header("etag"), "\"2\"");
     assert_eq!(vm.body["properties"]["provisioningState"], "Succeeded");

@@ -56,6 +56,9 @@ async fn a_security_group_has_its_rules_and_six_of_azure() {
     assert_eq!(patch["tags"], json!({"a": "b"}));
 }
 
+const PARAMETER: &str = "SecurityRuleParameterContainsUnsupportedValue";
+const OVERLAP: &str = "OverlappingSubnetsNotPermittedInSecurityRule";
+
 #[tokio::test(start_paused = true)]
 async fn what_a_security_rule_cannot_be_is_refused() {
     let rig = Rig::new(options()).await;
@@ -78,12 +81,18 @@ async fn what_a_security_rule_cannot_be_is_refused() {
         (with(json!([rule("a", 500), rule("b", 500)])), "SecurityRuleConflict"),
         (with(json!([rule("a", 500), rule("A", 501)])), "InvalidRequestFormat"),
         (changed("protocol", json!("Tpc")), "InvalidParameter"),
+        (changed("destinationAddressPrefixes", json!(["VirtualNetwork"])), PARAMETER),
+        (changed("destinationAddressPrefixes", json!(["10.0.0.0/8", "*"])), PARAMETER),
+        (changed("sourceAddressPrefixes", json!(["10.0.0.0/8", "9.0.0.0/8", "10.7.0.0/16"])), OVERLAP),
+        (changed("sourceAddressPrefixes", json!(["fd00::1", "fd00::/64"])), OVERLAP),
+        (changed("sourceAddressPrefixes", json!(["10.0.0.1", "10.0.0.1/32"])), OVERLAP),
     ] {
         rig.refuses(&group_uri(), &body, code).await;
     }
     for body in [
         changed("sourceAddressPrefix", json!("AzureCloud.westeurope")),
         changed("sourceAddressPrefix", json!("fd00::/8")),
+        changed("destinationAddressPrefixes", json!(["10.0.0.0/8", "11.0.0.0/8", "9.255.255.255", "fd00::/8"])),
         changed("priority", json!(4096)),
         with(json!([rule("a", 500), {"name": "b", "properties": {
             "protocol": "*", "access": "Deny", "direction": "Outbound", "priority": 500, "sourceAddressPrefix": "*",

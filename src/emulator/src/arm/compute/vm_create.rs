@@ -12,6 +12,7 @@ use super::disk_plan::{self, Plan};
 use super::{attachments, disk_access, disk_rules, quotas, vm_work};
 use crate::answer::{Answer, Context, Reply, Start};
 use crate::arm::kinds::{self, MACHINE};
+use crate::arm::network::interfaces;
 use crate::arm::{regions, writes};
 use crate::fault::{self, Fault};
 use crate::latency::OperationKind;
@@ -51,9 +52,7 @@ pub(crate) fn create(context: &mut Context<'_>, body: &Value) -> Reply {
         context.state.store.insert(&disk_id, Resource::new(disk), now);
     }
     for nic in &nics {
-        context.state.store.change(nic, now, |resource| {
-            resource.doc["properties"]["virtualMachine"] = json!({ "id": id });
-        });
+        context.state.store.change(nic, now, |resource| interfaces::join(&mut resource.doc, &id));
     }
     let mut resource = Resource::new(doc);
     resource.etag = 1;
@@ -569,9 +568,7 @@ pub(crate) fn exchange_interfaces(
         });
     }
     for new in after.iter().filter(|id| !in_list(before, id)) {
-        state.store.change(new, at, |resource| {
-            resource.doc["properties"]["virtualMachine"] = json!({ "id": vm });
-        });
+        state.store.change(new, at, |resource| interfaces::join(&mut resource.doc, vm));
     }
 }
 

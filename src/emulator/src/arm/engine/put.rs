@@ -32,13 +32,16 @@ struct Write<'a> {
 pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) -> Reply {
     let group = context.require_group()?;
     let stays = match descriptor.absent {
-        Absent::Default => None,
+        Absent::Default | Absent::DefaultBut { .. } => None,
         Absent::Stay => context.state.store.document(&descriptor.id(context)),
     };
     let mut body = context.read(descriptor.schema.name, descriptor.schema.root, stays.is_some())?;
     if let Some(old) = stays {
         let asked = std::mem::replace(&mut body, old.into_value());
         merge(&mut body, asked);
+    }
+    if let Absent::DefaultBut { member, since } = descriptor.absent {
+        keep_parts(descriptor, context, &mut body, (member, since));
     }
     let (base, location) = match descriptor.parent {
         None => {
@@ -61,6 +64,23 @@ pub(crate) fn put(descriptor: &'static Descriptor, context: &mut Context<'_>) ->
     let id = old.as_ref().and_then(|old| old["id"].as_str()).map_or(id, str::to_owned);
     let updated = (descriptor.put.updated)(&context.shared.options.unverified);
     write(descriptor, context, Write { id: &id, location: &location, body: &body, old, updated })
+}
+
+/// Puts into a body the parts of what exists, where it says nothing of them. Documented for the subnets of a virtual
+/// network: an empty list takes them away, and so did none before that version.
+fn keep_parts(
+    descriptor: &Descriptor,
+    context: &Context<'_>,
+    body: &mut Value,
+    (member, since): (&'static str, &'static str),
+) {
+    let version = context.request.query.get("api-version").map_or("", String::as_str);
+    if version >= since
+        && body["properties"].get(member).is_none()
+        && let Some(old) = context.state.store.document(&descriptor.id(context))
+    {
+        body["properties"][member] = old["properties"][member].clone();
+    }
 }
 
 /// PATCH.

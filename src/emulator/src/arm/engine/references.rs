@@ -102,7 +102,8 @@ pub(crate) fn child(state: &State, id: &str) -> Option<(&'static Children, Value
 ///
 /// # Errors
 ///
-/// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists. 429 where what is
+/// 400 `InvalidResourceReference`, also where the type is not emulated: then nothing of it exists; and where it is in
+/// another region. 429 where what is
 /// named must be provisioned, and is not.
 pub(crate) fn check(descriptor: &'static Descriptor, state: &State, body: &Value, own: &str) -> Result<(), Fault> {
     // Its own children by their ids in lower case; those that it no longer has do not exist.
@@ -121,7 +122,7 @@ pub(crate) fn check(descriptor: &'static Descriptor, state: &State, body: &Value
         let by = if of_child { found.element.as_str() } else { own };
         let known = match is_own(&found) {
             true => here.contains(&path::key(found.id)),
-            false => exists(state, found.id, found.reference.to),
+            false => exists(state, found.id, found.reference.to) && is_near(descriptor, state, body, found.id),
         };
         if refused.is_ok() {
             refused = match found.reference.provisioned_by {
@@ -132,6 +133,19 @@ pub(crate) fn check(descriptor: &'static Descriptor, state: &State, body: &Value
         }
     });
     refused
+}
+
+/// Whether what a resource of the network provider names is in the region of that resource. Documented: the refusal
+/// says so.
+fn is_near(descriptor: &Descriptor, state: &State, body: &Value, id: &str) -> bool {
+    let named = [id, path::parent_of(id)].into_iter().find_map(|id| state.store.get(id));
+    let there = named.and_then(|resource| resource.doc["location"].as_str());
+    match (body["location"].as_str(), there) {
+        (Some(here), Some(there)) if descriptor.family.etags == Etags::Weak => {
+            path::location(here) == path::location(there)
+        }
+        _ => true,
+    }
 }
 
 /// Whether an id is below another.

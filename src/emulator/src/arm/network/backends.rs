@@ -9,7 +9,7 @@ use super::interfaces::NETWORK_INTERFACE;
 use super::load_balancers::LOAD_BALANCER;
 use crate::answer::{Answer, Context, Reply};
 use crate::arm::engine::{document, references};
-use crate::arm::kinds;
+use crate::arm::{kinds, lists};
 use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::path;
@@ -98,6 +98,45 @@ fn check_set(state: &State, nic: &Value, balancer: &Value) -> Result<(), Fault> 
         }
     }
     Ok(())
+}
+
+/// Whether an interface is in a pool or NAT rule of a load balancer.
+fn is_backend(nic: &Value, balancer: &str) -> bool {
+    let named = [kinds::BACKEND_POOL, kinds::NAT_RULE].iter();
+    let mut named = named.flat_map(|kind| references::named(&NETWORK_INTERFACE, nic, kind));
+    named.any(|id| path::same(path::parent_of(id), balancer))
+}
+
+/// The network interfaces in the pools and NAT rules of a load balancer, also those of instances of scale sets.
+/// Documented, by two examples.
+pub(crate) fn list_interfaces(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let balancer = context.state.store.shown(&LOAD_BALANCER.id(context), context.now);
+    let balancer = balancer.ok_or_else(|| LOAD_BALANCER.not_found(context))?;
+    let id = path::of(&balancer);
+    let all = [kinds::NIC, kinds::INSTANCE_NIC].into_iter().flat_map(|kind| context.state.store.of_kind(kind));
+    let members = all.filter(|nic| is_backend(nic, id)).map(|nic| {
+        let mut shown = nic.clone();
+        // That of an instance shows no type.
+        if nic["type"] == kinds::INSTANCE_NIC
+            && let Some(members) = shown.as_object_mut()
+        {
+            members.shift_remove("type");
+        }
+        Document::from(shown)
+    });
+    let members = members.collect();
+    lists::of_documents(context, members)
+}
+
+/// The load balancers in whose pools and NAT rules a network interface is. Documented, by an example.
+pub(crate) fn list_balancers(context: &mut Context<'_>) -> Reply {
+    context.require_group()?;
+    let nic = context.state.store.shown(&NETWORK_INTERFACE.id(context), context.now);
+    let nic = nic.ok_or_else(|| NETWORK_INTERFACE.not_found(context))?;
+    let shown = references::BackReferences::of(&LOAD_BALANCER, context.state);
+    let found = balancers(context.state, &nic).into_iter().map(|balancer| shown.shown_in(balancer)).collect();
+    lists::of_documents(context, found)
 }
 
 /// `migrateToIpBased`: pools of network interfaces become pools of their addresses, in one request that is done at once

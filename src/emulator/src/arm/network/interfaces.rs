@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, SYNCHRONOUS, backends, private_addresses, public_ip_addresses};
+use super::{CHILDREN, RESOURCE, SYNCHRONOUS, backends, private_addresses, public_ip_addresses, read};
 use crate::arm::descriptor::{
     Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Part, Quota, Reference, Schema,
 };
@@ -33,6 +33,7 @@ pub(crate) static NETWORK_INTERFACE: Descriptor = Descriptor {
         changed: public_ip_addresses::follow,
         ..RESOURCE.hooks
     },
+    routes: &[read("loadbalancers", "networkInterfaceLoadBalancers.list", backends::list_balancers)],
     ..RESOURCE
 };
 
@@ -57,6 +58,19 @@ pub(crate) const CONFIGURATIONS: Children = Children {
 
 fn machine(nic: &Value) -> Vec<String> {
     nic["properties"]["virtualMachine"]["id"].as_str().map(str::to_owned).into_iter().collect()
+}
+
+/// Gives an interface to a machine. Documented: with its first one it gets a hardware address, which stays. The address
+/// follows from the interface's own GUID.
+pub(crate) fn join(nic: &mut Value, machine: &str) {
+    let properties = &mut nic["properties"];
+    properties["virtualMachine"] = json!({ "id": machine });
+    if !properties["macAddress"].is_string() {
+        let digits: Vec<char> =
+            properties["resourceGuid"].as_str().unwrap_or("").to_ascii_uppercase().chars().collect();
+        let pairs: Vec<String> = digits.chunks(2).take(3).map(|pair| pair.iter().collect()).collect();
+        properties["macAddress"] = json!(format!("00-0D-3A-{}", pairs.join("-")));
+    }
 }
 
 pub(crate) fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {

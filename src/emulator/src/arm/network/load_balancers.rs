@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, RESOURCE, WRITE_NETWORK, backends, balancing, private_addresses, public_ip_addresses};
+use super::{CHILDREN, RESOURCE, WRITE_NETWORK, backends, balancing, private_addresses, public_ip_addresses, read};
 use crate::arm::descriptor::{
     Access, BackReference, By, Children, Descriptor, Draft, Extra, Form, Hooks, InUse, Latency, Part, Put, Quota,
     Reference, Schema, Scope, Writers,
@@ -41,14 +41,17 @@ pub(crate) static LOAD_BALANCER: Descriptor = Descriptor {
         fault: |exceeded| fault::too_many_network_resources("load balancers", exceeded.limit),
     }],
     hooks: Hooks { complete, check: balancing::check, changed, ..RESOURCE.hooks },
-    routes: &[Extra {
-        method: "POST",
-        scope: Scope::Group,
-        path: "migratetoipbased",
-        operation: "loadBalancers.migrateToIPBased",
-        handler: backends::migrate,
-        limit: Some(WRITE_NETWORK),
-    }],
+    routes: &[
+        Extra {
+            method: "POST",
+            scope: Scope::Group,
+            path: "migratetoipbased",
+            operation: "loadBalancers.migrateToIPBased",
+            handler: backends::migrate,
+            limit: Some(WRITE_NETWORK),
+        },
+        read("networkinterfaces", "loadBalancerNetworkInterfaces.list", backends::list_interfaces),
+    ],
     ..RESOURCE
 };
 

@@ -52,6 +52,11 @@ const fn operation(path: &'static str, handler: Handler) -> Extra {
     Extra { method: "GET", scope: Scope::Subscription, path, operation: "operations.get", handler, limit }
 }
 
+/// A GET of what the provider makes of a resource.
+const fn read(path: &'static str, operation: &'static str, handler: Handler) -> Extra {
+    Extra { method: "GET", scope: Scope::Group, path, operation, handler, limit: Some(READ_NETWORK) }
+}
+
 pub(crate) static FAMILY: Family = Family {
     style: Style::Network,
     namespace: "Microsoft.Network",

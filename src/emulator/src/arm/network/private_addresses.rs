@@ -5,15 +5,22 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::answer::{Answer, Context, Reply};
 use crate::arm::descriptor::{Draft, Origin, Part};
 use crate::arm::engine::references;
 use crate::arm::kinds;
 use crate::cidr;
+use crate::document::Document;
 use crate::fault::{self, Fault};
 use crate::path;
 use crate::state::State;
+
+use super::virtual_networks::VIRTUAL_NETWORK;
+
+/// How many free addresses an answer names instead of one that is taken.
+const OFFERED: usize = 5;
 
 /// Types that have private addresses, and the children in which these stand.
 const HOLDERS: [(&str, &str); 4] = [
@@ -27,6 +34,24 @@ fn prefixes(subnet: &Value) -> impl Iterator<Item = &str> {
     let properties = &subnet["properties"];
     let many = properties["addressPrefixes"].as_array().into_iter().flatten();
     many.chain(std::iter::once(&properties["addressPrefix"])).filter_map(Value::as_str)
+}
+
+/// Whether a prefix is one, and begins with its first address. Documented.
+fn check_prefix(prefix: &str, of: &Value) -> Result<(), Fault> {
+    let (first, _) = cidr::range(prefix).ok_or_else(|| fault::invalid_prefix_format(prefix, path::of(of)))?;
+    match prefix.split_once('/') {
+        Some((base, length)) if base.parse() != Ok(first) => {
+            Err(fault::invalid_prefix_notation(prefix, path::of(of), format!("{first}/{length}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the prefixes of a network and of its subnets are prefixes. Documented.
+pub(crate) fn check_prefixes(network: &Value) -> Result<(), Fault> {
+    let space = network["properties"]["addressSpace"]["addressPrefixes"].as_array().into_iter().flatten();
+    space.filter_map(Value::as_str).try_for_each(|prefix| check_prefix(prefix, network))?;
+    subnets(network).try_for_each(|subnet| prefixes(subnet).try_for_each(|prefix| check_prefix(prefix, subnet)))
 }
 
 /// Whether the subnets of a network lie in it, and apart. Documented.
@@ -167,4 +192,63 @@ fn free_address(state: &State, subnet: &str, prefix: &str, before: &[Value]) -> 
         .find(|address| !used.contains(address))
         .map(|address| address.to_string())
         .ok_or_else(|| fault::subnet_full(path::name_of(subnet), prefix))
+}
+
+/// `CheckIPAddressAvailability`: whether a network can give out an address. Documented: the shape, and that five free
+/// ones of the same subnet are named instead. That the addresses that Azure keeps are the platform's is unverified.
+pub(crate) fn check_availability(context: &mut Context<'_>) -> Reply {
+    let network = network(context)?;
+    let asked = context.request.query.iter().find(|(name, _)| name.eq_ignore_ascii_case("ipAddress"));
+    let asked = asked.map(|(_, value)| value.trim()).filter(|value| !value.is_empty());
+    let asked = asked.ok_or_else(fault::address_not_asked)?;
+    let wanted: Option<IpAddr> = asked.parse().ok();
+    let holds = |prefix: &&str| {
+        cidr::range(prefix).is_some_and(|(first, last)| wanted.is_some_and(|wanted| (first..=last).contains(&wanted)))
+    };
+    let found = subnets(&network).find_map(|subnet| prefixes(subnet).find(holds).map(|prefix| (subnet, prefix)));
+    let (Some((subnet, prefix)), Some(wanted)) = (found, wanted) else {
+        return Err(fault::address_in_no_subnet(asked, path::of(&network)));
+    };
+    let used: BTreeSet<IpAddr> = taken(context.state, path::of(subnet)).map(|(address, _)| address).collect();
+    let is_reserved = !is_usable(prefix, wanted);
+    if !is_reserved && !used.contains(&wanted) {
+        return Ok(Answer::json(200, json!({"available": true, "isPlatformReserved": false})));
+    }
+    let (first, last) = usable(prefix);
+    let all = (cidr::bits(first)..=cidr::bits(last)).map(|bits| cidr::with_bits(first, bits));
+    let offered: Vec<String> =
+        all.filter(|address| !used.contains(address)).take(OFFERED).map(|address| address.to_string()).collect();
+    Ok(Answer::json(
+        200,
+        json!({"available": false, "availableIPAddresses": offered, "isPlatformReserved": is_reserved}),
+    ))
+}
+
+/// How many addresses each subnet of a network gives out, and has given out. Documented shape.
+pub(crate) fn list_usage(context: &mut Context<'_>) -> Reply {
+    let network = network(context)?;
+    let usage = |subnet: &Value| {
+        let ranges = prefixes(subnet).map(usable);
+        let room = ranges.map(|(first, last)| (cidr::bits(last) + 1).saturating_sub(cidr::bits(first))).sum::<u128>();
+        json!({
+            "currentValue": taken(context.state, path::of(subnet)).count(),
+            "id": subnet["id"],
+            "limit": u64::try_from(room).unwrap_or(u64::MAX),
+            "name": {"localizedValue": "Subnet size and usage", "value": "SubnetSpace"},
+            "unit": "Count",
+        })
+    };
+    let value: Vec<Value> = subnets(&network).map(usage).collect();
+    Ok(Answer::json(200, json!({ "value": value })))
+}
+
+/// The virtual network that a request names.
+fn network(context: &Context<'_>) -> Result<Document, Fault> {
+    context.require_group()?;
+    let found = context.state.store.shown(&VIRTUAL_NETWORK.id(context), context.now);
+    found.ok_or_else(|| VIRTUAL_NETWORK.not_found(context))
+}
+
+fn subnets(network: &Value) -> impl Iterator<Item = &Value> {
+    network["properties"]["subnets"].as_array().into_iter().flatten()
 }

@@ -186,10 +186,34 @@ fn check_side(rule: &Value, side: &str) -> Result<usize, Fault> {
     if let Some(wrong) = ports.into_iter().find(|range| !is_port_range(range)) {
         return Err(fault::invalid_rule_ports(wrong));
     }
-    match prefixes.iter().find(|prefix| !is_prefix(prefix)) {
-        Some(wrong) => Err(fault::invalid_rule_prefix(id, wrong)),
-        None => Ok(prefixes.len()),
+    if let Some(wrong) = prefixes.iter().find(|prefix| !is_prefix(prefix)) {
+        return Err(fault::invalid_rule_prefix(id, wrong));
     }
+    let many = &rule["properties"][format!("{side}AddressPrefixes")];
+    check_many(upper, id, many.as_array().into_iter().flatten().filter_map(Value::as_str))?;
+    Ok(prefixes.len())
+}
+
+/// The addresses and prefixes of a rule that has several: none is a service tag, and none lies in another. Documented:
+/// augmented security rules.
+fn check_many<'a>(side: &str, id: &str, prefixes: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
+    let mut ranges = Vec::new();
+    for prefix in prefixes {
+        let address = prefix.parse::<IpAddr>().ok().map(|address| (address, address));
+        let range =
+            address.or_else(|| cidr::range(prefix)).ok_or_else(|| fault::tag_among_prefixes(side, id, prefix))?;
+        ranges.push((range, prefix));
+    }
+    // Of two prefixes that overlap one holds the other: it comes first.
+    ranges.sort_by_key(|((first, last), _)| (*first, std::cmp::Reverse(*last)));
+    for pair in ranges.windows(2) {
+        if let [((_, last), one), ((first, _), other)] = pair
+            && first <= last
+        {
+            return Err(fault::prefixes_overlap(side, id, one, other));
+        }
+    }
+    Ok(())
 }
 
 fn is_port_range(range: &str) -> bool {

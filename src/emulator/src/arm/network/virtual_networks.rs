@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links};
-use crate::arm::descriptor::{Answered, By, Children, Descriptor, Draft, Hooks, InUse, Part, Put, Reference, Schema};
+use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links, read};
+use crate::arm::descriptor::{
+    Absent, Answered, BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Part, Put, Reference, Schema,
+};
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
 use crate::options::Switches;
@@ -28,15 +30,36 @@ pub(crate) static VIRTUAL_NETWORK: Descriptor = Descriptor {
             by: By::References,
             fault: |subnet, by| fault::subnet_in_use(subnet["name"].as_str().unwrap_or(""), by),
         }],
+        shows: &[
+            configurations(kinds::NIC),
+            configurations(kinds::INSTANCE_NIC),
+            configurations(kinds::FRONTEND),
+            configurations(kinds::PRIVATE_LINK_SERVICE),
+        ],
         complete: subnet,
         ..CHILDREN
     }],
     expands: &["subnets", "virtualNetworkPeerings", "ipAllocations", "flowLogs"],
+    absent: Absent::DefaultBut { member: "subnets", since: "2023-09-01" },
     hooks: Hooks { complete, check, ..RESOURCE.hooks },
+    routes: &[
+        read(
+            "checkipaddressavailability",
+            "virtualNetworks.checkIPAddressAvailability",
+            private_addresses::check_availability,
+        ),
+        read("usages", "virtualNetworks.listUsage", private_addresses::list_usage),
+    ],
     ..RESOURCE
 };
 
+/// A subnet shows the configurations that have its addresses. Documented.
+const fn configurations(from: &'static str) -> BackReference {
+    BackReference { member: "ipConfigurations", from, form: Form::Some }
+}
+
 fn check(state: &State, network: &Value, _: Option<&Value>) -> Result<(), Fault> {
+    private_addresses::check_prefixes(network)?;
     private_addresses::check_subnets(network)?;
     private_links::check_policies(state, network)
 }
