@@ -80,4 +80,7 @@ def test_what_an_interface_cannot_be_is_refused(group, network, subnet):
     one = {"subnet": {"id": subnet}}
     far = lambda: interface(network, group, "nic", one, location="northeurope")  # noqa: E731
     assert refused(far) == "InvalidResourceReference"
-    assert interface(network, group, "nic", one).properties.ip_configurations[0].properties.primary
+    both = lambda: interface(network, group, "nic", one, one)  # noqa: E731
+    assert refused(both) == "NetworkInterfaceMustHaveOneOneIPConfigAsPrimary"
+    made = interface(network, group, "nic", one | {"primary": True}, one)
+    assert [own.properties.primary for own in made.properties.ip_configurations] == [True, False]

@@ -96,7 +96,7 @@
 //! | a disk's access signature | ends after its time | D; that the disk's state follows at once U |
 //! | a finished operation | can be polled for a day, the newest 50,000 at most; then 404 | U |
 //! | subnets outside of their network or over each other | 400 `NetcfgSubnetRangeOutsideVnet` / `NetcfgSubnetRangesOverlap` | D |
-//! | a prefix of a network or subnet that is none or begins within itself | 400 | D |
+//! | a prefix of a network or subnet that is none or begins within itself, a subnet without one / below a /29 | 400 | D / the code U |
 //! | virtual network PUT without `subnets` | from 2023-09-01 on they stay, before they go | D |
 //! | a subnet | shows the configurations that have its addresses | D |
 //! | `CheckIPAddressAvailability` and `usages` of a virtual network | what is free and what is given out | D, which addresses are the platform's U |
@@ -118,6 +118,7 @@
 //! | two rules of one frontend port / of one backend port without floating IP | 400 | the code U / D |
 //! | SKUs, zones, ports, timeouts, probes, outbound rules, limits of a load balancer | 400 | D, most codes U |
 //! | security rules: priorities, ports, prefixes, overlaps, what is missing, limits | 400 | D, the codes of limits U |
+//! | an interface of several configurations, a machine of several interfaces, none of them primary | 400 | D |
 //! | the hardware address of an interface | comes with its first machine and stays | D |
 //! | private link service in a subnet with network policies, of a Basic load balancer, deleted with connections | 400 | D, the codes U |
 //! | a public IP or prefix that is named, DELETE | 400 `PublicIPAddressCannotBeDeleted` / `InUsePublicIpPrefixCannotBeDeleted` | D |

@@ -134,6 +134,8 @@ refusals! {
         "The operation requires the VM to be running (or set to run).";
     marked_for_deletion(operation, vm): 409 "OperationNotAllowed" Provider, D "common VM error codes; the names of the operations are unverified",
         "Operation '{operation}' is not allowed on VM '{vm}' since the VM is marked for deletion. You can only retry the Delete operation (or wait for an ongoing one to complete).";
+    interface_without_primary(name): 400 "NetworkInterfaceMustHavePrimaryPropertySet" Provider, D "ansible#40648",
+        "Network interface {name} must have Primary property set.";
     interfaces_need_deallocation(vm): 400 "AddingOrDeletingNetworkInterfacesOnARunningVirtualMachineNotSupported" Provider, D "a real body (azure-powershell#4565); that every exchange of interfaces needs it is unverified",
         "Virtual machine {vm} with a single network interface must be stop-deallocated before it can be updated to have multiple network interfaces and vice-versa.";
     disk_exists(name, group): 409 "ConflictingUserInput" Provider, D "public trackers",
@@ -269,6 +271,12 @@ refusals! {
         "Address prefix {prefix} of resource {id} is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24.";
     invalid_prefix_notation(prefix, id, right): 400 "InvalidCIDRNotation" Network, D "public trackers",
         "The address prefix {prefix} in resource {id} has an invalid CIDR notation. For the given prefix length, the address prefix should be {right}.";
+    subnet_without_prefix(name): 400 "NoAddressPrefixOrPoolProvided" Network, D "code (public trackers), unverified text",
+        "Subnet '{name}' has neither an address prefix nor an IPAM pool.";
+    subnet_too_small(name, prefix): 400 "InvalidSubnetPrefixLength" Network, U "the limit is documented (the FAQ of virtual networks)",
+        "Subnet '{name}' with address prefix {prefix} is too small. The smallest supported IPv4 subnet is /29.";
+    no_primary_configuration(name): 400 "NetworkInterfaceMustHaveOneOneIPConfigAsPrimary" Network, D "azure-sdk-for-go#259",
+        "Network Interface {name} specifies multiple IPConfigurations but none of the IPConfigurations is specified as Primary.";
     address_not_asked(): 400 "PrivateIPAddressIsNullOrEmpty" Network, D "MicrosoftDocs/feedback#520",
         "Private IP address is null or empty in the CheckIpAddressAvailability call. Specify IpAddress=$(ipaddress) as a query parameter in the request URI.";
     address_in_no_subnet(address, network): 400 "PrivateIPAddressNotInAnySubnet" Network, D "code (the SDK for Java tells it apart), unverified text",

@@ -144,6 +144,10 @@ async fn prefixes_of_networks_and_subnets_are_prefixes() {
     let got = rig.call("PUT", &uri, Some(subnet("10.7.1.1/24"))).await.refused(400, "InvalidCIDRNotation");
     assert!(got.message().ends_with("the address prefix should be 10.7.1.0/24."), "{}", got.message());
     rig.call("PUT", &uri, Some(subnet("10.7.1.0-24"))).await.refused(400, "InvalidAddressPrefixFormat");
+    rig.call("PUT", &uri, Some(subnet("10.7.1.0/30"))).await.refused(400, "InvalidSubnetPrefixLength");
+    for none in [json!({"properties": {}}), json!({"properties": {"addressPrefixes": []}})] {
+        rig.call("PUT", &uri, Some(none)).await.refused(400, "NoAddressPrefixOrPoolProvided");
+    }
     let got = rig.call("PUT", &uri, Some(subnet("10.7.1.0/24"))).await.expect(201);
     rig.finish(&got).await;
 }
@@ -218,4 +222,39 @@ async fn what_is_in_another_region_is_not_found() {
     let subnet =
         json!({"properties": {"addressPrefix": "10.7.0.0/29", "routeTable": {"id": id_of("routeTables", "far")}}});
     rig.refuses(&uri("virtualNetworks", "net/subnets/small"), &subnet, "InvalidResourceReference").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_several_configurations_and_of_several_interfaces_is_primary() {
+    let rig = Rig::new(options()).await;
+    rig.written(&uri("virtualNetworks", "net"), network(Some(small()))).await;
+    let mut both = small_nic();
+    let mut second = both["properties"]["ipConfigurations"][0].clone();
+    second["name"] = json!("second");
+    both["properties"]["ipConfigurations"].as_array_mut().unwrap().push(second);
+    let nic = |name: &str| uri("networkInterfaces", name);
+    let got = rig.refuses(&nic("two"), &both, "NetworkInterfaceMustHaveOneOneIPConfigAsPrimary").await;
+    assert!(got.message().starts_with("Network Interface two specifies multiple"), "{}", got.message());
+    both["properties"]["ipConfigurations"][1]["properties"]["primary"] = json!(true);
+    rig.written(&nic("two"), both).await;
+    rig.written(&nic("one"), small_nic()).await;
+    let machine = |primary: Option<bool>| {
+        let mut first = json!({"id": id_of("networkInterfaces", "one")});
+        if let Some(primary) = primary {
+            first["properties"] = json!({ "primary": primary });
+        }
+        json!({"location": "westeurope", "properties": {
+            "hardwareProfile": {"vmSize": "Standard_D4s_v3"},
+            "networkProfile": {"networkInterfaces": [first, {"id": id_of("networkInterfaces", "two")}]},
+            "osProfile": {"adminPassword": "secret", "adminUsername": "someone", "computerName": "two"},
+            "storageProfile": {
+                "imageReference": {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"},
+                "osDisk": {"createOption": "FromImage"},
+            },
+        }})
+    };
+    let got = rig.refuses(&vm_uri("two"), &machine(None), "NetworkInterfaceMustHavePrimaryPropertySet").await;
+    assert_eq!(got.message(), "Network interface one must have Primary property set.");
+    let got = rig.call("PUT", &vm_uri("two"), Some(machine(Some(true)))).await.expect(201);
+    assert_eq!(rig.finish(&got).await["status"], "Succeeded");
 }

@@ -28,6 +28,7 @@ fn nic(names: &[&str]) -> Value {
         .enumerate()
         .map(|(at, name)| {
             json!({"name": format!("c{at}"), "properties": {
+                "primary": at == 0,
                 "subnet": {"id": subnet},
                 "publicIPAddress": {"id": ip_id(name)},
             }})

@@ -347,7 +347,16 @@ fn missing_reference(id: &str) -> Fault {
 
 fn claim_nics(context: &Context<'_>, doc: &Value, id: &str) -> Result<Vec<String>, Fault> {
     let mut claimed = Vec::new();
-    for nic in doc["properties"]["networkProfile"]["networkInterfaces"].as_array().into_iter().flatten() {
+    let named = doc["properties"]["networkProfile"]["networkInterfaces"].as_array().map_or(&[][..], Vec::as_slice);
+    let primary = |nic: &Value| nic["properties"]["primary"].as_bool();
+    // Documented: one of several is the primary one.
+    if named.len() > 1
+        && !named.iter().any(|nic| primary(nic) == Some(true))
+        && let Some(unset) = named.iter().find(|nic| primary(nic).is_none())
+    {
+        return Err(fault::interface_without_primary(path::name_of(unset["id"].as_str().unwrap_or(""))));
+    }
+    for nic in named {
         let nic_id = nic["id"].as_str().unwrap_or("");
         let holder = context
             .state

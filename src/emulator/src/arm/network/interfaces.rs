@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{CHILDREN, RESOURCE, SYNCHRONOUS, backends, private_addresses, public_ip_addresses, read};
 use crate::arm::descriptor::{
-    Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Part, Quota, Reference, Schema,
+    Access, By, Children, Descriptor, Draft, Hooks, InUse, NamedBy, Origin, Part, Quota, Reference, Schema,
 };
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
@@ -74,6 +74,11 @@ pub(crate) fn join(nic: &mut Value, machine: &str) {
 }
 
 pub(crate) fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
+    let configurations = draft.asked()["ipConfigurations"].as_array().map_or(&[][..], Vec::as_slice);
+    let has_primary = configurations.iter().any(|configuration| configuration["properties"]["primary"] == true);
+    if draft.origin == Origin::Request && configurations.len() > 1 && !has_primary {
+        return Err(fault::no_primary_configuration(draft.name));
+    }
     let properties = json!({
         "ipConfigurations": [],
         "dnsSettings": {

@@ -19,6 +19,9 @@ use crate::state::State;
 
 use super::virtual_networks::VIRTUAL_NETWORK;
 
+/// From the first address to the last of the smallest subnet of IPv4, a /29. Documented.
+const SMALLEST: u128 = 7;
+
 /// How many free addresses an answer names instead of one that is taken.
 const OFFERED: usize = 5;
 
@@ -51,7 +54,18 @@ fn check_prefix(prefix: &str, of: &Value) -> Result<(), Fault> {
 pub(crate) fn check_prefixes(network: &Value) -> Result<(), Fault> {
     let space = network["properties"]["addressSpace"]["addressPrefixes"].as_array().into_iter().flatten();
     space.filter_map(Value::as_str).try_for_each(|prefix| check_prefix(prefix, network))?;
-    subnets(network).try_for_each(|subnet| prefixes(subnet).try_for_each(|prefix| check_prefix(prefix, subnet)))
+    subnets(network).try_for_each(|subnet| {
+        prefixes(subnet).try_for_each(|prefix| {
+            check_prefix(prefix, subnet)?;
+            let room = cidr::range(prefix).filter(|(first, _)| first.is_ipv4());
+            match room.map(|(first, last)| cidr::bits(last) - cidr::bits(first)) {
+                Some(room) if room < SMALLEST => {
+                    Err(fault::subnet_too_small(subnet["name"].as_str().unwrap_or(""), prefix))
+                }
+                _ => Ok(()),
+            }
+        })
+    })
 }
 
 /// Whether the subnets of a network lie in it, and apart. Documented.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{CHILDREN, CREATED, RESOURCE, UPDATED, private_addresses, private_links, read};
 use crate::arm::descriptor::{
-    Absent, Answered, BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Part, Put, Reference, Schema,
+    Absent, Answered, BackReference, By, Children, Descriptor, Draft, Form, Hooks, InUse, Origin, Part, Put, Reference,
+    Schema,
 };
 use crate::arm::{kinds, writes};
 use crate::fault::{self, Fault};
@@ -85,13 +86,23 @@ fn complete(draft: &Draft<'_>) -> Result<Value, Fault> {
 }
 
 /// Recorded members.
-fn subnet(_: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
+fn subnet(draft: &Draft<'_>, part: &Part<'_>) -> Result<Value, Fault> {
+    let asked = &part.asked["properties"];
+    // A subnet of a scenario may have none, and then keeps having none.
+    let known = part.old.is_some_and(|old| !has_prefix(&old["properties"]));
+    if draft.origin == Origin::Request && !known && !has_prefix(asked) {
+        return Err(fault::subnet_without_prefix(part.asked["name"].as_str().unwrap_or("")));
+    }
     let defaults = json!({
         "delegations": [],
         "privateEndpointNetworkPolicies": "Disabled",
         "privateLinkServiceNetworkPolicies": "Enabled",
     });
     const REFERENCES: [&str; 3] = ["networkSecurityGroup", "routeTable", "natGateway"];
-    let asked = &part.asked["properties"];
     Ok(writes::with_others(writes::with_ids(writes::object(asked).into(), &REFERENCES, asked), &defaults))
+}
+
+fn has_prefix(properties: &Value) -> bool {
+    let some = |member: &str| properties[member].as_array().is_some_and(|list| !list.is_empty());
+    properties["addressPrefix"].is_string() || some("addressPrefixes") || some("ipamPoolPrefixAllocations")
 }
