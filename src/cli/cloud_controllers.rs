@@ -70,6 +70,9 @@ pub(super) struct Options {
     webhook: WebhookOptions,
 }
 
+/// How long a dry run may take: the lists of a large cluster and of what Azure holds take seconds.
+const PLANNING: Duration = Duration::from_secs(120);
+
 /// The reporter of events.
 const REPORTER: &str = "lazuli-cloud-controllers";
 
@@ -90,6 +93,14 @@ enum RunError {
         "the cloud controllers need a cluster, and none is named: give --kubeconfig, set KUBECONFIG, or run in a pod"
     )]
     NoCluster,
+    #[error(
+        "no plan could be made within {} s, because Services, Nodes or what Azure holds of them could not be read: the \
+         log above says which; see that the API server of the kubeconfig answers",
+        PLANNING.as_secs()
+    )]
+    NoPlan,
+    #[error("the dry run was stopped before its plan was made; nothing was written")]
+    Interrupted,
     #[error(
         "the Lease {namespace}/{name} is lost: another replica may write to Azure now, so this process ends; it waits \
          for the Lease when it is started again"
@@ -156,7 +167,14 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         Metrics::register(&mut registry),
     );
     if options.dry_run {
-        let planned = if serves_services { controller.dry_run().await? } else { Vec::new() };
+        if !serves_services {
+            tracing::warn!("service-lb does not run, and only its changes are planned");
+        }
+        let planning = async { if serves_services { controller.dry_run().await } else { Ok(Vec::new()) } };
+        let planned = tokio::select! {
+            planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
+            () = stop.cancelled() => return Err(RunError::Interrupted.into()),
+        };
         print!("{}", plan(&planned));
         return Ok(());
     }
@@ -165,6 +183,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
     // Without a controller there is nothing to lead, and another manager may hold the Lease.
     let leads = serves_services || nodes.is_some();
+    if runs && !leads {
+        tracing::warn!("--controllers leaves no controller to run: write *,-NAME for all but one");
+    }
     if let Some(nodes) = nodes {
         controller = controller.with_nodes(nodes, azure.compute.clone());
     }
@@ -284,6 +305,24 @@ mod tests {
                 sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dry_run_without_an_api_server_ends_and_so_does_one_that_is_stopped() {
+        let world = World::start().await;
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        world.0.write("kubeconfig", &kubeconfig).unwrap();
+        let (_, running) = world.process(&["--dry-run"]);
+        let error = running.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("no plan could be made within 120 s"), "{error}");
+        let (stop, running) = world.process(&["--dry-run"]);
+        sleep(Duration::from_secs(5)).await;
+        stop.cancel();
+        let error = running.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("stopped before its plan was made"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

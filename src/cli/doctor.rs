@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use super::{Outcome, csi_controller, output::Format};
-use lazuli_config::Config;
+use lazuli_config::{Config, LooksAfter};
+use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
 use lazuli_plan::{
     diagnosis::{Finding, Grade},
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const UNKNOWN_KEYS: &str = "unknown keys";
 /// Keys for what other versions and other programs do.
 const WITHOUT_EFFECT: &str = "unused keys";
+/// What only the cloud controllers need.
+const CONTROLLERS: &str = "cloud controllers";
 /// What StorageClasses may ask for.
 const CLASSES: &str = "StorageClasses";
 /// Whether Azure lets us in.
@@ -127,11 +130,25 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         let text = format!("keys that mean nothing here: {}", config.unknown_keys().join(", "));
         findings.push(Finding::new(UNKNOWN_KEYS, Grade::Note, text));
     }
-    if !config.keys_without_effect().is_empty() {
-        let text = format!("read, no effect in this version: {}", config.keys_without_effect().join(", "));
+    let of_controllers = config.keys_of_cloud_controllers();
+    let others = config.keys_without_effect().iter().map(String::as_str);
+    let others: Vec<&str> = others.filter(|key| !of_controllers.contains(key)).collect();
+    if !others.is_empty() {
+        let text = format!("read, no effect in this version: {}", others.join(", "));
         findings.push(Finding::new(WITHOUT_EFFECT, Grade::Note, text));
     }
+    findings.push(of_cloud_controllers(config));
     findings
+}
+
+/// Whether `lazuli cloud-controllers` starts with this configuration. Volumes need none of it, so it is no fault.
+fn of_cloud_controllers(config: &Config) -> Finding {
+    let all = LooksAfter { services: true, nodes: true };
+    let started = config.for_cloud_controllers(all).map_err(|error| chain(&error));
+    match started.and_then(|_| settings::settings(config, "kubernetes").map_err(|error| error.to_string())) {
+        Ok(_) => fine(CONTROLLERS, "the configuration has every key that Services need"),
+        Err(why) => Finding::new(CONTROLLERS, Grade::Note, format!("{why}; volumes need none of this")),
+    }
 }
 
 /// Where StorageClasses may have disks made.
@@ -214,10 +231,31 @@ mod tests {
         .unwrap();
         let text = report(&of_configuration(&config), Some(&config), Format::Text);
         assert!(
-            text.contains("note unused keys: read, no effect in this version: cloudProviderBackoff, vmType\n"),
-            "{text}"
+            text.contains("note unused keys: read, no effect in this version: vmType\n"),
+            "the cloud controllers use cloudProviderBackoff: {text}"
         );
         assert!(text.contains("note unknown keys: keys that mean nothing here: nonsense\n"), "{text}");
+    }
+
+    #[test]
+    fn it_says_what_services_need_and_the_configuration_does_not_have() {
+        let of = |keys: &str| {
+            let text = format!(
+                r#"{{"subscriptionId": "s", "resourceGroup": "g", "location": "l",
+                "useManagedIdentityExtension": true{keys}}}"#
+            );
+            let findings = of_configuration(&load(&text).unwrap());
+            assert!(is_well(&findings));
+            report(&findings, None, Format::Text)
+        };
+        let none = of("");
+        let line =
+            "note cloud controllers: the cloud configuration has no vnetName, subnetName, securityGroupName: Services";
+        assert!(none.contains(line), "{none}");
+        let wrong = of(r#", "vnetName": "v", "subnetName": ["x"]"#);
+        assert!(wrong.contains("note cloud controllers: ") && wrong.contains("subnetName: found a list"), "{wrong}");
+        let all = of(r#", "vnetName": "v", "subnetName": "s", "securityGroupName": "n""#);
+        assert!(all.contains("ok   cloud controllers: ") && !all.contains("unused keys"), "{all}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ pub(super) enum NodeArgumentsError {
     )]
     Allocates,
     #[error(
-        "the cloud configuration has no routeTableName, and node-route needs it: set it, or run without \
-         --configure-cloud-routes"
+        "the cloud configuration has no routeTableName, and node-route needs it: set it, or give \
+         --configure-cloud-routes=false"
     )]
     NoRouteTable,
     #[error("the cloud configuration names a route table or subnet that cannot be one")]
@@ -180,6 +180,10 @@ mod tests {
     fn what_is_missing_or_not_done_is_said() {
         let none = options(&["--cluster-cidr=10.244.0.0/16"], json!({})).unwrap_err();
         assert!(none.to_string().contains("routeTableName"), "{none}");
+        assert!(
+            none.to_string().ends_with("give --configure-cloud-routes=false"),
+            "the flag is true by default: {none}"
+        );
         let allocates = options(&["--allocate-node-cidrs"], json!({})).unwrap_err();
         assert!(allocates.to_string().contains("kube-controller-manager"), "{allocates}");
         assert!(options(&["--allocate-node-cidrs=false"], json!({})).is_ok());

@@ -31,13 +31,15 @@ pub(super) struct LoadBalancers {
 }
 
 pub(super) async fn printed(options: &LoadBalancers) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(text(&load_balancers(&options.cloud).await?, options.output))
+    let (rows, cluster) = load_balancers(&options.cloud).await?;
+    Ok(text(&rows, cluster, options.output))
 }
 
-async fn load_balancers(cloud: &CloudOptions) -> Result<Vec<Row>, Box<dyn std::error::Error + Send + Sync>> {
+async fn load_balancers(cloud: &CloudOptions) -> Result<(Vec<Row>, Cluster), Box<dyn std::error::Error + Send + Sync>> {
     let client = clients::cluster(cloud).await?;
     let config = clients::configuration(cloud, client.as_ref()).await?;
-    let settings = settings::settings(&config, "kubernetes")?;
+    // To read, the names of subnet and security group are not needed.
+    let settings = settings::without_services(&config, "kubernetes");
     let azure = clients::connect(&config, cloud.routes.table()?, &mut Registry::default(), seed()).await?;
     let until = Until::within(READS);
     let list = |kind, group| azure.network.list(kind, &settings.subscription, group, &until);
@@ -54,46 +56,57 @@ async fn load_balancers(cloud: &CloudOptions) -> Result<Vec<Row>, Box<dyn std::e
         let bodies = list(NetworkType::PublicIp, group).await?;
         public_ips.extend(bodies.iter().filter_map(read).map(|ip| (ip.id.clone(), ip)));
     }
-    let services = match client {
-        Some(client) => services(client).await,
-        None => vec![],
+    let (services, cluster) = match client {
+        Some(client) => (services(client).await?, Cluster::Asked),
+        None => (vec![], Cluster::Unnamed),
     };
-    Ok(listing::rows(&balancers, &public_ips, &services))
+    Ok((listing::rows(&balancers, &public_ips, &services), cluster))
 }
 
 fn id_of(body: &Value) -> Option<ArmId> {
     body.get("id")?.as_str()?.parse().ok()
 }
 
-/// The Services of the cluster. Without them the rows name what they know: the first part of the names.
-async fn services(client: kube::Client) -> Vec<ServiceKey> {
+/// Whether a cluster was asked for its Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cluster {
+    Asked,
+    Unnamed,
+}
+
+/// The cluster is named and does not tell its Services.
+#[derive(Debug, thiserror::Error)]
+#[error("the Services of the cluster cannot be listed: {0}")]
+struct NoServices(String);
+
+/// The Services of the cluster.
+async fn services(client: kube::Client) -> Result<Vec<ServiceKey>, NoServices> {
     let (following, mut told) = follow_services(client);
     let first = async {
         match told.recv().await {
-            Some(Change::Replaced(all)) => all.into_iter().map(|(_, service)| service.object.key).collect(),
-            Some(Change::Lost(why)) => {
-                tracing::warn!(why, "the Services of the cluster cannot be listed");
-                vec![]
-            }
-            _ => vec![],
+            Some(Change::Replaced(all)) => Ok(all.into_iter().map(|(_, service)| service.object.key).collect()),
+            Some(Change::Lost(why)) => Err(NoServices(why)),
+            _ => Err(NoServices("the first list has not come".to_owned())),
         }
     };
     tokio::select! {
         services = first => services,
-        () = following => vec![],
+        () = following => Err(NoServices("the first list has not come".to_owned())),
     }
 }
 
-fn served(one: &Served) -> String {
-    match one {
-        Served::Service(name) => name.clone(),
-        Served::Unknown(base) => format!("{base} (no Service of this cluster)"),
-        Served::Foreign => "(not of a Service)".to_owned(),
+fn served(one: &Served, cluster: Cluster) -> String {
+    match (one, cluster) {
+        (Served::Service(name), _) => name.clone(),
+        (Served::Unknown(base), Cluster::Asked) => format!("{base} (no Service of this cluster)"),
+        // The first part of the names is made of the Service's UID.
+        (Served::Unknown(base), Cluster::Unnamed) => format!("{base} (--kubeconfig shows its name)"),
+        (Served::Foreign, _) => "(not of a Service)".to_owned(),
     }
 }
 
 /// What is printed, with its last line break.
-fn text(rows: &[Row], format: Format) -> String {
+fn text(rows: &[Row], cluster: Cluster, format: Format) -> String {
     match format {
         Format::Json => {
             let rows: Vec<Value> = rows
@@ -120,7 +133,7 @@ fn text(rows: &[Row], format: Format) -> String {
                 table.push([
                     row.load_balancer.clone(),
                     row.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
-                    row.services.iter().map(served).collect::<Vec<_>>().join(", "),
+                    row.services.iter().map(|one| served(one, cluster)).collect::<Vec<_>>().join(", "),
                     none_as_dash(row.rules.join(", ")),
                     none_as_dash(backends.collect::<Vec<_>>().join(", ")),
                 ]);
@@ -164,13 +177,28 @@ LOAD BALANCER  ADDRESS   SERVICE             RULES         BACKENDS
 kubernetes     20.0.0.1  shop/web            TCP 80 -> 80  kubernetes: 2
 kubernetes     -         (not of a Service)  -             -
 ";
-        assert_eq!(text(&rows, Format::Text), expected);
-        let parsed: Value = serde_json::from_str(&text(&rows, Format::Json)).unwrap();
+        assert_eq!(text(&rows, Cluster::Asked, Format::Text), expected);
+        let parsed: Value = serde_json::from_str(&text(&rows, Cluster::Asked, Format::Json)).unwrap();
         assert_eq!(
             parsed["frontends"][0],
             json!({"loadBalancer": "kubernetes", "sku": "Standard", "frontend": "a0", "address": "20.0.0.1",
                 "services": ["shop/web"], "rules": ["TCP 80 -> 80"], "backends": {"kubernetes": 2}})
         );
-        assert_eq!(text(&[], Format::Text), "no load balancer has a frontend\n");
+        assert_eq!(text(&[], Cluster::Asked, Format::Text), "no load balancer has a frontend\n");
+    }
+
+    #[test]
+    fn a_service_is_called_foreign_only_where_the_cluster_was_asked() {
+        let unknown = Served::Unknown("a0b7c".to_owned());
+        assert_eq!(served(&unknown, Cluster::Asked), "a0b7c (no Service of this cluster)");
+        assert_eq!(served(&unknown, Cluster::Unnamed), "a0b7c (--kubeconfig shows its name)");
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_an_error() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let error = services(client).await.unwrap_err().to_string();
+        assert!(error.starts_with("the Services of the cluster cannot be listed: "), "{error}");
     }
 }

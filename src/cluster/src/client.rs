@@ -114,7 +114,7 @@ impl<'c> Pages<'c> {
 /// Why the client could not be made although a cluster was named.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be read or is incomplete.
+    /// The kubeconfig is incomplete.
     #[error("cannot use the kubeconfig {}", path.display())]
     Kubeconfig {
         /// The file.
@@ -122,6 +122,14 @@ pub enum ConnectError {
         /// Why.
         #[source]
         source: Box<KubeconfigError>,
+    },
+    /// The kubeconfig cannot be read. Without the client library's words: they repeat path and cause.
+    #[error("cannot read the kubeconfig {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// The kubeconfig is not valid YAML. Without the parser's words: they may quote a token.
     #[error("the kubeconfig {} is not valid", path.display())]
@@ -190,6 +198,7 @@ pub async fn connect_as(
 async fn from_files(paths: &[PathBuf]) -> Result<(Config, Option<Uri>), ConnectError> {
     let failed = |path: &Path, source| match source {
         KubeconfigError::Parse(_) => ConnectError::Malformed { path: path.to_owned() },
+        KubeconfigError::ReadConfig(source, _) => ConnectError::Unreadable { path: path.to_owned(), source },
         source => ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) },
     };
     let mut merged = Kubeconfig::default();

@@ -439,7 +439,9 @@ async fn nothing_named_means_no_cluster_and_something_named_must_work() {
 
     let error =
         connect(Some(Path::new("/does/not/exist")), &named).await.err().expect("the flag wins and its file is absent");
-    assert_eq!(error.to_string(), "cannot use the kubeconfig /does/not/exist");
+    assert_eq!(error.to_string(), "cannot read the kubeconfig /does/not/exist");
+    let cause = std::error::Error::source(&error).expect("says why").to_string();
+    assert_eq!(cause, "No such file or directory (os error 2)");
     let broken = File::new("broken", "users: [{name: u, user: {token: hunter2");
     let error = connect(Some(&broken.0), &named).await.err().expect("is broken");
     assert!(matches!(error, ConnectError::Malformed { .. }), "{error:?}");

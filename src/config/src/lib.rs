@@ -380,10 +380,16 @@ impl Config {
         &self.unknown_keys
     }
 
-    /// Keys that are given, known and read, and that change nothing in this version, as the documentation spells them,
-    /// sorted.
+    /// Keys that are given, known and read, and that change nothing for volumes, as the documentation spells them, sorted.
     pub fn keys_without_effect(&self) -> &[String] {
         &self.keys_without_effect
+    }
+
+    /// Those of [`Self::keys_without_effect`] that the cloud controllers do something with.
+    pub fn keys_of_cloud_controllers(&self) -> Vec<&str> {
+        let lists = [OF_SERVICES, OF_NODES, OF_REQUESTS];
+        let counts = |key: &&str| lists.iter().any(|list| list.contains(key));
+        self.keys_without_effect.iter().map(String::as_str).filter(counts).collect()
     }
 
     /// What an operator should know although it is no error: wrong values of keys without effect, tags that were

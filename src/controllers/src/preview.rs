@@ -9,11 +9,13 @@ use lazuli_plan::{
         preview::{Environment, Observed, Planned, Subject, preview},
     },
     engine::service::{Desired, Snapshot},
+    fault::Fault,
     model::ArmId,
     network::{load_balancer, private_link, public_ip, security_group},
     service::ServiceKey,
 };
 use serde_json::Value;
+use tracing::warn;
 
 use crate::{controller::LISTS, informed::Informed, objects::Planned as Object};
 
@@ -51,6 +53,18 @@ pub(crate) fn subject(key: &ServiceKey, snapshot: Snapshot<lazuli_plan::balancin
     Some(Subject { key, spec, found, status, finalizer: snapshot.finalizer })
 }
 
+/// What a list of a resource group showed. A group that only a Service's annotation names may not exist or be closed to
+/// the identity: that Service is told so, and the plan of the others does not fail for it.
+fn in_named<T>(listed: Result<Vec<T>, ArmError>, group: &str, is_own: bool) -> Result<Vec<T>, ArmError> {
+    match listed {
+        Err(error) if !is_own && matches!(error.fault, Fault::NotFound | Fault::ScopeNotFound | Fault::Forbidden) => {
+            warn!(group, %error, "a resource group that a Service names cannot be read; the plan goes without it");
+            Ok(vec![])
+        }
+        listed => listed,
+    }
+}
+
 impl Informed {
     /// What would be written for these Services.
     pub(crate) async fn preview(&self, subjects: &[Subject]) -> Result<Vec<Planned>, ArmError> {
@@ -61,6 +75,8 @@ impl Informed {
             let with_id = |body: Value| Some((body.get("id")?.as_str()?.parse::<ArmId>().ok()?, body));
             Ok::<_, ArmError>(bodies.into_iter().filter_map(with_id).collect::<Vec<_>>())
         };
+        let own = [&settings.resource_group, &settings.private_link_resource_group];
+        let is_own = |group: &str| own.iter().any(|own| own.eq_ignore_ascii_case(group));
         let mut observed = Observed::default();
         let managed = self.load_balancers();
         for (id, body) in list(NetworkType::LoadBalancer, settings.load_balancer_resource_group.clone()).await? {
@@ -71,7 +87,7 @@ impl Informed {
         let named = specs().flat_map(|spec| spec.public_ips.values()).map(|ip| ip.resource_group().to_lowercase());
         let groups: BTreeSet<String> = named.chain([settings.resource_group.to_lowercase()]).collect();
         for group in groups {
-            for (id, body) in list(NetworkType::PublicIp, group).await? {
+            for (id, body) in in_named(list(NetworkType::PublicIp, group.clone()).await, &group, is_own(&group))? {
                 observed.public_ips.extend(public_ip::PublicIp::read(&id, &body).ok().map(|read| (id, read)));
             }
         }
@@ -83,7 +99,8 @@ impl Informed {
             specs().filter_map(|spec| spec.private_link.as_ref()).map(|link| link.resource_group().to_lowercase());
         let groups: BTreeSet<String> = named.chain([settings.private_link_resource_group.to_lowercase()]).collect();
         for group in groups {
-            for (id, body) in list(NetworkType::PrivateLinkService, group).await? {
+            let listed = list(NetworkType::PrivateLinkService, group.clone()).await;
+            for (id, body) in in_named(listed, &group, is_own(&group))? {
                 observed.private_links.extend(private_link::PrivateLink::read(&id, &body).ok().map(|read| (id, read)));
             }
         }

@@ -13,23 +13,21 @@ use lazuli_plan::{
     service::selector::{LabelSelector, Operator, Requirement},
 };
 
-/// A key that Services need and the configuration does not have.
+/// The keys that Services need and the configuration does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the cloud configuration has no {0}: Services of type LoadBalancer need it")]
-pub struct MissingKey(&'static str);
+#[error("the cloud configuration has no {}: Services of type LoadBalancer need what it names", .0.join(", "))]
+pub struct MissingKeys(Vec<&'static str>);
 
 /// What the configuration says of load balancers. `cluster_name` is the flag `--cluster-name`.
 ///
 /// # Errors
-/// [`MissingKey`].
-pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings, MissingKey> {
+/// [`MissingKeys`].
+pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings, MissingKeys> {
     let network = &config.network;
     let keys =
         [(&network.vnet, "vnetName"), (&network.subnet, "subnetName"), (&network.security_group, "securityGroupName")];
-    match keys.into_iter().find(|(value, _)| value.is_none()) {
-        Some((_, key)) => Err(MissingKey(key)),
-        None => Ok(without_services(config, cluster_name)),
-    }
+    let missing: Vec<&str> = keys.into_iter().filter(|(value, _)| value.is_none()).map(|(_, key)| key).collect();
+    if missing.is_empty() { Ok(without_services(config, cluster_name)) } else { Err(MissingKeys(missing)) }
 }
 
 /// The same for a process that looks after no Services: what only they need may be missing.

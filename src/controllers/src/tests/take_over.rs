@@ -106,6 +106,22 @@ async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
     assert!(rig.server.list("events").iter().all(|event| event["regarding"]["name"] != "other"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_that_names_an_absent_group_or_public_ip_does_not_hide_the_plan_of_the_others() {
+    let rig = Rig::start().await;
+    rig.service("good");
+    rig.annotated("lost", &[("azure-load-balancer-resource-group", "nosuchgroup")]);
+    rig.annotated("named", &[("azure-pip-name", "no-such-ip")]);
+    let stop = CancellationToken::new();
+    let planned = rig.replica("dry", false, &stop).dry_run().await.unwrap();
+    let text = planned.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(text.contains("Service default/good:"), "{text}");
+    assert!(text.contains("set the status to an address that Azure chooses"), "{text}");
+    assert!(!text.contains("192.0.2."), "{text}");
+    let refused = "not served: public IP no-such-ip does not exist in resource group";
+    assert!(text.contains("Service default/named:") && text.contains(refused), "{text}");
+}
+
 /// Two clusters share a resource group and a security group, and each has a Service of one name.
 #[tokio::test(start_paused = true)]
 async fn the_service_of_the_same_name_in_another_cluster_keeps_its_address_and_rule() {

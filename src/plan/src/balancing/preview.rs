@@ -131,6 +131,12 @@ impl Wants {
     }
 }
 
+/// Why Services are not served, as the planners say.
+type Refused = BTreeMap<ServiceKey, BTreeSet<String>>;
+
+/// What stands for an address that Azure has not given yet.
+const CHOSEN: &str = "an address that Azure chooses";
+
 /// What each object has shown of each Service.
 type Reports = BTreeMap<ServiceKey, service::Reports<Balanced>>;
 
@@ -144,6 +150,7 @@ pub fn preview(
     let mut reports: Reports = BTreeMap::new();
     let mut planned: Vec<Planned> = Vec::new();
     let mut given = 0;
+    let mut refused = Refused::new();
     for round in 0..ROUNDS {
         // What an object gives, such as a private address, is known to the others in the next round. Nothing is given up
         // before.
@@ -154,7 +161,8 @@ pub fn preview(
         };
         let wants = wants(subjects, &reports, inputs, level);
         let before = (planned.clone(), reports.clone());
-        let mut note = Notes { reports: &mut reports, planned: &mut planned };
+        refused.clear();
+        let mut note = Notes { reports: &mut reports, planned: &mut planned, refused: &mut refused };
         for (id, wants) in wants.public_ips {
             let (key, env) = (Key::PublicIp(id.clone()), environment.public_ip(&id));
             let actual = observed.public_ips.remove(&id);
@@ -202,12 +210,26 @@ pub fn preview(
             break;
         }
     }
-    planned.extend(subjects.iter().filter_map(|subject| of_service(subject, &reports, inputs)));
+    planned.extend(subjects.iter().filter_map(|subject| of_service(subject, &reports, &refused, inputs)));
+    for one in &mut planned {
+        one.changes.iter_mut().for_each(|change| *change = without_placeholders(change));
+    }
     planned
 }
 
+/// A change in which the placeholders of addresses are named as what they are.
+fn without_placeholders(change: &str) -> String {
+    let named = |word: &str| match word.trim_end_matches(',').parse() {
+        Ok(address) if is_placeholder(address) => {
+            format!("{CHOSEN}{}", if word.ends_with(',') { "," } else { "" })
+        }
+        _ => word.to_owned(),
+    };
+    change.split(' ').map(named).collect::<Vec<_>>().join(" ")
+}
+
 /// What the Service itself would get.
-fn of_service(subject: &Subject, reports: &Reports, inputs: &Inputs) -> Option<Planned> {
+fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &Inputs) -> Option<Planned> {
     let none = BTreeMap::new();
     let reports = reports.get(&subject.key).unwrap_or(&none);
     let seen = subject.seen(reports);
@@ -221,10 +243,12 @@ fn of_service(subject: &Subject, reports: &Reports, inputs: &Inputs) -> Option<P
                 subject.status.as_ref().is_some_and(|there| Balanced::is_same_status(there, status))
             };
             let status = Balanced::status(&subject.key, spec, &seen, inputs);
-            if let Some(status) = status.filter(|status| !is_there(status)) {
+            let refused = refused.get(&subject.key);
+            if let Some(status) = status.filter(|status| refused.is_none() && !is_there(status)) {
                 let all: Vec<String> = status.iter().map(IpAddr::to_string).collect();
                 changes.push(format!("set the status to {}", all.join(", ")));
             }
+            changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
         }
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),
         None => {}
@@ -253,6 +277,7 @@ fn wants(subjects: &[Subject], reports: &Reports, inputs: &Inputs, level: Level)
 struct Notes<'a> {
     reports: &'a mut Reports,
     planned: &'a mut Vec<Planned>,
+    refused: &'a mut Refused,
 }
 
 impl Notes<'_> {
@@ -262,8 +287,12 @@ impl Notes<'_> {
         O: Object<Requester = ServiceKey, Report = Report, Op = Vec<E>>,
     {
         for (service, served) in plan.served {
-            if let Served::Met(report) = served {
-                self.reports.entry(service).or_default().insert(key.clone(), Box::new(report));
+            match served {
+                Served::Met(report) => {
+                    self.reports.entry(service).or_default().insert(key.clone(), Box::new(report));
+                }
+                Served::Refused(why) => _ = self.refused.entry(service).or_default().insert(why.message),
+                Served::Pending | Served::Waiting(_) => {}
             }
         }
         let Some(write) = plan.write else { return vec![] };
@@ -278,6 +307,14 @@ impl Notes<'_> {
             None => self.planned.push(Planned { object, changes: changes.collect(), replaces: write.replaces }),
         }
         write.op
+    }
+}
+
+/// Whether an address is of the ranges that [`placeholder`] takes from.
+fn is_placeholder(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.octets().starts_with(&[192, 0, 2]),
+        IpAddr::V6(address) => address.segments().starts_with(&[0x2001, 0xdb8]),
     }
 }
 

@@ -399,7 +399,8 @@ impl<O: Object> State<O> {
             Some(shown_from) if sent_at < shown_from => self.look_again(shown_from, now),
             _ => self.suspected = None,
         }
-        let waits = plan.served.values().any(|served| matches!(served, Served::Waiting(_)));
+        // What a planner refuses, such as a public IP that does not exist, another party may mend without any word of it.
+        let waits = plan.served.values().any(|served| matches!(served, Served::Waiting(_) | Served::Refused(_)));
         for (requester, served) in plan.served {
             if let Some(outcome) = self.outcome(env, now, active, &requester, served) {
                 self.tell(&requester, &outcome, actions);

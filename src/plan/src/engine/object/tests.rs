@@ -414,6 +414,24 @@ fn what_comes_without_a_word_of_it_is_looked_for_with_growing_pauses() {
 }
 
 #[test]
+fn what_a_planner_refuses_is_looked_at_again_with_growing_pauses() {
+    let mut bench = Bench::new();
+    let read = bench.request("s1", 1, "?", "");
+    let actions = bench.observed(&read, Ok(model("")));
+    let refusal = Explanation { reason: "QuestionMark", message: "a question mark is not allowed".to_owned() };
+    assert_eq!(told(&actions), [("s1", 1, Outcome::Refused(Refusal::Plan(refusal)))]);
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let before = bench.now;
+        let read = bench.woken();
+        pauses.push((bench.now - before).as_secs());
+        let actions = bench.observed(&read, Ok(model("")));
+        assert!(actions.is_empty(), "it is told once: {actions:?}");
+    }
+    assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+}
+
+#[test]
 fn another_operation_is_waited_for_and_not_for_ever() {
     let mut bench = Bench::new();
     let mut read = bench.request("s1", 1, "a", "");

@@ -104,6 +104,8 @@ pub fn misspelt(key: &str) -> Option<Option<String>> {
         .unwrap_or_default();
     let nearest = TABLE
         .iter()
+        // Without a number no key of a port can be meant.
+        .filter(|row| !port.is_empty() || !row.key.contains("{port}"))
         .map(|row| row.key.replace("{port}", &port))
         .map(|candidate| (distance(&lower, &candidate), candidate))
         .min()
@@ -163,6 +165,7 @@ mod tests {
         assert_eq!(meant("Azure-Load-Balancer-Internal"), Some(Some("azure-load-balancer-internal".to_owned())));
         assert_eq!(meant("azure-pip_name"), Some(Some("azure-pip-name".to_owned())));
         assert_eq!(meant("port_80_no_lb_rules"), Some(Some("port_80_no_lb_rule".to_owned())));
+        assert_eq!(meant("port_http_health-probe_port"), Some(None), "a port is named by its number");
         assert_eq!(meant("azure-completely-different-thing"), Some(None));
         assert_eq!(meant("aws-load-balancer-type"), None);
         assert_eq!(misspelt("example.com/azure-load-balancer-interal"), None);

@@ -145,7 +145,13 @@ impl<'a> Annotations<'a> {
     pub fn note_unknown(&mut self, object: &ServiceObject) {
         for key in self.values.keys() {
             if let Some(meant) = misspelt(key) {
-                let hint = meant.map(|meant| format!(", did you mean {meant}?")).unwrap_or_default();
+                let hint = match meant {
+                    Some(meant) => format!("; the nearest key is {meant}"),
+                    None if key.to_lowercase().contains("/port_") => {
+                        "; the key of a port has its number, as in port_80_no_lb_rule".to_owned()
+                    }
+                    None => String::new(),
+                };
                 let message = format!("unknown annotation {key}{hint}");
                 self.warnings.push(Warning::new(WarningReason::UnknownAnnotation, message));
             }
