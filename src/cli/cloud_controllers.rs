@@ -33,10 +33,10 @@ pub(super) struct Options {
     cluster_name: String,
     /// The Lease that the leading replica holds. Default: the Lease of the Azure cloud-controller-manager, so that only
     /// one of both acts.
-    #[arg(long, env = "LAZULI_LEASE_NAME", default_value = "cloud-controller-manager", value_parser = not_empty)]
+    #[arg(long, env = "LAZULI_LEASE_NAME", default_value = "cloud-controller-manager", value_parser = object_name)]
     lease_name: String,
     /// The namespace of that Lease.
-    #[arg(long, env = "LAZULI_LEASE_NAMESPACE", default_value = "kube-system", value_parser = not_empty)]
+    #[arg(long, env = "LAZULI_LEASE_NAMESPACE", default_value = "kube-system", value_parser = object_name)]
     lease_namespace: String,
     /// Serve the Services with this spec.loadBalancerClass and no others. Default: the Services without a class.
     #[arg(long, env = "LAZULI_LOAD_BALANCER_CLASS", value_name = "CLASS", value_parser = not_empty)]
@@ -83,6 +83,26 @@ fn not_empty(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it is empty".to_owned()),
         text => Ok(text.to_owned()),
+    }
+}
+
+/// The longest name of an object (source: Kubernetes' document on object names, DNS subdomain).
+const LONGEST_OBJECT_NAME: usize = 253;
+
+fn object_name(text: &str) -> Result<String, String> {
+    let is_edge = |char: &char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.chars().all(|char| is_edge(&char) || char == '-')
+            && label.chars().next().is_some_and(|char| is_edge(&char))
+            && label.chars().last().is_some_and(|char| is_edge(&char))
+    };
+    if text.len() <= LONGEST_OBJECT_NAME && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "Kubernetes takes no such name: allowed are at most {LONGEST_OBJECT_NAME} lower-case letters, digits, '-' \
+             and '.', with a letter or digit at both ends of each part"
+        ))
     }
 }
 
@@ -304,6 +324,16 @@ mod tests {
                 assert!(began.elapsed() < Duration::from_secs(300), "{what}: {:#?}", self.0.writes());
                 sleep(Duration::from_millis(100)).await;
             }
+        }
+    }
+
+    #[test]
+    fn a_lease_is_named_as_kubernetes_takes_it() {
+        for name in ["cloud-controller-manager", "a", "a.b-1"] {
+            assert_eq!(object_name(name), Ok(name.to_owned()));
+        }
+        for name in ["", "Not Valid!", "-a", "a-", "a..b", "A", &"a".repeat(254)] {
+            assert!(object_name(name).is_err(), "{name}");
         }
     }
 

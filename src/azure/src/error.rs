@@ -322,6 +322,20 @@ impl fmt::Display for ArmError {
     }
 }
 
+impl ArmError {
+    /// The error with its causes, such as why there is no token, for a log line.
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        text
+    }
+}
+
 impl StdError for ArmError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))

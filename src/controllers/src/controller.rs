@@ -251,7 +251,7 @@ impl Controller {
             match self.list().await {
                 Ok(found) => break found,
                 Err(error) => {
-                    error!(%error, "Azure cannot be listed; it is tried again");
+                    error!(error = error.with_causes(), "Azure cannot be listed; it is tried again");
                     tokio::time::sleep(AGAIN).await;
                 }
             }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_azure::network::Network;
+use lazuli_azure::{error::ArmError, network::Network};
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
     balancing::{
@@ -193,7 +193,7 @@ pub(crate) struct Informed {
     pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
     /// When this process began its last write of an object.
     written: Mutex<BTreeMap<ArmId, Instant>>,
-    /// The code of Azure's last refusal of a write, by object, for those events.
+    /// The code and the message of Azure's last refusal of a write, by object, for those events.
     refusals: Mutex<BTreeMap<ArmId, String>>,
     pub(crate) found: OnceLock<Found>,
     pub(crate) workers: OnceLock<AllWorkers>,
@@ -257,13 +257,15 @@ impl Informed {
         written.get(object).is_some_and(|at| at.elapsed() < LATELY)
     }
 
-    /// Notes the code with which Azure refused a write.
-    pub(crate) fn refused(&self, object: &ArmId, code: &str) {
+    /// Notes what Azure answered when it refused a write.
+    pub(crate) fn refused(&self, object: &ArmId, error: &ArmError) {
+        let words = [error.code.as_str(), error.message.as_str()];
+        let answer = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ");
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.insert(object.clone(), code.to_owned());
+        refusals.insert(object.clone(), answer);
     }
 
-    /// The code with which Azure refused the last write that it refused.
+    /// The code and the message of Azure's last refusal of a write of the object.
     pub(crate) fn refusal_of(&self, object: &ArmId) -> String {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).get(object).cloned().unwrap_or_default()
     }

@@ -394,9 +394,9 @@ impl Raw {
     }
 }
 
-/// Azure refused a write of an object; events tell its code.
+/// Azure refused a write of an object; events tell its answer.
 fn refused<K>(informed: &Informed, object: &ArmId, error: &ArmError) -> Failure<K> {
-    informed.refused(object, &error.code);
+    informed.refused(object, error);
     failure(error)
 }
 

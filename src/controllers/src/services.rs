@@ -44,8 +44,8 @@ impl Services {
             Reason::Refused(key, _) | Reason::Retry(key, _) | Reason::Held(key) => Some(key.id()),
             Reason::Ensured | Reason::Deleted | Reason::Invalid(_) => None,
         };
-        let code = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
-        let event = events::of_reason(service, reason, &code);
+        let answer = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
+        let event = events::of_reason(service, reason, &answer);
         let was_active = match reason {
             Reason::Deleted => self.active().remove(service),
             _ => !self.active().insert(service.clone()),

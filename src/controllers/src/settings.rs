@@ -13,21 +13,51 @@ use lazuli_plan::{
     service::selector::{LabelSelector, Operator, Requirement},
 };
 
-/// The keys that Services need and the configuration does not have.
+/// Why no Service can be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the cloud configuration has no {}: Services of type LoadBalancer need what it names", .0.join(", "))]
-pub struct MissingKeys(Vec<&'static str>);
+pub enum SettingsError {
+    /// The keys that Services need and the configuration does not have.
+    #[error("the cloud configuration has no {}: Services of type LoadBalancer need what it names", .0.join(", "))]
+    MissingKeys(Vec<&'static str>),
+    /// Load balancers have the name of the cluster, and Azure takes no such name.
+    #[error(
+        "--cluster-name is {0:?} and names the load balancers; Azure allows at most {LONGEST_CLUSTER_NAME} letters, digits, \
+         '_', '.' and '-', a letter or digit first, and a letter, digit or '_' last. Give the name of the load balancers in \
+         loadBalancerName"
+    )]
+    ClusterName(String),
+}
+
+/// The longest name of a cluster that names load balancers: Azure's limit of 80 less `-internal` (source: Microsoft's
+/// document on naming rules of resources).
+const LONGEST_CLUSTER_NAME: usize = 71;
+
+/// Whether Azure takes the name for a load balancer, also with `-internal` behind it.
+fn names_load_balancers(name: &str) -> bool {
+    let is_first = |char: char| char.is_ascii_alphanumeric();
+    name.len() <= LONGEST_CLUSTER_NAME
+        && name.chars().all(|char| is_first(char) || "_.-".contains(char))
+        && name.starts_with(is_first)
+        && name.ends_with(|char: char| is_first(char) || char == '_')
+}
 
 /// What the configuration says of load balancers. `cluster_name` is the flag `--cluster-name`.
 ///
 /// # Errors
-/// [`MissingKeys`].
-pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings, MissingKeys> {
+/// [`SettingsError`].
+pub fn settings(config: &config::Config, cluster_name: &str) -> Result<Settings, SettingsError> {
     let network = &config.network;
     let keys =
         [(&network.vnet, "vnetName"), (&network.subnet, "subnetName"), (&network.security_group, "securityGroupName")];
     let missing: Vec<&str> = keys.into_iter().filter(|(value, _)| value.is_none()).map(|(_, key)| key).collect();
-    if missing.is_empty() { Ok(without_services(config, cluster_name)) } else { Err(MissingKeys(missing)) }
+    if !missing.is_empty() {
+        return Err(SettingsError::MissingKeys(missing));
+    }
+    let is_named_otherwise = config.load_balancing.name.is_some() || !config.load_balancing.multiple.is_empty();
+    if !is_named_otherwise && !names_load_balancers(cluster_name) {
+        return Err(SettingsError::ClusterName(cluster_name.to_owned()));
+    }
+    Ok(without_services(config, cluster_name))
 }
 
 /// The same for a process that looks after no Services: what only they need may be missing.
@@ -215,6 +245,21 @@ mod tests {
         ] {
             assert_eq!(at_once(&ceilings, Direction::Reads, resource_type), reads, "{resource_type}");
             assert_eq!(at_once(&ceilings, Direction::Writes, resource_type), writes, "{resource_type}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_name_that_names_no_load_balancer_is_refused_where_it_would() {
+        let keys = json!({"vnetName": "v", "subnetName": "s", "securityGroupName": "g"});
+        for name in ["kubernetes", "a", "1_a.b-c_", &"n".repeat(71)] {
+            assert_eq!(settings(&config(keys.clone()), name).unwrap().cluster_name, name);
+        }
+        let mut named = keys.clone();
+        named["loadBalancerName"] = json!("lb");
+        for name in ["a b/c", "-a", "a-", "a.", "ä", &"n".repeat(72)] {
+            let error = settings(&config(keys.clone()), name).unwrap_err();
+            assert_eq!(error, SettingsError::ClusterName(name.to_owned()));
+            assert!(settings(&config(named.clone()), name).is_ok(), "{name}");
         }
     }
 

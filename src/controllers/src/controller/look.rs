@@ -113,12 +113,13 @@ impl Controller {
                         }
                     }
                 }
-                Err(error) => warn!(%error, group, "scale sets cannot be listed"),
+                Err(error) => warn!(error = error.with_causes(), group, "scale sets cannot be listed"),
             }
         }
         for set in &unknown.scale_sets {
             if let Err(error) = self.informed.look_at_instances(set).await {
-                warn!(%error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
+                let error = error.with_causes();
+                warn!(error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
             }
         }
         let needs = self.informed.needs(&self.informed.told());
@@ -139,7 +140,7 @@ impl Controller {
                         told.machines.in_set(id, set.to_owned());
                     }
                 }
-                Err(error) => warn!(%error, group, "machines cannot be listed; it is tried again"),
+                Err(error) => warn!(error = error.with_causes(), group, "machines cannot be listed; it is tried again"),
             }
         }
         let moved = self.informed.assign_nodes(&mut self.informed.told());
@@ -175,7 +176,9 @@ impl Controller {
                     }
                 }
             }
-            Err(error) => warn!(%error, group, "network interfaces cannot be listed; it is tried again"),
+            Err(error) => {
+                warn!(error = error.with_causes(), group, "network interfaces cannot be listed; it is tried again")
+            }
         }
     }
 
@@ -225,7 +228,9 @@ impl Controller {
                     let found = bodies.iter().filter_map(read).filter_map(with_address);
                     self.informed.told().by_address.extend(found);
                 }
-                Err(error) => warn!(%error, group, "public IPs cannot be listed; it is tried again"),
+                Err(error) => {
+                    warn!(error = error.with_causes(), group, "public IPs cannot be listed; it is tried again")
+                }
             }
         }
     }

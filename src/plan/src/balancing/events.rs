@@ -11,9 +11,9 @@ use crate::{
 
 use super::Key;
 
-/// The event of what the Service's step reports. `code` is the code of Azure's last answer to a write of the object that
-/// the reason names; empty where there is none.
-pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, code: &str) -> Event {
+/// The event of what the Service's step reports. `answer` is the code and the message of Azure's last answer to a write of
+/// the object that the reason names; empty where there is none.
+pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Event {
     let event = |reason, what: String| Event {
         is_change: true,
         ..Event::new(Regarding::Service(service.clone()), reason, what)
@@ -27,12 +27,16 @@ pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, code: &str) -> Event
         }
         Found::Refused(key, Refusal::Plan(why)) => {
             let reason = Reason::named(why.reason).unwrap_or(Reason::SyncLoadBalancerFailed);
-            event(reason, format!("{key}: {}", why.message.trim_end_matches('.')))
+            let (key, what) = (key.to_string(), why.message.trim_end_matches('.'));
+            // Some refusals begin with the object.
+            event(reason, if what.starts_with(&key) { what.to_owned() } else { format!("{key}: {what}") })
         }
         Found::Refused(key, Refusal::Azure(fault)) => {
-            event(of_fault(fault), format!("Azure refused what the Service asks of {key}{}", answered(fault, code)))
+            event(of_fault(fault), format!("Azure refused what the Service asks of {key}{}", answered(fault, answer)))
         }
-        Found::Retry(key, fault) => event(of_fault(fault), format!("{key} cannot be changed{}", answered(fault, code))),
+        Found::Retry(key, fault) => {
+            event(of_fault(fault), format!("{key} cannot be changed{}", answered(fault, answer)))
+        }
     }
 }
 
@@ -68,12 +72,12 @@ fn of_fault(fault: &Fault) -> Reason {
     }
 }
 
-fn answered(fault: &Fault, code: &str) -> String {
-    match (fault, code) {
+fn answered(fault: &Fault, answer: &str) -> String {
+    match (fault, answer) {
         (Fault::Throttled { .. }, _) => ": for minutes Azure has refused requests as too many".to_owned(),
         (Fault::Unavailable | Fault::OutcomeUnknown | Fault::Deadline, "") => ": Azure does not answer".to_owned(),
         (_, "") => String::new(),
-        (_, code) => format!(": Azure answered {code}"),
+        (_, answer) => format!(": Azure answered {}", answer.trim_end_matches('.')),
     }
 }
 
@@ -98,6 +102,12 @@ mod tests {
             ),
             (refused(Fault::Forbidden), "", "AuthorizationFailed", "role-cloud-controllers.json"),
             (refused(Fault::Invalid), "InvalidRequestFormat", "SyncLoadBalancerFailed", "InvalidRequestFormat. The"),
+            (
+                refused(Fault::Invalid),
+                "InvalidName: The name a/b is invalid.",
+                "SyncLoadBalancerFailed",
+                "Azure answered InvalidName: The name a/b is invalid. The",
+            ),
             (
                 Found::Retry(key.clone(), Fault::Throttled { retry_after: None }),
                 "TooManyRequests",
@@ -132,6 +142,9 @@ mod tests {
             let event = of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "");
             assert_eq!(event.reason.as_str(), reason);
             assert!(event.note.starts_with("public IP ip: it is so. "), "{}", event.note);
+            let why = Explanation { reason, message: "public IP ip is absent".to_owned() };
+            let event = of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "");
+            assert!(event.note.starts_with("public IP ip is absent. "), "{}", event.note);
         }
         for reason in [W::UnknownAnnotation, W::IgnoredValue, W::NoEffect, W::ConflictConfiguration] {
             let event = of_warning(&service, &Warning { reason, message: "odd".to_owned() });

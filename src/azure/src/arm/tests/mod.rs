@@ -217,14 +217,9 @@ async fn without_a_token_nothing_is_sent_and_the_reader_learns_why() {
     )]);
     let error = read(&fake.arm(fake.in_process())).await.unwrap_err();
     assert_eq!((&error.fault, error.effect), (&Fault::Unauthenticated, Effect::None));
-    let mut chain = String::new();
-    let mut next: Option<&dyn std::error::Error> = Some(&error);
-    while let Some(error) = next {
-        chain += &format!("{error}; ");
-        next = error.source();
-    }
+    let chain = error.with_causes();
     assert!(
-        chain.contains("there is no token; the authority refuses a token: 401 invalid_client: AADSTS7000215"),
+        chain.contains("there is no token: the authority refuses a token: 401 invalid_client: AADSTS7000215"),
         "{chain}"
     );
     assert!(!format!("{chain} {error:?}").contains(crate::testing::CLIENT_SECRET));
