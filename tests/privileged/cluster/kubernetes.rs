@@ -152,20 +152,19 @@ impl ApiServer {
                 ("--feature-gates", gates),
             ],
         );
-        let authority = authority(folder);
+        // The file of the key is made after that of the certificate is written: an empty one trusts nobody, for good.
+        let key = folder.join("certificates/apiserver.key");
         until("the API server's certificate", || {
             process.must_run();
-            authority.exists()
+            key.exists()
         })
         .await;
         let admin = write_kubeconfig(folder, name, json!({"token": token}));
         let client = lazuli_cluster::connect(Some(Path::new(&admin)), &BTreeMap::new()).await.unwrap().unwrap();
-        let ready =
-            || async { client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await.is_ok() };
         let began = Instant::now();
-        while !ready().await {
+        while let Err(error) = client.request_text(http::Request::get("/readyz").body(Vec::new()).unwrap()).await {
             process.must_run();
-            assert!(began.elapsed() < PATIENCE, "the API server does not become ready");
+            assert!(began.elapsed() < PATIENCE, "the API server does not become ready: {error:?}");
             tokio::time::sleep(LOOK).await;
         }
         Self { process, _etcd: etcd, client }

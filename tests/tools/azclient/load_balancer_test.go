@@ -104,7 +104,7 @@ func TestAServiceLivesAsTheCloudControllerManagerWritesIt(t *testing.T) {
 		Properties: &armnetwork.SecurityRulePropertiesFormat{
 			Protocol: to.Ptr(armnetwork.SecurityRuleProtocolTCP), Access: to.Ptr(armnetwork.SecurityRuleAccessAllow),
 			Direction: to.Ptr(armnetwork.SecurityRuleDirectionInbound), Priority: to.Ptr[int32](500),
-			SourcePortRange: to.Ptr("*"), SourceAddressPrefixes: []*string{to.Ptr("Internet")},
+			SourcePortRange: to.Ptr("*"), SourceAddressPrefix: to.Ptr("Internet"),
 			DestinationAddressPrefixes: []*string{address.Properties.IPAddress},
 			DestinationPortRanges:      []*string{to.Ptr("80")},
 		},
