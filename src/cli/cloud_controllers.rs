@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+#[cfg(feature = "emulator")]
+use clap::Parser;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
@@ -131,6 +133,21 @@ enum RunError {
 pub(super) async fn run(options: Options) -> Outcome {
     let stop = stop::on_signal()?;
     Box::pin(serve(options, stop)).await
+}
+
+/// The options as a command line gives them.
+#[cfg(feature = "emulator")]
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs in this process with these arguments, until `stop`.
+#[cfg(feature = "emulator")]
+pub(super) async fn run_with(arguments: Vec<String>, stop: CancellationToken) -> Outcome {
+    let arguments = std::iter::once("cloud-controllers".to_owned()).chain(arguments);
+    Box::pin(serve(CommandLine::try_parse_from(arguments)?.options, stop)).await
 }
 
 /// Runs until `stop` and until writes in flight then have ended, or until the lease is lost.
@@ -277,7 +294,6 @@ fn plan(planned: &[Planned]) -> String {
 #[cfg(test)]
 #[cfg(feature = "emulator")]
 mod tests {
-    use clap::Parser;
     use lazuli_emulator::latency::Profile;
     use lazuli_rig::cluster::Cluster;
     use serde_json::{Value, json};
@@ -287,12 +303,6 @@ mod tests {
     };
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: Options,
-    }
 
     struct World(Cluster);
 
@@ -305,12 +315,11 @@ mod tests {
         }
 
         fn process(&self, more: &[&str]) -> (CancellationToken, JoinHandle<Outcome>) {
-            let mut arguments = vec!["cloud-controllers".to_owned(), "--controllers=service-lb".to_owned()];
+            let mut arguments = vec!["--controllers=service-lb".to_owned()];
             arguments.extend(self.0.arguments());
             arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
             let stop = CancellationToken::new();
-            let options = Command::parse_from(arguments).options;
-            (stop.clone(), tokio::spawn(Box::pin(serve(options, stop))))
+            (stop.clone(), tokio::spawn(Box::pin(run_with(arguments, stop))))
         }
 
         fn service(&self, name: &str, class: Option<&str>) {
@@ -476,7 +485,7 @@ public IP ip:
         let (_stop, running) = world.process(&[]);
         let error = running.await.unwrap().unwrap_err().to_string();
         assert!(error.contains("securityGroupName"), "{error}");
-        let options = Command::try_parse_from(["cloud-controllers", "--cluster-name="]);
+        let options = CommandLine::try_parse_from(["cloud-controllers", "--cluster-name="]);
         assert!(options.is_err(), "a cluster without a name");
         world.0.azure.shutdown().await;
     }

@@ -1,4 +1,6 @@
-//! `lazuli demo`: a volume's whole life, step by step, with what Azure saw.
+//! `lazuli demo`: a volume's whole life and a Service's, step by step, with what Azure saw.
+
+mod service;
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +22,13 @@ use csi_proto::csi::{
 };
 use lazuli_emulator::{Control, latency::Profile};
 use lazuli_rig::{self as lab, Folder, Lab};
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use super::{Outcome, stop};
 
+/// Why a demonstration has no end.
+const STOPPED: &str = "stopped before its end";
 const GIB: i64 = 1 << 30;
 /// What the pod writes, and must find again on the other node.
 const CONTENT: &str = "written on the first node\n";
@@ -46,7 +51,7 @@ pub(super) struct Options {
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) async fn run(options: Options) -> Outcome {
-    println!("Lazuli demo: a managed disk from its creation to its deletion, on an Azure in this process.");
+    println!("Lazuli demo: a managed disk and a Service from creation to deletion, on an Azure in this process.");
     let missing = if options.no_mounts { Some("--no-mounts".to_owned()) } else { lab::missing_for_mounts() };
     match &missing {
         None => println!("Disks are real block devices here: they are formatted, mounted and moved with their bytes."),
@@ -60,26 +65,42 @@ pub(super) async fn run(options: Options) -> Outcome {
         "xfs".into()
     });
     let folder = Folder::make("demo")?;
-    let mut azure = lazuli_emulator::Options { latency: options.latency, ..Default::default() };
+    let mut azure = lazuli_emulator::Options { latency: options.latency.clone(), ..Default::default() };
     azure.start_time = time::OffsetDateTime::now_utc();
     if missing.is_none() {
         azure.hypervisor = lab::loop_hypervisor(folder.path());
     }
     let mut lab = Lab::start(lab::Options { azure, ..lab::Options::new(folder.path()) }).await?;
-    let outcome = show(&mut lab, folder.path(), missing.is_none(), &fs_type).await;
+    let (started, stop) = (Instant::now(), stop::on_signal()?);
+    let outcome = show(&mut lab, folder.path(), missing.is_none(), &fs_type, &stop).await;
     lab.stop().await;
-    outcome
+    let number = outcome?;
+    tokio::select! {
+        told = service::show(options.latency, number) => told?,
+        () = stop.cancelled() => return Err(STOPPED.into()),
+    }
+    println!(
+        "\nEverything is as it was: no disk, nothing attached, nothing mounted, no load balancer. {:.1} s in all.",
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
 }
 
-async fn show(lab: &mut Lab, folder: &Path, mounts: bool, fs_type: &str) -> Outcome {
-    let started = Instant::now();
+/// Shows the volume. Gives the number of the last step.
+async fn show(
+    lab: &mut Lab,
+    folder: &Path,
+    mounts: bool,
+    fs_type: &str,
+    stop: &CancellationToken,
+) -> Result<u32, AnyError> {
     println!(
         "Azure serves at {}; controller and nodes serve CSI on sockets in {}.\n",
         lab.emulator.url(),
         folder.display()
     );
     let mut story = Story {
-        control: lab.emulator.control(),
+        steps: Steps { control: lab.emulator.control(), number: 0 },
         controller: lab.controller("controller").await?,
         nodes: [
             Machine::at(folder, "node-0", lab.node("node-0").await?),
@@ -88,23 +109,58 @@ async fn show(lab: &mut Lab, folder: &Path, mounts: bool, fs_type: &str) -> Outc
         fs_type: fs_type.to_owned(),
         volume: Volume::default(),
         lun: BTreeMap::new(),
-        step: 0,
     };
-    let stop = stop::on_signal()?;
     let told = tokio::select! {
         told = story.tell(mounts) => told,
-        () = stop.cancelled() => Err("stopped before its end".into()),
+        () = stop.cancelled() => Err(STOPPED.into()),
     };
     if told.is_err() && mounts {
         // Nothing may stay mounted below a folder that is about to be removed.
         story.clean_up().await;
     }
-    told?;
-    println!(
-        "\nEverything is as it was: no disk, nothing attached, nothing mounted. {:.1} s in all.",
-        started.elapsed().as_secs_f64()
-    );
-    Ok(())
+    told.map(|()| story.steps.number)
+}
+
+/// The steps of the demonstration, and what Azure saw of each.
+struct Steps {
+    control: Control,
+    /// The number of the last step.
+    number: u32,
+}
+
+impl Steps {
+    fn begin(&mut self, what: &str) -> Watch {
+        self.number += 1;
+        print!("{:>2}  {what} … ", self.number);
+        // A pipe may be closed; the demonstration goes on.
+        let _ = std::io::stdout().flush();
+        self.control.reset_log();
+        Watch(Instant::now())
+    }
+
+    fn end(&self, watch: &Watch) {
+        println!("{:.2} s", watch.0.elapsed().as_secs_f64());
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let mut order = Vec::new();
+        for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {
+            let name = format!("{} {}", call.method, call.operation);
+            let count = seen.entry(name.clone()).or_default();
+            if *count == 0 {
+                order.push(name);
+            }
+            *count += 1;
+        }
+        let calls: Vec<String> = order
+            .into_iter()
+            .map(|name| match seen[&name] {
+                1 => name,
+                count => format!("{name} ×{count}"),
+            })
+            .collect();
+        if !calls.is_empty() {
+            println!("     Azure saw: {}", calls.join(", "));
+        }
+    }
 }
 
 /// One machine of the cluster.
@@ -131,13 +187,12 @@ impl Machine {
 }
 
 struct Story {
-    control: Control,
+    steps: Steps,
     controller: ControllerClient<Channel>,
     nodes: [Machine; 2],
     fs_type: String,
     volume: Volume,
     lun: BTreeMap<String, String>,
-    step: u32,
 }
 
 impl Story {
@@ -168,41 +223,8 @@ impl Story {
         self.delete().await
     }
 
-    fn begin(&mut self, what: &str) -> Watch {
-        self.step += 1;
-        print!("{:>2}  {what} … ", self.step);
-        // A pipe may be closed; the demonstration goes on.
-        let _ = std::io::stdout().flush();
-        self.control.reset_log();
-        Watch(Instant::now())
-    }
-
-    fn end(&self, watch: &Watch) {
-        println!("{:.2} s", watch.0.elapsed().as_secs_f64());
-        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        let mut order = Vec::new();
-        for call in self.control.call_log().into_iter().filter(|call| call.plane == "arm") {
-            let name = format!("{} {}", call.method, call.operation);
-            let count = seen.entry(name.clone()).or_default();
-            if *count == 0 {
-                order.push(name);
-            }
-            *count += 1;
-        }
-        let calls: Vec<String> = order
-            .into_iter()
-            .map(|name| match seen[&name] {
-                1 => name,
-                count => format!("{name} ×{count}"),
-            })
-            .collect();
-        if !calls.is_empty() {
-            println!("     Azure saw: {}", calls.join(", "));
-        }
-    }
-
     fn luns(&self) {
-        for (machine, luns) in self.control.lun_maps() {
+        for (machine, luns) in self.steps.control.lun_maps() {
             let name = machine.rsplit('/').next().unwrap_or_default();
             let disks: Vec<String> = luns
                 .iter()
@@ -220,7 +242,7 @@ impl Story {
     }
 
     async fn create(&mut self) -> Result<(), AnyError> {
-        let watch = self.begin("CreateVolume: 1 GiB, StandardSSD_LRS");
+        let watch = self.steps.begin("CreateVolume: 1 GiB, StandardSSD_LRS");
         let request = CreateVolumeRequest {
             name: "pvc-demo".into(),
             capacity_range: Some(CapacityRange { required_bytes: GIB, limit_bytes: 0 }),
@@ -229,14 +251,14 @@ impl Story {
         };
         let answer = self.controller.create_volume(request).await?.into_inner();
         self.volume = answer.volume.ok_or("CreateVolume answers no volume")?;
-        self.end(&watch);
+        self.steps.end(&watch);
         println!("     volume id {}", self.volume.volume_id);
         Ok(())
     }
 
     async fn attach(&mut self, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
-        let watch = self.begin(&format!("ControllerPublishVolume: attach it to {name}"));
+        let watch = self.steps.begin(&format!("ControllerPublishVolume: attach it to {name}"));
         let request = ControllerPublishVolumeRequest {
             volume_id: self.volume.volume_id.clone(),
             node_id: name.into(),
@@ -246,7 +268,7 @@ impl Story {
         };
         let answer = self.controller.controller_publish_volume(request).await?.into_inner();
         self.lun = answer.publish_context.into_iter().collect();
-        self.end(&watch);
+        self.steps.end(&watch);
         self.luns();
         Ok(())
     }
@@ -254,7 +276,7 @@ impl Story {
     async fn stage_and_publish(&mut self, node: usize, first: bool) -> Result<(), AnyError> {
         let what = if first { "find the device, format and mount it" } else { "find the device, check and mount it" };
         let name = self.nodes[node].name;
-        let watch = self.begin(&format!("NodeStageVolume, NodePublishVolume: {what} on {name}"));
+        let watch = self.steps.begin(&format!("NodeStageVolume, NodePublishVolume: {what} on {name}"));
         let capability = self.capability();
         let (volume_id, context) = (self.volume.volume_id.clone(), self.volume.volume_context.clone());
         let machine = &mut self.nodes[node];
@@ -280,7 +302,7 @@ impl Story {
             ..Default::default()
         };
         machine.client.node_publish_volume(publish).await?;
-        self.end(&watch);
+        self.steps.end(&watch);
         self.usage(node).await
     }
 
@@ -305,7 +327,7 @@ impl Story {
     }
 
     async fn expand(&mut self, mounts: bool) -> Result<(), AnyError> {
-        let watch = self.begin("ControllerExpandVolume: grow it to 2 GiB while it is in use");
+        let watch = self.steps.begin("ControllerExpandVolume: grow it to 2 GiB while it is in use");
         let range = Some(CapacityRange { required_bytes: 2 * GIB, limit_bytes: 0 });
         let request = ControllerExpandVolumeRequest {
             volume_id: self.volume.volume_id.clone(),
@@ -314,9 +336,9 @@ impl Story {
             ..Default::default()
         };
         self.controller.controller_expand_volume(request).await?;
-        self.end(&watch);
+        self.steps.end(&watch);
         if mounts {
-            let watch = self.begin("NodeExpandVolume: grow the filesystem under the running pod");
+            let watch = self.steps.begin("NodeExpandVolume: grow the filesystem under the running pod");
             let capability = self.capability();
             let machine = &mut self.nodes[0];
             let request = NodeExpandVolumeRequest {
@@ -328,7 +350,7 @@ impl Story {
                 ..Default::default()
             };
             machine.client.node_expand_volume(request).await?;
-            self.end(&watch);
+            self.steps.end(&watch);
             self.usage(0).await?;
         }
         Ok(())
@@ -336,7 +358,7 @@ impl Story {
 
     async fn unpublish_and_unstage(&mut self, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
-        let watch = self.begin(&format!(
+        let watch = self.steps.begin(&format!(
             "NodeUnpublishVolume, NodeUnstageVolume: unmount it on {name}, flush it, prove that no process holds it"
         ));
         let volume_id = self.volume.volume_id.clone();
@@ -345,30 +367,30 @@ impl Story {
         machine.client.node_unpublish_volume(request).await?;
         let request = NodeUnstageVolumeRequest { volume_id, staging_target_path: machine.staging() };
         machine.client.node_unstage_volume(request).await?;
-        self.end(&watch);
+        self.steps.end(&watch);
         Ok(())
     }
 
     async fn detach(&mut self, node: usize) -> Result<(), AnyError> {
         let name = self.nodes[node].name;
-        let watch = self.begin(&format!("ControllerUnpublishVolume: detach it from {name}"));
+        let watch = self.steps.begin(&format!("ControllerUnpublishVolume: detach it from {name}"));
         let request = ControllerUnpublishVolumeRequest {
             volume_id: self.volume.volume_id.clone(),
             node_id: name.into(),
             ..Default::default()
         };
         self.controller.controller_unpublish_volume(request).await?;
-        self.end(&watch);
+        self.steps.end(&watch);
         self.luns();
         Ok(())
     }
 
     async fn delete(&mut self) -> Result<(), AnyError> {
-        let watch = self.begin("DeleteVolume");
+        let watch = self.steps.begin("DeleteVolume");
         let request = DeleteVolumeRequest { volume_id: self.volume.volume_id.clone(), ..Default::default() };
         self.controller.delete_volume(request).await?;
-        self.end(&watch);
-        let left = self.control.dump().resources.into_keys().filter(|id| id.contains("/disks/pvc-")).count();
+        self.steps.end(&watch);
+        let left = self.steps.control.dump().resources.into_keys().filter(|id| id.contains("/disks/pvc-")).count();
         if left > 0 {
             return Err(format!("{left} disks are left in Azure").into());
         }

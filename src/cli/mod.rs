@@ -82,7 +82,7 @@ enum Command {
     /// Runs Azure itself as a local HTTP server.
     Emulator(emulator::Options),
     #[cfg(feature = "emulator")]
-    /// Shows a volume's whole life on an embedded Azure: no cluster and no Azure account needed.
+    /// Shows a volume's whole life and a Service's on an embedded Azure: no cluster and no Azure account needed.
     Demo(demo::Options),
     /// Checks a cloud configuration and, where one is named, the cluster, and says what is wrong.
     Doctor(doctor::Options),
