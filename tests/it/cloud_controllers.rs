@@ -64,7 +64,7 @@ impl World {
     fn process(&self) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
         command.env_clear().arg("cloud-controllers").args(self.0.arguments());
-        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*"]);
+        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*", "--health-endpoint=127.0.0.1:0"]);
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 

@@ -117,6 +117,63 @@ fn the_cloud_controllers_and_their_rights_are_there_when_the_values_ask_for_them
     }
 }
 
+/// The chart with the cloud controllers in pods of their own.
+const DEPLOYED: &str = "tests/chart/cloud-controllers.yaml";
+
+/// The roles that an account has.
+fn roles_of(file: &str, account: &str) -> BTreeSet<String> {
+    let bindings = [of_kind(file, "ClusterRoleBinding"), of_kind(file, "RoleBinding")].concat();
+    let of_account = bindings.iter().filter(|binding| subjects(binding).contains(&account.to_owned()));
+    of_account.map(|binding| binding["roleRef"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn cloud_controllers_in_pods_of_their_own_share_no_account_secret_or_port_with_the_driver() {
+    let deployment = named(DEPLOYED, "Deployment", "lazuli-cloud-controllers");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let [container] = list(&pod["containers"]) else { panic!("{pod}") };
+    let words = ["lazuli".to_owned()].into_iter().chain(arguments(container));
+    if let Err(error) = Cli::try_parse_from(words) {
+        panic!("{error}");
+    }
+    let driver = controller(DEPLOYED);
+    assert!(list(&driver["containers"]).iter().all(|container| container["name"] != "cloud-controllers"));
+    assert_eq!(pod["serviceAccountName"], "lazuli-cloud-controllers");
+    assert_ne!(pod["serviceAccountName"], driver["serviceAccountName"]);
+
+    // Each account has its own rights alone. Who scrapes is asked for by each process that is scraped.
+    let theirs = roles_of(DEPLOYED, "lazuli-cloud-controllers");
+    let roles = ["lazuli-cloud-controllers", "lazuli-cloud-controllers-config", "lazuli-metrics-reviews"];
+    assert_eq!(theirs, roles.map(str::to_owned).into());
+    let shared: Vec<_> = theirs.intersection(&roles_of(DEPLOYED, "lazuli-controller")).cloned().collect();
+    assert_eq!(shared, ["lazuli-metrics-reviews"]);
+    let secret = |container: &Value| argument(&arguments(container), "--cloud-config-secret-name").to_owned();
+    let role = named(DEPLOYED, "Role", "lazuli-cloud-controllers-config");
+    assert_eq!(role["rules"][0]["resourceNames"], json!([secret(container)]));
+    assert_ne!(secret(container), secret(&driver["containers"][0]));
+
+    // Both are on the node's network here.
+    assert_eq!((&pod["hostNetwork"], &driver["hostNetwork"]), (&json!(true), &json!(true)));
+    let ports = |pod: &Value| -> BTreeSet<u64> {
+        let containers = list(&pod["containers"]).iter();
+        containers.flat_map(|one| list(&one["ports"])).map(|port| port["containerPort"].as_u64().unwrap()).collect()
+    };
+    let node = node(DEPLOYED);
+    assert!(ports(pod).is_disjoint(&ports(&driver)) && ports(pod).is_disjoint(&ports(&node)));
+    // What initialises Nodes runs on Nodes that are not, and only that.
+    let tolerates = |pod: &Value| {
+        list(&pod["tolerations"]).iter().any(|one| one["key"] == "node.cloudprovider.kubernetes.io/uninitialized")
+    };
+    assert!(tolerates(pod) && !tolerates(&driver));
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    for (kind, name) in [("Service", "lazuli-webhook"), ("PodDisruptionBudget", "lazuli-cloud-controllers")] {
+        let object = named(DEPLOYED, kind, name);
+        let selector = &object["spec"]["selector"];
+        let selector = if selector["matchLabels"].is_object() { &selector["matchLabels"] } else { selector };
+        assert!(selector.as_object().unwrap().iter().all(|(key, value)| labels[key] == *value), "{kind} {name}");
+    }
+}
+
 /// An API server that waits for a webhook, or a webhook that waits for a cluster, stops the cluster.
 #[test]
 fn the_webhooks_keep_nothing_from_working_and_look_at_nothing_but_volumes_and_claims_that_grow() {

@@ -114,8 +114,11 @@ impl Cluster {
     /// Makes the chart's objects and what they need. `keys` come to the cloud configuration.
     async fn apply_chart(&mut self, keys: Value) {
         let config = chart::cloud_config(self.folder.path(), keys);
-        let secret = json!({"metadata": {"name": "azure-cloud-provider"}, "stringData": {"cloud-config": config}});
-        self.kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
+        // That of the driver, and that of the cloud controllers in pods of their own.
+        for name in ["azure-cloud-provider", "azure-cloud-controllers"] {
+            let secret = json!({"metadata": {"name": name}, "stringData": {"cloud-config": config}});
+            self.kubernetes.create("/api/v1/namespaces/kube-system/secrets", secret).await;
+        }
         let authority = fs::read_to_string(self.folder.path().join("tls/ca.pem")).unwrap();
         let authority = json!({"metadata": {"name": chart::AUTHORITY}, "data": {"ca.pem": authority}});
         self.kubernetes.create("/api/v1/namespaces/kube-system/configmaps", authority).await;

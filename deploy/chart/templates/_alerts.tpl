@@ -72,16 +72,18 @@
     description: The scheduler tries other nodes. Pods stay Pending when none fits.
     action: Read the event of the claim or the pod. Ask Azure for quota, use a larger VM size, or allow more zones.
 {{- if .Values.cloudControllers.enabled }}
+{{- $component := include "lazuli.cloudControllersComponent" . }}
+{{- $job := printf "lazuli-%s-metrics" $component }}
 - alert: LazuliServicesAbsent
-  expr: absent(lazuli_build_info{job="lazuli-controller-metrics",endpoint="cloud-metrics"}) == 1
+  expr: absent(lazuli_build_info{job="{{ $job }}",endpoint="cloud-metrics"}) == 1
   for: 5m
   labels: {severity: critical}
   annotations:
     summary: No container cloud-controllers of Lazuli is scraped.
     description: No load balancer follows its Service or the nodes. What Azure has goes on serving.
-    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component=controller -c cloud-controllers; a configuration that cannot be used is named in the first lines. Where another replica has lost the Lease, look whether the Azure cloud-controller-manager uses the same one."
+    action: "kubectl -n {{ .Release.Namespace }} logs -l app.kubernetes.io/component={{ $component }} -c cloud-controllers; a configuration that cannot be used is named in the first lines. Where another replica has lost the Lease, look whether the Azure cloud-controller-manager uses the same one."
 - alert: LazuliServicesWithoutLeader
-  expr: sum(lazuli_reconcile_keys{kind="service",job="lazuli-controller-metrics",endpoint="cloud-metrics"}) == 0
+  expr: sum(lazuli_reconcile_keys{kind="service",job="{{ $job }}",endpoint="cloud-metrics"}) == 0
   for: 15m
   labels: {severity: warning}
   annotations:
@@ -89,7 +91,7 @@
     description: The Lease is held by another controller, or the cluster has no Service of type LoadBalancer.
     action: "kubectl -n {{ .Values.cloudControllers.leaseNamespace }} get lease {{ .Values.cloudControllers.leaseName }} -o yaml; the holder's name begins with that of the pod."
 - alert: LazuliServicesRefused
-  expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="lazuli-controller-metrics",endpoint="cloud-metrics"}[1h])) > 50
+  expr: sum by (kind) (increase(lazuli_reconcile_actions_total{kind="service",action="report",job="{{ $job }}",endpoint="cloud-metrics"}[1h])) > 50
   for: 15m
   labels: {severity: warning}
   annotations:
@@ -97,7 +99,7 @@
     description: Azure refuses what they ask for, or something changes them all the time.
     action: "kubectl get events --all-namespaces --field-selector type=Warning,involvedObject.kind=Service; each event says what was refused and what to do."
 - alert: LazuliServiceWritesSlow
-  expr: histogram_quantile(0.95, sum by (kind, le) (rate(lazuli_reconcile_action_seconds_bucket{action=~"write|permit",job="lazuli-controller-metrics",endpoint="cloud-metrics"}[15m]))) > 60
+  expr: histogram_quantile(0.95, sum by (kind, le) (rate(lazuli_reconcile_action_seconds_bucket{action=~"write|permit",job="{{ $job }}",endpoint="cloud-metrics"}[15m]))) > 60
   for: 15m
   labels: {severity: warning}
   annotations:

@@ -24,9 +24,10 @@
 - --kube-api-burst=100
 {{- end }}
 
-{{/* What the environment tells of Azure: no secret is among it. */}}
+{{/* What the environment tells of Azure: no secret is among it. dict "root" . "identity" the workload identity. */}}
 {{- define "lazuli.azureEnv" -}}
-{{- with .Values.azure.workloadIdentity }}
+{{- $values := .root.Values }}
+{{- with .identity }}
 {{- if .clientId }}
 - {name: AZURE_CLIENT_ID, value: {{ .clientId | quote }}}
 {{- if .tenantId }}
@@ -35,13 +36,13 @@
 - {name: AZURE_FEDERATED_TOKEN_FILE, value: /var/run/secrets/azure/token}
 {{- end }}
 {{- end }}
-{{- if .Values.azure.endpoints.configMap }}
+{{- if $values.azure.endpoints.configMap }}
 - {name: AZURE_ENVIRONMENT_FILEPATH, value: /etc/lazuli/endpoints/endpoints.json}
 {{- end }}
-{{- if .Values.certificateAuthorities.configMap }}
+{{- if $values.certificateAuthorities.configMap }}
 - {name: SSL_CERT_FILE, value: /etc/lazuli/ca/ca-certificates.crt}
 {{- end }}
-{{- with .Values.proxy }}
+{{- with $values.proxy }}
 {{- if or .https .http }}
 {{- with .https }}
 - {name: HTTPS_PROXY, value: {{ . | quote }}}
@@ -55,32 +56,93 @@
 {{- end }}
 {{- end }}
 
-{{/* Where the processes of the controller's pod find the cloud configuration. */}}
+{{/* Where a process finds the cloud configuration: dict "root" . "secret" the Secret's name and namespace. */}}
 {{- define "lazuli.cloudArgs" -}}
-{{- if .Values.azure.config -}}
+{{- if .root.Values.azure.config -}}
 - --cloud-config=/etc/lazuli/config/azure.json
 {{ end -}}
-- --cloud-config-secret-name={{ .Values.azure.cloudConfigSecret.name }}
-{{- if .Values.azure.cloudConfigSecret.name }}
-- --cloud-config-secret-namespace={{ .Values.azure.cloudConfigSecret.namespace }}
+- --cloud-config-secret-name={{ .secret.name }}
+{{- if .secret.name }}
+- --cloud-config-secret-namespace={{ .secret.namespace }}
 {{- end }}
 {{- end }}
 
-{{/* The files of the processes that speak to Azure. */}}
+{{/* The files of a process that speaks to Azure: dict "root" . "identity" the workload identity. */}}
 {{- define "lazuli.azureMounts" -}}
-{{- if .Values.azure.config }}
+{{- $values := .root.Values }}
+{{- if $values.azure.config }}
 - {name: azure-config, mountPath: /etc/lazuli/config, readOnly: true}
 {{- end }}
-{{- if .Values.azure.endpoints.configMap }}
+{{- if $values.azure.endpoints.configMap }}
 - {name: azure-endpoints, mountPath: /etc/lazuli/endpoints, readOnly: true}
 {{- end }}
-{{- if .Values.azure.workloadIdentity.clientId }}
+{{- if .identity.clientId }}
 - {name: azure-token, mountPath: /var/run/secrets/azure, readOnly: true}
 {{- end }}
-{{- if .Values.certificateAuthorities.configMap }}
+{{- if $values.certificateAuthorities.configMap }}
 - {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}
 {{- end }}
-{{- if .Values.metrics.certificateSecret }}
+{{- if $values.metrics.certificateSecret }}
 - {name: metrics-certificate, mountPath: /etc/lazuli/metrics, readOnly: true}
 {{- end }}
+{{- end }}
+
+{{/* The volumes of those files, with the same arguments. */}}
+{{- define "lazuli.azureVolumes" -}}
+{{- $values := .root.Values }}
+{{- if $values.azure.config }}
+- name: azure-config
+  configMap: {name: lazuli-azure}
+{{- end }}
+{{- with $values.azure.endpoints }}
+{{- if .configMap }}
+- name: azure-endpoints
+  configMap:
+    name: {{ .configMap }}
+    items: [{key: {{ .key | quote }}, path: endpoints.json}]
+{{- end }}
+{{- end }}
+{{- if .identity.clientId }}
+- name: azure-token
+  projected:
+    sources:
+      - serviceAccountToken: {audience: {{ $values.azure.workloadIdentity.audience | quote }}, expirationSeconds: 3600, path: token}
+{{- end }}
+{{- with $values.certificateAuthorities }}
+{{- if .configMap }}
+- name: certificate-authorities
+  configMap:
+    name: {{ .configMap }}
+    items: [{key: {{ .key | quote }}, path: ca-certificates.crt}]
+{{- end }}
+{{- end }}
+{{- with $values.metrics.certificateSecret }}
+- name: metrics-certificate
+  secret: {secretName: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{/* What a process that speaks to Azure may reach. */}}
+{{- define "lazuli.azureEgress" -}}
+{{- $ports := .Values.networkPolicy.egressPorts }}
+{{- range list .Values.proxy.https .Values.proxy.http }}
+{{- with . }}
+{{- $given := regexFind ":[0-9]+/?$" . | trimPrefix ":" | trimSuffix "/" }}
+{{- $ports = append $ports (int (default (ternary "443" "80" (hasPrefix "https:" .)) $given)) }}
+{{- end }}
+{{- end -}}
+# Names.
+- ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: TCP, port: 53}
+# The API server, Azure, and a proxy.
+- ports:
+    {{- range $ports | uniq }}
+    - {protocol: TCP, port: {{ int . }}}
+    {{- end }}
+# The metadata service, which gives a managed identity its token.
+- to:
+    - ipBlock: {cidr: 169.254.169.254/32}
+  ports:
+    - {protocol: TCP, port: 80}
 {{- end }}

@@ -61,12 +61,14 @@ pub(super) fn with_overlay(mut objects: Vec<Value>, folder: &Path) -> Vec<Value>
                     }
                 }
                 // The default is a minute.
-                push(&mut container(pod, "csi-attacher")["args"], json!("--reconcile-sync=5s"));
+                if let Some(attacher) = container(pod, "csi-attacher") {
+                    push(&mut attacher["args"], json!("--reconcile-sync=5s"));
+                }
             }
             "DaemonSet" => {
                 let machines = json!({"path": folder.join("azure/vms"), "type": "Directory"});
                 push(&mut pod["volumes"], json!({"name": "machines", "hostPath": machines}));
-                let lazuli = container(pod, "lazuli");
+                let lazuli = container(pod, "lazuli").expect("the driver");
                 push(&mut lazuli["volumeMounts"], json!({"name": "machines", "mountPath": "/machines"}));
                 push(&mut lazuli["env"], json!({"name": "LAZULI_HOST_ROOT", "value": "/machines/$(NODE_NAME)"}));
                 let metadata = format!("http://{EMULATOR}/_imds/$(NODE_NAME)");
@@ -100,8 +102,8 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-fn container<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
-    pod["containers"].as_array_mut().unwrap().iter_mut().find(|container| container["name"] == name).unwrap()
+fn container<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    pod["containers"].as_array_mut().unwrap().iter_mut().find(|container| container["name"] == name)
 }
 
 /// What is in the images that the chart names: the program under test, or another build of it that

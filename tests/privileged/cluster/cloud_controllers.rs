@@ -30,7 +30,7 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// The container of the controller's pod.
+/// The component of their pods, and their container.
 const CONTAINER: &str = "cloud-controllers";
 /// A machine that the controllers' identity may not read.
 const UNREADABLE: &str = "unreadable";
@@ -156,7 +156,7 @@ impl Cluster {
     async fn leader(&self) -> (String, &'static str) {
         let lease = self.kubernetes.get(LEASE).await.expect("a Lease");
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap().to_owned();
-        let pods = self.pods_of("controller").await;
+        let pods = self.pods_of(CONTAINER).await;
         let is_it = |(pod, node): &&(String, &'static str)| self.logs(pod, node, CONTAINER).contains(&holder);
         pods.iter().find(is_it).unwrap_or_else(|| panic!("no replica is {holder}")).clone()
     }
@@ -259,6 +259,38 @@ impl Cluster {
         self.delete_pod("data").await;
         self.delete_claim("data").await;
         self.no_attachments().await;
+    }
+
+    /// A Pod may name a disk of Azure itself only where the chart's values let it.
+    async fn refuse_inline_disks(&self) {
+        let uri = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/of-another-claim";
+        let disk =
+            json!({"name": "data", "azureDisk": {"kind": "Managed", "diskName": "of-another-claim", "diskURI": uri}});
+        let pod = |volumes: Value| json!({"containers": [{"name": "c", "image": super::IDLE}], "volumes": volumes});
+        let template = |volumes: Value| {
+            let labels = json!({"app": "inline"});
+            let spec = json!({"selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod(volumes)}});
+            json!({"metadata": {"name": "inline"}, "spec": spec})
+        };
+        let job = |volumes: Value| {
+            let mut pod = pod(volumes);
+            pod["restartPolicy"] = json!("Never");
+            json!({"metadata": {"name": "inline"}, "spec": {"schedule": "0 0 1 1 *",
+                "jobTemplate": {"spec": {"template": {"spec": pod}}}}})
+        };
+        let bare = |volumes: Value| json!({"metadata": {"name": "inline"}, "spec": pod(volumes)});
+        let cronjobs = "/apis/batch/v1/namespaces/default/cronjobs";
+        for (path, object) in [(PODS, &bare as &dyn Fn(Value) -> Value), (DEPLOYMENTS, &template), (cronjobs, &job)] {
+            let path = format!("{path}?dryRun=All");
+            let refusal = self.kubernetes.refusal_of_object(&path, object(json!([disk]))).await;
+            let (code, why) = refusal.unwrap_or_else(|| panic!("{path} takes an inline disk"));
+            assert!(code == 403 && why.contains(uri) && why.contains("namespace default"), "{code} {why}");
+            assert_eq!(self.kubernetes.refusal_of_object(&path, object(json!([]))).await, None, "{path}");
+        }
+        self.kubernetes.create("/api/v1/namespaces", json!({"metadata": {"name": "legacy"}})).await;
+        let path = format!("{}?dryRun=All", DEPLOYMENTS.replace("default", "legacy"));
+        assert_eq!(self.kubernetes.refusal_of_object(&path, template(json!([disk]))).await, None);
     }
 
     /// The leader is killed while it serves many Services.
@@ -396,6 +428,8 @@ async fn the_cloud_controllers_look_after_a_cluster_with_the_rights_that_the_cha
     say("a Service was served, changed and deleted");
     cluster.review_volumes().await;
     say("a volume was labelled and a resize refused");
+    cluster.refuse_inline_disks().await;
+    say("Pods with disks of Azure were refused");
     cluster.kill_the_leader().await;
     say("the leader was killed");
     cluster.nothing_follows_from_wrong_lists().await;

@@ -1,0 +1,133 @@
+{{/* The component, ServiceAccount and pods that run the cloud controllers. */}}
+{{- define "lazuli.cloudControllersComponent" -}}
+{{ ternary "cloud-controllers" "controller" .Values.cloudControllers.deployment.enabled }}
+{{- end }}
+
+{{/* The first port of the cloud controllers: health, then metrics, then admission reviews. */}}
+{{- define "lazuli.cloudControllersPort" -}}
+{{- if .Values.cloudControllers.deployment.enabled }}{{ int .Values.cloudControllers.deployment.port }}{{ else }}{{ add (int .Values.controller.port) 5 }}{{ end }}
+{{- end }}
+
+{{/* The Secret with the cloud configuration of the cloud controllers, as JSON. */}}
+{{- define "lazuli.cloudControllersSecret" -}}
+{{- $own := .Values.cloudControllers.deployment.cloudConfigSecret }}
+{{- if and .Values.cloudControllers.deployment.enabled $own.name }}{{ $own | toJson }}{{ else }}{{ .Values.azure.cloudConfigSecret | toJson }}{{ end }}
+{{- end }}
+
+{{/* The workload identity of the cloud controllers, as JSON. */}}
+{{- define "lazuli.cloudControllersIdentity" -}}
+{{- $own := .Values.cloudControllers.deployment.workloadIdentity }}
+{{- if and .Values.cloudControllers.deployment.enabled $own.clientId }}{{ $own | toJson }}{{ else }}{{ .Values.azure.workloadIdentity | toJson }}{{ end }}
+{{- end }}
+
+{{/* Text where the cloud controllers look after Nodes or routes, and nothing where they do not. */}}
+{{- define "lazuli.initialises" -}}
+{{- with .Values.cloudControllers }}{{ if and .enabled (ne (join "," .controllers) "service-lb") }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{/* What initialises Nodes and routes runs before there is an initialised Node with a route. */}}
+{{- define "lazuli.bootstrapTolerations" -}}
+# What initialises Nodes and routes runs before there is an initialised Node with a route.
+- {key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists, effect: NoSchedule}
+- {key: node.kubernetes.io/network-unavailable, operator: Exists, effect: NoSchedule}
+- {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoSchedule}
+{{- end }}
+
+{{/* The volume of the webhook's certificate. */}}
+{{- define "lazuli.webhookVolume" -}}
+{{- with .Values.cloudControllers }}
+{{- if and .enabled .webhook.enabled }}
+- name: webhook-certificate
+  secret: {secretName: {{ .webhook.certificateSecret | default "lazuli-webhook" }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The container of the cloud controllers: in the controller's pod, or in a pod of its own. */}}
+{{- define "lazuli.cloudControllers" -}}
+{{- $controller := .Values.controller }}
+{{- $hostNetwork := ternary .Values.cloudControllers.deployment.hostNetwork $controller.hostNetwork .Values.cloudControllers.deployment.enabled }}
+{{- $port := int (include "lazuli.cloudControllersPort" .) }}
+{{- $identity := include "lazuli.cloudControllersIdentity" . | fromJson }}
+{{- with .Values.cloudControllers }}
+- name: cloud-controllers
+  image: {{ include "lazuli.image" (dict "registry" $.Values.image.registry "image" $.Values.image.controller "default" $.Chart.AppVersion) }}
+  imagePullPolicy: {{ $.Values.image.pullPolicy }}
+  args:
+    - cloud-controllers
+    - --health-endpoint={{ if $hostNetwork }}127.0.0.1{{ end }}:{{ $port }}
+    - --metrics-endpoint=:{{ add $port 1 }}
+    {{- include "lazuli.metricsArgs" $ | nindent 4 }}
+    - --cluster-name={{ .clusterName }}
+    - --lease-name={{ .leaseName }}
+    - --lease-namespace={{ .leaseNamespace }}
+    {{- with .loadBalancerClass }}
+    - --load-balancer-class={{ . }}
+    {{- end }}
+    {{- with .zones }}
+    - --zones={{ join "," . }}
+    {{- end }}
+    {{- if .acceptPlan }}
+    - --accept-plan
+    {{- end }}
+    - --resync-seconds={{ int .resyncSeconds }}
+    - --controllers={{ join "," .controllers }}
+    {{- with .clusterCidr }}
+    - --cluster-cidr={{ join "," . }}
+    {{- end }}
+    {{- if .webhook.enabled }}
+    - --webhook-address=:{{ add $port 2 }}
+    - --webhook-certificate=/etc/lazuli/webhook/tls.crt
+    - --webhook-key=/etc/lazuli/webhook/tls.key
+    {{- end }}
+    - --drain-seconds={{ int $controller.drainSeconds }}
+    {{- include "lazuli.cloudArgs" (dict "root" $ "secret" (include "lazuli.cloudControllersSecret" $ | fromJson)) | nindent 4 }}
+    {{- include "lazuli.logArgs" $ | nindent 4 }}
+    {{- range .extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  {{- with include "lazuli.azureEnv" (dict "root" $ "identity" $identity) | trim }}
+  env:
+    {{- . | nindent 4 }}
+  {{- end }}
+  ports:
+    - {name: cloud-health, containerPort: {{ $port }}, protocol: TCP}
+    - {name: cloud-metrics, containerPort: {{ add $port 1 }}, protocol: TCP}
+    {{- if .webhook.enabled }}
+    - {name: cloud-webhook, containerPort: {{ add $port 2 }}, protocol: TCP}
+    {{- end }}
+  # A replica that waits for the Lease is alive. There is no readiness probe: a rollout does not wait for load balancers.
+  {{- $host := ternary ", host: 127.0.0.1" "" $hostNetwork }}
+  startupProbe:
+    httpGet: {path: /healthz, port: cloud-health{{ $host }}}
+    periodSeconds: 2
+    failureThreshold: 60
+  livenessProbe:
+    httpGet: {path: /healthz, port: cloud-health{{ $host }}}
+    periodSeconds: 20
+    timeoutSeconds: 5
+    failureThreshold: 5
+  {{- include "lazuli.restricted" $ | nindent 2 }}
+  resources:
+    {{- toYaml .resources | nindent 4 }}
+  {{- $mounts := include "lazuli.azureMounts" (dict "root" $ "identity" $identity) | trim }}
+  {{- if or $mounts .webhook.enabled }}
+  volumeMounts:
+    {{- with $mounts }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- if .webhook.enabled }}
+    - {name: webhook-certificate, mountPath: /etc/lazuli/webhook, readOnly: true}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Who may ask for admission reviews. */}}
+{{- define "lazuli.reviewsIngress" -}}
+{{- if .Values.cloudControllers.webhook.enabled -}}
+# Admission reviews, from the API server: in most clusters it is no pod, and has no address that could be named here.
+- ports:
+    - {protocol: TCP, port: {{ add (int (include "lazuli.cloudControllersPort" .)) 2 }}}
+{{- end }}
+{{- end }}
