@@ -54,6 +54,7 @@ mod it {
     mod peer_defects_nodes;
     mod peer_defects_services;
     mod published_tables;
+    mod quick_start;
     mod recordings;
     mod rules;
     mod service_judge;

@@ -1,6 +1,10 @@
 //! `lazuli emulator`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use lazuli_emulator::{
@@ -209,7 +213,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let url = emulator.url();
     if let Some(path) = &options.azure_json {
         let text = serde_json::to_string_pretty(&azure_json(&scenario, &url))?;
-        std::fs::write(path, text + "\n").map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        write_whole(path, &(text + "\n")).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     match options.output {
         Format::Json => println!("{}", json!({ "url": url, "tlsUrl": emulator.tls_url() })),
@@ -225,8 +229,24 @@ pub(super) async fn run(options: Options) -> Outcome {
         }
     }
     stop.cancelled().await;
+    // What starts next with this path waits for the next emulator, instead of asking this one.
+    if let Some(path) = options.azure_json.as_ref().filter(|path| path.is_file()) {
+        let _ = std::fs::remove_file(path);
+    }
     emulator.shutdown().await;
     Ok(())
+}
+
+/// Writes a file so that a reader finds all of it or none: other programs wait for it to appear. A pipe or a terminal is
+/// written as it is.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.exists() && !path.is_file() {
+        return std::fs::write(path, text);
+    }
+    let mut unfinished = path.to_owned().into_os_string();
+    unfinished.push(format!(".{}", std::process::id()));
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, path).inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
 }
 
 #[cfg(test)]

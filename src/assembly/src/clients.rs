@@ -1,6 +1,11 @@
 //! From a cloud configuration to clients: shared by every subcommand that speaks to Azure.
 
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use clap::Args;
 use lazuli_azure::{
@@ -14,6 +19,8 @@ use lazuli_azure::{
 };
 use lazuli_plan::disk as plan;
 use prometheus_client::registry::Registry;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
 use url::Url;
 
 use crate::reload::LiveCredential;
@@ -153,12 +160,44 @@ pub async fn cluster_as(user_agent: &'static str, options: &CloudOptions) -> Res
     cluster::connect_as(user_agent, options.kubeconfig.as_deref(), &variables()).await.map_err(WireError::Cluster)
 }
 
-/// Reads the configuration from file, Secret and environment.
+/// How long a process that starts waits for a cloud configuration that an argument names and that does not exist yet:
+/// the program that writes it, such as an emulator, may have started at the same moment.
+const FILE_WAIT: Duration = Duration::from_secs(10);
+/// How often it looks.
+const FILE_LOOK: Duration = Duration::from_millis(100);
+
+/// Reads the configuration from file, Secret and environment, as a process starts. Waits up to 10 seconds for a file that
+/// an argument names and that does not exist yet.
 ///
 /// # Errors
 /// [`WireError`] when one of them cannot be read, or when they are no configuration together.
 pub async fn configuration(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
+    if let Some(path) = &options.cloud_config {
+        until_it_exists(path).await;
+    }
+    configuration_now(options, client).await
+}
+
+/// Reads the configuration from file, Secret and environment as they are now.
+///
+/// # Errors
+/// Those of [`configuration`].
+pub async fn configuration_now(options: &CloudOptions, client: Option<&kube::Client>) -> Result<Config, WireError> {
     configuration_in(options, client, &variables()).await
+}
+
+async fn until_it_exists(path: &Path) {
+    if path.exists() {
+        return;
+    }
+    warn!(path = %path.display(), "the cloud configuration does not exist yet; waiting up to 10 s for it");
+    let appears = async {
+        while !path.exists() {
+            sleep(FILE_LOOK).await;
+        }
+    };
+    // What is read next says that it does not exist.
+    let _ = timeout(FILE_WAIT, appears).await;
 }
 
 /// The file comes first: it says whether the Secret counts at all, and one that does not count is not asked for.
@@ -359,6 +398,27 @@ mod tests {
             allowed_resource_groups: Vec::new(),
             routes: RouteOptions::default(),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_starts_waits_ten_seconds_for_a_named_configuration_that_does_not_exist_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("azure.json");
+        let began = tokio::time::Instant::now();
+        until_it_exists(&path).await;
+        assert_eq!(began.elapsed(), FILE_WAIT);
+
+        let writing = async {
+            sleep(Duration::from_secs(3)).await;
+            std::fs::write(&path, "{}").unwrap();
+        };
+        let began = tokio::time::Instant::now();
+        tokio::join!(until_it_exists(&path), writing);
+        assert!(began.elapsed() <= Duration::from_secs(3) + FILE_LOOK, "{:?}", began.elapsed());
+        // One that is there costs no wait.
+        let began = tokio::time::Instant::now();
+        until_it_exists(&path).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test]
