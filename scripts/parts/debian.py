@@ -1,7 +1,7 @@
 """Debian packages as the node's image needs them: pins, downloads, and the files taken from them.
 
 Owns what the image contains besides the program. A package is pinned by version and SHA-256 in
-deploy/image/packages.tsv; what does not match is refused.
+deploy/image/packages.tsv; what does not match is refused. A new pin comes from an index that Debian has signed.
 """
 
 import csv
@@ -10,7 +10,9 @@ import io
 import lzma
 import posixpath
 import struct
+import subprocess
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -40,6 +42,10 @@ LIBRARIES = (
 CERTIFICATES = "ca-certificates"
 TRIPLETS = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 LOADERS = {"amd64": "lib64/ld-linux-x86-64.so.2", "arm64": "lib/ld-linux-aarch64.so.1"}
+
+
+# The keys of Debian's archive, as its package debian-archive-keyring has them.
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 class Failure(Exception):
@@ -198,11 +204,57 @@ def certificate_files(pins, cache):
     return {"etc/ssl/certs/ca-certificates.crt": (0o644, bundle), licence: package[licence]}
 
 
+def download(url):
+    try:
+        with urllib.request.urlopen(url, timeout=120) as answer:
+            return answer.read()
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise Failure(f"{url}: {error}") from error
+
+
+def signed(url, data, keyring=KEYRING):
+    """The text that a clear-signed file holds, if one of Debian's keys has signed it."""
+    if not Path(keyring).exists():
+        raise Failure(f"there is no {keyring}: install debian-archive-keyring")
+    with tempfile.TemporaryDirectory() as folder:
+        file, text = Path(folder) / "signed", Path(folder) / "text"
+        file.write_bytes(data)
+        try:
+            run = subprocess.run(
+                ["gpgv", "--keyring", keyring, "--output", str(text), str(file)], capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise Failure("there is no gpgv: install gpgv") from error
+        if run.returncode != 0:
+            raise Failure(f"{url} has no valid signature of Debian:\n{run.stderr.strip()}")
+        return text.read_text(encoding="utf-8")
+
+
+def digests(release):
+    """The SHA-256 of each file that a Release file lists, by path."""
+    found, listed = {}, False
+    for line in release.splitlines():
+        if not line.startswith(" "):
+            listed = line == "SHA256:"
+        elif listed:
+            digest, _, path = line.split()
+            found[path] = digest
+    return found
+
+
+def index(archive, suite, architecture):
+    """The index of packages of a suite, which the suite's signed Release file names by its SHA-256."""
+    suite_url = f"http://deb.debian.org/{archive}/dists/{suite}"
+    path = f"main/binary-{architecture}/Packages.xz"
+    release = signed(f"{suite_url}/InRelease", download(f"{suite_url}/InRelease"))
+    data = download(f"{suite_url}/{path}")
+    expected, found = digests(release).get(path), hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise Failure(f"{suite_url}/{path} has the SHA-256 {found}; the signed Release file says {expected}")
+    return lzma.decompress(data).decode()
+
+
 def stanzas(archive, suite, architecture):
-    url = f"http://deb.debian.org/{archive}/dists/{suite}/main/binary-{architecture}/Packages.xz"
-    with urllib.request.urlopen(url, timeout=120) as answer:
-        text = lzma.decompress(answer.read()).decode()
-    for stanza in text.split("\n\n"):
+    for stanza in index(archive, suite, architecture).split("\n\n"):
         fields = (line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
         yield {field[0]: field[1] for field in fields}
 

@@ -1,12 +1,21 @@
 # Sourced: commands that a tier needs from the system, and their installation where that is possible.
 
 missing_commands=()
+missing_files=()
 missing_packages=()
 
 # need COMMAND PACKAGE: remembers what is not here.
 need() {
     if ! command -v "$1" >/dev/null 2>&1; then
         missing_commands+=("$1")
+        missing_packages+=("$2")
+    fi
+}
+
+# need_file PATH PACKAGE: the same for a file.
+need_file() {
+    if [[ ! -e $1 ]]; then
+        missing_files+=("$1")
         missing_packages+=("$2")
     fi
 }
@@ -25,8 +34,11 @@ install_needed() {
         fi
         rm -f "$log"
     fi
-    local command
+    local command file
     for command in "${missing_commands[@]}"; do
         command -v "$command" >/dev/null 2>&1 || return 1
+    done
+    for file in "${missing_files[@]}"; do
+        [[ -e $file ]] || return 1
     done
 }
