@@ -23,8 +23,21 @@ const USER_AGENT: &str = concat!("lazuli/", env!("CARGO_PKG_VERSION"));
 
 /// How long one call may take. The client library sets no end to reading an answer, for a watch has none.
 const CALL: Duration = Duration::from_secs(30);
-/// Objects a page of a list. Keeps the answer in memory small; source: the default of client-go.
+/// The most objects a page of a list has; source: the default of client-go.
 pub(super) const PAGE: u32 = 500;
+/// How many objects the first page has. An object may have 1.5 MiB, and who writes it may mean harm.
+const FIRST_PAGE: u32 = 25;
+/// How many bytes a page should have at most. The next page has fewer objects where this one had more, and more objects
+/// where it had far less: then a list of small objects needs hardly more pages.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// How much larger than the last one a page may be.
+const GROWTH: u32 = 4;
+
+/// How many objects the next page has after one with so many objects and bytes.
+fn next_page(objects: u32, bytes: usize) -> u32 {
+    let fit = usize::try_from(objects).unwrap_or(usize::MAX).saturating_mul(PAGE_BYTES) / bytes.max(1);
+    u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, objects.saturating_mul(GROWTH).min(PAGE))
+}
 
 /// The API server took a call and did not answer it in time.
 #[derive(Debug, thiserror::Error)]
@@ -93,20 +106,25 @@ pub(super) struct Pages<'c> {
     request: Request,
     /// What to ask next; `None` after the last page.
     next: Option<ListParams>,
+    /// How many objects to ask for.
+    objects: u32,
 }
 
 impl<'c> Pages<'c> {
     pub(super) fn new(client: &'c Client, collection: &str) -> Self {
-        Self { client, request: Request::new(collection), next: Some(ListParams::default().limit(PAGE)) }
+        let next = Some(ListParams::default().limit(FIRST_PAGE));
+        Self { client, request: Request::new(collection), next, objects: FIRST_PAGE }
     }
 
     /// The next page; `None` after the last.
     pub(super) async fn next<K: DeserializeOwned>(&mut self) -> kube::Result<Option<Page<K>>> {
         let Some(params) = self.next.take() else { return Ok(None) };
         let request = self.request.list(&params).map_err(kube::Error::BuildRequest)?;
-        let page: Page<K> = answered(self.client.request(request)).await?;
+        let text = answered(self.client.request_text(request)).await?;
+        let page: Page<K> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+        self.objects = next_page(self.objects, text.len());
         let token = page.metadata.next.as_deref().filter(|token| !token.is_empty());
-        self.next = token.map(|token| ListParams::default().limit(PAGE).continue_token(token));
+        self.next = token.map(|token| ListParams::default().limit(self.objects).continue_token(token));
         Ok(Some(page))
     }
 }
@@ -211,4 +229,27 @@ async fn from_files(paths: &[PathBuf]) -> Result<(Config, Option<Uri>), ConnectE
     let proxy = proxy::named_in(&merged).map_err(ConnectError::Proxy)?;
     let config = Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await;
     Ok((config.map_err(|source| failed(last, source))?, proxy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_large_objects_are_short_and_those_of_small_ones_grow() {
+        let sizes = |bytes_of_object: usize| {
+            let mut size = FIRST_PAGE;
+            std::iter::from_fn(move || {
+                let page = size;
+                size = next_page(size, page as usize * bytes_of_object);
+                Some(page)
+            })
+        };
+        assert_eq!(sizes(3_000).take(4).collect::<Vec<_>>(), [25, 100, 400, 500]);
+        // No page but the first has more than two MiB.
+        let large = 256 * 1024;
+        assert_eq!(sizes(large).take(3).collect::<Vec<_>>(), [25, 8, 8]);
+        assert_eq!(sizes(3 * 1024 * 1024).take(3).collect::<Vec<_>>(), [25, 1, 1]);
+        assert_eq!(next_page(PAGE, 0), PAGE);
+    }
 }

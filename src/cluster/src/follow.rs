@@ -6,7 +6,7 @@
 //! ```text
 //!        ┌────────── failed: Lost, wait, again ─────────────┐
 //!        v                                                   │
-//!     LIST (pages of 500) ── Replaced ──> WATCH ── event ──> Applied, Deleted
+//!     LIST (in pages)    ── Replaced ──> WATCH ── event ──> Applied, Deleted
 //!        ^                                  │  └─ bookmark ─> Confirmed
 //!        └── 410 Gone, or silence ──────────┘  broken: Lost, wait, watch again from the last version
 //! ```

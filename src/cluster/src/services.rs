@@ -1,15 +1,18 @@
 //! Services: which there are, and the patches that a load balancer's controller makes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use http::{Method, Request};
 use k8s_openapi::serde_json::{Value, json};
 use kube::Client;
 use lazuli_plan::network::Family;
+use lazuli_plan::service::annotation::is_in_use;
 use lazuli_plan::service::object::{FINALIZER, PortProtocol, ServicePort};
 use lazuli_plan::service::{ServiceKey, ServiceObject};
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc;
 
 use super::client::{answered, null_as_empty};
@@ -137,11 +140,67 @@ struct ServiceMetadata {
     uid: String,
     #[serde(default, deserialize_with = "null_as_empty")]
     labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "null_as_empty")]
+    #[serde(default, deserialize_with = "annotations_in_use")]
     annotations: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "null_as_empty")]
     finalizers: Vec<String>,
     deletion_timestamp: Option<String>,
+}
+
+/// The most bytes of annotations that are kept of a Service. Azure takes 4,000 address ranges in a rule, and no other value
+/// is nearly as long as those.
+const MOST_BYTES: usize = 80 * 1024;
+/// What is kept of a value that is cut.
+const CUT_TO: usize = 1024;
+/// The end of a value that was cut. No value of any annotation may hold it, so the whole value counts as a mistake; in a
+/// list of ranges this one admits nobody and denies the rest.
+const CUT: &str = "…(cut: too many bytes)";
+
+/// Decodes the annotations that anything looks at. Who may write a Service may give it 256 KiB of others.
+fn annotations_in_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct InUse;
+
+    impl<'de> Visitor<'de> for InUse {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("annotations")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut kept = BTreeMap::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if is_in_use(&key) {
+                    kept.insert(key, map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(kept)
+        }
+    }
+
+    let mut annotations = deserializer.deserialize_any(InUse)?;
+    cut(&mut annotations);
+    Ok(annotations)
+}
+
+/// Cuts the longest values until all of them have [`MOST_BYTES`] at most.
+fn cut(annotations: &mut BTreeMap<String, String>) {
+    let mut total: usize = annotations.values().map(String::len).sum();
+    while total > MOST_BYTES {
+        let longest = annotations.values_mut().max_by_key(|value| value.len());
+        let Some(longest) = longest.filter(|value| value.len() > CUT_TO + CUT.len()) else { return };
+        let before = longest.len();
+        longest.truncate(longest.floor_char_boundary(CUT_TO));
+        longest.push_str(CUT);
+        longest.shrink_to_fit();
+        total -= before - longest.len();
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -269,6 +328,37 @@ mod tests {
             Some(Change::Applied(_, Some(service))) => service,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn only_annotations_in_use_are_kept_and_only_so_many_bytes_of_them() {
+        let key = |name: &str| format!("service.beta.kubernetes.io/{name}");
+        let kept = |annotations: Value| {
+            let metadata = json!({"name": "web", "annotations": annotations});
+            let metadata: ServiceMetadata = k8s_openapi::serde_json::from_value(metadata).unwrap();
+            metadata.annotations
+        };
+        assert_eq!(kept(Value::Null), BTreeMap::new());
+        let mut annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(250_000)});
+        annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = json!("nlb");
+        // A typing error is told, and Lazuli's own keys count.
+        let in_use = [&*key("azure-pip-name"), &key("azure-pip-nmae"), &key("port_80_no_lb_rule"), "lazuli.azure/x"];
+        for key in in_use {
+            annotations[key] = json!("short");
+        }
+        let found = kept(annotations);
+        assert_eq!(found.len(), in_use.len());
+        assert!(in_use.iter().all(|key| found[*key] == "short"), "{found:?}");
+
+        // The longest lists of ranges that Azure takes stay whole.
+        let ranges = vec!["203.113.113.113/32"; 4_000].join(",");
+        let found = kept(json!({key("azure-allowed-ip-ranges"): ranges}));
+        assert_eq!(found[&key("azure-allowed-ip-ranges")], ranges);
+        let long = "ä".repeat(60_000);
+        let found = kept(json!({key("azure-allowed-ip-ranges"): ranges, key("azure-pip-tags"): long}));
+        assert_eq!(found[&key("azure-allowed-ip-ranges")], ranges);
+        let cut = &found[&key("azure-pip-tags")];
+        assert!(cut.len() <= CUT_TO + CUT.len() && cut.ends_with(CUT), "{cut}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -208,7 +208,7 @@ async fn created_changed_and_deleted_attachments_show_without_a_new_list() {
     server.delete(ATTACHMENTS, "vb");
     server.put(ATTACHMENTS, attachment("va", "n", "pv-a", None));
     watched.shows(&[]).await;
-    assert_eq!(server.count(&["limit=500"]), 2);
+    assert_eq!(server.count(&["limit=25"]), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,7 +224,7 @@ async fn a_lost_watch_goes_on_where_it_was() {
         server.delete(ATTACHMENTS, "va");
         server.put(ATTACHMENTS, attachment("vc", "n", "pv", Some("4")));
         watched.shows(&["n 3 vb ?", "n 4 vc ?"]).await;
-        assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 1);
+        assert_eq!(server.count(&[ATTACHMENTS, "limit=25"]), 1);
     }
 }
 
@@ -244,7 +244,7 @@ async fn a_version_that_is_too_old_leads_to_a_new_list() {
         watched.shows(&["n 3 vb ?"]).await;
         assert!(before.elapsed() < Duration::from_secs(5), "not only after a silence");
         assert!(!watched.is_cold());
-        assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 2);
+        assert_eq!(server.count(&[ATTACHMENTS, "limit=25"]), 2);
     }
 }
 
@@ -258,14 +258,14 @@ async fn bookmarks_keep_a_quiet_snapshot_synced_without_new_lists() {
         server.bookmark();
         assert!(!watched.is_cold());
     }
-    assert_eq!(server.count(&["limit=500"]), 2);
+    assert_eq!(server.count(&["limit=25"]), 2);
     // A watch that breaks later goes on from the last bookmark.
     server.compact(false);
     server.bookmark();
     tokio::time::sleep(Duration::from_millis(1)).await;
     server.drop_watches(false);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(server.count(&["limit=500"]), 2);
+    assert_eq!(server.count(&["limit=25"]), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +277,7 @@ async fn a_silent_server_without_bookmarks_is_listed_again_before_the_snapshot_i
     changes.mark_unchanged();
     tokio::time::sleep(Duration::from_secs(1800)).await;
     assert!(!changes.has_changed().expect("is alive"), "an equal picture is not news");
-    assert!(server.count(&[ATTACHMENTS, "limit=500"]) > 15);
+    assert!(server.count(&[ATTACHMENTS, "limit=25"]) > 15);
 }
 
 #[tokio::test(start_paused = true)]
@@ -355,7 +355,7 @@ async fn thousands_of_attachments_are_listed_in_pages() {
     let all = lines(&synced.await.expect("is alive")).expect("is synced");
     assert_eq!(all.len(), 1200);
     assert_eq!(all[1199], "n018 47 va-1199 d1199");
-    assert_eq!(server.count(&[ATTACHMENTS, "limit=500"]), 3);
+    assert_eq!(server.count(&[ATTACHMENTS, "limit=25"]), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,6 +88,9 @@ const OBSERVED_REFILL: f64 = 1.0;
 const MOST_OBSERVED: usize = 1_000;
 /// The number of policy buckets below which none is dropped. Most of them are of single resources.
 const KEPT_FULL: usize = 4_096;
+/// The number of front doors below which none is dropped. There is one for each subscription and direction; a cluster has
+/// a handful, and others come from ids in volumes and Services.
+const KEPT_DOORS: usize = 64;
 /// The ratio of the bucket that all clients of a subscription share to the bucket of one client (recorded in the
 /// `-global-` headers: 3749 = 15 x 250 - 1).
 const GLOBAL: f64 = 15.0;
@@ -261,6 +264,12 @@ impl FrontDoor {
             in_flight: 0,
             queue: BTreeSet::new(),
         }
+    }
+
+    /// Whether no request waits or is under way, and both buckets are full again.
+    fn is_at_rest(&self, now: Duration) -> bool {
+        let buckets = [&self.own.0, &self.global.0];
+        self.queue.is_empty() && self.in_flight == 0 && buckets.iter().all(|bucket| bucket.is_at_rest(now))
     }
 
     /// How long until the buckets hold so many tokens.
@@ -520,9 +529,19 @@ impl Permits {
     }
 
     fn door(&mut self, scope: &Scope, now: Duration) -> &mut FrontDoor {
-        self.doors
-            .entry((scope.subscription.clone(), scope.direction))
-            .or_insert_with(|| FrontDoor::new(scope.direction, now))
+        let key = (scope.subscription.clone(), scope.direction);
+        if self.doors.len() >= KEPT_DOORS && !self.doors.contains_key(&key) {
+            // One that is at rest is made again, with full buckets, when it is needed.
+            self.doors.retain(|_, door| !door.is_at_rest(now));
+            let doors = &self.doors;
+            let has_door = |subscription: &Arc<str>| {
+                [Direction::Reads, Direction::Writes, Direction::Deletes]
+                    .into_iter()
+                    .any(|direction| doors.contains_key(&(subscription.clone(), direction)))
+            };
+            self.policies.retain(|(subscription, _), _| has_door(subscription));
+        }
+        self.doors.entry(key).or_insert_with(|| FrontDoor::new(scope.direction, now))
     }
 
     /// What is left of a pause; `None` when there is none.

@@ -47,6 +47,9 @@ use crate::{
 
 /// How long a shared read may take, with its repetitions and without its waits for permits.
 const READ: Duration = Duration::from_secs(90);
+/// The number of groups below which none is dropped. There is one for each list of Azure; a cluster has a handful, and
+/// others come from ids in volumes and Services.
+const KEPT_GROUPS: usize = 64;
 /// A list that has this many times the pages that it is worth is given up.
 const GIVE_UP: usize = 2;
 
@@ -266,6 +269,11 @@ impl Key {
 }
 
 impl Entry {
+    /// Whether no task works on it, and no caller waits.
+    fn is_idle(&self) -> bool {
+        !self.driven && self.group.is_idle() && self.callers.is_empty() && self.watches.is_empty()
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -293,6 +301,10 @@ impl Shared {
 
     fn with<R>(&self, key: &Key, resource_type: &'static ResourceType, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut groups = self.groups();
+        if groups.len() >= KEPT_GROUPS && !groups.contains_key(key) {
+            // What an idle one knows, such as how many pages its list has, is learned again when it is needed.
+            groups.retain(|_, entry| !entry.is_idle());
+        }
         let entry = groups.entry(key.clone()).or_insert_with(|| Entry {
             resource_type,
             group: Group::default(),

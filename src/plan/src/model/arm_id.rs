@@ -22,14 +22,30 @@ pub struct ArmId {
     folded: Arc<str>,
 }
 
+/// The longest id, in bytes. Azure's own names are far shorter; an id comes from who may write a volume or a Service, and
+/// is a key of tables here.
+pub const LONGEST_ID: usize = 1_024;
+/// How much of a text that is no id an error shows, in characters.
+const SHOWN: usize = 256;
+
 /// Why a text is not the id of an Azure resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not an Azure resource id: {why}; expected /subscriptions/{{subscription}}/resourceGroups/{{group}}/providers/{{namespace}}/{{type}}/{{name}}"
+    "{text:?} is not an Azure resource id: {why}; expected at most {LONGEST_ID} characters of the form /subscriptions/{{subscription}}/resourceGroups/{{group}}/providers/{{namespace}}/{{type}}/{{name}}"
 )]
 pub struct ArmIdError {
     text: String,
     why: &'static str,
+}
+
+impl ArmIdError {
+    fn new(text: &str, why: &'static str) -> Self {
+        let text = match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        Self { text, why }
+    }
 }
 
 impl ArmId {
@@ -46,7 +62,7 @@ impl ArmId {
         let text =
             format!("/subscriptions/{subscription}/resourceGroups/{resource_group}/providers/{resource_type}/{name}");
         if [subscription, resource_group, name].iter().any(|part| part.contains('/')) {
-            return Err(ArmIdError { text, why: "a name holds a slash" });
+            return Err(ArmIdError::new(&text, "a name holds a slash"));
         }
         text.parse()
     }
@@ -122,7 +138,10 @@ impl FromStr for ArmId {
     type Err = ArmIdError;
 
     fn from_str(text: &str) -> Result<Self, ArmIdError> {
-        let refuse = |why| Err(ArmIdError { text: text.to_owned(), why });
+        let refuse = |why| Err(ArmIdError::new(text, why));
+        if text.len() > LONGEST_ID {
+            return refuse("it is too long");
+        }
         let segments: Vec<&str> = text.split('/').collect();
         if segments.first() != Some(&"") {
             return refuse("it does not start with a slash");

@@ -23,6 +23,37 @@ fn left(own: u32) -> Remaining {
     Remaining { own: Some(own), succeeded: true, ..Remaining::default() }
 }
 
+#[test]
+fn subscriptions_that_are_asked_once_leave_nothing_behind() {
+    let mut permits = Permits::default();
+    let mut now = Duration::ZERO;
+    let mut most = 0;
+    for n in 0..10_000 {
+        let disk = format!("/subscriptions/{n}/resourceGroups/g/providers/Microsoft.Compute/disks/d");
+        let ticket = permits.request(scope(Direction::Reads, &disk), Priority::Read, now);
+        assert_eq!(permits.step(now).granted, [ticket]);
+        permits.answered(ticket, &Remaining { succeeded: false, ..Remaining::default() }, now);
+        most = most.max(permits.doors.len() + permits.policies.len());
+        now += ms(10);
+    }
+    assert!(most <= 2 * KEPT_DOORS, "{most}");
+}
+
+#[test]
+fn a_subscription_in_use_keeps_its_buckets_however_many_others_are_asked() {
+    // Nothing is left in the bucket, and one request is under way.
+    let mut permits = with(Direction::Reads, 0);
+    let waiting = permits.request(scope(Direction::Reads, DISK), Priority::Read, Duration::ZERO);
+    for n in 0..1_000 {
+        let disk = format!("/subscriptions/other-{n}/resourceGroups/g/providers/Microsoft.Compute/disks/d");
+        let ticket = permits.request(scope(Direction::Reads, &disk), Priority::Read, Duration::ZERO);
+        assert_eq!(permits.step(Duration::ZERO).granted, [ticket]);
+        permits.lost(ticket, Duration::ZERO);
+    }
+    assert_eq!(permits.step(Duration::ZERO).granted, []);
+    assert_eq!(drain(&mut permits, Duration::ZERO), [waiting]);
+}
+
 /// A queue after an answer at time zero that reported so many tokens, with nothing in flight.
 fn with(direction: Direction, tokens: u32) -> Permits {
     let mut permits = Permits::default();

@@ -14,6 +14,9 @@ pub use value::Annotations;
 /// The prefix of all keys.
 pub const PREFIX: &str = "service.beta.kubernetes.io/";
 
+/// The prefix of keys that are Lazuli's own.
+const OWN_PREFIX: &str = "lazuli.azure/";
+
 /// One annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Annotation {
@@ -85,15 +88,24 @@ pub fn row(key: &str) -> &'static Annotation {
     find(key).map(|(row, _)| row).expect("the key is one of this table's")
 }
 
+/// Whether a key in lower case is meant for this provider. Providers share the prefix.
+fn is_ours(lower: &str) -> bool {
+    let of_ours = ["azure-", "azure_", "port_"];
+    of_ours.iter().any(|start| lower.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with(start)))
+}
+
+/// Whether anything looks at an annotation of this key: it is in the table, or is probably a typing error, or is one of
+/// Lazuli's own. Others need no memory.
+pub fn is_in_use(key: &str) -> bool {
+    find(key).is_some() || is_ours(&key.to_lowercase()) || key.starts_with(OWN_PREFIX)
+}
+
 /// Keys of this provider's prefix that no row has, with the key that was probably meant.
 ///
 /// `None` when the key is in the table, or belongs to another provider: providers share the prefix.
 pub fn misspelt(key: &str) -> Option<Option<String>> {
     let lower = key.to_lowercase();
-    let is_ours = ["azure-", "azure_", "port_"]
-        .iter()
-        .any(|start| lower.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with(start)));
-    if !is_ours || find(key).is_some() {
+    if !is_ours(&lower) || find(key).is_some() {
         return None;
     }
     // A port key is compared with the port that it names.
