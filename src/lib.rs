@@ -56,7 +56,7 @@
 //! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
 //! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile, telemetry | apiserver, emulator |
 //! | 2 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, plan | |
-//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | |
+//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | emulator |
 //! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
 //! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
 //! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |

@@ -370,8 +370,8 @@ impl Volumes {
             ));
         }
         self.positive_control(vm, node, others).await?;
-        // The VM is proved gone, so a list may say to which other VMs the disk is attached.
-        let freshness = Freshness::listed().priority(Priority::DetachDeadNode);
+        // The VM that was not found may be a guess by the node's name. Only a single read shows the VM that has the disk.
+        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
         let holders: Vec<ArmId> = match self.client.read_disk(disk, freshness).await {
             Ok(read) => read.model.holders().into_iter().filter(|holder| *holder != vm).cloned().collect(),
             Err(error) if error.fault == Fault::NotFound => Vec::new(),
@@ -658,3 +658,6 @@ async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -
         Err(error) => Err(VolumeError::azure(format!("{id} cannot be expanded to {to}"), error)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,10 @@
 //!   has ended, so that a burst costs one write.
 //! - The worker reads the VM before each write and again after it. It answers with what Azure then says, never with
 //!   what was requested.
+//! - [`attach::plan`] and [`attach::confirm`] decide which read answers which request. The worker reads what they ask
+//!   for, and a read answers only the callers that came before it was sent ([`queue::Queue::resolve`]).
 //! - A worker that waits for the permit to write reads the VM again when the permit has come. It keeps the terms of the
-//!   attaches that it read before the wait ([`disks::KeptReads`]).
+//!   attaches that it read before the wait ([`disks::DiskReads`]).
 //! - One failing disk of a batch fails alone ([`lazuli_plan::attach::Bisection`]). A caller never gets the failure of
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
@@ -42,15 +44,15 @@ use lazuli_azure::{
     permits::Permit,
 };
 use lazuli_plan::{
-    attach::{self, Bisection, BisectionStep, DesiredDisks, Plan, Resolved},
+    attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
     event::Event,
     fault::{Effect, Fault},
     force_detach::{FailedDetaches, ForceDetach},
-    lun::{LunReservations, NodeReservations},
-    model::{ArmId, Lun, Vm},
+    lun::LunReservations,
+    model::{ArmId, Vm},
     op::VmWriteMethod,
     permit::Priority,
-    read::By,
+    read::Accept,
     size::SizeLimits,
 };
 use lazuli_telemetry::{lossy, panics::catch};
@@ -62,7 +64,7 @@ use tracing::{Instrument, error, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
 use answers::opposed_message;
-use disks::KeptReads;
+use disks::{DiskReads, Planned};
 use failure_state::FailureState;
 use leadership::Leadership;
 use queue::{Batch, Queue, Retry};
@@ -84,9 +86,6 @@ const RESERVATIONS_WAIT: Duration = Duration::from_secs(30);
 const READ_LAG_PAUSES: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
-/// For how long after an attach a list of VMs may not show the disk.
-const LISTS_LAG: Duration = Duration::from_secs(10);
-
 /// The VM workers of all VMs.
 #[derive(Debug, Clone)]
 pub(crate) struct VmWorkers {
@@ -103,8 +102,8 @@ struct Shared {
     /// What a disk was made from, for each disk with a source that a worker has read.
     sources: Mutex<BTreeMap<ArmId, String>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
-    /// The disks of which an attach ended within [`LISTS_LAG`], and when.
-    attached_lately: Mutex<BTreeMap<ArmId, Instant>>,
+    /// By VM and disk, what single reads have shown to callers within [`attach::LISTS_LAG`].
+    shown: Mutex<BTreeMap<(ArmId, ArmId), Shown<Instant>>>,
     leadership: Mutex<Leadership>,
     policy: Policy,
     failed_detaches: Mutex<FailedDetaches>,
@@ -136,7 +135,7 @@ impl VmWorkers {
                 method,
                 sources: Mutex::default(),
                 queues: Mutex::default(),
-                attached_lately: Mutex::default(),
+                shown: Mutex::default(),
                 leadership: Mutex::default(),
                 policy,
                 failed_detaches: Mutex::default(),
@@ -209,29 +208,27 @@ impl Shared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an attach of the disk has ended.
-    fn note_attached(&self, disk: &ArmId) {
+    /// Notes what a single read of a VM has shown of a disk.
+    fn note_shown(&self, vm: &ArmId, disk: &ArmId, attached: bool, sent_at: Instant) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let mut attached = self.attached_lately.lock().unwrap_or_else(PoisonError::into_inner);
-        attached.retain(|_, at| now.saturating_duration_since(*at) < LISTS_LAG);
-        attached.insert(disk.clone(), now);
+        shown.retain(|_, shown| shown.outdates_list_of(now));
+        shown.insert((vm.clone(), disk.clone()), Shown { attached, sent_at });
     }
 
-    /// Whether a list of VMs may not show an attach of the disk that has ended.
-    fn may_be_unlisted(&self, disk: &ArmId) -> bool {
-        let attached = self.attached_lately.lock().unwrap_or_else(PoisonError::into_inner);
-        attached.get(disk).is_some_and(|at| at.elapsed() < LISTS_LAG)
+    /// What single reads of a VM have shown lately.
+    fn shown_on(&self, vm: &ArmId) -> BTreeMap<ArmId, Shown<Instant>> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.iter().filter(|((of, _), _)| of == vm).map(|((_, disk), shown)| (disk.clone(), *shown)).collect()
     }
 
     fn leadership(&self) -> MutexGuard<'_, Leadership> {
         self.leadership.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Since when reads are fresh, that is, show everything that the leader before has written. `None` if they are
-    /// fresh now.
-    fn reads_fresh_since(&self) -> Option<Instant> {
-        let since = self.leadership().reads_fresh_since;
-        since.filter(|since| Instant::now() < *since)
+    /// From when on reads show everything that the leader before has written.
+    fn fresh_from(&self) -> Option<Instant> {
+        self.leadership().reads_fresh_since
     }
 
     fn method(&self) -> VmWriteMethod {
@@ -269,7 +266,7 @@ enum Round {
     /// The outcome of these is unknown until another writer's write of the VM has ended.
     WaitsForVm(Batch),
     /// A write is due, and Azure's quota allows none now. The round after the wait may use these reads of disks.
-    WaitsForPermit(Priority, KeptReads),
+    WaitsForPermit(Priority, DiskReads),
     /// The VM does not list a disk, and the read may be older than the last write of the leader before.
     WaitsForFreshReads,
 }
@@ -295,7 +292,7 @@ impl VmWorker {
     async fn serve(&self) {
         let mut failure_state = FailureState::default();
         let mut cold_since: Option<Instant> = None;
-        let mut waited_for: Option<(Permit, KeptReads)> = None;
+        let mut waited_for: Option<(Permit, DiskReads)> = None;
         loop {
             // First of all, so that a queue that the last round emptied costs no read.
             if self.goals().is_none() {
@@ -307,15 +304,15 @@ impl VmWorker {
             // is not used is returned.
             let (permit, kept) = match waited_for.take() {
                 Some((permit, kept)) => (Some(permit), kept),
-                None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), KeptReads::default()),
+                None => (self.shared.client.try_permit(&self.vm, self.priority(&goals)), DiskReads::default()),
             };
+            let asked_at = Instant::now();
             let Some(read) = self.while_requested(self.gather(&goals, &failure_state)).await else { continue };
             let Some(goals) = self.goals() else { return };
             let round = match read {
-                Ok(vm) => self.round(&vm, &goals, permit, kept, &mut failure_state).await,
+                Ok(vm) => self.round(vm, &goals, permit, kept, &mut failure_state).await,
                 Err(error) => {
-                    let error = VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error);
-                    self.answer_all(&goals, &Err(error));
+                    self.vm_unreadable(&goals, asked_at, error);
                     Round::Continue
                 }
             };
@@ -340,8 +337,8 @@ impl VmWorker {
                     self.answer_all(goals.iter().filter(|(_, goal)| **goal != Goal::Detached), &Err(error));
                 }
                 Round::WaitsForFreshReads => {
-                    if let Some(since) = self.shared.reads_fresh_since() {
-                        self.while_answering(sleep_until(since)).await;
+                    if let Some(fresh_from) = self.shared.fresh_from() {
+                        self.while_answering(sleep_until(fresh_from)).await;
                     }
                 }
                 Round::WaitsForPermit(priority, kept) => {
@@ -381,40 +378,49 @@ impl VmWorker {
         Some(goals)
     }
 
-    /// Reads the VM for a round. A list suffices where every request needs a write, and one list serves many VMs. A
-    /// single read is needed to answer a request without a write, before a write of the whole list of disks, and for a disk
-    /// that was attached a moment ago: a list that does not show it yet would have it attached again, at another LUN.
+    /// Which write may follow: one of the whole list of disks, and any after a failed one, needs a single read.
+    fn writes(&self, failure_state: &FailureState) -> Writes {
+        match failure_state.is_clean() && self.shared.method() == VmWriteMethod::Action {
+            true => Writes::AfterAnyRead,
+            false => Writes::AfterSingleRead,
+        }
+    }
+
+    /// Reads the VM for a round: by a list where one may suffice, because one list serves many VMs.
     async fn gather(&self, goals: &Batch, failure_state: &FailureState) -> Result<Snapshot<Vm>, ArmError> {
-        let priority = self.priority(goals);
-        let lists_serve =
-            goals.iter().all(|(disk, goal)| *goal == Goal::Detached || !self.shared.may_be_unlisted(disk));
-        if failure_state.is_clean() && lists_serve && self.shared.method() == VmWriteMethod::Action {
-            let read = self.shared.client.read_vm(&self.vm, Freshness::listed().priority(priority)).await;
-            match read {
-                Ok(vm)
-                    if vm.seen.by == By::Single
-                        || attach::all_need_a_write(&vm.model, goals.iter().map(as_requested)) =>
-                {
-                    return Ok(vm);
-                }
-                Ok(_) => {}
-                Err(error) => return Err(error),
+        let shown = self.shared.shown_on(&self.vm);
+        let accept = attach::first_read(&self.requests(goals), &shown, self.writes(failure_state), Instant::now());
+        let freshness = match accept {
+            Accept::Single => Freshness::single(),
+            Accept::List | Accept::Any => Freshness::listed(),
+        };
+        self.shared.client.read_vm(&self.vm, freshness.priority(self.priority(goals))).await
+    }
+
+    /// Answers requests with the failure of a read of the VM. "Not found" is an answer of that read, and only to
+    /// requests that came before it was asked for.
+    fn vm_unreadable(&self, goals: &Batch, asked_at: Instant, error: ArmError) {
+        let says_that_it_is_missing = error.fault.says_that_it_is_missing();
+        let outcome = Err(VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error));
+        for (disk, goal) in goals {
+            match says_that_it_is_missing {
+                true => self.resolve(disk, *goal, &outcome, asked_at),
+                false => self.answer(disk, *goal, &outcome),
             }
         }
-        self.shared.client.read_vm(&self.vm, Freshness::single().priority(priority)).await
     }
 
     /// Plans, writes and verifies once.
     async fn round(
         &self,
-        vm: &Snapshot<Vm>,
+        vm: Snapshot<Vm>,
         goals: &Batch,
         permit: Option<Permit>,
-        mut kept: KeptReads,
+        kept: DiskReads,
         failure_state: &mut FailureState,
     ) -> Round {
         if !failure_state.stale_disks.is_empty() {
-            return self.remove_stale_disks(vm, goals, permit, failure_state).await;
+            return self.remove_stale_disks(&vm, goals, permit, failure_state).await;
         }
         let allowed = match failure_state.bisection.next() {
             BisectionStep::Unrestricted => None,
@@ -425,9 +431,7 @@ impl VmWorker {
             }
         };
         let in_batch = |disk: &ArmId| allowed.as_ref().is_none_or(|members| members.contains(disk));
-        let members: Batch =
-            goals.iter().filter(|(disk, _)| in_batch(disk)).map(|(disk, goal)| (disk.clone(), *goal)).collect();
-        if members.is_empty() {
+        if !goals.keys().any(&in_batch) {
             // Nothing is requested of the bisected disks any more.
             failure_state.bisection = Bisection::default();
             return Round::Continue;
@@ -437,44 +441,42 @@ impl VmWorker {
             // The bisection delays no other request that needs no write.
             let others = goals.iter().filter(|(disk, _)| !in_batch(disk));
             let others = others.map(|(disk, goal)| (disk.clone(), *goal)).collect();
-            failure_state.answered_by_disk_state(&self.answer_without_write(&vm.model, &others).await);
+            let answered = self.answer_without_write(&vm, &others).await.answered_by_disk_state();
+            failure_state.answered_by_disk_state(&answered);
         }
 
-        let (mut desired, undecided) = self.desired_disks(&vm.model, &members, &mut kept).await;
-        desired.force = self.forced(&vm.model, &desired.detach).await;
-        failure_state.answered_by_disk_state(
-            &members.keys().filter(|disk| !is_open(&desired, &undecided, disk)).cloned().collect(),
-        );
-        let (plan, reservations) = self.plan(&vm.model, &desired);
-
-        let (mut unknown, mut unproved) = (0, 0);
-        let mut cleared = BTreeSet::new();
-        for (disk, resolved) in plan.resolved {
-            match resolved {
-                Resolved::ReservationsUnknown => unknown += 1,
-                Resolved::Detached if self.shared.reads_fresh_since().is_some() => unproved += 1,
-                resolved => {
-                    self.answer(&disk, members[&disk], &self.resolved_outcome(&disk, resolved));
-                    cleared.insert(disk);
-                }
+        let mut planned = match self.planned(vm, kept, self.writes(failure_state), in_batch).await {
+            Ok(planned) => planned,
+            Err((asked_at, error)) => {
+                self.vm_unreadable(goals, asked_at, error);
+                return Round::Continue;
             }
-        }
+        };
+        let answered = planned.plan.answered_by_disk_state();
+        failure_state.answered_by_disk_state(&answered);
+        let cleared = planned.plan.resolved.keys().filter(|disk| !answered.contains(*disk)).cloned().collect();
         failure_state.bisection.cleared(&cleared);
+        self.resolve_planned(&mut planned);
+        if planned.plan.needs_another_read() {
+            // A wait or a slow write that follows delays no request that needs only a read.
+            self.looked_at.fetch_min(self.arrivals().saturating_sub(1), Ordering::Relaxed);
+        }
+        let Planned { vm, reads, members, plan } = planned;
         if plan.write.is_empty() {
-            return if unknown > 0 && reservations == NodeReservations::Unknown {
-                Round::WaitsForReservations
-            } else if !undecided.is_empty() {
-                Round::WaitsForVm(undecided)
-            } else if unproved > 0 {
-                Round::WaitsForFreshReads
-            } else {
-                Round::Continue
+            return match plan.wait() {
+                None => Round::Continue,
+                Some(Wait::Reservations) => Round::WaitsForReservations,
+                Some(Wait::FreshReads) => Round::WaitsForFreshReads,
+                Some(Wait::VmAtRest(disks)) => {
+                    let undecided = members.into_iter().filter(|(disk, _)| disks.contains(disk));
+                    Round::WaitsForVm(undecided.collect())
+                }
             };
         }
-        if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(self.priority(&members), kept);
+        if permit.is_none() && self.needs_permit(&vm, failure_state) {
+            return Round::WaitsForPermit(self.priority(&members), reads.that_give_terms(&self.vm));
         }
-        self.write(vm, &plan.write, &members, permit, failure_state).await;
+        self.write(&vm, &plan.write, &members, permit, failure_state).await;
         Round::Continue
     }
 
@@ -494,49 +496,6 @@ impl VmWorker {
             Priority::Detach
         }
     }
-
-    fn plan(&self, vm: &Vm, desired: &DesiredDisks) -> (Plan, NodeReservations) {
-        let names = [Some(self.node.as_str()), Some(vm.id.name()), vm.computer_name.as_deref()];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
-        let reservations = self.shared.reservations.now().of_node(&names);
-        let limit = self.shared.sizes.borrow().max_data_disks(&vm.size);
-        let limit = limit.map_or(usize::from(Lun::COUNT), usize::from);
-        (attach::plan(vm, desired, &reservations, limit), reservations)
-    }
-
-    /// Answers those requests that need no write, at a time when the worker may not write for them. Returns the disks
-    /// whose own state was the answer.
-    async fn answer_without_write(&self, vm: &Vm, goals: &Batch) -> BTreeSet<ArmId> {
-        let may_be_met = |disk: &ArmId, goal: &Goal| vm.data_disk(disk).is_some() == (*goal != Goal::Detached);
-        let members = goals.iter().filter(|(disk, goal)| may_be_met(disk, goal));
-        let members: Batch = members.map(|(disk, goal)| (disk.clone(), *goal)).collect();
-        if members.is_empty() {
-            return BTreeSet::new();
-        }
-        // The VM lists each disk whose attach is requested, so none of these needs the terms of an attach.
-        let (desired, undecided) = self.desired_disks(vm, &members, &mut KeptReads::default()).await;
-        for (disk, resolved) in self.plan(vm, &desired).0.resolved {
-            match resolved {
-                Resolved::ReservationsUnknown => {}
-                Resolved::Detached if self.shared.reads_fresh_since().is_some() => {}
-                resolved => self.answer(&disk, members[&disk], &self.resolved_outcome(&disk, resolved)),
-            }
-        }
-        members.into_keys().filter(|disk| !is_open(&desired, &undecided, disk)).collect()
-    }
-}
-
-/// A request as [`attach::all_need_a_write`] takes it.
-fn as_requested<'a>((disk, goal): (&'a ArmId, &'a Goal)) -> (&'a ArmId, bool) {
-    (disk, *goal != Goal::Detached)
-}
-
-/// Whether a request is still open: the disk's own state has not answered it.
-fn is_open(desired: &DesiredDisks, undecided: &Batch, disk: &ArmId) -> bool {
-    desired.attach.contains_key(disk)
-        || desired.detach.contains(disk)
-        || desired.listed_not_attached.contains(disk)
-        || undecided.contains_key(disk)
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
-//! Which write a VM needs, given its data disks and their desired state.
+//! Which write a VM needs, given its data disks and their desired state, and which requests need none.
 //!
-//! The planner takes one VM as Azure last described it, and the desired state of its data disks. It returns at most one
-//! write, and the outcome of each disk that needs none. It never changes a disk of which nothing is desired: another
-//! program manages that disk.
+//! The planner takes one VM and its disks as Azure described them, each with the read that says so ([`Evidence`]), and
+//! the requests, each with its arrival. It returns at most one write, the outcome of each request that needs none, and
+//! what must be read before it can decide the others ([`Open`]). It never changes a disk of which nothing is requested:
+//! another program manages that disk.
+//!
+//! [`plan`] decides what the evidence says of each request, and [`write_for`] which write follows from that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +18,13 @@ use crate::{
 };
 
 pub use bisection::{Bisection, BisectionStep};
+pub use evidence::{
+    Bounds, DiskRead, Evidence, Goal, LISTS_LAG, Moment, Open, Plan, Request, Resolution, Shown, Wait, Writes, confirm,
+    first_read, plan,
+};
 
 mod bisection;
+mod evidence;
 
 /// How a disk is to be attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,17 +39,17 @@ pub struct Terms {
 
 /// The desired state of one VM's data disks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DesiredDisks {
+struct DesiredDisks {
     /// Disks that must be attached.
-    pub attach: BTreeMap<ArmId, Terms>,
+    attach: BTreeMap<ArmId, Terms>,
     /// Disks that must not be attached; none of them is in `attach`.
-    pub detach: BTreeSet<ArmId>,
+    detach: BTreeSet<ArmId>,
     /// Those of `detach` that may be detached by force.
-    pub force: BTreeSet<ArmId>,
+    force: BTreeSet<ArmId>,
     /// Disks that must be attached, and that the VM lists although the disk's own state does not confirm the attach
     /// ([`confirmed_attached`] is false): an attach failed, and Azure left its element in the VM's model. None of them
     /// is in `attach` or `detach`.
-    pub listed_not_attached: BTreeSet<ArmId>,
+    listed_not_attached: BTreeSet<ArmId>,
 }
 
 /// The outcome of a disk that needs no write.
@@ -68,31 +76,42 @@ pub enum Resolved {
     },
     /// Every LUN is occupied, or named by a VolumeAttachment.
     NoFreeLun,
-    /// The VolumeAttachments are not known yet.
-    ReservationsUnknown,
+    /// The disk's own state does not allow its attach.
+    Unattachable(Unattachable),
+    /// The disk that is to be attached could not be read.
+    UnreadableDisk,
 }
 
-/// What [`plan`] returns.
+impl Resolved {
+    /// Whether the disk itself is the reason, and not the VM: in a bisection it is the failing disk then.
+    pub fn is_the_disks_own(&self) -> bool {
+        matches!(self, Self::Unattachable(_) | Self::UnreadableDisk)
+    }
+}
+
+/// What [`write_for`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+struct WritePlan {
     /// The outcome of each disk that needs no write.
-    pub resolved: BTreeMap<ArmId, Resolved>,
+    resolved: BTreeMap<ArmId, Resolved>,
     /// The one write. It is empty when there is nothing to do.
-    pub write: VmWrite,
+    write: VmWrite,
     /// Disks that cannot be attached now, and may be after this write, because it detaches other disks or these disks
     /// themselves. Plan again after the write.
-    pub postponed: BTreeSet<ArmId>,
+    postponed: BTreeSet<ArmId>,
+    /// Disks that get no LUN before the VolumeAttachments are known.
+    unplaced: BTreeSet<ArmId>,
 }
 
-/// Plans one VM.
+/// The write of one VM.
 ///
 /// `limit` is the number of data disks that the VM's size takes, those of other programs included.
-pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, limit: usize) -> Plan {
+fn write_for(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, limit: usize) -> WritePlan {
     if cfg!(any(test, debug_assertions)) {
         let mut attached = desired.attach.keys().chain(&desired.listed_not_attached);
         assert!(attached.all(|disk| !desired.detach.contains(disk)), "a disk cannot be attached and detached");
     }
-    let mut plan = Plan {
+    let mut plan = WritePlan {
         resolved: BTreeMap::new(),
         write: VmWrite {
             vm: vm.id.clone(),
@@ -102,6 +121,7 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
             reapply: Vec::new(),
         },
         postponed: BTreeSet::new(),
+        unplaced: BTreeSet::new(),
     };
 
     for disk in &desired.detach {
@@ -123,10 +143,13 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
     for disk in desired.attach.keys().chain(&desired.listed_not_attached) {
         match vm.data_disk(disk) {
             Some(element) if element.to_be_detached => match leaving(vm, element, disk, reservations) {
-                Some(resolved) => {
+                Leaving::Resolved(resolved) => {
                     plan.resolved.insert(disk.clone(), resolved);
                 }
-                None => {
+                Leaving::Unknown => {
+                    plan.unplaced.insert(disk.clone());
+                }
+                Leaving::DetachFirst => {
                     plan.write.detach.push(disk.clone());
                     plan.postponed.insert(disk.clone());
                 }
@@ -147,7 +170,7 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
     let reserved = match reservations {
         NodeReservations::Known(reserved) => reserved,
         NodeReservations::Unknown => {
-            plan.resolved.extend(to_attach.into_iter().map(|disk| (disk, Resolved::ReservationsUnknown)));
+            plan.unplaced.extend(to_attach);
             return plan;
         }
     };
@@ -182,19 +205,27 @@ pub fn plan(vm: &Vm, desired: &DesiredDisks, reservations: &NodeReservations, li
     plan
 }
 
-/// The outcome of a disk that must be attached and that Azure was told to detach.
-///
-/// `None` when the detach failed and no VolumeAttachment says that the disk is attached to this VM: Azure does not try
-/// again by itself, so the disk is detached first. A VolumeAttachment whose volume is unknown may be the disk's.
-fn leaving(vm: &Vm, element: &DataDisk, disk: &ArmId, reservations: &NodeReservations) -> Option<Resolved> {
+/// What becomes of a disk that must be attached and that Azure was told to detach.
+enum Leaving {
+    Resolved(Resolved),
+    /// The detach failed and no VolumeAttachment says that the disk is attached to this VM: Azure does not try again by
+    /// itself, so the disk is detached first.
+    DetachFirst,
+    /// The VolumeAttachments are not known yet.
+    Unknown,
+}
+
+/// What becomes of a disk that must be attached and that Azure was told to detach. A VolumeAttachment whose volume is
+/// unknown may be the disk's.
+fn leaving(vm: &Vm, element: &DataDisk, disk: &ArmId, reservations: &NodeReservations) -> Leaving {
     if vm.provisioning_state == ProvisioningState::InProgress {
-        return Some(Resolved::StillLeaving);
+        return Leaving::Resolved(Resolved::StillLeaving);
     }
-    let NodeReservations::Known(reserved) = reservations else { return Some(Resolved::ReservationsUnknown) };
+    let NodeReservations::Known(reserved) = reservations else { return Leaving::Unknown };
     let in_use = reserved
         .iter()
         .any(|(lun, owners)| owners.contains(&Some(disk.clone())) || owners.contains(&None) && *lun == element.lun);
-    in_use.then_some(Resolved::DetachFailed)
+    if in_use { Leaving::Resolved(Resolved::DetachFailed) } else { Leaving::DetachFirst }
 }
 
 /// Why the disk's own state does not allow its attach to a VM.
@@ -259,17 +290,6 @@ pub fn proved_not_attached(disk: &Disk, vm: &ArmId) -> bool {
         true => disk.state == Some(DiskState::Unattached),
         false => !holders.contains(&vm),
     }
-}
-
-/// Whether every request needs a write, judged by a read of the VM that may be old. If so, that read may serve as the
-/// read before the write: Azure refuses a write that does not fit the VM's present state. `requests` are disks, each
-/// with whether it is to be attached.
-pub fn all_need_a_write<'a>(vm: &Vm, requests: impl IntoIterator<Item = (&'a ArmId, bool)>) -> bool {
-    vm.provisioning_state == ProvisioningState::Succeeded
-        && requests.into_iter().all(|(disk, attached)| match vm.data_disk(disk) {
-            None => attached,
-            Some(element) => !attached && !element.to_be_detached,
-        })
 }
 
 /// What a VM worker does about a write that failed.

@@ -75,6 +75,14 @@ pub enum Fault {
     Malformed,
 }
 
+impl Fault {
+    /// Whether Azure says of a resource, or of something around it, that it does not exist. That is what a read found, so
+    /// it answers only who asked before that read was sent. Other failures of a read say nothing of the resource.
+    pub fn says_that_it_is_missing(&self) -> bool {
+        matches!(self, Self::NotFound | Self::ScopeNotFound)
+    }
+}
+
 /// A remote procedure call, as far as the choice of a code is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rpc {

@@ -423,6 +423,7 @@ struct Single {
 
 impl Single {
     async fn run(mut self, rank: Rank, wanted: CancellationToken) {
+        let began = self.shared.now();
         let until = Until::working(READ).while_wanted(wanted.clone());
         let read = self.shared.arm.get(self.resource.as_str(), self.key.api_version, &[], rank, &until).await;
         let unwanted = wanted.is_cancelled() && read.as_ref().is_err_and(|error| error.fault == Fault::Deadline);
@@ -431,11 +432,12 @@ impl Single {
             etag: read.etag,
             seen: Seen { by: By::Single, sent_at: read.sent_at },
         });
-        self.end((!unwanted).then_some(answer));
+        self.end(began, (!unwanted).then_some(answer));
     }
 
-    /// Answers the callers. A read that left the queue answers none: a caller that came since gets another read.
-    fn end(&mut self, answer: Option<Answer>) {
+    /// Answers the callers. A read that left the queue answers none: a caller that came since gets another read, and so
+    /// does one that came after `began` to a read that found that the resource is missing.
+    fn end(&mut self, began: Duration, answer: Option<Answer>) {
         self.ended = true;
         if let Some(entry) = self.shared.groups().get_mut(&self.key) {
             entry.singles.remove(&self.resource);
@@ -444,6 +446,7 @@ impl Single {
                 Some(answer) => {
                     let sent_at = match &answer {
                         Ok(read) => read.seen.sent_at.saturating_duration_since(self.shared.epoch),
+                        Err(error) if error.fault.says_that_it_is_missing() => began,
                         Err(_) => self.shared.now(),
                     };
                     let ids = entry.group.single_ended(&self.resource, sent_at);
@@ -460,7 +463,7 @@ impl Drop for Single {
     fn drop(&mut self) {
         if !self.ended {
             let answer = Err(broken_off(&self.resource));
-            self.end(Some(answer));
+            self.end(self.shared.now(), Some(answer));
         }
     }
 }

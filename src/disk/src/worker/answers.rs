@@ -1,6 +1,14 @@
 //! The outcomes that callers get.
 
-use lazuli_plan::{attach::Resolved, fault::Fault, model::ArmId};
+use std::collections::BTreeMap;
+
+use lazuli_azure::error::ArmError;
+use lazuli_plan::{
+    attach::{Resolution, Resolved, Unattachable},
+    fault::Fault,
+    model::ArmId,
+};
+use tokio::time::Instant;
 
 use super::{
     VmWorker,
@@ -9,8 +17,23 @@ use super::{
 use crate::VolumeError;
 
 impl VmWorker {
+    /// Answers the requests that a plan has resolved. `unreadable` has the failed reads of disks.
+    pub(super) fn resolve_all(
+        &self,
+        goals: &Batch,
+        resolved: BTreeMap<ArmId, Resolution<Instant>>,
+        unreadable: &BTreeMap<ArmId, ArmError>,
+    ) {
+        for (disk, Resolution { resolved, sent_at }) in resolved {
+            if let Some(goal) = goals.get(&disk) {
+                let outcome = self.resolved_outcome(&disk, resolved, unreadable.get(&disk));
+                self.resolve(&disk, *goal, &outcome, sent_at);
+            }
+        }
+    }
+
     /// The outcome of a request that needs no write.
-    pub(super) fn resolved_outcome(&self, disk: &ArmId, resolved: Resolved) -> Outcome {
+    fn resolved_outcome(&self, disk: &ArmId, resolved: Resolved, unreadable: Option<&ArmError>) -> Outcome {
         let node = &self.node;
         Err(match resolved {
             Resolved::Attached { lun } => return Ok(Some(lun)),
@@ -45,10 +68,15 @@ impl VmWorker {
                 "No further disk can be attached to node {node}: every LUN of its VM is occupied or named by a \
                  VolumeAttachment"
             )),
-            Resolved::ReservationsUnknown => VolumeError::new(
-                Fault::Unavailable,
-                format!("{disk} cannot be attached to node {node}: the cluster's VolumeAttachments are not known yet"),
+            Resolved::Unattachable(Unattachable::AttachedTo(holders)) => self.attached_elsewhere(disk, &holders),
+            Resolved::Unattachable(Unattachable::InUse(state)) => VolumeError::new(
+                Fault::InUse,
+                format!("{disk} cannot be attached while it is {state}: a shared access signature is out on it"),
             ),
+            Resolved::UnreadableDisk => match unreadable {
+                Some(error) => VolumeError::azure(format!("{disk} cannot be read"), error.clone()),
+                None => VolumeError::new(Fault::Unavailable, format!("{disk} cannot be read; retry")),
+            },
         })
     }
 
@@ -75,11 +103,25 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
-            self.note_detach(disk, goal, outcome);
-            if goal != Goal::Detached && outcome.is_ok() {
-                self.shared.note_attached(disk);
-            }
+            self.note_outcome(disk, goal, outcome);
             request.answer(outcome);
+        }
+    }
+
+    /// Records the outcome of a request before its callers get it.
+    fn note_outcome(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
+        self.note_detach(disk, goal, outcome);
+    }
+
+    /// Answers a request by a read that was sent then, if it is still in the queue. Its callers that came since stay.
+    pub(super) fn resolve(&self, disk: &ArmId, goal: Goal, outcome: &Outcome, sent_at: Instant) {
+        if outcome.is_ok() {
+            self.shared.note_shown(&self.vm, disk, goal != Goal::Detached, sent_at);
+        }
+        let mut queues = self.shared.queues();
+        if let Some(queue) = queues.get_mut(&self.vm).filter(|queue| queue.is_requested(disk, goal)) {
+            self.note_outcome(disk, goal, outcome);
+            queue.resolve(disk, goal, outcome, sent_at);
         }
     }
 

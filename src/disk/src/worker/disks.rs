@@ -1,6 +1,9 @@
-//! The disks' own state: which requests the planner takes, and to which VM a disk is attached.
+//! The reads that a plan rests on, and the disks' own state.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+};
 
 use futures::future::join_all;
 use lazuli_azure::{
@@ -8,15 +11,13 @@ use lazuli_azure::{
     error::ArmError,
 };
 use lazuli_plan::{
-    attach::{self, DesiredDisks, Terms, Unattachable},
-    disk::effective_caching,
+    attach::{self, Bounds, DiskRead, Evidence, Plan, Unattachable, Writes},
     fault::Fault,
-    model::{ArmId, CachingMode, Disk, ProvisioningState, Vm},
+    model::{ArmId, Disk, Lun, Vm},
     permit::Priority,
-    read::By,
+    read::{Accept, By, Seen},
 };
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::{
     READ_LAG_PAUSES, VmWorker,
@@ -25,112 +26,152 @@ use super::{
 };
 use crate::VolumeError;
 
-/// Disks as they were read for their attach, kept while the worker waits for the permit to write their VM.
-///
-/// Many workers wait for permits at the same time, and each would read its disks again when its permit has come. Only
-/// reads that lead to a write are kept ([`attach::gives_terms`]), so no request is answered from one. A kept read serves
-/// only a request that had arrived when the read was sent, and only the round right after the wait.
-#[derive(Debug, Default)]
-pub(super) struct KeptReads(BTreeMap<ArmId, KeptRead>);
+/// How often a round reads what its plan asks for. Requests that arrive meanwhile may ask for more, and wait for the next
+/// round then.
+const MOST_READS: usize = 8;
 
-#[derive(Debug)]
-struct KeptRead {
-    disk: Disk,
-    sent_at: Instant,
+/// Disks as they were read for the requests of a round.
+///
+/// Reads that lead to a write ([`DiskRead::gives_terms`]) are kept while the worker waits for the permit to write the
+/// VM: many workers wait for permits at the same time, and each would read its disks again when its permit has come. A
+/// kept read serves only the round right after the wait, and no request is answered from one.
+#[derive(Debug, Default)]
+pub(super) struct DiskReads {
+    reads: BTreeMap<ArmId, DiskRead<Instant>>,
+    /// Why a disk could not be read.
+    errors: BTreeMap<ArmId, ArmError>,
 }
 
-impl KeptReads {
-    fn keep(&mut self, disk: &ArmId, read: &Snapshot<Disk>) {
-        self.0.insert(disk.clone(), KeptRead { disk: read.model.clone(), sent_at: read.seen.sent_at });
+impl DiskReads {
+    /// Those that may be kept.
+    pub(super) fn that_give_terms(mut self, vm: &ArmId) -> Self {
+        self.reads.retain(|_, read| read.gives_terms(vm));
+        Self { reads: self.reads, errors: BTreeMap::new() }
     }
 
-    /// The disk, if it was read for a request that arrived then.
-    fn of_request(&self, disk: &ArmId, requested_at: Instant) -> Option<Disk> {
-        self.0.get(disk).filter(|kept| kept.sent_at >= requested_at).map(|kept| kept.disk.clone())
+    fn add(&mut self, disk: ArmId, asked_at: Instant, read: Result<Snapshot<Disk>, ArmError>) {
+        let read = match read {
+            Ok(read) => DiskRead { disk: Some(read.model), seen: read.seen },
+            Err(error) => {
+                self.errors.insert(disk.clone(), error);
+                DiskRead { disk: None, seen: Seen { by: By::Single, sent_at: asked_at } }
+            }
+        };
+        self.reads.insert(disk, read);
     }
+}
+
+/// The plan of a round, and what it rests on.
+pub(super) struct Planned {
+    /// The VM as it was read last.
+    pub(super) vm: Snapshot<Vm>,
+    pub(super) reads: DiskReads,
+    /// The requests that were planned.
+    pub(super) members: Batch,
+    pub(super) plan: Plan<Instant>,
 }
 
 impl VmWorker {
-    /// The desired state that the planner takes: every disk to detach, and every disk to attach whose own state allows
-    /// it. The requests that the disk's own state refuses are answered here. Those that cannot be decided before
-    /// another writer's write of the VM has ended are returned second.
+    /// Plans the requests that `selected` admits, and reads what the plan asks for until it asks for nothing that a read
+    /// now can give. Requests that arrive during these reads of the VM join.
     ///
-    /// The terms of an attach come from a kept read where one serves, and the reads made here are kept.
-    pub(super) async fn desired_disks(&self, vm: &Vm, members: &Batch, kept: &mut KeptReads) -> (DesiredDisks, Batch) {
-        let mut desired = DesiredDisks::default();
-        let mut undecided = Batch::new();
-        let mut unread = Vec::new();
-        for (disk, goal) in members {
-            match goal {
-                // While another writer's write of the VM runs, its model may not show yet what that write attaches.
-                Goal::Detached
-                    if vm.data_disk(disk).is_none() && vm.provisioning_state == ProvisioningState::InProgress =>
-                {
-                    undecided.insert(disk.clone(), Goal::Detached);
-                }
-                Goal::Detached => {
-                    desired.detach.insert(disk.clone());
-                }
-                // In the state Succeeded, every disk that the VM's model lists is attached, so the disk is not read.
-                // While a write runs, and after one that failed, the model may list a disk that was never attached.
-                Goal::Attached(_)
-                    if vm.data_disk(disk).is_some() && vm.provisioning_state == ProvisioningState::Succeeded =>
-                {
-                    desired.attach.insert(disk.clone(), listed_already());
-                }
-                Goal::Attached(_) => unread.push(disk.clone()),
+    /// # Errors
+    /// The failure of a read of the VM, with the time at which it was asked for.
+    pub(super) async fn planned(
+        &self,
+        vm: Snapshot<Vm>,
+        reads: DiskReads,
+        writes: Writes,
+        selected: impl Fn(&ArmId) -> bool,
+    ) -> Result<Planned, (Instant, ArmError)> {
+        let current = || -> Batch {
+            let requested = self.shared.queues().get(&self.vm).map(Queue::current).unwrap_or_default();
+            requested.into_iter().filter(|(disk, _)| selected(disk)).collect()
+        };
+        let unforced = BTreeSet::new();
+        let mut planned = self.plan(vm, reads, current(), writes, &unforced);
+        for _ in 0..MOST_READS {
+            let Planned { vm, mut reads, members, plan } = planned;
+            if plan.needs_single_read() {
+                let asked_at = Instant::now();
+                let freshness = Freshness::single().priority(self.priority(&members));
+                let vm = self.shared.client.read_vm(&self.vm, freshness).await.map_err(|error| (asked_at, error))?;
+                planned = self.plan(vm, reads, current(), writes, &unforced);
+                continue;
             }
-        }
-        // A disk that the VM lists may be answered without a write, and so needs a single read. For the others a list
-        // or a kept read may give the terms of the attach.
-        let (listed, to_attach): (Vec<ArmId>, Vec<ArmId>) =
-            unread.into_iter().partition(|disk| vm.data_disk(disk).is_some());
-        let to_attach = to_attach.into_iter().map(|disk| (members[&disk], disk)).collect();
-        let (of_listed, mut reads) = tokio::join!(self.read(listed), self.read_terms(vm, to_attach, kept));
-        reads.extend(of_listed.into_iter().map(|(disk, read)| (disk, read.map(|read| read.model))));
-        for (disk, read) in reads {
-            let Goal::Attached(caching) = members[&disk] else { continue };
-            if let Ok(Some(source)) = read.as_ref().map(|read| read.source.clone()) {
-                self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+            let [singly, listed] = [Accept::Single, Accept::List].map(|accept| plan.disks_to_read(accept));
+            if singly.is_empty() && listed.is_empty() {
+                planned = Planned { vm, reads, members, plan };
+                break;
             }
-            let listed = vm.data_disk(&disk).is_some();
-            let answer = match read {
-                Ok(read) if listed && attach::confirmed_attached(&read, &vm.id) => {
-                    desired.attach.insert(disk, listed_already());
-                    continue;
+            let asked_at = Instant::now();
+            let (singly, listed) = tokio::join!(self.read(singly), self.read_by(listed, Freshness::listed()));
+            for (disk, read) in singly.into_iter().chain(listed) {
+                if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
+                    self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
                 }
-                Ok(_) if listed && vm.provisioning_state == ProvisioningState::InProgress => {
-                    undecided.insert(disk, Goal::Attached(caching));
-                    continue;
-                }
-                Ok(read) => match attach::attachable(&read, &vm.id) {
-                    Ok(()) if listed => {
-                        warn!(%disk, "the VM lists the disk, and the disk's own state does not confirm its attach");
-                        desired.listed_not_attached.insert(disk);
-                        continue;
-                    }
-                    Ok(()) => {
-                        let terms = Terms {
-                            caching: effective_caching(caching, &read),
-                            write_accelerator: read.write_accelerator(),
-                            disk_encryption_set: read.disk_encryption_set,
-                        };
-                        desired.attach.insert(disk, terms);
-                        continue;
-                    }
-                    Err(Unattachable::AttachedTo(holders)) => self.attached_elsewhere(&disk, &holders),
-                    Err(Unattachable::InUse(state)) => VolumeError::new(
-                        Fault::InUse,
-                        format!(
-                            "{disk} cannot be attached while it is {state}: a shared access signature is out on it"
-                        ),
-                    ),
-                },
-                Err(error) => VolumeError::azure(format!("{disk} cannot be read"), error),
-            };
-            self.answer(&disk, Goal::Attached(caching), &Err(answer));
+                reads.add(disk, asked_at, read);
+            }
+            planned = self.plan(vm, reads, members, writes, &unforced);
         }
-        (desired, undecided)
+        let detach = planned.members.iter().filter(|(_, goal)| **goal == Goal::Detached);
+        let detach = detach.map(|(disk, _)| disk.clone()).collect();
+        let force = self.forced(&planned.vm.model, &detach).await;
+        if !force.is_empty() {
+            let Planned { vm, reads, members, .. } = planned;
+            planned = self.plan(vm, reads, members, writes, &force);
+        }
+        Ok(planned)
+    }
+
+    /// Plans once, by what has been read.
+    fn plan(
+        &self,
+        vm: Snapshot<Vm>,
+        reads: DiskReads,
+        members: Batch,
+        writes: Writes,
+        force: &BTreeSet<ArmId>,
+    ) -> Planned {
+        let shown = self.shared.shown_on(&self.vm);
+        let evidence = Evidence {
+            vm: &vm.model,
+            seen: vm.seen,
+            disks: &reads.reads,
+            shown: &shown,
+            fresh_from: self.shared.fresh_from(),
+        };
+        let names = [Some(self.node.as_str()), Some(vm.model.id.name()), vm.model.computer_name.as_deref()];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let reservations = self.shared.reservations.now().of_node(&names);
+        let limit = self.shared.sizes.borrow().max_data_disks(&vm.model.size);
+        let max_data_disks = limit.map_or(usize::from(Lun::COUNT), usize::from);
+        let bounds = Bounds { reservations: &reservations, max_data_disks, force, writes };
+        let plan = attach::plan(&evidence, &self.requests(&members), &bounds);
+        Planned { vm, reads, members, plan }
+    }
+
+    /// Answers the requests of a plan that need no write.
+    pub(super) fn resolve_planned(&self, planned: &mut Planned) {
+        let resolved = std::mem::take(&mut planned.plan.resolved);
+        self.resolve_all(&planned.members, resolved, &planned.reads.errors);
+    }
+
+    /// Answers those requests that need no write, at a time when the worker may not write for them. Returns the plan
+    /// with what it has resolved.
+    pub(super) async fn answer_without_write(&self, vm: &Snapshot<Vm>, goals: &Batch) -> Plan<Instant> {
+        let unforced = BTreeSet::new();
+        let mut planned = self.plan(vm.clone(), DiskReads::default(), goals.clone(), Writes::None, &unforced);
+        let to_read = planned.plan.disks_to_read(Accept::Single);
+        if !to_read.is_empty() {
+            let asked_at = Instant::now();
+            for (disk, read) in self.read(to_read).await {
+                planned.reads.add(disk, asked_at, read);
+            }
+            planned = self.plan(planned.vm, planned.reads, planned.members, Writes::None, &unforced);
+        }
+        self.resolve_all(&planned.members, planned.plan.resolved.clone(), &planned.reads.errors);
+        planned.plan
     }
 
     /// The failure that the caller of a failing disk gets, when no stale disk of the VM's model caused it. Azure has
@@ -189,40 +230,9 @@ impl VmWorker {
         self.read_by(disks, Freshness::single()).await
     }
 
-    /// Reads disks that are to be attached, except those of which a kept read gives the terms, and keeps the reads that
-    /// give the terms. A disk of which a list does not give them is read again by a single read.
-    async fn read_terms(
-        &self,
-        vm: &Vm,
-        disks: Vec<(Goal, ArmId)>,
-        kept: &mut KeptReads,
-    ) -> Vec<(ArmId, Result<Disk, ArmError>)> {
-        let mut reads = Vec::new();
-        let mut unread = Vec::new();
-        for (goal, disk) in disks {
-            match self.requested_at(&disk, goal).and_then(|requested_at| kept.of_request(&disk, requested_at)) {
-                Some(read) => reads.push((disk, Ok(read))),
-                None => unread.push(disk),
-            }
-        }
-        let gives_terms = |read: &Snapshot<Disk>| attach::gives_terms(&read.model, &vm.id);
-        let (again, mut fresh): (Vec<_>, Vec<_>) = self
-            .read_by(unread, Freshness::listed())
-            .await
-            .into_iter()
-            .partition(|(_, read)| read.as_ref().is_ok_and(|read| read.seen.by == By::List && !gives_terms(read)));
-        fresh.extend(self.read(again.into_iter().map(|(disk, _)| disk).collect()).await);
-        for (disk, read) in fresh {
-            if let Some(read) = read.as_ref().ok().filter(|read| gives_terms(read)) {
-                kept.keep(&disk, read);
-            }
-            reads.push((disk, read.map(|read| read.model)));
-        }
-        reads
-    }
-
-    fn requested_at(&self, disk: &ArmId, goal: Goal) -> Option<Instant> {
-        self.shared.queues().get(&self.vm).and_then(|queue: &Queue| queue.requested_at(disk, goal))
+    /// These requests, as far as they are still the same, with their arrivals.
+    pub(super) fn requests(&self, goals: &Batch) -> BTreeMap<ArmId, attach::Request<Instant>> {
+        self.shared.queues().get(&self.vm).map(|queue| queue.arrived_of(goals)).unwrap_or_default()
     }
 
     async fn read_by(&self, disks: Vec<ArmId>, freshness: Freshness) -> Vec<(ArmId, Result<Snapshot<Disk>, ArmError>)> {
@@ -234,16 +244,11 @@ impl VmWorker {
         .await
     }
 
-    fn attached_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
+    pub(super) fn attached_elsewhere(&self, disk: &ArmId, holders: &[ArmId]) -> VolumeError {
         let nodes: Vec<String> = holders.iter().map(|holder| self.shared.nodes.name_of(holder)).collect();
         VolumeError::new(
             Fault::AttachedElsewhere { holder: holders.first().cloned() },
             format!("{disk} cannot be attached to node {}: it is attached to node {}", self.node, nodes.join(", ")),
         )
     }
-}
-
-/// The terms of a disk that is attached already.
-fn listed_already() -> Terms {
-    Terms { caching: CachingMode::None, disk_encryption_set: None, write_accelerator: false }
 }

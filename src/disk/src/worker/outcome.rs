@@ -1,6 +1,6 @@
 //! The write of a batch, and what the worker does about its result.
 
-use std::{pin::pin, sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::PoisonError, time::Duration};
 
 use lazuli_azure::{
     compute::{Freshness, Snapshot},
@@ -231,7 +231,7 @@ impl VmWorker {
                 _ => self.shared.client.read_vm(&self.vm, freshness).await,
             };
             let vm = match read {
-                Ok(vm) => vm.model,
+                Ok(vm) => vm,
                 Err(error) => {
                     let message = format!(
                         "node {}: its VM cannot be read after a write, so the write's outcome is unknown",
@@ -242,24 +242,11 @@ impl VmWorker {
                     return None;
                 }
             };
-            // A disk that a failed write left in the model may not be attached. The next round reads the disk.
-            let (shows_attached, at_rest) = match vm.provisioning_state {
-                ProvisioningState::Succeeded => (true, true),
-                ProvisioningState::InProgress => (false, false),
-                ProvisioningState::Failed | ProvisioningState::Canceled => (failure.is_none(), true),
-            };
-            let mut unmet = Batch::new();
-            for (disk, goal) in members {
-                match (goal, vm.data_disk(disk)) {
-                    (Goal::Attached(_), Some(element)) if shows_attached && !element.to_be_detached => {
-                        self.answer(disk, *goal, &Ok(Some(element.lun)));
-                    }
-                    (Goal::Detached, None) if at_rest => self.answer(disk, *goal, &Ok(None)),
-                    _ => {
-                        unmet.insert(disk.clone(), *goal);
-                    }
-                }
-            }
+            let confirmed = attach::confirm(&vm.model, vm.seen, members, failure.is_some());
+            let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
+            let unmet: Batch = members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
+            self.resolve_all(members, confirmed, &BTreeMap::new());
+            let vm = vm.model;
             match lag.next() {
                 Some(pause) if failure.is_none() && !unmet.is_empty() => self.pause(*pause).await,
                 _ => break (vm, unmet),

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lazuli_plan::model::{ArmId, CachingMode, Lun};
+pub(crate) use lazuli_plan::attach::Goal;
+use lazuli_plan::{
+    attach,
+    model::{ArmId, Lun},
+};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -13,15 +17,6 @@ use crate::{DiskHold, VolumeError};
 
 /// How often a write that conflicted with another writer is planned again before its callers get the failure.
 const TRIES: u32 = 5;
-
-/// The state of a disk on a VM that a caller requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// Attached to the VM with this caching. `None`: with the caching that the disk allows.
-    Attached(Option<CachingMode>),
-    /// Not attached to the VM.
-    Detached,
-}
 
 /// The disks of one round with their requested goals. What arrives for one of them later is another request.
 pub(super) type Batch = BTreeMap<ArmId, Goal>;
@@ -55,24 +50,41 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Request {
     goal: Goal,
-    callers: Vec<oneshot::Sender<Outcome>>,
-    /// When it arrived. A read that was sent earlier is no evidence for it.
-    requested_at: Instant,
+    callers: Vec<Caller>,
     sent: bool,
     tries: u32,
     /// Keeps the disk from being deleted until the request is answered.
     _hold: DiskHold,
 }
 
+#[derive(Debug)]
+struct Caller {
+    /// When it came. A read that was sent earlier is no evidence for it.
+    arrived_at: Instant,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Caller {
+    fn answer(self, outcome: &Outcome) {
+        // A caller that has given up gets no outcome. The write happened all the same.
+        let _ = self.answer.send(outcome.clone());
+    }
+}
+
 impl Request {
     fn abandoned(&self) -> bool {
-        !self.sent && self.callers.iter().all(oneshot::Sender::is_closed)
+        !self.sent && self.callers.iter().all(|caller| caller.answer.is_closed())
+    }
+
+    /// When the first caller came that still waits; of a request that was sent and has none left, when the last came.
+    fn requested_at(&self) -> Option<Instant> {
+        let waiting = self.callers.iter().find(|caller| !caller.answer.is_closed());
+        waiting.or(self.callers.last()).map(|caller| caller.arrived_at)
     }
 
     pub(super) fn answer(self, outcome: &Outcome) {
         for caller in self.callers {
-            // A caller that has given up gets no outcome. The write happened all the same.
-            let _ = caller.send(outcome.clone());
+            caller.answer(outcome);
         }
     }
 }
@@ -97,21 +109,17 @@ impl Queue {
         now: Instant,
     ) -> Result<oneshot::Receiver<Outcome>, Opposed> {
         let (caller, answer) = oneshot::channel();
+        let caller = Caller { arrived_at: now, answer: caller };
         self.arrivals += 1;
         self.arrived.notify_one();
         match self.waiting.get_mut(disk) {
-            Some(request) if request.goal == goal => {
-                if request.abandoned() {
-                    request.requested_at = now;
-                }
-                request.callers.push(caller);
-            }
+            Some(request) if request.goal == goal => request.callers.push(caller),
             Some(request) if !request.abandoned() => {
                 return Err(Opposed { goal: request.goal, sent: request.sent });
             }
             _ => {
                 let callers = vec![caller];
-                let request = Request { goal, callers, requested_at: now, sent: false, tries: 0, _hold: hold };
+                let request = Request { goal, callers, sent: false, tries: 0, _hold: hold };
                 self.waiting.insert(disk.clone(), request);
             }
         }
@@ -130,6 +138,12 @@ impl Queue {
         self.waiting.iter().map(|(disk, request)| (disk.clone(), request.goal)).collect()
     }
 
+    /// The requested goals, sent or not, without those of abandoned requests.
+    pub(super) fn current(&self) -> Batch {
+        let current = self.waiting.iter().filter(|(_, request)| !request.abandoned());
+        current.map(|(disk, request)| (disk.clone(), request.goal)).collect()
+    }
+
     /// Whether there is a request of this disk, sent or not.
     pub(super) fn contains(&self, disk: &ArmId) -> bool {
         self.waiting.contains_key(disk)
@@ -140,9 +154,13 @@ impl Queue {
         self.waiting.values().any(|request| !request.abandoned())
     }
 
-    /// When the request of this disk arrived, if this goal is still requested of it.
-    pub(super) fn requested_at(&self, disk: &ArmId, goal: Goal) -> Option<Instant> {
-        self.waiting.get(disk).filter(|request| request.goal == goal).map(|request| request.requested_at)
+    /// These requests with their arrivals, as far as they are still the same.
+    pub(super) fn arrived_of(&self, batch: &Batch) -> BTreeMap<ArmId, attach::Request<Instant>> {
+        let same = self.waiting.iter().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal));
+        same.filter_map(|(disk, request)| {
+            Some((disk.clone(), attach::Request { goal: request.goal, requested_at: request.requested_at()? }))
+        })
+        .collect()
     }
 
     /// The requests that no write in flight is about.
@@ -178,12 +196,32 @@ impl Queue {
         spent
     }
 
+    /// Whether this goal is requested of the disk.
+    pub(super) fn is_requested(&self, disk: &ArmId, goal: Goal) -> bool {
+        self.waiting.get(disk).is_some_and(|request| request.goal == goal)
+    }
+
     /// Takes out a request to answer it. A request of the same disk with another goal, which replaced an abandoned one,
     /// stays.
     pub(super) fn take(&mut self, disk: &ArmId, goal: Goal) -> Option<Request> {
         match self.waiting.get(disk) {
             Some(request) if request.goal == goal => self.waiting.remove(disk),
             _ => None,
+        }
+    }
+
+    /// Answers those callers of a request that came no later than the read was sent that the outcome rests on. A caller
+    /// that came since stays for the next round.
+    pub(super) fn resolve(&mut self, disk: &ArmId, goal: Goal, outcome: &Outcome, read_sent_at: Instant) {
+        let Some(request) = self.waiting.get_mut(disk).filter(|request| request.goal == goal) else { return };
+        let (answered, later): (Vec<_>, Vec<_>) = std::mem::take(&mut request.callers)
+            .into_iter()
+            .partition(|caller| caller.arrived_at <= read_sent_at || caller.answer.is_closed());
+        answered.into_iter().for_each(|caller| caller.answer(outcome));
+        if later.is_empty() {
+            self.waiting.remove(disk);
+        } else {
+            (request.callers, request.sent, request.tries) = (later, false, 0);
         }
     }
 

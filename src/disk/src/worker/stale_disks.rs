@@ -33,7 +33,7 @@ use tracing::warn;
 use super::{
     READ_LAG_PAUSES, Round, VmWorker,
     answers::failure_for,
-    disks::KeptReads,
+    disks::DiskReads,
     failure_state::FailureState,
     queue::{Batch, Goal, Retry},
 };
@@ -105,7 +105,8 @@ impl VmWorker {
         failure_state: &mut FailureState,
     ) -> Round {
         // The removal delays no request that needs no write.
-        failure_state.answered_by_disk_state(&self.answer_without_write(&vm.model, goals).await);
+        let answered = self.answer_without_write(vm, goals).await.answered_by_disk_state();
+        failure_state.answered_by_disk_state(&answered);
         let goals = self.unsent();
         if goals.is_empty() {
             return Round::Continue;
@@ -114,7 +115,7 @@ impl VmWorker {
             return Round::WaitsForVm(goals);
         }
         if permit.is_none() && self.needs_permit(vm, failure_state) {
-            return Round::WaitsForPermit(Priority::Detach, KeptReads::default());
+            return Round::WaitsForPermit(Priority::Detach, DiskReads::default());
         }
         let stale_disks = std::mem::take(&mut failure_state.stale_disks);
         let requests: Batch = goals

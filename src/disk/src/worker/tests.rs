@@ -8,7 +8,7 @@ use lazuli_azure::{
     transport::{Routes, Tls, Transport},
 };
 use lazuli_plan::{
-    model::{CachingMode, DataDisk, DataDiskSource, ProvisioningState},
+    model::{CachingMode, DataDisk, DataDiskSource, Lun, ProvisioningState},
     node::ClusterNodes,
     op::VmWrite,
 };
@@ -101,6 +101,23 @@ fn a_request_that_contradicts_another_names_disk_node_both_operations_and_when_t
     ] {
         assert_eq!(message(goal, earlier, sent), format!("{} cannot be {expected}", disk(1)));
     }
+}
+
+#[tokio::test]
+async fn a_read_answers_only_the_callers_that_came_before_it_was_sent() {
+    let in_flight: InFlight<Request, ResultingDisk> = InFlight::default();
+    let (mut queue, goal) = (Queue::default(), Goal::Detached);
+    let began = Instant::now();
+    let [early, sent_at, late] = [1, 2, 3].map(|seconds| began + Duration::from_secs(seconds));
+    let [mut first, mut second] =
+        [early, late].map(|at| queue.request(&disk(0), goal, in_flight.hold(&disk(0)).unwrap(), at).unwrap());
+    queue.resolve(&disk(0), goal, &Ok(None), sent_at);
+    assert!(matches!(first.try_recv(), Ok(Ok(None))) && second.try_recv().is_err());
+    // The other caller's request stays as one that came then.
+    let batch = queue.goals();
+    assert_eq!(queue.arrived_of(&batch)[&disk(0)].requested_at, late);
+    queue.resolve(&disk(0), goal, &Ok(None), late);
+    assert!(matches!(second.try_recv(), Ok(Ok(None))) && queue.goals().is_empty());
 }
 
 #[tokio::test]

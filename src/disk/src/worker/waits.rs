@@ -19,10 +19,7 @@ use lazuli_plan::{
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{
-    VmWorker,
-    queue::{Goal, Queue},
-};
+use super::{VmWorker, queue::Queue};
 
 /// How long no request may arrive before a burst counts as over.
 const QUIET: Duration = Duration::from_millis(25);
@@ -35,7 +32,7 @@ const MAX_FOREIGN_WRITE: Duration = Duration::from_secs(180);
 const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
 impl VmWorker {
-    fn arrivals(&self) -> u64 {
+    pub(super) fn arrivals(&self) -> u64 {
         self.shared.queues().get(&self.vm).map_or(0, Queue::arrivals)
     }
 
@@ -102,14 +99,11 @@ impl VmWorker {
                         return;
                     }
                     // A request that a failed read leaves open is answered after the wait.
-                    if let Ok(vm) = self.shared.client.get_vm(&self.vm).await {
-                        self.answer_without_write(&vm.model, &unsent).await;
-                    }
+                    let Ok(vm) = self.shared.client.get_vm(&self.vm).await else { return };
+                    let plan = self.answer_without_write(&vm, &unsent).await;
                     // A detach may need one more read, once reads are fresh.
-                    match self.shared.reads_fresh_since() {
-                        Some(since) if self.unsent().values().any(|goal| *goal == Goal::Detached) => {
-                            sleep_until(since).await;
-                        }
+                    match self.shared.fresh_from() {
+                        Some(fresh_from) if plan.needs_fresh_read() => sleep_until(fresh_from).await,
                         _ => return,
                     }
                 }

@@ -2,11 +2,11 @@ use super::*;
 use crate::{apply, model::DataDiskSource};
 use proptest::prelude::*;
 
-fn disk(n: u8) -> ArmId {
+pub(super) fn disk(n: u8) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n:02}")).unwrap()
 }
 
-fn lun(n: u8) -> Lun {
+pub(super) fn lun(n: u8) -> Lun {
     Lun::try_from(i64::from(n)).unwrap()
 }
 
@@ -14,7 +14,7 @@ fn terms() -> Terms {
     Terms { caching: CachingMode::ReadOnly, disk_encryption_set: None, write_accelerator: false }
 }
 
-fn element(n: u8, lun_number: u8) -> DataDisk {
+pub(super) fn element(n: u8, lun_number: u8) -> DataDisk {
     DataDisk {
         lun: lun(lun_number),
         source: DataDiskSource::Managed(disk(n)),
@@ -23,7 +23,7 @@ fn element(n: u8, lun_number: u8) -> DataDisk {
     }
 }
 
-fn vm(data_disks: Vec<DataDisk>) -> Vm {
+pub(super) fn vm(data_disks: Vec<DataDisk>) -> Vm {
     Vm {
         id: ArmId::virtual_machine("s", "g", "node-0").unwrap(),
         location: "westeurope".into(),
@@ -33,6 +33,29 @@ fn vm(data_disks: Vec<DataDisk>) -> Vm {
         provisioning_state: ProvisioningState::Succeeded,
         etag: None,
         data_disks,
+    }
+}
+
+/// A disk in this state, attached to these VMs.
+pub(super) fn disk_in(state: Option<DiskState>, max_shares: u32, holders: &[&ArmId]) -> Disk {
+    Disk {
+        id: disk(1),
+        location: "westeurope".into(),
+        zones: vec![],
+        sku: None,
+        size: crate::model::Gib::new(4),
+        state,
+        provisioning_state: ProvisioningState::Succeeded,
+        managed_by: holders.first().map(|holder| (*holder).clone()),
+        managed_by_extended: holders.iter().map(|holder| (*holder).clone()).collect(),
+        max_shares,
+        disk_encryption_set: None,
+        tags: BTreeMap::new(),
+        iops: None,
+        mbps: None,
+        logical_sector_size: None,
+        network_access_policy: None,
+        source: None,
     }
 }
 
@@ -51,7 +74,7 @@ fn open() -> NodeReservations {
 
 #[test]
 fn an_attached_disk_needs_no_write() {
-    let plan = plan(&vm(vec![element(1, 7)]), &desired(&[1], &[]), &open(), 16);
+    let plan = write_for(&vm(vec![element(1, 7)]), &desired(&[1], &[]), &open(), 16);
     assert!(plan.write.is_empty());
     assert_eq!(plan.resolved[&disk(1)], Resolved::Attached { lun: lun(7) });
 }
@@ -61,22 +84,22 @@ fn an_attached_disk_is_found_whatever_the_case_of_its_id() {
     let shouted: ArmId = disk(1).as_str().to_ascii_uppercase().parse().unwrap();
     let mut vm = vm(vec![element(1, 7)]);
     vm.data_disks[0].source = DataDiskSource::Managed(shouted);
-    assert!(plan(&vm, &desired(&[1], &[]), &open(), 16).write.is_empty());
-    assert_eq!(plan(&vm, &desired(&[], &[1]), &open(), 16).write.detach.len(), 1);
+    assert!(write_for(&vm, &desired(&[1], &[]), &open(), 16).write.is_empty());
+    assert_eq!(write_for(&vm, &desired(&[], &[1]), &open(), 16).write.detach.len(), 1);
 }
 
 #[test]
 fn while_attachments_are_unknown_a_disk_may_leave_but_none_may_come() {
-    let plan = plan(&vm(vec![element(1, 0)]), &desired(&[2], &[1]), &NodeReservations::Unknown, 16);
+    let plan = write_for(&vm(vec![element(1, 0)]), &desired(&[2], &[1]), &NodeReservations::Unknown, 16);
     assert!(plan.write.attach.is_empty());
     assert_eq!(plan.write.detach, [disk(1)]);
-    assert_eq!(plan.resolved[&disk(2)], Resolved::ReservationsUnknown);
+    assert_eq!(plan.unplaced, [disk(2)].into());
 }
 
 #[test]
 fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
     let foreign = DataDisk { source: DataDiskSource::Vhd("https://a/vhds/x.vhd".into()), ..element(0, 0) };
-    let plan = plan(&vm(vec![foreign]), &desired(&[1, 2], &[]), &open(), 2);
+    let plan = write_for(&vm(vec![foreign]), &desired(&[1, 2], &[]), &open(), 2);
     assert_eq!(plan.write.attach.len(), 1);
     assert_eq!(plan.write.attach[0].lun, lun(1));
     assert_eq!(plan.resolved[&disk(2)], Resolved::TooManyDisks { limit: 2, attached: 2 });
@@ -85,10 +108,10 @@ fn foreign_disks_count_against_the_limit_and_keep_their_slots() {
 #[test]
 fn a_disk_that_does_not_fit_waits_for_one_that_leaves() {
     let vm = vm(vec![element(1, 0)]);
-    let first = plan(&vm, &desired(&[2], &[1]), &open(), 1);
+    let first = write_for(&vm, &desired(&[2], &[1]), &open(), 1);
     assert_eq!(first.postponed, [disk(2)].into());
     let after = apply::vm_write(&vm, &first.write, VmWriteMethod::Action);
-    let second = plan(&after, &desired(&[2], &[1]), &open(), 1);
+    let second = write_for(&after, &desired(&[2], &[1]), &open(), 1);
     assert_eq!(second.write.attach.len(), 1);
 }
 
@@ -100,8 +123,8 @@ fn is_leaving(n: u8, lun_number: u8, state: ProvisioningState) -> Vm {
 #[test]
 fn a_leaving_disk_cannot_be_attached_and_can_be_told_to_leave_again() {
     let vm = is_leaving(1, 0, ProvisioningState::InProgress);
-    assert_eq!(plan(&vm, &desired(&[1], &[]), &open(), 16).resolved[&disk(1)], Resolved::StillLeaving);
-    assert_eq!(plan(&vm, &desired(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
+    assert_eq!(write_for(&vm, &desired(&[1], &[]), &open(), 16).resolved[&disk(1)], Resolved::StillLeaving);
+    assert_eq!(write_for(&vm, &desired(&[], &[1]), &open(), 16).write.detach, [disk(1)]);
 }
 
 #[test]
@@ -112,13 +135,13 @@ fn a_disk_whose_detach_failed_is_detached_first_when_it_is_wanted_again() {
             true => DesiredDisks { listed_not_attached: [disk(1)].into(), ..desired(&[], &[]) },
             false => desired(&[1], &[]),
         };
-        let first = plan(&vm, &desired, &open(), 1);
+        let first = write_for(&vm, &desired, &open(), 1);
         assert_eq!((&first.write.detach[..], first.write.attach.len()), (&[disk(1)][..], 0));
         assert_eq!(first.postponed, [disk(1)].into());
     }
-    let first = plan(&vm, &desired(&[1], &[]), &open(), 1).write;
+    let first = write_for(&vm, &desired(&[1], &[]), &open(), 1).write;
     let after = apply::vm_write(&vm, &first, VmWriteMethod::WholeList);
-    assert_eq!(plan(&after, &desired(&[1], &[]), &open(), 1).write.attach.len(), 1);
+    assert_eq!(write_for(&after, &desired(&[1], &[]), &open(), 1).write.attach.len(), 1);
 }
 
 #[test]
@@ -132,14 +155,16 @@ fn a_disk_whose_detach_failed_stays_while_an_attachment_says_that_its_node_may_u
         NodeReservations::Known([(lun(slot), owners)].into())
     };
     let resolved = |reservations: &NodeReservations| {
-        let plan = plan(&vm, &desired(&[1], &[]), reservations, 16);
+        let plan = write_for(&vm, &desired(&[1], &[]), reservations, 16);
         plan.resolved.get(&disk(1)).cloned()
     };
     assert_eq!(resolved(&reserved(3, &[1])), Some(Resolved::DetachFailed));
     assert_eq!(resolved(&reserved(5, &[1])), Some(Resolved::DetachFailed));
     // The volume of this attachment is unknown.
     assert_eq!(resolved(&reserved(3, &[])), Some(Resolved::DetachFailed));
-    assert_eq!(resolved(&NodeReservations::Unknown), Some(Resolved::ReservationsUnknown));
+    assert_eq!(resolved(&NodeReservations::Unknown), None);
+    let unknown = write_for(&vm, &desired(&[1], &[]), &NodeReservations::Unknown, 16);
+    assert_eq!((unknown.unplaced, unknown.write.is_empty()), ([disk(1)].into(), true));
     assert_eq!(resolved(&reserved(3, &[2])), None);
     assert_eq!(resolved(&reserved(5, &[])), None);
 }
@@ -148,12 +173,12 @@ fn a_disk_whose_detach_failed_stays_while_an_attachment_says_that_its_node_may_u
 fn a_disk_that_is_listed_and_not_held_keeps_its_slot_and_waits_for_any_write() {
     let vm = vm(vec![element(1, 0)]);
     let alone = DesiredDisks { listed_not_attached: [disk(1)].into(), ..desired(&[], &[]) };
-    let plan_alone = plan(&vm, &alone, &NodeReservations::Unknown, 16);
+    let plan_alone = write_for(&vm, &alone, &NodeReservations::Unknown, 16);
     assert!(!plan_alone.write.is_empty() && plan_alone.write.says_nothing());
     assert_eq!(plan_alone.write.reapply, [disk(1)]);
     assert_eq!(apply::vm_write(&vm, &plan_alone.write, VmWriteMethod::Action), vm);
     let beside = DesiredDisks { listed_not_attached: [disk(1)].into(), ..desired(&[2], &[]) };
-    let plan_beside = plan(&vm, &beside, &open(), 16);
+    let plan_beside = write_for(&vm, &beside, &open(), 16);
     assert_eq!(plan_beside.write.attach[0].lun, lun(1));
     assert_eq!(plan_beside.write.reapply, [disk(1)]);
     assert!(plan_beside.resolved.is_empty());
@@ -197,9 +222,14 @@ fn reservations() -> impl Strategy<Value = NodeReservations> {
 }
 
 /// Applies plans until one is empty, as a VM worker does.
-fn converge(mut vm: Vm, desired: &DesiredDisks, reservations: &NodeReservations, limit: usize) -> (Vm, Plan, usize) {
+fn converge(
+    mut vm: Vm,
+    desired: &DesiredDisks,
+    reservations: &NodeReservations,
+    limit: usize,
+) -> (Vm, WritePlan, usize) {
     for writes in 0..4 {
-        let next = plan(&vm, desired, reservations, limit);
+        let next = write_for(&vm, desired, reservations, limit);
         if next.write.is_empty() {
             return (vm, next, writes);
         }
@@ -239,7 +269,7 @@ proptest! {
 
     #[test]
     fn every_prefix_is_safe(vm in a_vm(), desired in a_desired_state(), reservations in reservations(), limit in 0usize..64) {
-        let plan = plan(&vm, &desired, &reservations, limit);
+        let plan = write_for(&vm, &desired, &reservations, limit);
         let NodeReservations::Known(reserved) = &reservations else { unreachable!() };
         // Any part of the write may have happened when we are killed.
         for attached in 0..=plan.write.attach.len() {
@@ -274,22 +304,22 @@ proptest! {
         reservations in reservations(),
         limit in 0usize..64,
     ) {
-        let ordinary = plan(&vm, &desired, &reservations, limit);
+        let ordinary = write_for(&vm, &desired, &reservations, limit);
         prop_assert!(ordinary.write.force.is_empty());
         let force: BTreeSet<ArmId> = forced.into_iter().map(disk).collect();
-        let by_force = plan(&vm, &DesiredDisks { force: force.clone(), ..desired.clone() }, &reservations, limit);
+        let by_force = write_for(&vm, &DesiredDisks { force: force.clone(), ..desired.clone() }, &reservations, limit);
         for disk in &by_force.write.force {
             prop_assert!(force.contains(disk) && desired.detach.contains(disk) && by_force.write.detach.contains(disk));
         }
         let write = VmWrite { force: BTreeSet::new(), ..by_force.write.clone() };
-        prop_assert_eq!(Plan { write, ..by_force }, ordinary);
+        prop_assert_eq!(WritePlan { write, ..by_force }, ordinary);
     }
 
     #[test]
     fn input_order_does_not_matter(vm in a_vm(), desired in a_desired_state(), reservations in reservations(), limit in 0usize..64) {
         let mut reversed = vm.clone();
         reversed.data_disks.reverse();
-        prop_assert_eq!(plan(&vm, &desired, &reservations, limit), plan(&reversed, &desired, &reservations, limit));
+        prop_assert_eq!(write_for(&vm, &desired, &reservations, limit), write_for(&reversed, &desired, &reservations, limit));
     }
 
     #[test]
@@ -307,14 +337,14 @@ proptest! {
             force: BTreeSet::new(),
             listed_not_attached: BTreeSet::new(),
         };
-        let again = plan(&shouted, &desired, &reservations, limit);
+        let again = write_for(&shouted, &desired, &reservations, limit);
         prop_assert!(again.write.is_empty());
         prop_assert_eq!(again.resolved, last.resolved);
     }
 
     #[test]
     fn all_three_ways_of_writing_have_one_result(vm in a_vm(), desired in a_desired_state(), reservations in reservations()) {
-        let write = plan(&vm, &desired, &reservations, 64).write;
+        let write = write_for(&vm, &desired, &reservations, 64).write;
         let by = |method| apply::vm_write(&vm, &write, method);
         prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeList));
         prop_assert_eq!(by(VmWriteMethod::Action), by(VmWriteMethod::WholeListByOmission));
@@ -343,25 +373,6 @@ fn a_missing_permission_falls_back_once_and_then_is_an_error() {
 fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure() {
     let here = ArmId::virtual_machine("s", "g", "node-0").unwrap();
     let [there, elsewhere] = ["node-1", "node-2"].map(|name| ArmId::virtual_machine("s", "g", name).unwrap());
-    let disk = |state: Option<DiskState>, max_shares: u32, holders: &[&ArmId]| Disk {
-        id: disk(1),
-        location: "westeurope".into(),
-        zones: vec![],
-        sku: None,
-        size: crate::model::Gib::new(4),
-        state,
-        provisioning_state: ProvisioningState::Succeeded,
-        managed_by: holders.first().map(|holder| (*holder).clone()),
-        managed_by_extended: holders.iter().map(|holder| (*holder).clone()).collect(),
-        max_shares,
-        disk_encryption_set: None,
-        tags: BTreeMap::new(),
-        iops: None,
-        mbps: None,
-        logical_sector_size: None,
-        network_access_policy: None,
-        source: None,
-    };
     let (free, taken) = (Some(DiskState::Unattached), Some(DiskState::Attached));
     // A state that is unknown here, or that contradicts the holders, does not refuse the attach.
     for (state, shares, holders) in [
@@ -374,7 +385,7 @@ fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure
         (taken, 2, &[&there]),
         (taken, 2, &[&here, &there]),
     ] {
-        assert_eq!(attachable(&disk(state, shares, holders), &here), Ok(()), "{state:?} {shares} {holders:?}");
+        assert_eq!(attachable(&disk_in(state, shares, holders), &here), Ok(()), "{state:?} {shares} {holders:?}");
     }
     for (state, shares, holders) in [
         (taken, 1, &[&there][..]),
@@ -383,8 +394,8 @@ fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure
         (taken, 2, &[&there, &elsewhere]),
     ] {
         let attached_to = holders.iter().map(|holder| (*holder).clone()).collect();
-        assert_eq!(attachable(&disk(state, shares, holders), &here), Err(Unattachable::AttachedTo(attached_to)));
-        assert!(!gives_terms(&disk(state, shares, holders), &here));
+        assert_eq!(attachable(&disk_in(state, shares, holders), &here), Err(Unattachable::AttachedTo(attached_to)));
+        assert!(!gives_terms(&disk_in(state, shares, holders), &here));
     }
     for state in [
         ProvisioningState::Succeeded,
@@ -392,10 +403,10 @@ fn a_disk_is_refused_by_what_it_says_of_itself_and_an_odd_state_is_left_to_azure
         ProvisioningState::Failed,
         ProvisioningState::Canceled,
     ] {
-        let disk = Disk { provisioning_state: state, ..disk(free, 1, &[]) };
+        let disk = Disk { provisioning_state: state, ..disk_in(free, 1, &[]) };
         assert_eq!(gives_terms(&disk, &here), state == ProvisioningState::Succeeded, "{state:?}");
     }
     for state in [DiskState::ActiveSas, DiskState::ActiveSasFrozen, DiskState::ReadyToUpload, DiskState::ActiveUpload] {
-        assert_eq!(attachable(&disk(Some(state), 1, &[]), &here), Err(Unattachable::InUse(state)));
+        assert_eq!(attachable(&disk_in(Some(state), 1, &[]), &here), Err(Unattachable::InUse(state)));
     }
 }
