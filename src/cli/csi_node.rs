@@ -74,8 +74,8 @@ pub(super) struct Options {
     /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
     #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]
     imds: Switch,
-    /// What to do with a volume that this node has never had while the instance metadata does not answer. refuse: wait
-    /// for it, for another disk may be at the LUN. tolerate: go by LUN and size.
+    /// What to do with a volume that this node has never had while the instance metadata does not answer, or does not
+    /// list a disk at its LUN. refuse: wait for it, for another disk may be at the LUN. tolerate: go by LUN and size.
     #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
     on_silent_imds: OnSilentImds,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.

@@ -37,11 +37,14 @@
 //! Every call runs in a task of its own, which goes on when kubelet gives up, and holds the volume meanwhile: a
 //! second call for it is `ABORTED` until the first has ended.
 
+mod acceptance;
 mod attachment;
+mod contradictions;
 mod device;
 mod device_ownership;
 mod error;
 mod event;
+mod identity;
 mod identity_check;
 mod info;
 mod locks;
@@ -50,7 +53,6 @@ mod publish;
 mod request;
 mod stage;
 mod tuning;
-mod unseen;
 mod volume_mode;
 
 use std::{
@@ -81,7 +83,10 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::server::{RpcNote, chain, failure, status};
+use acceptance::Acceptances;
+use contradictions::Contradictions;
 use error::NodeError;
+use identity::Others;
 use identity_check::IdentityChecks;
 use lazuli_host::{
     Host,
@@ -101,7 +106,8 @@ pub enum ZoneSupport {
     Off,
 }
 
-/// What to do with a volume that this node has never had while the instance metadata does not answer.
+/// What to do with a volume that this node has never had while the instance metadata does not answer, or does not list
+/// a disk at its LUN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnSilence {
     /// Refuse it until the metadata answers.
@@ -236,6 +242,9 @@ struct Node {
     /// What was on volumes that have been staged here and are not any more.
     past: VolumeRecords,
     identity_checks: IdentityChecks,
+    contradictions: Contradictions,
+    /// Disks that an operator has accepted for volumes.
+    acceptances: Acceptances,
     state: PathBuf,
     config: NodeConfig,
     locks: Locks,
@@ -264,6 +273,8 @@ impl NodeService {
             volume_records: VolumeRecords::open(state.join("volumes"))?,
             past: VolumeRecords::open(state.join("past"))?,
             identity_checks: IdentityChecks::default(),
+            contradictions: Contradictions::read(state.join("contradictions.json")),
+            acceptances: Acceptances::open(state.join("accept"))?,
             state,
             config,
             locks: Locks::default(),
@@ -386,24 +397,34 @@ impl Node {
         self.with_records(move |records| records.others_with_uuid(&volume, &uuid)).await
     }
 
-    /// The volume whose disk this one may be, by the file system on it: another that was here before, or that is here
-    /// as this very device. What is here on another device has been copied.
-    async fn another_that_may_be_on(
+    /// Which other volumes of this node have a file system with this UUID, and the name of one.
+    async fn others_with(
         &self,
-        device: &Device,
         volume: &str,
         uuid: &str,
-    ) -> Result<Option<String>, NodeError> {
+        device: &Device,
+    ) -> Result<(Others, Option<String>), NodeError> {
         let here = self.others_with_uuid(volume, uuid).await?;
-        if !here.is_empty() {
-            let on_it = here.into_iter().find(|record| record.device == Some(device.number));
-            return Ok(on_it.map(|record| record.volume_id));
-        }
-        let (past, volume, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
-        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&volume, &uuid)).await;
+        let (past, own, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
+        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&own, &uuid)).await;
         // A hint from the past that cannot be read blocks nothing.
         let before = before.map_err(|_| NodeError::Task)?.unwrap_or_default();
-        Ok(before.into_iter().next().map(|record| record.volume_id))
+        let is_this = |record: &Record| record.device == Some(device.number);
+        let others = Others {
+            here_on_this_device: here.iter().any(is_this),
+            here_on_another: here.iter().any(|record| !is_this(record)),
+            before: !before.is_empty(),
+        };
+        Ok((others, here.into_iter().chain(before).next().map(|record| record.volume_id)))
+    }
+
+    /// Whether the volume is recorded as staged from this very device: the number alone is not enough, because the
+    /// kernel gives it to another disk when this one has left.
+    async fn is_recorded(&self, volume: &str, device: &Device) -> bool {
+        let record = self.recall(volume).await;
+        record.is_some_and(|record| {
+            record.device == Some(device.number) && record.sequence.is_some() && record.sequence == device.sequence
+        })
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {
