@@ -181,34 +181,46 @@ pub struct NodeConfig {
     pub on_silence: OnSilence,
     /// Where to read what the Node's labels say of the machine.
     pub labels: Option<LabelsReader>,
+    /// Where to read what Kubernetes has attached to the machine: those disks take no slot from it.
+    pub attached: Option<AttachedReader>,
     /// Where events for people go.
     pub events: lossy::Sender<Event>,
     /// How long things may take.
     pub timeouts: Timeouts,
 }
 
-type ReadLabels = dyn Fn() -> LabelsRead + Send + Sync;
-/// One read of the labels.
-type LabelsRead = Pin<Box<dyn Future<Output = Option<MachineLabels>> + Send>>;
+/// One read of the own Node.
+type NodeRead<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+
+/// Reads something of the own Node.
+pub struct NodeReader<T>(Arc<dyn Fn() -> NodeRead<T> + Send + Sync>);
 
 /// Reads the labels of the own Node.
-#[derive(Clone)]
-pub struct LabelsReader(Arc<ReadLabels>);
+pub type LabelsReader = NodeReader<MachineLabels>;
 
-impl LabelsReader {
-    /// `read` gives nothing where the labels cannot be read or do not say yet.
-    pub fn new(read: impl Fn() -> LabelsRead + Send + Sync + 'static) -> Self {
+/// Reads the handles of the volumes that Kubernetes has attached to the own Node.
+pub type AttachedReader = NodeReader<Vec<String>>;
+
+impl<T> NodeReader<T> {
+    /// `read` gives nothing where the Node cannot be read or does not say yet.
+    pub fn new(read: impl Fn() -> NodeRead<T> + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    fn read(&self) -> LabelsRead {
+    fn read(&self) -> NodeRead<T> {
         (self.0)()
     }
 }
 
-impl fmt::Debug for LabelsReader {
+impl<T> Clone for NodeReader<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for NodeReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LabelsReader")
+        f.write_str("NodeReader")
     }
 }
 
@@ -224,6 +236,7 @@ impl NodeConfig {
             sizes: watch::channel(SizeLimits::default()).1,
             on_silence: OnSilence::Refuse,
             labels: None,
+            attached: None,
             events: lossy::Sender::nowhere(),
             timeouts: Timeouts::default(),
         }
