@@ -17,7 +17,7 @@ use lazuli_azure::{
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
-    node::{LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
+    node::{AttachedReader, LabelsReader, NodeConfig, NodeService, OnSilence, ZoneSupport},
     registration::Registration,
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
@@ -74,8 +74,8 @@ pub(super) struct Options {
     /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
     #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]
     imds: Switch,
-    /// What to do with a volume that this node has never had while the instance metadata does not answer. refuse: wait
-    /// for it, for another disk may be at the LUN. tolerate: go by LUN and size.
+    /// What to do with a volume that this node has never had while the instance metadata does not answer, or does not
+    /// list a disk at its LUN. refuse: wait for it, for another disk may be at the LUN. tolerate: go by LUN and size.
     #[arg(long, env = "LAZULI_ON_SILENT_IMDS", value_enum, default_value_t = OnSilentImds::Refuse)]
     on_silent_imds: OnSilentImds,
     /// Where instance metadata really is, such as http://127.0.0.1:8181/_imds/node-0.
@@ -91,7 +91,7 @@ pub(super) struct Options {
     /// sizes newer than this program take. It may be empty or missing, and is read again every minute. Default: none.
     #[arg(long, env = "LAZULI_VM_SIZES_DIR")]
     vm_sizes_dir: Option<PathBuf>,
-    /// Which cluster to ask for the labels and the start-up taint of this node, and who may read metrics; default:
+    /// Which cluster to ask for the labels, the volumes and the start-up taint of this node, and who may read metrics; default:
     /// $KUBECONFIG, else the pod's own, else none.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
@@ -135,6 +135,23 @@ fn labels_reader(client: kube::Client, node: String) -> LabelsReader {
                 Ok(labels) => labels,
                 Err(error) => {
                     tracing::warn!(error = server::chain(&error), "the labels of this node cannot be read");
+                    None
+                }
+            }
+        })
+    })
+}
+
+/// Reads what Kubernetes has attached to the own Node.
+fn attached_reader(client: kube::Client, driver: String, node: String) -> AttachedReader {
+    AttachedReader::new(move || {
+        let (client, driver, node) = (client.clone(), driver.clone(), node.clone());
+        Box::pin(async move {
+            match lazuli_cluster::attached_volumes(&client, &driver, &node).await {
+                Ok(attached) => attached,
+                Err(error) => {
+                    let error = server::chain(&error);
+                    tracing::warn!(error, "what is attached to this node cannot be read; it may count as foreign");
                     None
                 }
             }
@@ -239,6 +256,8 @@ pub(super) async fn run(options: Options) -> Outcome {
         Err(error) => return Err(error.into()),
     };
     let labels = client.clone().map(|client| labels_reader(client, options.node_id.clone()));
+    let attached =
+        client.clone().map(|client| attached_reader(client, options.driver_name.clone(), options.node_id.clone()));
     // Needs to be registered, which only the registration below brings about.
     let untainting = client.clone().filter(|_| options.registration_dir.is_some()).map(|client| {
         let (node, driver) = (options.node_id.clone(), options.driver_name.clone());
@@ -274,6 +293,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         max_volumes: options.max_volumes,
         reserved_slots: options.reserved_slots,
         labels,
+        attached,
         events,
         zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
         on_silence: match options.on_silent_imds {

@@ -45,7 +45,7 @@ pub use lease::{Ended, LeaseName, lead, read_mark, write_mark};
 pub use liveness::STALE_AFTER;
 pub use metrics_review::{ReviewError, review_metrics_reader};
 pub use namespaces::{NamespacesChange, follow_namespaces};
-pub use node_facts::{NodeFactsError, node_facts};
+pub use node_facts::{NodeFactsError, attached_volumes, node_facts};
 pub use nodes::watch_nodes;
 pub use own_node::{OwnNodeError, machine_labels, publish_facts, remove_startup_taint};
 pub use proxy::ProxyError;

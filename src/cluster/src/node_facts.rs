@@ -78,6 +78,26 @@ async fn attachments(client: &Client, driver: &str, node: &str) -> Result<Vec<No
     Ok(found)
 }
 
+/// What Kubernetes has attached to a node, by its Node's status: the handles of the driver's volumes. `None` where there
+/// is no such Node.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn attached_volumes(
+    client: &Client,
+    driver: &str,
+    node: &str,
+) -> Result<Option<Vec<String>>, NodeFactsError> {
+    let read: Option<SlimNode> =
+        get(client, NODES, node).await.map_err(failed(format!("node {node}"), "get on nodes"))?;
+    let handle = |volume: AttachedVolume| {
+        // Source: kubelet, `GetUniqueVolumeName` of the CSI plugin.
+        let rest = volume.name.strip_prefix("kubernetes.io/csi/")?;
+        Some(rest.strip_prefix(driver)?.strip_prefix('^')?.to_owned())
+    };
+    Ok(read.map(|node| node.status.volumes_attached.into_iter().filter_map(handle).collect()))
+}
+
 #[derive(Default, Deserialize)]
 struct SlimNode {
     #[serde(default)]
@@ -192,6 +212,20 @@ mod tests {
         assert!(facts.ready);
         assert_eq!(facts.lease_age, Some(Duration::from_secs(8)));
         assert_eq!(facts.volumes, ["a", "b"].map(|name| format!("kubernetes.io/csi/disk.csi.azure.com^{name}")));
+    }
+
+    #[tokio::test]
+    async fn what_is_attached_is_told_by_the_handles_of_the_driver_s_own_volumes() {
+        let server = FakeApiServer::default();
+        assert_eq!(attached_volumes(&server.client(), DRIVER, "n0").await.unwrap(), None);
+        let attached =
+            ["kubernetes.io/csi/disk.csi.azure.com^/subscriptions/S/b^c", "kubernetes.io/csi/other.example^d"];
+        let attached = attached.map(|name| json!({"name": name, "devicePath": ""}));
+        for (attached, expected) in [(json!(attached), vec!["/subscriptions/S/b^c"]), (json!(null), vec![])] {
+            server.put(NODES, json!({"metadata": {"name": "n0"}, "status": {"volumesAttached": attached}}));
+            let found = attached_volumes(&server.client(), DRIVER, "n0").await.unwrap().unwrap();
+            assert_eq!(found, expected);
+        }
     }
 
     #[tokio::test]

@@ -37,11 +37,14 @@
 //! Every call runs in a task of its own, which goes on when kubelet gives up, and holds the volume meanwhile: a
 //! second call for it is `ABORTED` until the first has ended.
 
+mod acceptance;
 mod attachment;
+mod contradictions;
 mod device;
 mod device_ownership;
 mod error;
 mod event;
+mod identity;
 mod identity_check;
 mod info;
 mod locks;
@@ -50,7 +53,6 @@ mod publish;
 mod request;
 mod stage;
 mod tuning;
-mod unseen;
 mod volume_mode;
 
 use std::{
@@ -81,7 +83,10 @@ use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::server::{RpcNote, chain, failure, status};
+use acceptance::Acceptances;
+use contradictions::Contradictions;
 use error::NodeError;
+use identity::Others;
 use identity_check::IdentityChecks;
 use lazuli_host::{
     Host,
@@ -101,7 +106,8 @@ pub enum ZoneSupport {
     Off,
 }
 
-/// What to do with a volume that this node has never had while the instance metadata does not answer.
+/// What to do with a volume that this node has never had while the instance metadata does not answer, or does not list
+/// a disk at its LUN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnSilence {
     /// Refuse it until the metadata answers.
@@ -175,34 +181,46 @@ pub struct NodeConfig {
     pub on_silence: OnSilence,
     /// Where to read what the Node's labels say of the machine.
     pub labels: Option<LabelsReader>,
+    /// Where to read what Kubernetes has attached to the machine: those disks take no slot from it.
+    pub attached: Option<AttachedReader>,
     /// Where events for people go.
     pub events: lossy::Sender<Event>,
     /// How long things may take.
     pub timeouts: Timeouts,
 }
 
-type ReadLabels = dyn Fn() -> LabelsRead + Send + Sync;
-/// One read of the labels.
-type LabelsRead = Pin<Box<dyn Future<Output = Option<MachineLabels>> + Send>>;
+/// One read of the own Node.
+type NodeRead<T> = Pin<Box<dyn Future<Output = Option<T>> + Send>>;
+
+/// Reads something of the own Node.
+pub struct NodeReader<T>(Arc<dyn Fn() -> NodeRead<T> + Send + Sync>);
 
 /// Reads the labels of the own Node.
-#[derive(Clone)]
-pub struct LabelsReader(Arc<ReadLabels>);
+pub type LabelsReader = NodeReader<MachineLabels>;
 
-impl LabelsReader {
-    /// `read` gives nothing where the labels cannot be read or do not say yet.
-    pub fn new(read: impl Fn() -> LabelsRead + Send + Sync + 'static) -> Self {
+/// Reads the handles of the volumes that Kubernetes has attached to the own Node.
+pub type AttachedReader = NodeReader<Vec<String>>;
+
+impl<T> NodeReader<T> {
+    /// `read` gives nothing where the Node cannot be read or does not say yet.
+    pub fn new(read: impl Fn() -> NodeRead<T> + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    fn read(&self) -> LabelsRead {
+    fn read(&self) -> NodeRead<T> {
         (self.0)()
     }
 }
 
-impl fmt::Debug for LabelsReader {
+impl<T> Clone for NodeReader<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for NodeReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LabelsReader")
+        f.write_str("NodeReader")
     }
 }
 
@@ -218,6 +236,7 @@ impl NodeConfig {
             sizes: watch::channel(SizeLimits::default()).1,
             on_silence: OnSilence::Refuse,
             labels: None,
+            attached: None,
             events: lossy::Sender::nowhere(),
             timeouts: Timeouts::default(),
         }
@@ -236,6 +255,9 @@ struct Node {
     /// What was on volumes that have been staged here and are not any more.
     past: VolumeRecords,
     identity_checks: IdentityChecks,
+    contradictions: Contradictions,
+    /// Disks that an operator has accepted for volumes.
+    acceptances: Acceptances,
     state: PathBuf,
     config: NodeConfig,
     locks: Locks,
@@ -264,6 +286,8 @@ impl NodeService {
             volume_records: VolumeRecords::open(state.join("volumes"))?,
             past: VolumeRecords::open(state.join("past"))?,
             identity_checks: IdentityChecks::default(),
+            contradictions: Contradictions::read(state.join("contradictions.json")),
+            acceptances: Acceptances::open(state.join("accept"))?,
             state,
             config,
             locks: Locks::default(),
@@ -386,24 +410,34 @@ impl Node {
         self.with_records(move |records| records.others_with_uuid(&volume, &uuid)).await
     }
 
-    /// The volume whose disk this one may be, by the file system on it: another that was here before, or that is here
-    /// as this very device. What is here on another device has been copied.
-    async fn another_that_may_be_on(
+    /// Which other volumes of this node have a file system with this UUID, and the name of one.
+    async fn others_with(
         &self,
-        device: &Device,
         volume: &str,
         uuid: &str,
-    ) -> Result<Option<String>, NodeError> {
+        device: &Device,
+    ) -> Result<(Others, Option<String>), NodeError> {
         let here = self.others_with_uuid(volume, uuid).await?;
-        if !here.is_empty() {
-            let on_it = here.into_iter().find(|record| record.device == Some(device.number));
-            return Ok(on_it.map(|record| record.volume_id));
-        }
-        let (past, volume, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
-        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&volume, &uuid)).await;
+        let (past, own, uuid) = (self.past.clone(), volume.to_owned(), uuid.to_owned());
+        let before = tokio::task::spawn_blocking(move || past.others_with_uuid(&own, &uuid)).await;
         // A hint from the past that cannot be read blocks nothing.
         let before = before.map_err(|_| NodeError::Task)?.unwrap_or_default();
-        Ok(before.into_iter().next().map(|record| record.volume_id))
+        let is_this = |record: &Record| record.device == Some(device.number);
+        let others = Others {
+            here_on_this_device: here.iter().any(is_this),
+            here_on_another: here.iter().any(|record| !is_this(record)),
+            before: !before.is_empty(),
+        };
+        Ok((others, here.into_iter().chain(before).next().map(|record| record.volume_id)))
+    }
+
+    /// Whether the volume is recorded as staged from this very device: the number alone is not enough, because the
+    /// kernel gives it to another disk when this one has left.
+    async fn is_recorded(&self, volume: &str, device: &Device) -> bool {
+        let record = self.recall(volume).await;
+        record.is_some_and(|record| {
+            record.device == Some(device.number) && record.sequence.is_some() && record.sequence == device.sequence
+        })
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {

@@ -47,6 +47,9 @@ pub struct Device {
     pub scsi: Option<String>,
     /// The kernel treats it as read-only.
     pub read_only: bool,
+    /// What the kernel gives to no other disk, while it gives its name and its number to the next one: the boot and the
+    /// disk's sequence number. `None` where the kernel tells neither.
+    pub sequence: Option<String>,
 }
 
 /// Why no device is returned.
@@ -201,7 +204,23 @@ pub fn describe(host: &Host, name: &str) -> Result<Option<Device>, FindError> {
         lun: None,
         scsi: None,
         read_only: read("ro")?.is_some_and(|ro| ro == "1"),
+        sequence: sequence(host, &folder),
     }))
+}
+
+/// The boot and the sequence number of the disk at this folder of sysfs, or of the disk that it is a partition of.
+///
+/// Source: `Documentation/ABI/stable/sysfs-block`, `diskseq`, since Linux 5.15: it grows with every disk that appears,
+/// and begins anew with each boot. An older kernel has the inode number of the folder instead, which sysfs hands out in
+/// a cycle of four billion since Linux 4.14.
+fn sequence(host: &Host, folder: &Path) -> Option<String> {
+    let boot = host.boot_id()?;
+    // A link in the class leads to the device's folder, and a partition's is inside its disk's.
+    let number = ["diskseq", "../diskseq"].iter().find_map(|place| fs::read_to_string(folder.join(place)).ok());
+    match number {
+        Some(number) => Some(format!("{boot}/diskseq/{}", number.trim())),
+        None => Some(format!("{boot}/sysfs/{}", fs::metadata(folder).ok()?.ino())),
+    }
 }
 
 fn is_absence(error: &io::Error) -> bool {

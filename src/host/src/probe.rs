@@ -97,6 +97,17 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// The file system that was found, if one was.
+    #[must_use]
+    pub fn filesystem(&self) -> Option<&Filesystem> {
+        match self {
+            Self::Filesystem { found, .. } => Some(found),
+            _ => None,
+        }
+    }
+}
+
 /// Looks at `device` on behalf of `volume`.
 ///
 /// # Errors

@@ -77,6 +77,7 @@ mod tests {
             read_only: false,
             lun: None,
             scsi: None,
+            sequence: None,
         }
     }
 

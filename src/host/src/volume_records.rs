@@ -37,6 +37,9 @@ pub struct Record {
     pub device_name: Option<String>,
     /// The device's number then.
     pub device: Option<DeviceNumber>,
+    /// What told it from every other device that has had its number since; see [`super::device::Device::sequence`].
+    /// Records of the first version lack it.
+    pub sequence: Option<String>,
 }
 
 /// Why a record could not be read or written.
@@ -255,6 +258,7 @@ mod tests {
             staging_path: Some(PathBuf::from("/var/lib/kubelet/x/globalmount")),
             device_name: Some("sdc".to_owned()),
             device: Some(DeviceNumber { major: 8, minor: 32 }),
+            sequence: None,
         }
     }
 

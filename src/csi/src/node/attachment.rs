@@ -1,16 +1,20 @@
-//! Which disk is behind a LUN.
+//! Which disk is behind a LUN, by the instance metadata.
 //!
 //! A LUN alone names nothing: a disk that vanished out of band leaves its LUN to another. The instance metadata tells
 //! the disk's id, but lags behind by seconds. So another id, or the disk at another LUN, is waited out and then
-//! refused; an absent id is waited for and then left to the size and the file system's UUID. Metadata that does not
-//! answer at all proves nothing of a volume that this node has never had ([`unseen`](super::unseen)).
+//! refused, also in later calls, until the metadata says something else. An absent id is waited for; what follows when
+//! it stays absent, or when the metadata does not answer, is decided in [`identity`](super::identity).
 
 use std::time::Duration;
 
 use lazuli_azure::imds::{Imds, InstanceDisk, InstanceDiskSource};
 use lazuli_plan::model::{Gib, Lun, VolumeId};
 
-use super::error::NodeError;
+use super::{
+    Node,
+    error::NodeError,
+    identity::{Answer, Contradiction, Heard, Metadata},
+};
 use lazuli_host::Deadline;
 
 /// How often the metadata is asked while it lags. The service takes five questions a second; a node stages many
@@ -21,92 +25,93 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// After so many unanswered questions the metadata is taken as not there.
 const UNANSWERED: u32 = 3;
 
-/// How sure it is that the volume is at the LUN.
+/// What the metadata says of the volume at its LUN.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Identity {
-    /// The metadata names exactly this disk there, with this size if it says one.
-    Confirmed(Option<Gib>),
-    /// The metadata does not tell, and why.
-    Unconfirmed(String),
-    /// The metadata did not answer, and why: it is asked too often, hangs, or is out of reach.
-    Silent(String),
+pub(super) struct Identity {
+    pub(super) metadata: Metadata,
+    /// Why it does not confirm the disk; nothing where it does.
+    why: String,
 }
 
 impl Identity {
     /// Why the metadata does not confirm the disk.
     pub(super) fn unconfirmed(&self) -> Option<&str> {
-        match self {
-            Self::Confirmed(_) => None,
-            Self::Unconfirmed(why) | Self::Silent(why) => Some(why),
+        (!matches!(self.metadata, Metadata::Confirms(_))).then_some(&*self.why)
+    }
+
+    /// The size of the disk, where the metadata confirms the disk and says it.
+    pub(super) fn size(&self) -> Option<Gib> {
+        match self.metadata {
+            Metadata::Confirms(size) => size,
+            Metadata::Unlisted | Metadata::Silent | Metadata::Unused => None,
         }
     }
 }
 
-/// What one answer of the metadata means for a volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Sight {
-    Here(Option<Gib>),
-    Other(String),
-    Elsewhere(Lun),
-    Absent,
-}
-
-fn judge(volume: &VolumeId, lun: Lun, disks: &[InstanceDisk]) -> Sight {
+fn judge(volume: &VolumeId, lun: Lun, disks: &[InstanceDisk]) -> Answer {
     let is_it = |disk: &&InstanceDisk| matches!(&disk.source, InstanceDiskSource::Managed(id) if id == volume.disk());
     if let Some(disk) = disks.iter().find(|disk| disk.lun == lun) {
         return match &disk.source {
-            InstanceDiskSource::Managed(id) if id == volume.disk() => Sight::Here(disk.size),
-            InstanceDiskSource::Managed(id) => Sight::Other(id.to_string()),
-            InstanceDiskSource::Vhd(uri) => Sight::Other(uri.clone()),
-            InstanceDiskSource::Unknown => Sight::Absent,
+            InstanceDiskSource::Managed(id) if id == volume.disk() => Answer::Here(disk.size),
+            InstanceDiskSource::Managed(id) => Answer::Other(id.to_string()),
+            InstanceDiskSource::Vhd(uri) => Answer::Other(uri.clone()),
+            InstanceDiskSource::Unknown => Answer::Unlisted,
         };
     }
     match disks.iter().find(is_it) {
-        Some(disk) => Sight::Elsewhere(disk.lun),
-        None => Sight::Absent,
+        Some(disk) => Answer::Elsewhere(disk.lun),
+        None => Answer::Unlisted,
     }
 }
 
 /// Asks the metadata until it confirms the volume at the LUN, or the deadline passes.
+///
+/// # Errors
+/// [`NodeError::OtherDisk`] or [`NodeError::OtherLun`] where that is what it said last, in this call or before.
 pub(super) async fn identify(
-    imds: Option<&Imds>,
+    node: &Node,
     volume: &VolumeId,
     lun: Lun,
     deadline: Deadline,
 ) -> Result<Identity, NodeError> {
-    let Some(imds) = imds else {
-        return Ok(Identity::Unconfirmed("no instance metadata service is used".to_owned()));
+    let Some(imds) = &node.imds else {
+        let why = "no instance metadata service is used".to_owned();
+        return Ok(Identity { metadata: Metadata::Unused, why });
     };
-    let mut unanswered = 0;
-    loop {
-        let (sight, silence) = match tokio::time::timeout(PATIENCE, imds.refresh()).await {
-            Ok(Ok(instance)) => (judge(volume, lun, &instance.data_disks), None),
-            Ok(Err(error)) => (Sight::Absent, Some(crate::server::chain(&error))),
-            Err(_) => (Sight::Absent, Some(format!("no answer within {PATIENCE:?}"))),
-        };
-        unanswered = if silence.is_some() { unanswered + 1 } else { 0 };
-        if let Sight::Here(size) = sight {
-            return Ok(Identity::Confirmed(size));
-        }
-        if !deadline.passed() && unanswered < UNANSWERED {
-            tokio::time::sleep_until(deadline.capped(PAUSE).instant()).await;
-            continue;
-        }
-        let wanted = volume.to_string();
-        return match sight {
-            Sight::Other(found) => Err(NodeError::OtherDisk { lun, found, wanted }),
-            Sight::Elsewhere(found) => Err(NodeError::OtherLun { wanted, found, told: lun }),
-            Sight::Here(_) | Sight::Absent => {
-                let identity = match silence {
-                    Some(why) => Identity::Silent(why),
-                    None => Identity::Unconfirmed(format!("it lists no disk at LUN {lun}")),
-                };
-                let why = identity.unconfirmed();
-                tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
-                Ok(identity)
+    let mut heard = Heard::after(node.contradictions.of(volume, lun));
+    let mut why = format!("it lists no disk at LUN {lun}");
+    let said = loop {
+        match tokio::time::timeout(PATIENCE, imds.refresh()).await {
+            Ok(Ok(instance)) => heard.answered(judge(volume, lun, &instance.data_disks)),
+            Ok(Err(error)) => {
+                heard.unanswered();
+                why = crate::server::chain(&error);
             }
-        };
+            Err(_) => {
+                heard.unanswered();
+                why = format!("no answer within {PATIENCE:?}");
+            }
+        }
+        let said = heard.metadata();
+        if matches!(said, Ok(Metadata::Confirms(_))) || deadline.passed() || heard.silence() >= UNANSWERED {
+            break said;
+        }
+        tokio::time::sleep_until(deadline.capped(PAUSE).instant()).await;
+    };
+    node.contradictions.note(volume, lun, &heard).await;
+    let wanted = volume.to_string();
+    let metadata = said.map_err(|contradiction| match contradiction {
+        Contradiction::OtherDisk(found) => NodeError::OtherDisk { lun, found, wanted },
+        Contradiction::OtherLun(found) => NodeError::OtherLun { wanted, found, told: lun },
+    })?;
+    if metadata == Metadata::Unlisted {
+        why = format!("it lists no disk at LUN {lun}");
     }
+    let identity = Identity { metadata, why };
+    if let Some(why) = identity.unconfirmed() {
+        tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
+    }
+    Ok(identity)
 }
 
 /// Where the metadata has the volume, as far as it says without waiting.
@@ -134,27 +139,27 @@ mod tests {
         }
     }
 
-    fn sight(disks: &[InstanceDisk]) -> Sight {
+    fn sight(disks: &[InstanceDisk]) -> Answer {
         judge(&id("a").parse().unwrap(), Lun::try_from(3).unwrap(), disks)
     }
 
     #[test]
     fn the_disk_s_id_decides_in_any_letter_case() {
-        assert_eq!(sight(&[disk(3, "a"), disk(4, "b")]), Sight::Here(Some(Gib::new(4))));
+        assert_eq!(sight(&[disk(3, "a"), disk(4, "b")]), Answer::Here(Some(Gib::new(4))));
     }
 
     #[test]
     fn another_disk_at_the_lun_wins_over_everything_else() {
-        let Sight::Other(found) = sight(&[disk(3, "b"), disk(4, "a")]) else { panic!("not refused") };
+        let Answer::Other(found) = sight(&[disk(3, "b"), disk(4, "a")]) else { panic!("not refused") };
         assert!(found.eq_ignore_ascii_case(&id("b")));
     }
 
     #[test]
     fn the_disk_at_another_lun_is_told_from_an_absent_one() {
-        assert_eq!(sight(&[disk(4, "a")]), Sight::Elsewhere(Lun::try_from(4).unwrap()));
-        assert_eq!(sight(&[disk(4, "b")]), Sight::Absent);
-        assert_eq!(sight(&[]), Sight::Absent);
+        assert_eq!(sight(&[disk(4, "a")]), Answer::Elsewhere(Lun::try_from(4).unwrap()));
+        assert_eq!(sight(&[disk(4, "b")]), Answer::Unlisted);
+        assert_eq!(sight(&[]), Answer::Unlisted);
         let mute = InstanceDisk { source: InstanceDiskSource::Unknown, ..disk(3, "a") };
-        assert_eq!(sight(&[mute]), Sight::Absent);
+        assert_eq!(sight(&[mute]), Answer::Unlisted);
     }
 }

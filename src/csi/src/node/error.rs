@@ -51,8 +51,13 @@ pub(super) enum NodeError {
          once the metadata has named it for {} s more", more.as_secs()
     )]
     IdentityMismatch { device: String, found: String, had: String, more: Duration },
-    #[error("{device} holds {found}, {had}, and the instance metadata does not confirm which disk it is: {why}")]
-    IdentityUnconfirmed { device: String, found: String, had: String, why: String },
+    #[error(
+        "{device} holds {found}, but {had}, and the instance metadata does not confirm which disk it is: {why}; the \
+         disk is not used for as long as that is so: see that http://169.254.169.254 can be reached from this node and \
+         lists the disk at its LUN, or, if it is this volume's disk all the same, create the empty file {} in the node \
+         plugin's container{}", acceptance.display(), of_blank(found)
+    )]
+    IdentityUnconfirmed { device: String, found: String, had: String, why: String, acceptance: PathBuf },
     #[error(
         "{device} is where the disk should be, and the instance metadata does not say which disk it is: {why}; this \
          node has never had the volume, so it waits for an answer"
@@ -61,24 +66,14 @@ pub(super) enum NodeError {
     #[error(
         "{device} is where the disk should be, and for more than a minute the instance metadata has not said which \
          disk it is: {why}; this node has never had the volume, so it waits for an answer: see that \
-         http://169.254.169.254 can be reached from this node, or let the LUN decide with the node plugin's \
-         --on-silent-imds=tolerate"
+         http://169.254.169.254 can be reached from this node and lists the disk at its LUN, or let the LUN decide \
+         with the node plugin's --on-silent-imds=tolerate"
     )]
     UnseenForLong { device: String, why: String },
     #[error("{device} at LUN {lun} has {found} bytes, {wanted} were expected")]
     Size { device: String, lun: Lun, found: u64, wanted: u64 },
     #[error("the device at LUN {lun} changed from {before} to {after} while it was looked at")]
     Changed { lun: Lun, before: String, after: String },
-    #[error(
-        "the file system on {device} has the UUID {uuid} that this node knows from {known}, and the instance \
-         metadata does not confirm which disk it is: {why}"
-    )]
-    KnownUuid { device: String, uuid: String, known: String, why: String },
-    #[error(
-        "the file system on {device} has the UUID {found}, this volume had {known} here, and the instance metadata \
-         does not confirm which disk it is: {why}"
-    )]
-    ChangedUuid { device: String, found: String, known: String, why: String },
     #[error(
         "btrfs {fsid} is in use on {other} already; mounting a copy of it on the same node would damage both: use \
          another node, or give the copy its own id with btrfstune -m"
@@ -152,8 +147,6 @@ impl NodeError {
             | Self::OtherLun { .. }
             | Self::Size { .. }
             | Self::Changed { .. }
-            | Self::KnownUuid { .. }
-            | Self::ChangedUuid { .. }
             | Self::IdentityMismatch { .. }
             | Self::IdentityUnconfirmed { .. }
             | Self::Unseen { .. }
@@ -207,4 +200,9 @@ impl NodeError {
             | Self::VolumeRecords(_) => Code::Internal,
         }
     }
+}
+
+/// What becomes of an accepted disk that holds nothing.
+fn of_blank(found: &str) -> &'static str {
+    if found == "nothing" { ", and it is formatted" } else { "" }
 }

@@ -45,16 +45,14 @@ fn described(error: &NodeError) -> Option<(Reason, String)> {
         NodeError::Unseen { device, .. } | NodeError::UnseenForLong { device, .. } => {
             unconfirmed(format!("the instance metadata does not say which disk is at {device}"))
         }
-        NodeError::IdentityMismatch { device, found, had, .. }
-        | NodeError::IdentityUnconfirmed { device, found, had, .. } => {
-            unconfirmed(format!("{device} holds {found}, {had}"))
+        NodeError::IdentityMismatch { device, found, had, .. } => {
+            unconfirmed(format!("{device} holds {found}, but {had}"))
         }
-        NodeError::KnownUuid { device, uuid, known, .. } => {
-            unconfirmed(format!("the file system on {device} has the UUID {uuid}, which this node knows from {known}"))
-        }
-        NodeError::ChangedUuid { device, found, known, .. } => {
-            unconfirmed(format!("the file system on {device} has the UUID {found}, and this volume had {known} here"))
-        }
+        NodeError::IdentityUnconfirmed { device, found, had, acceptance, .. } => unconfirmed(format!(
+            "{device} holds {found}, but {had}; it is used when the instance metadata confirms the disk, or when the \
+             file {} exists in the node plugin's container",
+            acceptance.display()
+        )),
         _ => None,
     }
 }

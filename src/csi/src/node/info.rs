@@ -11,6 +11,7 @@ use csi_proto::csi::{NodeGetInfoResponse, Topology};
 use lazuli_azure::imds::{Instance, InstanceDisk, InstanceDiskSource};
 use lazuli_plan::{
     disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label},
+    model::VolumeId,
     node::MachineLabels,
     size,
 };
@@ -60,7 +61,9 @@ fn segments(zones: ZoneSupport, machine: Option<&Machine>) -> std::collections::
 async fn machine(node: &Node) -> Result<Option<Machine>, NodeError> {
     let Some(imds) = &node.imds else { return Ok(None) };
     let wait = node.config.timeouts.instance;
-    let answer = match tokio::time::timeout(wait, imds.refresh()).await {
+    // Side by side: kubelet waits for the answer.
+    let (answer, attached) = tokio::join!(tokio::time::timeout(wait, imds.refresh()), attached(node));
+    let answer = match answer {
         Ok(answer) => answer.map_err(NodeError::Instance),
         Err(_) => Err(NodeError::Silent(wait)),
     };
@@ -70,7 +73,7 @@ async fn machine(node: &Node) -> Result<Option<Machine>, NodeError> {
                 location: instance.location.clone(),
                 zone: instance.zone.clone(),
                 vm_size: instance.vm_size.clone(),
-                foreign_disks: foreign_disks(node, &instance).await,
+                foreign_disks: foreign_disks(node, &instance, attached).await,
             };
             if let Err(error) = write(node.memory(), &machine).await {
                 tracing::warn!(%error, "cannot remember what this machine is");
@@ -121,12 +124,27 @@ async fn read(path: PathBuf) -> Option<Machine> {
     serde_json::from_slice(&tokio::fs::read(path).await.ok()?).ok()
 }
 
+/// The disks that Kubernetes has attached to this node, folded; none where that cannot be read.
+async fn attached(node: &Node) -> BTreeSet<String> {
+    let Some(reader) = &node.config.attached else { return BTreeSet::new() };
+    let read = tokio::time::timeout(node.config.timeouts.instance, reader.read()).await.ok().flatten();
+    read.unwrap_or_default().iter().filter_map(|handle| folded(handle)).collect()
+}
+
+/// The disk of a volume handle, in one letter case.
+fn folded(handle: &str) -> Option<String> {
+    Some(handle.parse::<VolumeId>().ok()?.disk().folded().to_owned())
+}
+
 /// How many data disks of the machine take a slot that Kubernetes does not know of.
 ///
-/// Ours are those this node has staged, those that are mounted for kubelet (another driver version may have staged
-/// them), and those whose names external-provisioner gave: they may be on their way to be staged.
-async fn foreign_disks(node: &Node, instance: &Arc<Instance>) -> u32 {
-    let staged: BTreeSet<String> = node.all_records().await.into_keys().collect();
+/// Ours are those that Kubernetes has attached (it counts each of them against the limit itself, so one that is not
+/// staged yet must not be taken from the limit as well), those this node has staged, those that are mounted for kubelet
+/// (another driver version may have staged them), and those whose names external-provisioner gave: they may be on their
+/// way to be attached.
+async fn foreign_disks(node: &Node, instance: &Arc<Instance>, attached: BTreeSet<String>) -> u32 {
+    let mut known = attached;
+    known.extend(node.all_records().await.into_keys().filter_map(|volume| folded(&volume)));
     let mounted: BTreeSet<_> = mount::table(&node.host)
         .await
         .unwrap_or_default()
@@ -137,7 +155,7 @@ async fn foreign_disks(node: &Node, instance: &Arc<Instance>) -> u32 {
     let deadline = Deadline::after(node.config.timeouts.instance);
     let mut foreign = 0;
     for disk in &instance.data_disks {
-        if is_known(disk, &staged) {
+        if is_known(disk, &known) {
             continue;
         }
         let found = device::find_by_lun(&node.host, disk.lun.get().into());
@@ -150,13 +168,14 @@ async fn foreign_disks(node: &Node, instance: &Arc<Instance>) -> u32 {
     foreign
 }
 
-fn is_known(disk: &InstanceDisk, staged: &BTreeSet<String>) -> bool {
+/// Whether the disk is one of those that are attached or staged, or has a name that external-provisioner gives.
+fn is_known(disk: &InstanceDisk, known: &BTreeSet<String>) -> bool {
     let is_claim = disk.name.strip_prefix("pvc-").is_some_and(|rest| uuid::Uuid::try_parse(rest).is_ok());
-    let is_staged = match &disk.source {
-        InstanceDiskSource::Managed(id) => staged.contains(&id.as_str().to_ascii_lowercase()),
+    let is_known = match &disk.source {
+        InstanceDiskSource::Managed(id) => known.contains(id.folded()),
         InstanceDiskSource::Vhd(_) | InstanceDiskSource::Unknown => false,
     };
-    is_claim || is_staged
+    is_claim || is_known
 }
 
 #[cfg(test)]
@@ -203,7 +222,7 @@ mod tests {
             size: None,
             bytes: None,
         };
-        assert!(is_known(&disk("d"), &[id.to_ascii_lowercase()].into()));
+        assert!(is_known(&disk("d"), &[folded(id).unwrap()].into()));
         assert!(is_known(&disk("pvc-0e8f3a0e-5bb8-4f0c-9a53-2f9f1b8a5d11"), &[].into()));
         assert!(!is_known(&disk("pvc-by-hand"), &[].into()));
         assert!(!is_known(&disk("backup"), &[].into()));

@@ -9,9 +9,10 @@ use super::{
     attachment::{Identity, identify, locate},
     device::{at, is_part_of, node_number, number_of, part, with_number},
     error::NodeError,
-    identity_check,
+    identity::Metadata,
+    identity_check::{self, Checked},
     request::{Access, Stage},
-    tuning, unseen, volume_mode,
+    tuning, volume_mode,
 };
 use lazuli_host::{
     Deadline,
@@ -38,7 +39,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
             device::wait_for_lun(&node.host, lun.get().into(), deadline).await.map_err(NodeError::Find)
         },
         async {
-            let known = identify(node.imds.as_ref(), &request.volume, lun, Deadline::after(times.identity)).await;
+            let known = identify(node, &request.volume, lun, Deadline::after(times.identity)).await;
             if known.is_err() {
                 // The metadata has caught up: what stood there was another disk.
                 node.identity_checks.forget(request.volume.as_str());
@@ -57,7 +58,7 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
             volume_mode::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
-            unseen::refuse_raw(node, request.volume.as_str(), &device, &identity).await?;
+            identity_check::check_raw(node, &request.volume, &device, &identity).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
             node.remember(record(request, &device, None)).await
         }
@@ -81,11 +82,7 @@ struct DesiredMount<'a> {
 
 /// The disk, once it is as large as the volume and the metadata say. A larger one is fine: it was grown.
 async fn of_full_size(node: &Node, disk: Device, identity: &Identity, request: &Stage) -> Result<Device, NodeError> {
-    let confirmed = match identity {
-        Identity::Confirmed(size) => *size,
-        Identity::Unconfirmed(_) | Identity::Silent(_) => None,
-    };
-    let Some(least) = confirmed.max(request.parameters.requested_size) else { return Ok(disk) };
+    let Some(least) = identity.size().max(request.parameters.requested_size) else { return Ok(disk) };
     let deadline = Deadline::after(node.config.timeouts.size);
     match resize::rescan(&node.host, &disk, least.bytes(), deadline).await {
         Ok(disk) => Ok(disk),
@@ -105,6 +102,7 @@ fn record(request: &Stage, device: &Device, filesystem: Option<&Filesystem>) -> 
         staging_path: Some(request.staging.clone()),
         device_name: Some(device.name.clone()),
         device: Some(device.number),
+        sequence: device.sequence.clone(),
     }
 }
 
@@ -185,17 +183,27 @@ async fn prepare_and_mount(
     let times = &node.config.timeouts;
     let host = &node.host;
     let DesiredMount { fs, options, read_only, disk } = *desired;
-    let seen = identity_check::check(node, request.volume.as_str(), device, identity).await?;
+    let Checked { verdict, accepted } = identity_check::check(node, &request.volume, device, identity).await?;
+    let checked = verdict.filesystem().cloned();
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
-    let outcome = format::ensure_filesystem(host, device, wanted, seen, Deadline::after(times.format))
+    let outcome = format::ensure_filesystem(host, device, wanted, Some(verdict), Deadline::after(times.format))
         .await
         .map_err(|error| NodeError::Format(Box::new(error)))?;
     let found = outcome.filesystem();
     // An existing ext2 or ext3 may stand where ext4 is asked for.
     let fs = fs.existing(&found.kind).unwrap_or(fs);
     if !matches!(outcome, Outcome::Created(_)) {
-        refuse_a_stranger(node, request, device, found, identity).await?;
+        // It is looked at again before it is formatted, and another process may have formatted it meanwhile.
+        if checked.as_ref().is_none_or(|checked| checked.uuid != found.uuid) {
+            let before = checked.map_or_else(|| "no file system".to_owned(), |checked| described(&checked));
+            let (lun, after) = (request.parameters.lun, described(found));
+            return Err(NodeError::Changed { lun, before, after });
+        }
+        if let (FsType::Btrfs, Some(uuid)) = (fs, &found.uuid) {
+            let others = node.others_with_uuid(request.volume.as_str(), uuid).await?;
+            refuse_a_twin(node, device, uuid, &others).await?;
+        }
         let in_use = mount::table(host).await.map_err(NodeError::Mount)?;
         let in_use = in_use.iter().any(|mount| mount::is_of(mount, device));
         // A repair writes, and one beside a mount destroys.
@@ -206,6 +214,9 @@ async fn prepare_and_mount(
     tuning::apply(node, disk, &request.parameters).await?;
     // Before the mount: an unstage after a crash must know which device to release.
     node.remember(record(request, device, Some(found))).await?;
+    if let Some(accepted) = accepted {
+        node.acceptances.use_up(&request.volume, &accepted).await;
+    }
     let deadline = Deadline::after(times.mount);
     let mounted = async {
         mount::ensure_target(host, &request.staging, TargetKind::Directory, deadline).await?;
@@ -224,32 +235,9 @@ async fn prepare_and_mount(
     }
 }
 
-/// The second check of identity: a file system that this node knows as another volume's.
-async fn refuse_a_stranger(
-    node: &Node,
-    request: &Stage,
-    device: &Device,
-    found: &Filesystem,
-    identity: &Identity,
-) -> Result<(), NodeError> {
-    let Some(uuid) = &found.uuid else { return Ok(()) };
-    let volume = request.volume.as_str();
-    let name = || device.path.display().to_string();
-    let others = node.others_with_uuid(volume, uuid).await?;
-    if found.kind == FsType::Btrfs.as_str() {
-        refuse_a_twin(node, device, uuid, &others).await?;
-    }
-    let Some(why) = identity.unconfirmed().map(str::to_owned) else { return Ok(()) };
-    if let Some(other) = others.first() {
-        let known = other.volume_id.clone();
-        return Err(NodeError::KnownUuid { device: name(), uuid: uuid.clone(), known, why });
-    }
-    match node.recall(volume).await.and_then(|record| record.fs_uuid) {
-        Some(known) if !known.eq_ignore_ascii_case(uuid) => {
-            Err(NodeError::ChangedUuid { device: name(), found: uuid.clone(), known, why })
-        }
-        _ => Ok(()),
-    }
+/// A file system in words.
+fn described(filesystem: &Filesystem) -> String {
+    format!("{} {}", filesystem.kind, filesystem.uuid.as_deref().unwrap_or("without a UUID"))
 }
 
 /// The kernel tells btrfs devices apart by nothing but this id.
@@ -367,14 +355,12 @@ pub(super) async fn staged_block(
     let device = at(&node.host, parameters.lun, parameters.partition).await?;
     let id: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;
     let deadline = Deadline::after(node.config.timeouts.instance);
-    let identity = identify(node.imds.as_ref(), &id, parameters.lun, deadline).await?;
-    let recorded = node.recall(volume).await.and_then(|record| record.device);
+    let identity = identify(node, &id, parameters.lun, deadline).await?;
     let is_node = node_number(&device.path) == Some(device.number);
     volume_mode::not_mounted(node, volume, staging, [&device, &device]).await?;
-    match identity {
-        _ if !is_node => Err(NodeError::NotStaged(staging.to_owned())),
-        Identity::Confirmed(_) => Ok(device),
-        _ if recorded == Some(device.number) => Ok(device),
-        Identity::Unconfirmed(_) | Identity::Silent(_) => Err(NodeError::NotStaged(staging.to_owned())),
+    let is_it = matches!(identity.metadata, Metadata::Confirms(_)) || node.is_recorded(volume, &device).await;
+    match is_node && is_it {
+        true => Ok(device),
+        false => Err(NodeError::NotStaged(staging.to_owned())),
     }
 }

@@ -1,10 +1,10 @@
 mod device_ownership;
 mod event;
+mod first_use;
 mod info;
 mod kill;
 mod machine;
 mod tuning;
-mod unseen;
 mod volume_mode;
 
 use std::{fs, os::unix::fs::OpenOptionsExt as _};

@@ -94,15 +94,82 @@ async fn a_metadata_service_that_hangs_keeps_neither_the_registration_nor_a_call
 }
 
 #[tokio::test]
-async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid() {
+async fn a_file_system_unlike_the_one_that_the_volume_had_is_never_mounted_by_waiting() {
+    if !able() {
+        return;
+    }
+    // The metadata is silent, answers without the LUN, or is not used at all.
+    for (down, used) in [(true, true), (false, true), (false, false)] {
+        let (mut machine, file) = that_had_a().await;
+        machine.metadata.lock().unwrap().disks.clear();
+        machine.metadata.lock().unwrap().down = down;
+        if !used {
+            machine.restart_without_metadata().await;
+        }
+        let other = image(&machine, "stranger");
+        run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
+        let before = fs::read(&other).unwrap();
+        machine.plug(3, other.clone());
+        for _ in 0..3 {
+            let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("this volume had the file system"), "{message}");
+            assert!(message.contains("create the empty file"), "{message}");
+            machine.service.0.identity_checks.age(10 * Timeouts::default().identity_check);
+        }
+        assert_eq!(machine.mounted(&machine.staging("a")), None);
+        machine.unplug(3);
+        assert!(fs::read(&other).unwrap() == before, "the stranger was written to");
+        // Its own disk needs no word of the metadata.
+        machine.plug(3, file);
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_operator_accepts_a_disk_by_the_file_that_the_refusal_names_and_for_this_once() {
+    if !able() {
+        return;
+    }
+    for blank in [false, true] {
+        let (mut machine, _) = that_had_a().await;
+        machine.metadata.lock().unwrap().down = true;
+        let other = image(&machine, "new");
+        if !blank {
+            run("mkfs.ext4", &["-q", "-F", other.to_str().unwrap()]);
+        }
+        machine.plug(3, other);
+        let (_, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+        assert_eq!(message.contains("and it is formatted"), blank, "{message}");
+        let (_, rest) = message.split_once("create the empty file ").unwrap();
+        let (file, _) = rest.split_once(" in the node plugin's container").unwrap();
+        assert!(file.starts_with(machine.scratch.join("state/accept").to_str().unwrap()), "{file}");
+        fs::write(file, "").unwrap();
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+        assert!(!Path::new(file).exists());
+        // What is there now is what the volume had last.
+        machine.unstage("a").await.unwrap();
+        machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+        machine.unstage("a").await.unwrap();
+        // The next surprise is one again.
+        machine.unplug(3);
+        let third = image(&machine, "third");
+        machine.plug(3, third);
+        assert_eq!(code(machine.stage_as(3, "a", mounted_as("ext4")).await).0, Grpc::Unavailable);
+    }
+}
+
+/// A machine that was reset has no mount, but the record; and another disk came to stand at the LUN.
+#[tokio::test]
+async fn metadata_that_names_the_disk_outweighs_what_was_remembered_once_it_has_stood_for_a_while() {
     if !able() {
         return;
     }
     let mut machine = Machine::new().await;
     let file = image(&machine, "a");
     machine.plug(3, file);
+    machine.tell(3, "a");
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
-    // The machine was reset: no mount, but the record; and another disk came to stand at the LUN.
     rustix::mount::unmount(machine.staging("a"), rustix::mount::UnmountFlags::empty()).unwrap();
     machine.unplug(3);
     let file = image(&machine, "stranger");
@@ -110,16 +177,36 @@ async fn a_disk_that_the_metadata_never_lists_is_left_to_its_size_and_its_uuid()
     machine.plug(3, file);
     let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
     assert_eq!(refusal, Grpc::Unavailable);
-    assert!(message.contains("this volume had"), "{message}");
-    assert_eq!(machine.mounted(&machine.staging("a")), None);
-    // Metadata that names the disk outweighs what was remembered, once it has stood for a while.
-    machine.tell(3, "a");
-    let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
-    assert_eq!(refusal, Grpc::Unavailable);
     assert!(message.contains("when it was here before"), "{message}");
     assert_eq!(machine.mounted(&machine.staging("a")), None);
     machine.service.0.identity_checks.age(Timeouts::default().identity_check);
     machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+}
+
+/// A copy is told from its original by the metadata alone.
+#[tokio::test]
+async fn a_copy_of_a_file_system_that_was_here_as_another_volume_s_is_not_mounted_on_silence() {
+    if !able() {
+        return;
+    }
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let mut machine = Machine::new().await;
+        machine.attach(3, "a");
+        machine.stage_as(3, "a", mounted_as(fs_type)).await.unwrap();
+        machine.unstage("a").await.unwrap();
+        let (original, copy) = (machine.disk(0).file.clone(), machine.scratch.join("copy.img"));
+        run("cp", &["--sparse=always", original.to_str().unwrap(), copy.to_str().unwrap()]);
+        machine.unplug(3);
+        machine.plug(4, copy);
+        machine.metadata.lock().unwrap().down = true;
+        for _ in 0..2 {
+            let (refusal, message) = code(machine.stage_as(4, "b", mounted_as(fs_type)).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{fs_type}: {message}");
+            assert!(message.contains(&volume("a")), "{fs_type}: {message}");
+            machine.service.0.identity_checks.age(10 * Timeouts::default().identity_check);
+        }
+        assert_eq!(machine.mounted(&machine.staging("b")), None);
+    }
 }
 
 /// A sparse disk of one GiB.

@@ -22,6 +22,38 @@ async fn the_node_tells_its_zone_and_its_limit_without_foreign_disks() {
     assert_eq!(machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner(), info);
 }
 
+/// The scheduler takes each volume that is attached from the limit: it must not be missing there already.
+#[tokio::test]
+async fn a_disk_that_kubernetes_has_attached_is_not_foreign_before_it_is_staged() {
+    let mut machine = Machine::new().await;
+    for (lun, name) in [(0, "by-hand"), (1, "Static-PV")] {
+        machine.tell(lun, name);
+    }
+    let limit = async |machine: &mut Machine| {
+        machine.client.node_get_info(NodeGetInfoRequest {}).await.unwrap().into_inner().max_volumes_per_node
+    };
+    // Standard_D2s_v3 takes four.
+    assert_eq!(limit(&mut machine).await, 2);
+    for (attached, expected) in [
+        (Some(vec![volume("static-pv").to_uppercase().replacen("/SUBSCRIPTIONS", "/subscriptions", 1)]), 3),
+        (Some(vec![volume("another"), "no handle".to_owned()]), 2),
+        (None, 2),
+    ] {
+        let read = AttachedReader::new(move || Box::pin(std::future::ready(attached.clone())));
+        machine.restart_with(|config| config.attached = Some(read)).await;
+        assert_eq!(limit(&mut machine).await, expected);
+    }
+    // An API server that does not answer holds up nothing.
+    let never = AttachedReader::new(|| Box::pin(std::future::pending()));
+    machine
+        .restart_with(|config| {
+            config.attached = Some(never);
+            config.timeouts.instance = Duration::from_millis(50);
+        })
+        .await;
+    assert_eq!(limit(&mut machine).await, 2);
+}
+
 #[tokio::test]
 async fn a_node_that_never_knew_its_zone_says_so_instead_of_guessing() {
     let mut machine = Machine::new().await;

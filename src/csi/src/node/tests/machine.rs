@@ -326,9 +326,18 @@ impl Machine {
     }
 
     pub(super) async fn restart_with(&mut self, change: impl FnOnce(&mut NodeConfig)) {
-        let host = self.service.0.host.clone();
         let (imds, mut config) = (self.service.0.imds.clone(), self.service.0.config.clone());
         change(&mut config);
+        self.restart_as(imds, config).await;
+    }
+
+    /// A process that was told to do without the metadata.
+    pub(super) async fn restart_without_metadata(&mut self) {
+        self.restart_as(None, self.service.0.config.clone()).await;
+    }
+
+    async fn restart_as(&mut self, imds: Option<Imds>, config: NodeConfig) {
+        let host = self.service.0.host.clone();
         let socket = (0..).map(|n| self.scratch.join(format!("again-{n}.sock"))).find(|path| !path.exists()).unwrap();
         self.stop.cancel();
         self.stop = CancellationToken::new();

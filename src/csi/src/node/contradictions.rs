@@ -1,0 +1,163 @@
+//! What the instance metadata has said against a volume and its LUN, until its next answer.
+//!
+//! It outlives silence, the end of a call, an unstage (the LUN may be the same afterwards) and the process: less is
+//! known then than when the metadata said that the LUN is another disk's. Only an answer ends it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use lazuli_plan::model::{Lun, VolumeId};
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Contradiction, Heard};
+
+/// How many are kept: more than a machine has LUNs. The oldest go first.
+const MOST: usize = 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    volume: String,
+    lun: u8,
+    /// The disk that is at the LUN instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    other_disk: Option<String>,
+    /// The LUN where the volume is instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    other_lun: Option<u8>,
+}
+
+impl Entry {
+    fn new(volume: &VolumeId, lun: Lun, contradiction: &Contradiction) -> Self {
+        let (other_disk, other_lun) = match contradiction {
+            Contradiction::OtherDisk(found) => (Some(found.clone()), None),
+            Contradiction::OtherLun(found) => (None, Some(found.get())),
+        };
+        Self { volume: volume.as_str().to_owned(), lun: lun.get(), other_disk, other_lun }
+    }
+
+    fn is_of(&self, volume: &VolumeId, lun: Lun) -> bool {
+        self.lun == lun.get() && self.volume.eq_ignore_ascii_case(volume.as_str())
+    }
+
+    fn contradiction(&self) -> Option<Contradiction> {
+        let disk = self.other_disk.clone().map(Contradiction::OtherDisk);
+        disk.or_else(|| Lun::try_from(i64::from(self.other_lun?)).ok().map(Contradiction::OtherLun))
+    }
+}
+
+/// The contradictions of a node; clones share everything.
+#[derive(Debug, Clone)]
+pub(super) struct Contradictions {
+    file: PathBuf,
+    entries: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl Contradictions {
+    /// Those that a process before this one left in the file.
+    pub(super) fn read(file: PathBuf) -> Self {
+        let entries = match read(&file) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let file = file.display().to_string();
+                tracing::warn!(file, %error, "what the instance metadata said against volumes cannot be read");
+                Vec::new()
+            }
+        };
+        Self { file, entries: Arc::new(Mutex::new(entries)) }
+    }
+
+    /// What speaks against the volume at this LUN since the metadata answered last.
+    pub(super) fn of(&self, volume: &VolumeId, lun: Lun) -> Option<Contradiction> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().find(|entry| entry.is_of(volume, lun))?.contradiction()
+    }
+
+    /// Keeps what the metadata says against the volume at this LUN; drops what it said before, where it has answered.
+    pub(super) async fn note(&self, volume: &VolumeId, lun: Lun, heard: &Heard) {
+        let contradiction = heard.metadata().err();
+        if contradiction.is_none() && heard.silence() > 0 || contradiction == self.of(volume, lun) {
+            return;
+        }
+        let (this, volume) = (self.clone(), volume.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let mut entries = this.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.retain(|entry| !entry.is_of(&volume, lun));
+            entries.extend(contradiction.map(|contradiction| Entry::new(&volume, lun, &contradiction)));
+            let surplus = entries.len().saturating_sub(MOST);
+            entries.drain(..surplus);
+            write(&this.file, &entries)
+        });
+        if let Ok(Err(error)) = written.await {
+            let file = self.file.display().to_string();
+            tracing::warn!(file, %error, "what the instance metadata says against a volume is not kept over a restart");
+        }
+    }
+}
+
+fn read(file: &Path) -> io::Result<Vec<Entry>> {
+    match fs::read(file) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn write(file: &Path, entries: &[Entry]) -> io::Result<()> {
+    // Whole or not at all.
+    let part = file.with_extension("part");
+    fs::write(&part, serde_json::to_vec(entries)?)?;
+    fs::rename(&part, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::identity::Answer;
+
+    fn volume(name: &str) -> VolumeId {
+        format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}").parse().unwrap()
+    }
+
+    fn lun(number: i64) -> Lun {
+        Lun::try_from(number).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_contradiction_is_of_one_volume_at_one_lun_and_outlives_silence_and_the_process() {
+        let folder = crate::scratch::Scratch::new();
+        let file = folder.join("contradictions.json");
+        let known = Contradictions::read(file.clone());
+        let said = |answer: Option<Answer>| {
+            let mut heard = Heard::default();
+            match answer {
+                Some(answer) => heard.answered(answer),
+                None => heard.unanswered(),
+            }
+            heard
+        };
+        let (other, elsewhere) = (Contradiction::OtherDisk("b".into()), Contradiction::OtherLun(lun(5)));
+        known.note(&volume("a"), lun(3), &said(Some(Answer::Other("b".into())))).await;
+        known.note(&volume("c"), lun(4), &said(Some(Answer::Elsewhere(lun(5))))).await;
+        for _ in 0..3 {
+            for (name, at) in [("a", 3), ("a", 4), ("c", 4)] {
+                known.note(&volume(name), lun(at), &said(None)).await;
+            }
+        }
+        for known in [&known, &Contradictions::read(file.clone())] {
+            assert_eq!(known.of(&volume("A"), lun(3)), Some(other.clone()));
+            assert_eq!(known.of(&volume("a"), lun(4)), None);
+            assert_eq!(known.of(&volume("c"), lun(4)), Some(elsewhere.clone()));
+        }
+        known.note(&volume("a"), lun(3), &said(Some(Answer::Unlisted))).await;
+        for known in [&known, &Contradictions::read(file.clone())] {
+            assert_eq!(known.of(&volume("a"), lun(3)), None);
+            assert_eq!(known.of(&volume("c"), lun(4)), Some(elsewhere.clone()));
+        }
+        // A torn file blocks nothing.
+        fs::write(&file, "[{").unwrap();
+        assert_eq!(Contradictions::read(file).of(&volume("c"), lun(4)), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! A volume that the node has never had, while the instance metadata does not say which disk is at its LUN.
+
+use super::*;
+use crate::node::OnSilence;
+
+/// A disk at LUN 3 whose metadata is silent, blank or with a file system that the node does not know.
+async fn silent(config: NodeConfig, formatted: bool) -> Machine {
+    let mut machine = Machine::configured(config).await;
+    machine.attach(3, "a");
+    if formatted {
+        run("mkfs.ext4", &["-q", machine.disk(0).node.to_str().unwrap()]);
+    }
+    machine.metadata.lock().unwrap().down = true;
+    machine
+}
+
+fn config() -> NodeConfig {
+    NodeConfig { timeouts: machine::impatient(), ..NodeConfig::new("node-1") }
+}
+
+#[tokio::test]
+async fn silent_metadata_makes_a_volume_wait_that_this_node_has_never_had() {
+    if !able() {
+        return;
+    }
+    for (formatted, capability) in [(false, mounted_as("ext4")), (true, mounted_as("ext4")), (false, block())] {
+        let mut machine = silent(config(), formatted).await;
+        for long in [false, true] {
+            let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("this node has never had the volume") && message.contains("503"), "{message}");
+            // kubelet shows the message as an event of the pod.
+            assert_eq!(message.contains("--on-silent-imds=tolerate"), long, "{message}");
+            machine.service.0.identity_checks.age(Duration::from_secs(60));
+        }
+        assert_eq!(machine.mounted(&machine.staging("a")), None);
+        assert_eq!(machine.record("a").await, None);
+        assert!(formatted || machine.disk(0).is_untouched());
+        machine.metadata.lock().unwrap().down = false;
+        machine.stage_as(3, "a", capability.clone()).await.unwrap();
+        // It is staged; and it was here.
+        machine.metadata.lock().unwrap().down = true;
+        machine.stage_as(3, "a", capability.clone()).await.unwrap();
+        let is_raw = capability == block();
+        machine.unstage("a").await.unwrap();
+        // A raw volume leaves nothing by which it could be known again.
+        assert_eq!(machine.stage_as(3, "a", capability).await.is_ok(), !is_raw);
+    }
+}
+
+/// Metadata that answers, and says nothing of the LUN.
+async fn unlisted(config: NodeConfig, formatted: bool) -> Machine {
+    let machine = silent(config, formatted).await;
+    {
+        let mut metadata = machine.metadata.lock().unwrap();
+        metadata.down = false;
+        metadata.disks.clear();
+    }
+    machine
+}
+
+#[tokio::test]
+async fn metadata_that_answers_without_the_lun_confirms_nothing_and_a_first_use_waits() {
+    if !able() {
+        return;
+    }
+    for (formatted, capability) in [(false, mounted_as("ext4")), (true, mounted_as("ext4")), (false, block())] {
+        let mut machine = unlisted(config(), formatted).await;
+        for long in [false, true] {
+            let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("it lists no disk at LUN 3"), "{message}");
+            assert_eq!(message.contains("--on-silent-imds=tolerate"), long, "{message}");
+            machine.service.0.identity_checks.age(Duration::from_secs(60));
+        }
+        assert_eq!(machine.mounted(&machine.staging("a")), None);
+        assert!(formatted || machine.disk(0).is_untouched());
+        machine.tell(3, "a");
+        machine.stage_as(3, "a", capability).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_operator_can_let_the_lun_decide_while_the_metadata_does_not_say_which_disk_is_there() {
+    if !able() {
+        return;
+    }
+    for capability in [mounted_as("ext4"), block()] {
+        let config = || NodeConfig { on_silence: OnSilence::Tolerate, ..config() };
+        silent(config(), false).await.stage_as(3, "a", capability.clone()).await.unwrap();
+        unlisted(config(), false).await.stage_as(3, "a", capability).await.unwrap();
+    }
+}
+
+/// The operator lets the LUN decide on silence, and the metadata has said that the LUN is another disk's.
+#[tokio::test]
+async fn another_disk_at_the_lun_is_not_forgotten_when_the_metadata_falls_silent() {
+    if !able() {
+        return;
+    }
+    for capability in [mounted_as("ext4"), block()] {
+        let config = NodeConfig { on_silence: OnSilence::Tolerate, ..config() };
+        let mut machine = Machine::configured(config).await;
+        machine.attach(3, "b");
+        for silent in [false, true, true, true] {
+            machine.metadata.lock().unwrap().down = silent;
+            let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+            assert_eq!(refusal, Grpc::Unavailable, "{message}");
+            assert!(message.contains("LUN 3 holds") && message.contains(&volume("b")), "{message}");
+            // kubelet gives up, and the pod comes again.
+            machine.unstage("a").await.unwrap();
+        }
+        assert!(machine.disk(0).is_untouched());
+        // Nor by a restart of the node plugin.
+        machine.restart().await;
+        let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+        assert_eq!(refusal, Grpc::Unavailable, "{message}");
+        assert!(message.contains(&volume("b")), "{message}");
+        // An answer ends it.
+        machine.metadata.lock().unwrap().down = false;
+        machine.tell(3, "a");
+        machine.stage_as(3, "a", capability).await.unwrap();
+    }
+}
+
+/// The kernel gives the number of a device that has left to the next one.
+#[tokio::test]
+async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    machine.attach(3, "a");
+    machine.stage_as(3, "a", block()).await.unwrap();
+    machine.metadata.lock().unwrap().down = true;
+    machine.publish(3, "a", "1", block()).await.unwrap();
+    machine.unpublish("a", "1").await.unwrap();
+    machine.stage_as(3, "a", block()).await.unwrap();
+
+    let node = machine.disk(0).node.to_str().unwrap().to_owned();
+    let other = machine.scratch.join("other.img");
+    fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+    let number = device::node_number(Path::new(&node));
+    run("losetup", &["--detach", &node]);
+    run("losetup", &[&node, other.to_str().unwrap()]);
+    assert_eq!(device::node_number(Path::new(&node)), number);
+    assert_eq!(code(machine.publish(3, "a", "1", block()).await).0, Grpc::FailedPrecondition);
+    assert!(!machine.target("1").exists());
+    assert_eq!(code(machine.stage_as(3, "a", block()).await).0, Grpc::Unavailable);
+    // What the metadata confirms needs no record.
+    machine.metadata.lock().unwrap().down = false;
+    machine.publish(3, "a", "1", block()).await.unwrap();
+}
