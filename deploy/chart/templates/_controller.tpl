@@ -80,7 +80,7 @@
 {{- if .Values.certificateAuthorities.configMap }}
 - {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}
 {{- end }}
-{{- if .Values.metrics.certificateSecret }}
+{{- if include "lazuli.metricsSecret" . }}
 - {name: metrics-certificate, mountPath: /etc/lazuli/metrics, readOnly: true}
 {{- end }}
 {{- end }}
