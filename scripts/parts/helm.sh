@@ -28,10 +28,13 @@ render() {
 # render_manifests FOLDER: the plain manifests, for who does not use Helm.
 render_manifests() {
     local note='# Made from deploy/chart by scripts/manifests. Replace registry.example with the registry of your images.'
-    local registry=(--set image.registry=registry.example)
-    { say "$note" && render "${registry[@]}"; } >"$1/lazuli.yaml"
-    { say "$note" && render "${registry[@]}" --set monitoring.serviceMonitor.enabled=true \
-        --set monitoring.prometheusRule.enabled=true --show-only templates/monitoring.yaml; } >"$1/monitoring.yaml"
+    # They are for every version of Kubernetes, and hold no private key.
+    local values=(--set image.registry=registry.example --set csiDriver.nodeAllocatableUpdatePeriodSeconds=null)
+    local verified='# Prometheus verifies the driver by the Secret lazuli-metrics: deploy/README.md says how to make it.'
+    { say "$note" && render "${values[@]}"; } >"$1/lazuli.yaml"
+    { say "$note" && say "$verified" && render "${values[@]}" --set monitoring.serviceMonitor.enabled=true \
+        --set monitoring.prometheusRule.enabled=true --set metrics.certificateSecret=lazuli-metrics \
+        --show-only templates/monitoring.yaml; } >"$1/monitoring.yaml"
 }
 
 # render_everything FILE: with every optional part, for the snapshot.

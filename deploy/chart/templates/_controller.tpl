@@ -82,7 +82,7 @@
 {{- if $values.certificateAuthorities.configMap }}
 - {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}
 {{- end }}
-{{- if $values.metrics.certificateSecret }}
+{{- if include "lazuli.metricsSecret" .root }}
 - {name: metrics-certificate, mountPath: /etc/lazuli/metrics, readOnly: true}
 {{- end }}
 {{- end }}
@@ -116,7 +116,7 @@
     items: [{key: {{ .key | quote }}, path: ca-certificates.crt}]
 {{- end }}
 {{- end }}
-{{- with $values.metrics.certificateSecret }}
+{{- with include "lazuli.metricsSecret" .root }}
 - name: metrics-certificate
   secret: {secretName: {{ . }}}
 {{- end }}

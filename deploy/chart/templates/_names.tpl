@@ -46,10 +46,22 @@ livenessProbe:
   failureThreshold: 5
 {{- end }}
 
+{{/*
+The Secret with the certificate of the metrics. Prometheus sends its token only where it can verify who answers, so the
+chart makes a Secret where none is named. Empty: each process makes a certificate at its start.
+*/}}
+{{- define "lazuli.metricsSecret" -}}
+{{- with .Values.metrics.certificateSecret -}}
+{{ . }}
+{{- else -}}
+{{- if .Values.monitoring.serviceMonitor.enabled }}lazuli-metrics{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Arguments for metrics by TLS. */}}
 {{- define "lazuli.metricsArgs" -}}
 - --metrics-authentication=kubernetes
-{{- if .Values.metrics.certificateSecret }}
+{{- if include "lazuli.metricsSecret" . }}
 - --metrics-certificate=/etc/lazuli/metrics/tls.crt
 - --metrics-key=/etc/lazuli/metrics/tls.key
 {{- end }}
@@ -62,14 +74,9 @@ interval: {{ .root.Values.monitoring.serviceMonitor.interval }}
 scheme: https
 # Prometheus' own token, which the driver has reviewed by the API server.
 bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-{{- with .root.Values.metrics.certificateSecret }}
 tlsConfig:
-  ca: {secret: {name: {{ . }}, key: ca.crt}}
-  serverName: {{ $.service }}.{{ $.root.Release.Namespace }}.svc
-{{- else }}
-# Each process makes its certificate at its start.
-tlsConfig: {insecureSkipVerify: true}
-{{- end }}
+  ca: {secret: {name: {{ include "lazuli.metricsSecret" .root }}, key: ca.crt}}
+  serverName: {{ .service }}.{{ .root.Release.Namespace }}.svc
 {{- end }}
 
 {{/* Arguments that both subcommands have. */}}

@@ -7,6 +7,8 @@
 //! provider id does not change while its Node lives. When nothing has been heard for [`STALE_AFTER`], the snapshot
 //! only says no more that a missing Node does not exist.
 
+use std::collections::BTreeSet;
+
 use kube::Client;
 use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
 use serde::Deserialize;
@@ -86,6 +88,26 @@ fn went_stale(snapshot: &watch::Sender<ClusterNodes>) {
 
 /// Applies a change. Returns whether the snapshot differs.
 fn apply(nodes: &mut ClusterNodes, change: Change<Node>, fresh: bool) -> bool {
+    let shared_before = shared(nodes);
+    let differs = applied(nodes, change, fresh);
+    for (machine, names) in shared(nodes).difference(&shared_before) {
+        warn!(
+            nodes = names.join(", "),
+            "several Nodes have the providerID azure://{machine}, and it is not known which of them the VM is; delete the Node \
+             that it is not"
+        );
+    }
+    differs
+}
+
+/// The machines that several Nodes name, with the names of these Nodes.
+fn shared(nodes: &ClusterNodes) -> BTreeSet<(String, Vec<String>)> {
+    let ClusterNodes::Known(known) = nodes else { return BTreeSet::new() };
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    known.shared_machines().map(|(machine, names)| (machine.to_string(), owned(names))).collect()
+}
+
+fn applied(nodes: &mut ClusterNodes, change: Change<Node>, fresh: bool) -> bool {
     let (differs, known) = match (nodes, change) {
         (nodes, Change::Replaced(all)) => {
             let mut known = KnownNodes::default();

@@ -74,6 +74,7 @@
 //! | the etag of a scale set | `"1"`, one more with each change of it; an unchanged PUT and the end of a creation change nothing | R |
 //! | … after a write of an instance | another | D, when U |
 //! | members left out of a PUT of a set or an instance | stay; lists are replaced | D |
+//! | `hardwareProfile` left out of a PUT of an instance | stays | U: [`Switches::instance_put_keeps_hardware`] |
 //! | a change of what a set is made with: orchestration, prefix, zones less | 409 `PropertyChangeNotAllowed` | D, which members U |
 //! | uniform instances | `SET_N`, numbers never twice, computer name with N in six digits of base 36 | D, capitals U |
 //! | flexible instances | machines `SET_xxxxxxxx` with interfaces of their own, which go with the set | D, the latter U |

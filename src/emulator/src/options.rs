@@ -236,6 +236,10 @@ pub struct Switches {
     pub all_protocols_need_port_0: bool,
     /// A GET of an instance that a scale set does not have. Default [`MissingInstance::NotFound`].
     pub missing_instance: MissingInstance,
+    /// A PUT of an instance of a uniform scale set without `hardwareProfile` leaves it as it is, as with what else is left
+    /// out; else the instance loses what it had of its own there. The cloud-controller-manager sends it in every PUT.
+    /// Default true.
+    pub instance_put_keeps_hardware: bool,
 }
 
 /// How old an item of a list is at most with [`Switches::list_lag`]. Unverified: the reports give no time. Longer than
@@ -265,6 +269,7 @@ impl Default for Switches {
             interfaces_leave_deleted_pool: true,
             all_protocols_need_port_0: true,
             missing_instance: MissingInstance::NotFound,
+            instance_put_keeps_hardware: true,
         }
     }
 }
@@ -300,7 +305,7 @@ pub enum SwitchError {
 
 /// Every switch by the name that the command line and the documentation use, with its positions; the
 /// first is the default.
-pub const SWITCHES: [(&str, &str); 20] = [
+pub const SWITCHES: [(&str, &str); 21] = [
     ("concurrent-vm-write", "conflict|preempt"),
     ("left-out-of-put", "detach|keep"),
     ("left-out-of-patch", "detach|keep"),
@@ -321,6 +326,7 @@ pub const SWITCHES: [(&str, &str); 20] = [
     ("interfaces-leave-deleted-pool", "true|false"),
     ("all-protocols-need-port-0", "true|false"),
     ("missing-instance", "not-found|invalid-parameter"),
+    ("instance-put-keeps-hardware", "true|false"),
 ];
 
 impl Switches {
@@ -384,6 +390,9 @@ impl Switches {
                     ("invalid-parameter", MissingInstance::InvalidParameter),
                 ];
                 self.missing_instance = one_of(&value, positions).ok_or_else(refused)?;
+            }
+            "instance-put-keeps-hardware" => {
+                self.instance_put_keeps_hardware = value.parse().map_err(|_| refused())?;
             }
             "all-protocols-need-port-0" => {
                 self.all_protocols_need_port_0 = value.parse().map_err(|_| refused())?;

@@ -108,7 +108,9 @@ pub enum ClusterNodes {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KnownNodes {
     nodes: BTreeMap<Box<str>, Node>,
-    by_machine: BTreeMap<ArmId, Box<str>>,
+    /// The Nodes that name a machine in their provider ids. kubelet may choose that of its own Node, so a second Node may
+    /// claim what is another one's.
+    by_machine: BTreeMap<ArmId, BTreeSet<Box<str>>>,
     /// Whether the API server has been heard lately, so that a missing Node does not exist.
     current: bool,
 }
@@ -128,8 +130,12 @@ impl KnownNodes {
     /// Replaces all.
     pub fn replace(&mut self, nodes: impl IntoIterator<Item = (String, Node)>) {
         self.nodes = nodes.into_iter().map(|(name, node)| (name.into(), node)).collect();
-        let machines = self.nodes.iter().filter_map(|(name, node)| Some((node.machine.as_ref()?, name)));
-        self.by_machine = machines.map(|(machine, name)| (machine.id().clone(), name.clone())).collect();
+        self.by_machine.clear();
+        for (name, node) in &self.nodes {
+            if let Some(machine) = &node.machine {
+                self.by_machine.entry(machine.id().clone()).or_default().insert(name.clone());
+            }
+        }
         self.current = true;
     }
 
@@ -140,7 +146,7 @@ impl KnownNodes {
         }
         self.remove(name);
         if let Some(machine) = &node.machine {
-            self.by_machine.insert(machine.id().clone(), name.into());
+            self.by_machine.entry(machine.id().clone()).or_default().insert(name.into());
         }
         self.nodes.insert(name.into(), node);
         true
@@ -150,9 +156,12 @@ impl KnownNodes {
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(node) = self.nodes.remove(name) else { return false };
         if let Some(machine) = &node.machine
-            && self.by_machine.get(machine.id()).is_some_and(|named| **named == *name)
+            && let Some(names) = self.by_machine.get_mut(machine.id())
         {
-            self.by_machine.remove(machine.id());
+            names.remove(name);
+            if names.is_empty() {
+                self.by_machine.remove(machine.id());
+            }
         }
         true
     }
@@ -182,9 +191,17 @@ impl KnownNodes {
         self.nodes.get(name).or_else(|| self.nodes.get(&*name.to_ascii_lowercase()))
     }
 
-    /// The name of the Node whose provider id names this machine.
+    /// The name of the one Node whose provider id names this machine. Where several do, it is not known which of them the
+    /// machine is.
     pub fn name_of(&self, machine: &ArmId) -> Option<&str> {
-        self.by_machine.get(machine).map(|name| &**name)
+        let mut names = self.by_machine.get(machine)?.iter();
+        names.next().filter(|_| names.next().is_none()).map(|name| &**name)
+    }
+
+    /// The machines that several Nodes name in their provider ids, and the names of these Nodes.
+    pub fn shared_machines(&self) -> impl Iterator<Item = (&ArmId, Vec<&str>)> {
+        let shared = self.by_machine.iter().filter(|(_, names)| names.len() > 1);
+        shared.map(|(machine, names)| (machine, names.iter().map(|name| &**name).collect()))
     }
 }
 
@@ -236,10 +253,8 @@ impl ClusterNodes {
     pub fn has_machine(&self, machine: &ArmId) -> Option<bool> {
         match self {
             Self::NoCluster | Self::Cold => None,
-            Self::Known(nodes) => match nodes.name_of(machine) {
-                Some(_) => Some(true),
-                None => nodes.current.then_some(false),
-            },
+            Self::Known(nodes) if nodes.by_machine.contains_key(machine) => Some(true),
+            Self::Known(nodes) => nodes.current.then_some(false),
         }
     }
 
@@ -339,6 +354,25 @@ mod tests {
         assert!(!ClusterNodes::Cold.is_dead("gone") && !ClusterNodes::NoCluster.is_dead("gone"));
     }
 
+    #[test]
+    fn of_two_nodes_with_one_provider_id_neither_is_the_machine_until_one_is_gone() {
+        let provider_id = format!("azure://{VM_ID}");
+        let vm: ArmId = VM_ID.parse().unwrap();
+        let mut known = KnownNodes::default();
+        known.replace([("a".to_owned(), healthy(&provider_id))]);
+        assert_eq!((known.name_of(&vm), known.shared_machines().count()), (Some("a"), 0));
+        known.apply("b", healthy(&provider_id));
+        assert_eq!(known.name_of(&vm), None);
+        assert_eq!(known.shared_machines().collect::<Vec<_>>(), [(&vm, vec!["a", "b"])]);
+        let mut listed = KnownNodes::default();
+        listed.replace(["b", "a"].map(|name| (name.to_owned(), healthy(&provider_id))));
+        assert_eq!(listed, known);
+        let nodes = ClusterNodes::Known(listed);
+        assert_eq!((nodes.name_of(&vm), nodes.has_machine(&vm)), (None, Some(true)), "it is of the cluster");
+        known.remove("b");
+        assert_eq!(known.name_of(&vm), Some("a"));
+    }
+
     proptest! {
         /// Nodes that were told one by one are those that a list would tell.
         #[test]
@@ -352,8 +386,8 @@ mod tests {
                 let name = format!("n{name}");
                 match node {
                     Some((vm, healthy)) => {
-                        // Two Nodes never have one machine.
-                        let machine = Machine::Vm(ArmId::virtual_machine("s", "g", &format!("{name}-{vm}")).unwrap());
+                        // Two Nodes may claim one machine.
+                        let machine = Machine::Vm(ArmId::virtual_machine("s", "g", &format!("vm-{vm}")).unwrap());
                         let node = Node { machine: Some(machine), healthy, ..Node::default() };
                         let differs = last.get(&name) != Some(&node);
                         prop_assert_eq!(grown.apply(&name, node.clone()), differs);

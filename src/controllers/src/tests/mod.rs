@@ -12,7 +12,7 @@ use lazuli_azure::{
     transport::{Routes, Transport},
 };
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
-use lazuli_emulator::{Emulator, Options as EmulatorOptions, latency::Profile, scenario, scenario::Scenario};
+use lazuli_emulator::{Emulator, Options as EmulatorOptions, Switches, latency::Profile, scenario, scenario::Scenario};
 use lazuli_plan::{
     list::VolumeHandles,
     network::{
@@ -99,7 +99,13 @@ impl Rig {
 
     /// The same with other machines.
     async fn of(settings: Settings, scenario: Scenario) -> Self {
-        let options = EmulatorOptions { scenario, latency: Profile::typical(), ..EmulatorOptions::default() };
+        Self::of_unverified(settings, scenario, Switches::default()).await
+    }
+
+    /// With this choice where no document says what Azure does.
+    async fn of_unverified(settings: Settings, scenario: Scenario, unverified: Switches) -> Self {
+        let options =
+            EmulatorOptions { scenario, latency: Profile::typical(), unverified, ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
         let base = url(&emulator.url());
         let routes =

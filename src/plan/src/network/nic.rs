@@ -293,7 +293,8 @@ pub fn apply(mut actual: Nic, edits: &[Edit]) -> Nic {
 }
 
 /// The body of the write that makes these edits: of a network interface all of it, of an instance and of a model its NICs
-/// alone, for others write what else they hold.
+/// alone, for others write what else they hold. With the NICs of an instance goes its hardware profile, as it was just
+/// read: the Go manager sends it in each such PUT, and what Azure makes of a PUT without it is not documented.
 pub fn write_body(id: &ArmId, mut body: Value, edits: &[Edit]) -> Value {
     let holder = Holder::of(id);
     let Some(path) = holder.path() else { return apply_raw(body, edits) };
@@ -306,6 +307,9 @@ pub fn write_body(id: &ArmId, mut body: Value, edits: &[Edit]) -> Value {
     if holder == Holder::Instance {
         // A PUT without a location is refused.
         written["location"] = body["location"].take();
+        if let Some(hardware) = body.pointer_mut("/properties/hardwareProfile") {
+            written["properties"]["hardwareProfile"] = hardware.take();
+        }
     }
     let (last, parents) = path.split_last().expect("the paths have several keys");
     set(object(&mut written, parents), last, json!(nics));

@@ -102,6 +102,7 @@ fn of_an_instance_and_of_a_model_only_the_nics_are_written() {
     let wanted = env(&[&ours], &[], &[&ours]);
     let mut other = body(&[]);
     other["name"] = json!("second");
+    let hardware = json!({"vmSize": "Standard_D8s_v3", "vmSizeProperties": {"vCPUsAvailable": 2}});
     for (id, holder, pointer) in [
         (format!("{set}/virtualMachines/7"), Holder::Instance, "/networkProfileConfiguration"),
         (set.to_owned(), Holder::Model, "/virtualMachineProfile/networkProfile"),
@@ -115,7 +116,7 @@ fn of_an_instance_and_of_a_model_only_the_nics_are_written() {
             json!([other.clone(), primary])
         };
         let mut raw = json!({"location": "westeurope", "etag": "1", "properties": {
-            "storageProfile": {"dataDisks": [{"lun": 0}]}, "osProfile": {"secrets": []},
+            "storageProfile": {"dataDisks": [{"lun": 0}]}, "osProfile": {"secrets": []}, "hardwareProfile": hardware,
             "networkProfileConfiguration": {"networkInterfaceConfigurations": nics(&[])},
             "virtualMachineProfile": {"networkProfile": {"networkInterfaceConfigurations": nics(&[])},
                 "storageProfile": {}}}});
@@ -132,6 +133,7 @@ fn of_an_instance_and_of_a_model_only_the_nics_are_written() {
             }
             _ => {
                 expected["location"] = json!("westeurope");
+                expected["properties"]["hardwareProfile"] = hardware.clone();
                 expected["properties"]["networkProfileConfiguration"]["networkInterfaceConfigurations"] =
                     nics(&[&ours]);
             }

@@ -82,7 +82,7 @@ pub(crate) fn missing(context: &Context<'_>) -> Fault {
 /// PUT: data disks, network interfaces and other members of the instance's own model. Documented: what is left out
 /// stays. The region may be left out: the Go disk driver has attached disks so for years.
 fn put(context: &mut Context<'_>) -> Reply {
-    let old = vms::existing(context)?;
+    let mut old = vms::existing(context)?;
     let mut body = context.read("VirtualMachineScaleSetVM", "parameters", true)?;
     let location = path::location(body["location"].as_str().unwrap_or(""));
     let there = old["location"].as_str().unwrap_or("");
@@ -100,6 +100,9 @@ fn put(context: &mut Context<'_>) -> Reply {
             body["properties"]["modelDefinitionApplied"] = json!("VirtualMachine");
         }
         body["properties"]["networkProfileConfiguration"] = json!({"networkInterfaceConfigurations": made});
+    }
+    if body.pointer("/properties/hardwareProfile").is_none() && !context.state.switches.instance_put_keeps_hardware {
+        old["properties"]["hardwareProfile"] = json!({});
     }
     let left_out = context.state.switches.left_out_of_put;
     Ok(vms::update(context, &old, &body, left_out)?.with("x-ms-request-charge", "0"))
