@@ -20,6 +20,16 @@
 {{- if and .Values.cloudControllers.deployment.enabled $own.clientId }}{{ $own | toJson }}{{ else }}{{ .Values.azure.workloadIdentity | toJson }}{{ end }}
 {{- end }}
 
+{{/* The Secret with their client certificate. With a configuration or an identity of their own it is not the driver's. */}}
+{{- define "lazuli.cloudControllersCertificate" -}}
+{{- $own := .Values.cloudControllers.deployment }}
+{{- if and $own.enabled (or $own.cloudConfigSecret.name $own.workloadIdentity.clientId $own.clientCertificateSecret) -}}
+{{ $own.clientCertificateSecret }}
+{{- else -}}
+{{ .Values.azure.clientCertificateSecret }}
+{{- end }}
+{{- end }}
+
 {{/* Text where the cloud controllers look after Nodes or routes, and nothing where they do not. */}}
 {{- define "lazuli.initialises" -}}
 {{- with .Values.cloudControllers }}{{ if and .enabled (ne (join "," .controllers) "service-lb") }}yes{{ end }}{{ end }}
@@ -110,7 +120,7 @@
   {{- include "lazuli.restricted" $ | nindent 2 }}
   resources:
     {{- toYaml .resources | nindent 4 }}
-  {{- $mounts := include "lazuli.azureMounts" (dict "root" $ "identity" $identity) | trim }}
+  {{- $mounts := include "lazuli.azureMounts" (dict "root" $ "identity" $identity "certificate" (include "lazuli.cloudControllersCertificate" $)) | trim }}
   {{- if or $mounts .webhook.enabled }}
   volumeMounts:
     {{- with $mounts }}

@@ -65,9 +65,19 @@
 {{- if .secret.name }}
 - --cloud-config-secret-namespace={{ .secret.namespace }}
 {{- end }}
+{{- $trusted := .root.Values.azure.trustedEndpoints }}
+{{- with .root.Values.azure.config.resourceManagerEndpoint }}
+{{- $trusted = append $trusted . }}
+{{- end }}
+{{- with $trusted }}
+- --trusted-endpoint={{ join "," . }}
+{{- end }}
 {{- end }}
 
-{{/* The files of a process that speaks to Azure: dict "root" . "identity" the workload identity. */}}
+{{/*
+The files of a process that speaks to Azure: dict "root" . "identity" the workload identity "certificate" the Secret with
+its client certificate.
+*/}}
 {{- define "lazuli.azureMounts" -}}
 {{- $values := .root.Values }}
 {{- if $values.azure.config }}
@@ -78,6 +88,9 @@
 {{- end }}
 {{- if .identity.clientId }}
 - {name: azure-token, mountPath: /var/run/secrets/azure, readOnly: true}
+{{- end }}
+{{- if .certificate }}
+- {name: azure-client-certificate, mountPath: /etc/lazuli/client-certificate, readOnly: true}
 {{- end }}
 {{- if $values.certificateAuthorities.configMap }}
 - {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}
@@ -107,6 +120,10 @@
   projected:
     sources:
       - serviceAccountToken: {audience: {{ $values.azure.workloadIdentity.audience | quote }}, expirationSeconds: 3600, path: token}
+{{- end }}
+{{- with .certificate }}
+- name: azure-client-certificate
+  secret: {secretName: {{ . }}}
 {{- end }}
 {{- with $values.certificateAuthorities }}
 {{- if .configMap }}

@@ -54,9 +54,20 @@ pub struct CloudOptions {
     /// that the controller's identity may write to.
     #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
     pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
+    #[expect(rustdoc::bare_urls, reason = "the text is printed by --help, where a link's brackets would show")]
+    /// Endpoints of a private cloud, such as https://management.local.azurestack.external, to which a password or
+    /// certificate of the Secret may be sent although that Secret does not name them, separated by commas. Those of
+    /// AzurePublicCloud, AzureChinaCloud and AzureUSGovernmentCloud are always allowed.
+    #[arg(long = "trusted-endpoint", env = "LAZULI_TRUSTED_ENDPOINTS", value_delimiter = ',', value_name = "URL")]
+    #[arg(value_parser = trusted_endpoint)]
+    pub trusted_endpoints: Vec<Url>,
     #[command(flatten)]
     /// Where logical origins really are.
     pub routes: RouteOptions,
+}
+
+fn trusted_endpoint(text: &str) -> Result<Url, String> {
+    config::check_endpoint(text.trim()).map_err(|error| format!("it {error}"))
 }
 
 impl CloudOptions {
@@ -131,7 +142,7 @@ pub enum WireError {
     Cloud(#[source] CloudError),
     /// There is no credential.
     #[error(
-        "the cloud configuration has no credential; expected aadClientId and aadClientSecret, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
+        "the cloud configuration has no credential; expected aadClientId and aadClientSecret or aadClientCertPath, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
     )]
     NoCredential,
 }
@@ -233,7 +244,7 @@ async fn configuration_in(
     if let (Some(absent), None) = (absent, &secret) {
         return Err(WireError::Config(absent));
     }
-    let mut environment = Environment::new(variables);
+    let mut environment = Environment::new(variables).with_trusted_endpoints(&options.trusted_endpoints);
     let endpoints = config::read_endpoint_file(variables).map_err(WireError::Config)?;
     if let Some((path, text)) = &endpoints {
         environment = environment.with_endpoint_file(path, text);
@@ -308,6 +319,7 @@ pub async fn connect_with(
             subscription: config.cluster.subscription_id.clone(),
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             location: config.cluster.location.clone(),
+            extended_location: config.cluster.extended_location.clone(),
             cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
             allowed_resource_groups: plan::AllowedResourceGroups::Any,
         },
@@ -361,6 +373,15 @@ pub(crate) fn credential(config: &Config, authority: &Url) -> Result<Credential,
             secret: Secret::new(secret.expose()),
             authority,
         },
+        config::Credential::ClientCertificate { tenant_id, client_id, path, password } => {
+            Credential::ClientCertificate {
+                tenant_id: tenant(tenant_id),
+                client_id: client_id.clone(),
+                path: path.clone(),
+                password: password.as_ref().map(|password| Secret::new(password.expose())),
+                authority,
+            }
+        }
         config::Credential::Absent => return Err(WireError::NoCredential),
     })
 }
@@ -396,6 +417,7 @@ mod tests {
             cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
             kubeconfig: None,
             allowed_resource_groups: Vec::new(),
+            trusted_endpoints: Vec::new(),
             routes: RouteOptions::default(),
         }
     }

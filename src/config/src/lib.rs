@@ -11,7 +11,7 @@
 //! environment variables, $AZURE_ENVIRONMENT_FILEPATH's text ──> Environment ┘
 //! ```
 //!
-//! An unknown key is tolerated and listed ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
+//! An unknown key is tolerated, listed and warned about ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
 //! all errors come at once; of a key that has no effect in this version it is a warning, for the file is shared with
 //! programs that use it. Nothing printed here contains a configured secret.
 
@@ -32,16 +32,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
+use url::Url;
 
 pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, IdentitySystem, check_endpoint};
 pub use credential::{Credential, ManagedIdentity};
 pub use document::{Document, MAX_BYTES};
 pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
-pub use lazuli_plan::model::{REDACTED, Secret};
+pub use lazuli_plan::{
+    disk::ExtendedLocation,
+    model::{REDACTED, Secret},
+};
 pub use settings::{
-    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, ExtendedLocation, IpPrefix, LabelOperator,
-    LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network,
-    PreconfiguredPools, ProbeMode, RateLimit, RateLimits, ResourceGroup, Tags, VmType,
+    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, IpPrefix, LabelOperator, LabelRequirement,
+    LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, PreconfiguredPools, ProbeMode,
+    RateLimit, RateLimits, ResourceGroup, Tags, VmType,
 };
 
 use reader::{Choice as _, Item, Reader, Report};
@@ -80,24 +84,32 @@ pub fn read_endpoint_file(variables: &BTreeMap<String, String>) -> Result<Option
     }
 }
 
-/// What the process's environment contributes, as values.
+/// What the process's environment and arguments contribute, as values.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     variables: &'e BTreeMap<String, String>,
     endpoint_file: Option<(&'e str, &'e str)>,
+    trusted: &'e [Url],
 }
 
 impl<'e> Environment<'e> {
     /// `AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and `AZURE_FEDERATED_TOKEN_FILE` of
     /// `variables` win over the documents when they are not empty; the rest is ignored.
     pub fn new(variables: &'e BTreeMap<String, String>) -> Self {
-        Self { variables, endpoint_file: None }
+        Self { variables, endpoint_file: None, trusted: &[] }
     }
 
     /// Adds the text of the file that `$AZURE_ENVIRONMENT_FILEPATH` names.
     #[must_use]
     pub fn with_endpoint_file(mut self, path: &'e str, text: &'e str) -> Self {
         self.endpoint_file = Some((path, text));
+        self
+    }
+
+    /// Adds the endpoints, besides Microsoft's, to which arguments let the credential of the Secret be sent.
+    #[must_use]
+    pub fn with_trusted_endpoints(mut self, endpoints: &'e [Url]) -> Self {
+        self.trusted = endpoints;
         self
     }
 
@@ -113,6 +125,7 @@ impl std::fmt::Debug for Environment<'_> {
         f.debug_struct("Environment")
             .field("variables", &self.variables.keys().collect::<Vec<_>>())
             .field("endpoint_file", &self.endpoint_file.map(|(path, _)| path))
+            .field("trusted", &self.trusted.iter().map(Url::as_str).collect::<Vec<_>>())
             .finish()
     }
 }
@@ -130,6 +143,8 @@ const WITH_EFFECT: &[&str] = &[
     "cloud",
     "cloudConfigType",
     "disableAzureStackCloud",
+    "extendedLocationName",
+    "extendedLocationType",
     "identitySystem",
     "location",
     "resourceGroup",
@@ -152,7 +167,6 @@ const OF_SERVICES: &[&str] = &[
     "enableIPTagMutationForExistingPublicIP",
     "enableMigrateToIPBasedBackendPoolAPI",
     "excludeMasterFromStandardLB",
-    "extendedLocationName",
     "loadBalancerBackendPoolConfigurationType",
     "loadBalancerBackendPoolUpdateIntervalInSeconds",
     "loadBalancerName",
@@ -219,8 +233,13 @@ const OF_REQUESTS: &[&str] = &[
     "virtualNetworkRateLimit",
 ];
 
+/// The keys that the cloud controllers refuse where they name another tenant than the cluster's: what they ask for needs a
+/// second credential. Where they name the cluster's own, nothing is to be done.
+const OF_OTHER_TENANTS: &[&str] = &["auxiliaryTokenProvider", "networkResourceTenantID"];
+
 /// The keys that the cloud controllers cannot do anything with, and why.
 const WITHOUT_MEANING: &[(&str, &[&str])] = &[
+    ("the network is in the cluster's own tenant, for which the cluster's credential is good", OF_OTHER_TENANTS),
     (
         "what was read of Azure is not kept for a time: it is read again when a decision needs it",
         &[
@@ -266,6 +285,27 @@ const WITHOUT_MEANING: &[(&str, &[&str])] = &[
     ("the Go manager does not have it any more", &["cloudProviderBackoffMode"]),
 ];
 
+/// Whether cloud controllers of some kind do something with a key, or refuse it.
+fn is_of_cloud_controllers(key: &str) -> bool {
+    [OF_SERVICES, OF_NODES, OF_REQUESTS, OF_OTHER_TENANTS].iter().any(|list| list.contains(&key))
+}
+
+/// A key that means nothing to this program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnknownKey {
+    /// The key with its path, as it is written.
+    pub key: String,
+    /// The key that was probably meant, with its path.
+    pub nearest: Option<String>,
+}
+
+impl std::fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.key)?;
+        self.nearest.as_ref().map_or(Ok(()), |nearest| write!(f, " (the nearest key that exists is {nearest})"))
+    }
+}
+
 /// What the cloud controllers of a process look after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LooksAfter {
@@ -307,7 +347,7 @@ pub struct Config {
     pub rate_limits: RateLimits,
     /// Ages of answers.
     pub caches: Caches,
-    unknown_keys: Vec<String>,
+    unknown_keys: Vec<UnknownKey>,
     keys_without_effect: Vec<String>,
     warnings: Vec<String>,
     #[serde(skip)]
@@ -333,7 +373,7 @@ impl Config {
     /// Puts file, secret and environment together. With `cloudConfigType: file` a given secret is
     /// ignored; with `secret` the file's other keys are; with `merge` the secret overrides only the keys
     /// it sets, mappings key by key and lists whole. A secret that changes where the credential is sent must hold that
-    /// credential.
+    /// credential, and a credential of the secret is sent only to endpoints that the secret, an argument or Microsoft names.
     ///
     /// # Errors
     /// [`ConfigError::SecretMissing`], and [`ConfigError::Invalid`] with every problem found.
@@ -357,12 +397,18 @@ impl Config {
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
         let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
+        let checked =
+            secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));
+        problems.extend(checked.flatten());
         let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
-        warnings.extend(harmless.iter().map(|problem| format!("{problem}; it has no effect in this version")));
+        warnings.extend(harmless.iter().map(|problem| {
+            let scope = if is_of_cloud_controllers(root(problem)) { "on volumes" } else { "in this version" };
+            format!("{problem}; it has no effect {scope}")
+        }));
         if !problems.is_empty() {
             return Err(ConfigError::Invalid(Problems(problems)));
         }
-        unknown.sort();
+        unknown.sort_by(|one, other| one.key.cmp(&other.key));
         unknown.dedup();
         warnings.dedup();
         without_effect.retain(|key| !WITH_EFFECT.contains(&key.as_str()));
@@ -376,7 +422,7 @@ impl Config {
     }
 
     /// Keys that mean nothing to this program, with their paths, sorted.
-    pub fn unknown_keys(&self) -> &[String] {
+    pub fn unknown_keys(&self) -> &[UnknownKey] {
         &self.unknown_keys
     }
 
@@ -387,9 +433,7 @@ impl Config {
 
     /// Those of [`Self::keys_without_effect`] that the cloud controllers do something with.
     pub fn keys_of_cloud_controllers(&self) -> Vec<&str> {
-        let lists = [OF_SERVICES, OF_NODES, OF_REQUESTS];
-        let counts = |key: &&str| lists.iter().any(|list| list.contains(key));
-        self.keys_without_effect.iter().map(String::as_str).filter(counts).collect()
+        self.keys_without_effect.iter().map(String::as_str).filter(|key| is_of_cloud_controllers(key)).collect()
     }
 
     /// What an operator should know although it is no error: wrong values of keys without effect, tags that were
@@ -398,11 +442,19 @@ impl Config {
         &self.warnings
     }
 
-    /// What a process logs once when it starts: the warnings, and one line with the keys without effect.
+    /// What the disk driver's controller logs once when it starts: the warnings, the unknown keys, and one line with the keys
+    /// without effect. Those that the cloud controllers take are theirs to speak of.
     pub fn start_warnings(&self) -> Vec<String> {
-        let without_effect = (!self.keys_without_effect.is_empty())
-            .then(|| format!("without effect in this version: {}", self.keys_without_effect.join(", ")));
-        self.warnings.iter().cloned().chain(without_effect).collect()
+        self.start_warnings_without(is_of_cloud_controllers)
+    }
+
+    /// The same, where these keys have an effect.
+    fn start_warnings_without(&self, has_effect: impl Fn(&str) -> bool) -> Vec<String> {
+        let unknown = self.unknown_keys.iter().map(|key| format!("unknown key {key}"));
+        let idle: Vec<&str> =
+            self.keys_without_effect.iter().map(String::as_str).filter(|key| !has_effect(key)).collect();
+        let without_effect = (!idle.is_empty()).then(|| format!("without effect in this version: {}", idle.join(", ")));
+        self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
     /// What the service controller logs once when it starts: as [`Self::for_cloud_controllers`].
@@ -421,7 +473,8 @@ impl Config {
     pub fn for_cloud_controllers(&self, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
         let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES), (true, OF_REQUESTS)];
         let counts = |key: &str| lists.iter().any(|(is_asked, list)| *is_asked && list.contains(&key));
-        let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| counts(root(problem))).cloned().collect();
+        let is_refused = |key: &str| counts(key) || OF_OTHER_TENANTS.contains(&key);
+        let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| is_refused(root(problem))).cloned().collect();
         if !wrong.is_empty() {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
@@ -435,7 +488,7 @@ impl Config {
                 reasons.push(format!("without effect: {} ({reason})", given.join(", ")));
             }
         }
-        Ok(others.start_warnings().into_iter().chain(reasons).collect())
+        Ok(others.start_warnings_without(|_| false).into_iter().chain(reasons).collect())
     }
 }
 
