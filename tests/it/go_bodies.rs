@@ -329,6 +329,7 @@ impl<'a> World<'a> {
             in_models: BTreeSet::new(),
             migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
+            is_preconfigured: settings.is_preconfigured(&id),
         };
         self.write(
             &id,

@@ -298,6 +298,9 @@ impl Controller {
             for service in ip.services().into_iter().filter(|_| is_ours) {
                 found.tagged.entry(service.to_lowercase()).or_default().insert(ip.id.clone());
             }
+            if is_ours && ip.is_released() {
+                self.informed.told().balancers.released(ip.id.clone());
+            }
             if let Some(address) = ip.address {
                 found.by_address.insert(address, ip.id);
             }
@@ -578,6 +581,7 @@ impl Controller {
         keys.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
         let tagged = found.and_then(|found| found.tagged.get(&object.key.tag_name().to_lowercase()));
         keys.extend(tagged.into_iter().flatten().cloned().map(Key::PublicIp));
+        keys.extend(self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp));
         if !wants_balancer {
             // One that its Service asks for no more, with the annotation gone, stays until the Service goes.
             let owns = |link: &&PrivateLink| {

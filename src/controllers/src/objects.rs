@@ -181,6 +181,7 @@ impl Planned for LoadBalancers {
             in_models: informed.pools_in_models(&told, id),
             migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
+            is_preconfigured: settings.is_preconfigured(id),
         })
     }
 

@@ -39,6 +39,7 @@ const LOGIN: &str = "https://login.microsoftonline.com/";
 mod dual_stack;
 mod events;
 mod nics;
+mod preconfigured;
 mod private_links;
 mod scale_sets;
 mod several;

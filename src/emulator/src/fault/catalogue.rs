@@ -378,6 +378,8 @@ refusals! {
         "Frontend IP configuration {id} must name either a subnet, a public IP address or a public IP prefix.";
     no_frontend_but_others(id): 400 "LoadBalancerWithoutFrontendIPCantHaveChildResources" Network, D "terraform-provider-azurerm#774",
         "Load Balancer {id} does not have Frontend IP Configuration, but it has other child resources. This setup is not supported.";
+    last_frontend_removed(id): 400 "DeletingAllIpConfigsInLoadbalancerNotSupported" Network, D "terraform-provider-azurerm#31245; the text after its beginning is unverified",
+        "Deleting all frontendIPConfigs from load balancer {id} is not supported. Delete the load balancer instead.";
     frontends_of_both_types(id): 400 "LoadBalancerFrontendsOfDifferentTypes" Network, U "the rule is documented",
         "Load balancer {id} cannot have both internal and public frontend IP configurations.";
     frontend_with_zones(id): 400 "FrontendIPConfigurationZonesNotSupported" Network, U "that zones are those of the public address, and none of a Basic load balancer, is documented",

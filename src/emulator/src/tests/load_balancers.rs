@@ -548,13 +548,20 @@ async fn interfaces_leave_a_deleted_load_balancer_and_keep_a_pool_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_without_frontends_has_no_other_parts() {
+async fn a_load_balancer_without_frontends_has_no_other_parts_and_keeps_its_last_frontend() {
     let rig = Rig::new(options()).await;
     let body = balancer(json!([]), json!([]));
     rig.refuses(&lb(), &body, "LoadBalancerWithoutFrontendIPCantHaveChildResources").await;
     let mut bare = body;
     (bare["properties"]["backendAddressPools"], bare["properties"]["probes"]) = (json!([]), json!([]));
-    rig.written(&lb(), bare).await;
+    rig.written(&lb(), bare.clone()).await;
+    let mut with = bare.clone();
+    with["properties"]["frontendIPConfigurations"] = json!([internal("f"), internal("g")]);
+    rig.written(&lb(), with.clone()).await;
+    with["properties"]["frontendIPConfigurations"] = json!([internal("g")]);
+    rig.written(&lb(), with).await;
+    rig.refuses(&lb(), &bare, "DeletingAllIpConfigsInLoadbalancerNotSupported").await;
+    rig.deleted(&lb()).await;
 }
 
 #[tokio::test(start_paused = true)]

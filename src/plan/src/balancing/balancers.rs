@@ -21,7 +21,7 @@ use crate::{
         },
         settings::PoolKind,
     },
-    service::{Ask, SecurityProtocol, ServiceKey, ServiceObject, Side, names},
+    service::{Ask, SecurityProtocol, ServiceKey, ServiceObject, names},
 };
 
 /// What is known of all load balancers of a cluster.
@@ -31,6 +31,8 @@ pub struct Balancers {
     placed: BTreeMap<ServiceKey, Placed>,
     /// The configuration that each Node belongs to, where there are several.
     nodes: BTreeMap<String, String>,
+    /// Public IPs that no Service has any more and that stay, or stayed, with the last frontend of a load balancer.
+    released: BTreeSet<ArmId>,
 }
 
 /// What is known of one load balancer.
@@ -38,6 +40,8 @@ pub struct Balancers {
 struct Seen {
     /// Frontends and rules: those that were observed, and a frontend for each Service that is placed on it.
     actual: LoadBalancer,
+    /// The frontend that no Service has any more: it is not among those above.
+    released: Option<Frontend>,
     /// Rules of Services that are placed on it and not on Azure yet.
     planned_rules: usize,
     /// The addresses of its pools, by the name of the pool in lower case.
@@ -80,7 +84,7 @@ impl Seen {
             nat: vec![],
             provisioning: Default::default(),
         };
-        Self { actual, planned_rules: 0, members: BTreeMap::new(), of_nics: BTreeSet::new() }
+        Self { actual, released: None, planned_rules: 0, members: BTreeMap::new(), of_nics: BTreeSet::new() }
     }
 
     fn is_in_use(&self) -> bool {
@@ -121,7 +125,11 @@ impl Balancers {
         let mut seen = Seen::new(id, settings);
         let mut bases: BTreeSet<String> = BTreeSet::new();
         if let Some(actual) = actual {
-            seen.actual.frontends.clone_from(&actual.frontends);
+            let released = actual.released_frontend();
+            self.released.extend(released.and_then(|frontend| frontend.public_ip.clone()));
+            let in_service = actual.frontends.iter().filter(|frontend| Some(*frontend) != released);
+            seen.actual.frontends = in_service.cloned().collect();
+            seen.released = released.cloned();
             seen.actual.rules.clone_from(&actual.rules);
             seen.members = members_of(&actual.pools);
             // A pool that exists keeps its kind; one without members gets the configured one.
@@ -129,7 +137,7 @@ impl Balancers {
             let lists_nics =
                 |pool: &&Pool| pool.has_nics() || (settings.pool_kind == PoolKind::Nic && !has_addresses(pool));
             seen.of_nics = actual.pools.iter().filter(lists_nics).map(|pool| pool.name.to_lowercase()).collect();
-            let all = actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
+            let all = seen.actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
             bases.extend(all.filter_map(|name| names::base_in(name)).map(str::to_lowercase));
         }
         let missing = |placed: &&Placed| placed.on == *id && !bases.contains(&placed.base.as_str().to_lowercase());
@@ -145,6 +153,16 @@ impl Balancers {
         };
         self.seen.insert(id.clone(), seen);
         consequences
+    }
+
+    /// A list has shown a public IP that no Service has any more.
+    pub fn released(&mut self, public_ip: ArmId) {
+        self.released.insert(public_ip);
+    }
+
+    /// The public IPs that no Service has any more: each Service asks for their end.
+    pub fn released_public_ips(&self) -> &BTreeSet<ArmId> {
+        &self.released
     }
 
     /// Chooses the load balancer of a Service, and counts its rules there from now on. `public_ips` are those that it uses.
@@ -173,7 +191,7 @@ impl Balancers {
         let user = pinned.into_iter().find_map(|seen| {
             let uses =
                 |one: &&Frontend| one.public_ip.as_ref().is_some_and(|ip| public_ips.values().any(|id| id == ip));
-            let frontend = seen.actual.frontends.iter().find(uses)?;
+            let frontend = seen.actual.frontends.iter().chain(&seen.released).find(uses)?;
             Some(LoadBalancer::frontend_id(&seen.actual.id, &frontend.name))
         });
         let around = Surroundings { balancers: &balancers, vm_sets, public_ip_user: user.as_ref() };
@@ -303,8 +321,7 @@ impl Balancers {
     pub fn nic_pools(&self, settings: &Settings, leaving: &Leaving) -> Vec<PoolOfNics> {
         let mut pools = Vec::new();
         for (id, seen) in &self.seen {
-            let side = if is_internal(id) { Side::Internal } else { Side::Public };
-            if settings.preconfigured_pools.covers(side) {
+            if settings.is_preconfigured(id) {
                 continue;
             }
             let none = BTreeMap::new();
@@ -383,10 +400,9 @@ pub fn pools<'a>(
     local: impl Iterator<Item = (&'a ServiceKey, Option<BTreeSet<String>>)>,
 ) -> BTreeMap<String, PoolMembers> {
     let Ok(vnet) = settings.vnet_id() else { return BTreeMap::new() };
-    let side = if is_internal(id) { Side::Internal } else { Side::Public };
     let kind = settings.pool_kind;
     // The operator fills them: a name without members changes nothing.
-    let is_preconfigured = settings.preconfigured_pools.covers(side);
+    let is_preconfigured = settings.is_preconfigured(id);
     let several = settings.has_several_load_balancers();
     let of_family = [Family::V4, Family::V6].map(|family| {
         let lists = kind == PoolKind::NodeIp && !is_preconfigured;

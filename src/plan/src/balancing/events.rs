@@ -136,6 +136,7 @@ mod tests {
             R::WouldReplaceAddress,
             R::NoPlacement,
             R::Mismatch,
+            R::LastFrontend,
         ];
         for reason in refusals.map(R::as_str) {
             let why = Explanation { reason, message: "it is so.".to_owned() };

@@ -77,7 +77,8 @@ impl<'a> Shown<'a> {
     pub fn of(actual: Option<&'a LoadBalancer>) -> Self {
         let Some(actual) = actual else { return Self::default() };
         let mut shown = Self::default();
-        for frontend in &actual.frontends {
+        let released = actual.released_frontend().map(|frontend| &frontend.name);
+        for frontend in actual.frontends.iter().filter(|frontend| Some(&frontend.name) != released) {
             let id = LoadBalancer::frontend_id(&actual.id, &frontend.name);
             shown.own.entry(base_of(&frontend.name)).or_default().push(id.clone());
             shown.frontends.insert(id, frontend);

@@ -157,7 +157,9 @@ impl Service for Balanced {
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
             Key::PublicIp(public_ip) => {
-                Want::PublicIp(of_public_ip(spec, public_ip, level, seen.reports.get(key).map(|report| &**report)))
+                let is_kept = seen.reports.values().any(|report| report.found.released.contains(public_ip));
+                let shown = seen.reports.get(key).map(|report| &**report);
+                Want::PublicIp(of_public_ip(spec, public_ip, level, shown, is_kept))
             }
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
@@ -227,7 +229,14 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
 }
 
-fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, shown: Option<&Report>) -> public_ip::Want {
+/// `is_kept`: a load balancer has shown that the frontend of it stays.
+fn of_public_ip(
+    spec: Option<&Spec>,
+    id: &ArmId,
+    level: Level,
+    shown: Option<&Report>,
+    is_kept: bool,
+) -> public_ip::Want {
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
         return nothing;
@@ -243,6 +252,7 @@ fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, shown: Option<&Re
         Some(want) => want,
         None if level < Level::Clean => nothing,
         None if shown.is_some_and(|report| report.is_shared) => wants::public_ip_left_to_others(),
+        None if is_kept => wants::public_ip_kept_by_frontend(),
         None => wants::public_ip_released(),
     }
 }

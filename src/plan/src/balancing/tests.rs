@@ -30,6 +30,7 @@ use crate::{
     },
 };
 
+mod preconfigured;
 mod preview;
 mod told;
 
@@ -151,6 +152,8 @@ struct World {
     group: Track<SecurityGroups>,
     inputs: Inputs,
     messages: VecDeque<Message>,
+    /// What Services were told that is left undone on purpose.
+    notices: Vec<network::Refusal>,
 }
 
 impl World {
@@ -199,6 +202,7 @@ impl World {
             group,
             inputs: Inputs::new(settings, BTreeSet::new()),
             messages: VecDeque::new(),
+            notices: vec![],
         }
     }
 
@@ -228,6 +232,15 @@ impl World {
             body.is_some_and(|body| public_ip::PublicIp::read(&track.id, body).unwrap().lists(&service.tag_name()))
         };
         self.public_ips.values().filter(lists).map(|track| Key::PublicIp(track.id.clone())).collect()
+    }
+
+    /// The public IPs that no Service has any more.
+    fn released(&self) -> Vec<Key> {
+        let is_it = |track: &&Track<PublicIps>| {
+            let body = track.body.as_ref();
+            body.is_some_and(|body| public_ip::PublicIp::read(&track.id, body).unwrap().is_released())
+        };
+        self.public_ips.values().filter(is_it).map(|track| Key::PublicIp(track.id.clone())).collect()
     }
 
     fn snapshot(&mut self, object: &ServiceObject, version: u64) -> Snapshot<Balanced> {
@@ -275,6 +288,7 @@ impl World {
         let mut found: BTreeSet<Key> = self.load_balancers.keys().cloned().map(Key::LoadBalancer).collect();
         found.insert(Key::SecurityGroup(self.group.id.clone()));
         found.extend(self.tagged(&object.key));
+        found.extend(self.released());
         let status = self.services.get(&object.key).and_then(|owner| owner.status.clone());
         Snapshot { version, desired, finalizer: object.has_finalizer, status, found }
     }
@@ -298,6 +312,9 @@ impl World {
     }
 
     fn step_service(&mut self, key: &ServiceKey, event: service::Event<Balanced>) {
+        if let service::Event::Told { outcome: Outcome::Done(report), .. } = &event {
+            self.notices.extend(report.found.notices.iter().cloned());
+        }
         let Some(owner) = self.services.get_mut(key) else { return };
         let env = service::Env { shared: self.clock.shared(), id: key, inputs: &self.inputs };
         let actions = service::step(&mut owner.state, &env, self.clock.now, event);
@@ -385,6 +402,7 @@ impl World {
         let of = self.group.feed(&mut self.clock, object::Event::Woke);
         told.extend(of.into_iter().map(|one| (Key::SecurityGroup(self.group.id.clone()), one)));
         self.tell(told);
+        self.link();
         for key in self.services.keys().cloned().collect::<Vec<_>>() {
             self.step_service(&key, service::Event::Woke);
         }
@@ -419,6 +437,30 @@ impl World {
             (key, want) => panic!("{key:?} is not told {want:?}"),
         };
         self.tell(told.into_iter().map(|one| (key.clone(), one)).collect());
+        self.link();
+    }
+
+    /// Has public IPs show which frontend they have.
+    fn link(&mut self) {
+        let mut users = BTreeMap::new();
+        for track in self.load_balancers.values() {
+            let balancer = track.body.as_ref().map(|body| (track.read)(&track.id, body));
+            for frontend in balancer.iter().flat_map(|balancer| &balancer.frontends) {
+                let id = load_balancer::LoadBalancer::frontend_id(&track.id, &frontend.name);
+                users.extend(frontend.public_ip.clone().map(|public_ip| (public_ip, id)));
+            }
+        }
+        let mut told = Vec::new();
+        for (id, track) in &mut self.public_ips {
+            let Some(body) = &mut track.body else { continue };
+            let user = users.get(id).map_or(Value::Null, |user| json!({ "id": user.as_str() }));
+            if body["properties"]["ipConfiguration"] != user {
+                body["properties"]["ipConfiguration"] = user;
+                let of = track.feed(&mut self.clock, object::Event::Tainted(object::Taint::Changed));
+                told.extend(of.into_iter().map(|one| (Key::PublicIp(id.clone()), one)));
+            }
+        }
+        self.tell(told);
     }
 
     /// The names of what Azure holds.

@@ -55,6 +55,7 @@ pub enum Reason {
     WouldReplaceAddress,
     NoPlacement,
     Mismatch,
+    LastFrontend,
     UnknownAnnotation,
     IgnoredValue,
     NoEffect,
@@ -88,7 +89,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -119,6 +120,7 @@ impl Reason {
         Self::WouldReplaceAddress,
         Self::NoPlacement,
         Self::Mismatch,
+        Self::LastFrontend,
         Self::UnknownAnnotation,
         Self::IgnoredValue,
         Self::NoEffect,
@@ -287,6 +289,12 @@ impl Reason {
                 ("NoPlacement", SYNC, AT_ONCE, "Correct the Service or the load balancers of the cloud configuration.")
             }
             Self::Mismatch => ("Mismatch", SYNC, AT_ONCE, "Name an object of the kind that the Service needs."),
+            Self::LastFrontend => (
+                "LastFrontend",
+                SYNC,
+                AT_ONCE,
+                "It goes when another Service gets a frontend there. To free its address before, delete the load balancer.",
+            ),
             Self::UnknownAnnotation => {
                 ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")
             }

@@ -62,7 +62,7 @@ mod cidr;
 mod tags;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -166,6 +166,8 @@ pub struct Found {
     pub host_name: Option<String>,
     /// What was asked and is left undone on purpose, for an event.
     pub notices: Vec<Refusal>,
+    /// Of a load balancer: the public IP of a frontend that no Service has any more and that stays because it was the last.
+    pub released: BTreeSet<ArmId>,
 }
 
 /// What must happen first.
@@ -235,6 +237,8 @@ pub enum RefusalReason {
     NoPlacement,
     /// The object is not of the kind that the Service needs.
     Mismatch,
+    /// A frontend that no Service has any more stays, because it is the last of a load balancer that stays.
+    LastFrontend,
 }
 
 impl RefusalReason {
@@ -248,6 +252,7 @@ impl RefusalReason {
             Self::WouldReplaceAddress => "WouldReplaceAddress",
             Self::NoPlacement => "NoPlacement",
             Self::Mismatch => "Mismatch",
+            Self::LastFrontend => "LastFrontend",
         }
     }
 }

@@ -204,6 +204,13 @@ impl Settings {
         ArmId::resource(&self.subscription, resource_group, "Microsoft.Network/privateLinkServices", name)
     }
 
+    /// Whether the operator fills the pools of a load balancer: `preConfiguredBackendPoolLoadBalancerTypes`.
+    pub fn is_preconfigured(&self, load_balancer: &ArmId) -> bool {
+        let name = load_balancer.name();
+        let is_internal = crate::service::names::load_balancer_stem(name) != name;
+        self.preconfigured_pools.covers(if is_internal { Side::Internal } else { Side::Public })
+    }
+
     /// The name of the pool that all nodes of a family belong to.
     pub fn pool_name(&self, family: Family) -> String {
         crate::service::names::pool(&self.cluster_name, family)

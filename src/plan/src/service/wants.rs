@@ -77,6 +77,11 @@ pub fn public_ip_left_to_others() -> Want<public_ip::Part, public_ip::Gone> {
     Want { present: public_ip::Part::default(), gone: public_ip::Gone::LeftToOthers }
 }
 
+/// A public IP that a Service has given up and whose frontend stays as the last of its load balancer.
+pub fn public_ip_kept_by_frontend() -> Want<public_ip::Part, public_ip::Gone> {
+    Want { present: public_ip::Part::default(), gone: public_ip::Gone::KeptByFrontend }
+}
+
 /// The pool of a family's rules: that of all nodes, or one of its own for local traffic on several load balancers.
 pub fn pool_name(ask: &Ask, settings: &Settings, family: Family) -> String {
     if ask.is_local && settings.has_several_load_balancers() {

@@ -61,6 +61,10 @@ pub(crate) fn check(state: &State, balancer: &Value, old: Option<&Value>) -> Res
     if frontends.is_empty() && LOAD_BALANCER.children.iter().any(|children| has_others(children.member)) {
         return Err(fault::no_frontend_but_others(id));
     }
+    // Which of the two codes Azure answers where both are true is unverified.
+    if frontends.is_empty() && old.is_some_and(|old| !parts(old, "frontendIPConfigurations").is_empty()) {
+        return Err(fault::last_frontend_removed(id));
+    }
     if frontends.len() > limits.frontends {
         return Err(fault::too_many_frontends(limits.frontends));
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Env,
     model::{BackendAddress, Frontend, LoadBalancer, Pool, Probe, Rule},
+    released,
 };
 use crate::{
     model::ArmId,
@@ -87,9 +88,12 @@ pub fn write_target(edits: &[Edit]) -> WriteTarget {
 /// Whether the edits remove or replace something that exists.
 pub fn replaces(edits: &[Edit], actual: Option<&LoadBalancer>) -> bool {
     let Some(actual) = actual else { return false };
+    let released = actual.released_frontend().map(|frontend| &frontend.name);
     edits.iter().any(|edit| match edit {
         Edit::Create | Edit::AddPool(_) => false,
-        Edit::Tags { remove, .. } => !remove.is_empty(),
+        Edit::Tags { remove, .. } => remove.iter().any(|name| !name.eq_ignore_ascii_case(released::TAG)),
+        // No Service has it any more.
+        Edit::RemoveFrontend(name) if Some(name) == released => false,
         Edit::Members { remove, .. } => !remove.is_empty(),
         Edit::PutFrontend(new) => actual.frontend(&new.name).is_some(),
         Edit::PutProbe(new) => actual.probe(&new.name).is_some(),

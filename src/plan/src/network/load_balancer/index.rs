@@ -33,6 +33,8 @@ pub(super) struct Index<'a> {
     by_address: BTreeMap<IpAddr, &'a Frontend>,
     /// Frontends that outbound rules and inbound NAT refer to.
     held: BTreeSet<&'a ArmId>,
+    /// The frontend that no Service has any more and that stays because it was the last.
+    pub(super) released: Option<&'a Frontend>,
 }
 
 /// What a name is found by: Azure ignores the case of letters.
@@ -48,7 +50,7 @@ fn stem(name: &str) -> String {
 impl<'a> Index<'a> {
     pub(super) fn of(model: Option<&'a LoadBalancer>) -> Self {
         let Some(model) = model else { return Self::default() };
-        let mut index = Self { model: Some(model), ..Self::default() };
+        let mut index = Self { model: Some(model), released: model.released_frontend(), ..Self::default() };
         for frontend in &model.frontends {
             index.frontends.entry(fold(&frontend.name)).or_insert(frontend);
             index.owned.entry(stem(&frontend.name)).or_default().frontends.push(frontend);

@@ -5,7 +5,7 @@ use super::{
     index::Index,
     model::{LoadBalancer, Rule},
     placed::{Placed, has_address},
-    pool,
+    pool, released,
 };
 use crate::{
     model::ArmId,
@@ -28,7 +28,10 @@ pub(super) fn is_gone_from(part: &Placed, index: &Index) -> bool {
     let has_no_frontends = part.gone.frontends().is_none_or(|base| {
         owned.frontends.iter().all(|frontend| {
             let id = LoadBalancer::frontend_id(&actual.id, &frontend.name);
-            part.uses_frontend(&frontend.name) || is_used_by_others(&id, base, index) || index.is_held(&id)
+            part.uses_frontend(&frontend.name)
+                || is_used_by_others(&id, base, index)
+                || index.is_held(&id)
+                || index.released.is_some_and(|released| released.name == frontend.name)
         })
     });
     has_no_rules && has_no_frontends
@@ -44,6 +47,16 @@ pub(super) fn judge(part: &Placed, index: &Index, env: &Env) -> Served {
         return Served::Pending;
     }
     let mut found = Found::default();
+    if let Some((released, actual)) = index.released.zip(index.model) {
+        if part.uses_frontend(&released.name) {
+            // The tag still says that it may go.
+            return Served::Pending;
+        }
+        found.released.extend(released.public_ip.clone());
+        let was_its =
+            part.gone.frontends().is_some_and(|base| base.owns(&released.name)) || part.gone.gives_up(released);
+        found.notices.extend(was_its.then(|| released::notice(actual, released)));
+    }
     if part.part.frontends.is_empty() {
         return Served::Done(found);
     }

@@ -15,6 +15,7 @@ mod placed;
 pub mod placement;
 mod plan;
 mod pool;
+mod released;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use edit::{Edit, WriteTarget, apply, apply_raw, pool_body, replaces, write_t
 pub use model::{BackendAddress, Foreign, Frontend, LoadBalancer, NatRange, Pool, Probe, Rule};
 pub use plan::plan;
 pub use pool::most_that_leave;
+pub use released::TAG as RELEASED_FRONTEND_TAG;
 
 use super::{
     Cidr, Family, TagPolicy,
@@ -182,6 +184,9 @@ pub struct Env {
     pub migrates_pools: bool,
     /// The most rules it may hold: `maximumLoadBalancerRuleCount` of a Basic one.
     pub maximum_rules: u32,
+    /// Whether the operator fills its pools: `preConfiguredBackendPoolLoadBalancerTypes`. It stays with them and their
+    /// members when its last Service goes.
+    pub is_preconfigured: bool,
 }
 
 /// The members that a pool should have.

@@ -9,7 +9,7 @@ use super::{
     judge::{is_gone_from, judge},
     model::{LoadBalancer, Pool, Rule},
     placed::{Placed, Placing},
-    pool,
+    pool, released,
 };
 use crate::{
     model::ArmId,
@@ -40,9 +40,9 @@ pub fn plan(wants: &Wants, actual: Option<&LoadBalancer>, env: &Env) -> Plan<Edi
     let mut waits = None;
     if actual.is_some() || !edits.is_empty() {
         let kept = add(&placed, &index, env, &mut edits);
-        remove(wants, &placed, &index, &kept, &mut edits);
+        remove(wants, &placed, &index, &kept, env, &mut edits);
         match ending(&placed, actual, &edits, env) {
-            Ending::Stays => {}
+            Ending::Stays => released::adjust(wants, &placed, &index, &mut edits),
             Ending::Deletes => edits = vec![Edit::Delete],
             Ending::Waits(pools) => {
                 edits.clear();
@@ -109,7 +109,8 @@ struct Kept<'a> {
 /// Adds and changes what the Services ask for: first what others refer to.
 fn add<'a>(placed: &'a [Placed<'a>], index: &Index, env: &Env, edits: &mut Vec<Edit>) -> Kept<'a> {
     let tags = index.model.map(|model| model.tags.clone()).unwrap_or_default();
-    let change = env.tags.change(&tags);
+    let mut change = env.tags.change(&tags);
+    change.remove.retain(|name| !name.eq_ignore_ascii_case(released::TAG));
     if !change.is_empty() && placed.iter().any(|part| !part.part.frontends.is_empty()) {
         edits.push(Edit::Tags { set: change.set, remove: change.remove });
     }
@@ -141,7 +142,7 @@ fn add<'a>(placed: &'a [Placed<'a>], index: &Index, env: &Env, edits: &mut Vec<E
 }
 
 /// Removes what is gone by a positive record and nothing else uses: first what refers to others.
-fn remove(wants: &Wants, placed: &[Placed], index: &Index, kept: &Kept, edits: &mut Vec<Edit>) {
+fn remove(wants: &Wants, placed: &[Placed], index: &Index, kept: &Kept, env: &Env, edits: &mut Vec<Edit>) {
     let Some(actual) = index.model else { return };
     // Rules that leave or are changed lose what they referred to; those that stay refer to what they will.
     let mut leaving: BTreeSet<String> = BTreeSet::new();
@@ -218,7 +219,7 @@ fn remove(wants: &Wants, placed: &[Placed], index: &Index, kept: &Kept, edits: &
     }
 
     let gone: BTreeSet<String> = placed.iter().flat_map(|part| part.gone.pools()).map(|name| fold(name)).collect();
-    for pool in &actual.pools {
+    for pool in actual.pools.iter().filter(|_| !env.is_preconfigured) {
         let (name, id) = (fold(&pool.name), LoadBalancer::pool_id(&actual.id, &pool.name));
         if gone.contains(&name) && !kept.pools.contains(&name) && !used.contains(&id) {
             edits.push(Edit::RemovePool(pool.name.clone()));
@@ -233,8 +234,8 @@ enum Ending {
     Waits(Vec<ArmId>),
 }
 
-/// A load balancer goes with its last frontend, once no NIC and no model of a scale set names its pools. One that has
-/// something of others stays.
+/// A load balancer goes with its last frontend, once no NIC and no model of a scale set names its pools. One whose pools the
+/// operator fills stays, and so does one that has something of others.
 fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env: &Env) -> Ending {
     let Some(actual) = actual else { return Ending::Stays };
     let count = |is_it: fn(&Edit) -> bool| edits.iter().filter(|edit| is_it(edit)).count();
@@ -253,7 +254,7 @@ fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env:
         || !actual.nat.is_empty()
         || actual.pools.iter().any(|pool| !is_pool_ours(pool))
         || count(|edit| matches!(edit, Edit::RemoveRule(_))) < actual.rules.len();
-    if !is_last || has_others {
+    if !is_last || has_others || env.is_preconfigured {
         return Ending::Stays;
     }
     let named: Vec<ArmId> = actual
@@ -266,9 +267,10 @@ fn ending(placed: &[Placed], actual: Option<&LoadBalancer>, edits: &[Edit], env:
     if named.is_empty() { Ending::Deletes } else { Ending::Waits(named) }
 }
 
-/// The pools whose members are NICs and are to be addresses.
+/// The pools whose members are NICs and are to be addresses. Those that the operator fills stay as they are.
 fn migrating(actual: Option<&LoadBalancer>, env: &Env) -> Vec<String> {
-    let is_to_be = |(_, members): &(&String, &PoolMembers)| env.migrates_pools && members.kind == PoolKind::NodeIp;
+    let migrates = env.migrates_pools && !env.is_preconfigured;
+    let is_to_be = |(_, members): &(&String, &PoolMembers)| migrates && members.kind == PoolKind::NodeIp;
     let there = env.pools.iter().filter(is_to_be).filter_map(|(name, _)| actual?.pool(name));
     there.filter(|pool| pool.has_nics()).map(|pool| pool.name.clone()).collect()
 }

@@ -63,7 +63,8 @@ fn fold<T>(
 
 /// Whether the edits remove or replace something that exists.
 pub fn replaces(edits: &[Edit], actual: Option<&PublicIp>) -> bool {
-    actual.is_some()
+    // No Service has one any more that is released.
+    actual.is_some_and(|actual| !actual.is_released())
         && edits.iter().any(|edit| match edit {
             Edit::Create(_) => false,
             Edit::Tags { remove, .. } => !remove.is_empty(),

@@ -2,7 +2,8 @@
 //!
 //! A tag lists the Services that use a public IP. One without that tag is the user's: it is neither tagged nor deleted. One
 //! that another cluster made is not written. A public IP goes with the last Service in its tag, when no frontend refers
-//! to it any more. Nothing else deletes one: neither a changed name, nor a changed prefix, nor changed IP tags.
+//! to it any more. Where a frontend that refers to it stays, because it is the last of its load balancer, a tag says that it
+//! is released: then it goes at the want of any Service. Nothing else deletes one: neither a changed name, nor a changed prefix, nor changed IP tags.
 
 mod edit;
 mod model;
@@ -60,6 +61,9 @@ pub enum Gone {
     /// It has, and others still use it: its name leaves the tag unless it is the last. The last Service first closes the
     /// security group for the whole address, which one that is not the last does not.
     LeftToOthers,
+    /// It has, and the frontend of it stays as the last of its load balancer. A tag notes that it is given up, so that it
+    /// goes when the frontend has gone, though the Service does not exist any more.
+    KeptByFrontend,
 }
 
 /// What one Service wants of a public IP.

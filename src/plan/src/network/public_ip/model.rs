@@ -83,6 +83,11 @@ impl PublicIp {
         tags::services(&self.tags).is_empty()
     }
 
+    /// Whether all Services in its tag have given it up: it goes when its frontend has gone.
+    pub fn is_released(&self) -> bool {
+        tags::is_released(&self.tags)
+    }
+
     /// The Services in its tag, as `namespace/name`.
     pub fn services(&self) -> Vec<&str> {
         tags::services(&self.tags)

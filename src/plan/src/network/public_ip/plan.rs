@@ -115,7 +115,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
             let is_it = move |(_, want): &(&ServiceKey, &super::Want)| want.gone == how && want.present.usage.is_none();
             wants.iter().filter(is_it).map(|(service, _)| service.tag_name())
         };
-        let released = leaving(Gone::Released).map(|name| (name, false));
+        let released = leaving(Gone::Released).chain(leaving(Gone::KeptByFrontend)).map(|name| (name, false));
         for (name, unless_last) in released.chain(leaving(Gone::LeftToOthers).map(|name| (name, true))) {
             let is_it = |there: &String| there.eq_ignore_ascii_case(&name);
             // A Service of the same name that lives now keeps the tag.
@@ -125,6 +125,9 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
                 names.retain(|there| !is_it(there));
                 releases_dns |= tags::dns_owner(&actual.tags).is_some_and(|owner| owner.eq_ignore_ascii_case(&name));
             }
+        }
+        if actual.is_released() && wants.values().any(|want| want.gone != Gone::Nothing) {
+            names.retain(|name| users(wants).any(|(user, _)| user.tag_name().eq_ignore_ascii_case(name)));
         }
         using.retain(|(service, _)| {
             let name = service.tag_name();
@@ -146,6 +149,9 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     let mut edits = Vec::new();
     if is_last_gone && actual.used_by.is_none() && refused_user.is_none() {
         edits.push(Edit::Delete);
+    } else if is_last_gone && !actual.is_released() && wants.values().any(|want| want.gone == Gone::KeptByFrontend) {
+        let services = tags::services_text(&actual.tags).to_owned();
+        edits.push(Edit::Tags { set: [(tags::RELEASED.to_owned(), services)].into(), remove: vec![] });
     } else if !is_last_gone && foreign_cluster.is_none() {
         if !is_users {
             tag_edits(&names, releases_dns, &using, actual, env, &mut change);
@@ -176,6 +182,9 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
                 let lives = users(wants).any(|(other, _)| other.tag_name() == name);
                 let leaves = actual.lists(&name) && actual.lists_another(&name) && !lives;
                 if leaves { Served::Pending } else { Served::Done(Found::default()) }
+            }
+            None if is_last_gone && want.gone == Gone::KeptByFrontend && actual.used_by.is_some() => {
+                if actual.is_released() { Served::Done(Found::default()) } else { Served::Pending }
             }
             None if is_last_gone => match (refused_user, &actual.used_by) {
                 (Some(other), _) => Served::Waiting(Waiting::Refused(other.clone())),
@@ -274,6 +283,9 @@ fn tag_edits(
         let spelled = network_tags::find(&actual.tags, tags::SERVICES).map_or(tags::SERVICES, |(spelled, _)| spelled);
         change.set.insert(spelled.to_owned(), names.join(","));
     }
+    if let Some((spelled, _)) = network_tags::find(&actual.tags, tags::RELEASED).filter(|_| !using.is_empty()) {
+        change.remove.push(spelled.clone());
+    }
     if releases_dns {
         change.remove.extend(dns_owner_tags(actual));
     }
@@ -282,8 +294,15 @@ fn tag_edits(
 /// The change of the tags that configuration and annotations ask for.
 fn of_configuration(mut wanted: BTreeMap<String, String>, actual: &PublicIp, env: &Env) -> network_tags::TagChange {
     // What names cluster and Services is never an annotation's business.
-    let own =
-        [tags::SERVICES, tags::CLUSTER, tags::DNS_OWNER, tags::OLD_SERVICES, tags::OLD_CLUSTER, tags::OLD_DNS_OWNER];
+    let own = [
+        tags::SERVICES,
+        tags::CLUSTER,
+        tags::DNS_OWNER,
+        tags::OLD_SERVICES,
+        tags::OLD_CLUSTER,
+        tags::OLD_DNS_OWNER,
+        tags::RELEASED,
+    ];
     wanted.retain(|name, _| !own.iter().any(|own| own.eq_ignore_ascii_case(name)));
     let mut keep = env.tags.keep_prefixes.clone();
     if !keep.is_empty() {
@@ -328,7 +347,7 @@ fn label_edit(
 
 /// How far the public IP serves a Service, as it was observed.
 fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, edits: &[Edit], env: &Env) -> Served {
-    let is_listed = is_users || actual.lists(&service.tag_name());
+    let is_listed = is_users || (actual.lists(&service.tag_name()) && !actual.is_released());
     let has_label = match &usage.settings.dns_label {
         DnsLabel::Untouched => true,
         DnsLabel::Removed => actual.dns_label.is_none(),

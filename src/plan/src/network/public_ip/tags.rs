@@ -15,6 +15,10 @@ pub const DNS_OWNER: &str = "k8s-azure-dns-label-service";
 /// The same, as older managers wrote it.
 pub const OLD_DNS_OWNER: &str = "kubernetes-dns-label-service";
 
+/// The Services that have given up a public IP whose frontend stays as the last of its load balancer. It counts while the
+/// tag of Services says the same.
+pub const RELEASED: &str = "lazuli-released-service";
+
 /// Azure's limit for the value of a tag (source: tag-resources).
 pub const LONGEST_VALUE: usize = 256;
 
@@ -35,6 +39,13 @@ pub fn services_text(tags: &Tags) -> &str {
 /// The Services in the tag, in its order. None means that the public IP is the user's.
 pub fn services(tags: &Tags) -> Vec<&str> {
     services_text(tags).split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+/// Whether all Services in the tag have given it up.
+pub fn is_released(tags: &Tags) -> bool {
+    let services = services_text(tags);
+    !services.is_empty()
+        && either(tags, RELEASED, RELEASED).is_some_and(|released| released.eq_ignore_ascii_case(services))
 }
 
 /// The cluster that made it.

@@ -111,6 +111,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         in_models: BTreeSet::new(),
         migrates_pools: settings.migrates_pools,
         maximum_rules: settings.maximum_rules,
+        is_preconfigured: settings.preconfigured_pools.covers(side),
     }
 }
 

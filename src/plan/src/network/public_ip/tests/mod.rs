@@ -334,3 +334,36 @@ fn the_tags_of_a_listed_service_that_has_told_nothing_stay() {
     let (_, after) = step(&wants([(1, shares()), (2, shares())]), Some(there), &env);
     assert_eq!(after.unwrap()["tags"]["team"], "x", "the annotation is gone");
 }
+
+#[test]
+fn a_public_ip_whose_frontend_stays_goes_when_the_frontend_has_gone() {
+    let kept = || Want { present: Part::default(), gone: Gone::KeptByFrontend };
+    let plan_of = |wants: &Wants, body: &Value| plan(wants, Some(&PublicIp::read(&env().id, body).unwrap()), &env());
+    let tagged = |user: &str| {
+        let mut body = body(&json!({ tags::SERVICES: "default/web1", tags::CLUSTER: "kubernetes" }));
+        body["properties"]["ipConfiguration"] = json!({ "id": user });
+        body
+    };
+    let frontend =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/lb/frontendIPConfigurations/f";
+    let first = plan_of(&wants([(1, kept())]), &tagged(frontend));
+    assert_eq!(first.served[&key(1)], Served::Pending);
+    let noted = apply_raw(Some(tagged(frontend)), &first.edits, &env()).unwrap();
+    assert_eq!(noted["tags"][tags::RELEASED], json!("default/web1"));
+    let second = plan_of(&wants([(1, kept())]), &noted);
+    assert!(second.is_quiet() && second.served[&key(1)] == Served::Done(Found::default()), "{second:?}");
+    // Without the frontend it goes at the want of any Service that gives it up, and not at that of one that only looks.
+    let mut left = noted.clone();
+    left["properties"]["ipConfiguration"] = Value::Null;
+    let look = || Want { present: Part::default(), gone: Gone::Nothing };
+    let others = || Want { present: Part::default(), gone: Gone::LeftToOthers };
+    assert!(plan_of(&wants([(2, look())]), &left).is_quiet());
+    assert_eq!(plan_of(&wants([(2, others())]), &left).edits, [Edit::Delete]);
+    assert!(plan_of(&wants([(2, others())]), &noted).is_quiet());
+    // A Service that uses it takes the note away.
+    let again = plan_of(&wants([(1, makes())]), &noted);
+    assert_eq!(again.served[&key(1)], Served::Pending);
+    let back = apply_raw(Some(noted), &again.edits, &env()).unwrap();
+    assert!(!PublicIp::read(&env().id, &back).unwrap().is_released());
+    assert!(matches!(plan_of(&wants([(1, makes())]), &back).served[&key(1)], Served::Done(_)));
+}
