@@ -326,7 +326,8 @@ fn enter_own_mounts(reach: &Reach, program: &Path, proc: &Path) -> io::Result<()
         let is_above = needed.iter().any(|path| path.starts_with(place));
         is_above && *place != Path::new("/") && !place.starts_with("/dev")
     });
-    places.sort_by_key(|place| place.components().count());
+    // What is above comes first.
+    places.sort_by_key(|place| (place.components().count(), *place));
     places.dedup();
     let copy = |place: &Path| -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
