@@ -21,15 +21,15 @@ fn written(pid: Pid) -> u64 {
     line.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
-/// Stops the mkfs of a stage call in its tracks once it has written so much. `None` when the call ends before.
+/// Stops the mkfs of a stage call in its tracks once it has written so much. `None` when the call or the mkfs ends
+/// before.
 pub(super) async fn freeze(process: &Process, call: &JoinHandle<Result<(), Status>>, after: u64) -> Option<Orphan> {
     let began = Instant::now();
     while !call.is_finished() {
         if let Some(pid) = process.child_named("mkfs").filter(|pid| written(*pid) >= after) {
             let frozen = Orphan(pid);
             frozen.signal(Signal::SIGSTOP);
-            // It may have ended in between.
-            return process.child_named("mkfs").map(|_| frozen);
+            return frozen.has_stopped().await.then_some(frozen);
         }
         assert!(began.elapsed() < PATIENCE);
         tokio::task::yield_now().await;

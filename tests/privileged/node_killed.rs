@@ -111,7 +111,7 @@ async fn an_orphaned_mkfs_keeps_the_disk_from_being_released() {
     let (volume, _call, mkfs) = stage_frozen(&mut cloud, NODE).await;
     cloud.restart_node_killed(NODE);
     let message = refused(cloud.call(Step::Unstage, &volume, NODE).await, Code::FailedPrecondition);
-    assert!(message.contains("in use") && message.contains("is formatting it"), "{message}");
+    assert!(message.contains("in use") && message.contains("has it open"), "{message}");
     mkfs.signal(Signal::SIGKILL);
     mkfs.gone().await;
     cloud.unstage(&volume, NODE).await;

@@ -157,6 +157,22 @@ impl Orphan {
         let _ = kill(self.0, signal);
     }
 
+    /// Waits until a signal has stopped it, or it has ended. A process that is on its way out neither stops nor is gone
+    /// yet: it does no more of its work, and its parent may not have heard of it.
+    pub(super) async fn has_stopped(&self) -> bool {
+        let stat = format!("/proc/{}/stat", self.0);
+        until("a stop of a process, or its end", || match fs::read_to_string(&stat) {
+            // The state follows the name (source: proc_pid_stat(5)).
+            Ok(text) => match text.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
+                Some(b'T') => Some(true),
+                Some(b'Z' | b'X') => Some(false),
+                _ => None,
+            },
+            Err(_) => Some(false),
+        })
+        .await
+    }
+
     /// Waits until it is gone; one that no parent reaps counts as gone.
     pub(super) async fn gone(&self) {
         let stat = format!("/proc/{}/stat", self.0);

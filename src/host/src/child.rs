@@ -6,7 +6,8 @@
 //! cancelled request kills its `mkfs`. A child that survives SIGKILL (uninterruptible in the
 //! kernel) is handed to a reaper thread, keeps its place under the cap and is counted as stuck.
 //!
-//! Never decides what an exit code means: callers do.
+//! A child is confined to what its work needs ([`super::confine`]), and one that writes holds its device from the start
+//! ([`super::orphan`]). Never decides what an exit code means: callers do.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read};
@@ -21,8 +22,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::thread::CapabilitySet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::confine::{Confinement, Reach};
+use super::device::Device;
+use super::raw::{Access, RawDisk};
 use super::{Deadline, Host};
 
 /// Output kept per stream; the rest is read and dropped, so the child never blocks on it.
@@ -127,11 +132,23 @@ pub(super) struct Children {
     limit: usize,
     places: Arc<Semaphore>,
     stuck: Arc<AtomicUsize>,
+    confinement: Arc<Confinement>,
 }
 
 impl Children {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, places: Arc::new(Semaphore::new(limit)), stuck: Arc::new(AtomicUsize::new(0)) }
+        Self {
+            limit,
+            places: Arc::new(Semaphore::new(limit)),
+            stuck: Arc::new(AtomicUsize::new(0)),
+            confinement: Arc::default(),
+        }
+    }
+
+    /// The same, with children that may do what this process may.
+    #[cfg(test)]
+    pub(super) fn unconfined(limit: usize) -> Self {
+        Self { confinement: Arc::new(Confinement::off()), ..Self::new(limit) }
     }
 
     pub(super) fn running(&self) -> usize {
@@ -143,18 +160,61 @@ impl Children {
     }
 }
 
-/// Runs `program` with `args` to its end.
+/// A program to run, and what it needs for its work.
+#[derive(Clone, Debug)]
+pub struct Call {
+    program: String,
+    args: Vec<OsString>,
+    reach: Reach,
+    input: Option<Device>,
+}
+
+impl Call {
+    /// A program that needs nothing but its arguments.
+    #[must_use]
+    pub fn new<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Self {
+        let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+        Self { program: program.to_owned(), args, reach: Reach::default(), input: None }
+    }
+
+    /// It opens this device, which root owns.
+    #[must_use]
+    pub fn on(mut self, device: &Device) -> Self {
+        self.reach.device = Some(device.path.clone());
+        self
+    }
+
+    /// It writes to its device: it has the device as its standard input, by which it is found when this process has
+    /// ended before it.
+    #[must_use]
+    pub fn writing(mut self, device: &Device) -> Self {
+        self.input = Some(device.clone());
+        self.on(device)
+    }
+
+    /// It works on the file system that is mounted here.
+    #[must_use]
+    pub fn mounted_at(mut self, mountpoint: &Path) -> Self {
+        self.reach.mountpoint = Some(mountpoint.to_owned());
+        self
+    }
+
+    /// It needs these capabilities.
+    #[must_use]
+    pub fn with(mut self, capabilities: CapabilitySet) -> Self {
+        self.reach.capabilities |= capabilities;
+        self
+    }
+}
+
+/// Runs a program to its end.
 ///
 /// The environment is `PATH` (the host's search folders) and `LC_ALL=C` and nothing else.
 ///
 /// # Errors
 /// See [`ChildError`]. A non-zero exit is not an error here.
-pub async fn run<S: AsRef<OsStr>>(
-    host: &Host,
-    program: &str,
-    args: &[S],
-    deadline: Deadline,
-) -> Result<Output, ChildError> {
+pub async fn run(host: &Host, call: Call, deadline: Deadline) -> Result<Output, ChildError> {
+    let program = &*call.program;
     let path = find(host, program)?;
     let children = &host.children;
     let waited = tokio::time::timeout_at(deadline.instant(), Arc::clone(&children.places).acquire_owned()).await;
@@ -169,9 +229,10 @@ pub async fn run<S: AsRef<OsStr>>(
     // Held across the await: dropping this future closes it, and the thread sees the hang-up.
     let (cancelled, caller) = io::pipe().map_err(spawn_error)?;
     let job = Job {
-        program: program.to_owned(),
         path,
-        args: args.iter().map(|arg| arg.as_ref().to_owned()).collect(),
+        proc: host.proc.clone(),
+        confinement: Arc::clone(&children.confinement),
+        call: call.clone(),
         search: host.search.clone(),
         place,
         stuck: Arc::clone(&children.stuck),
@@ -195,9 +256,10 @@ fn find(host: &Host, program: &str) -> Result<PathBuf, ChildError> {
 }
 
 struct Job {
-    program: String,
+    call: Call,
     path: PathBuf,
-    args: Vec<OsString>,
+    proc: PathBuf,
+    confinement: Arc<Confinement>,
     search: Vec<PathBuf>,
     place: OwnedSemaphorePermit,
     stuck: Arc<AtomicUsize>,
@@ -214,13 +276,21 @@ enum Stop {
 
 impl Job {
     fn run(self) -> Result<Output, ChildError> {
-        let program = self.program.clone();
+        let program = self.call.program.clone();
         let spawn_error = |source| ChildError::Spawn { program: program.clone(), source };
         // A caller that left while this job was queued wants no process at all.
         if hung_up(&self.cancelled) {
             return Err(ChildError::Cancelled { program });
         }
-        let mut child = command(&self.path, &self.args, &self.search).spawn().map_err(spawn_error)?;
+        let command = || {
+            let input = match &self.call.input {
+                Some(device) => RawDisk::open(device, Access::Read).map_err(io::Error::other)?.into_input(),
+                None => Stdio::null(),
+            };
+            Ok(command(&self.path, &self.call.args, &self.search, input))
+        };
+        let spawned = self.confinement.spawn(&self.call.reach, &self.path, &self.proc, &command);
+        let mut child = spawned.map_err(spawn_error)?;
         let mut stdout = Stream::new(child.stdout.take().map(OwnedFd::from));
         let mut stderr = Stream::new(child.stderr.take().map(OwnedFd::from));
         let pid = pid_of(&child);
@@ -262,7 +332,7 @@ impl Job {
 
     /// Leaves an unkillable child to a thread that waits for its end, however long that takes.
     fn hand_over(self, mut child: Child) {
-        let Self { place, stuck, program, .. } = self;
+        let Self { place, stuck, call: Call { program, .. }, .. } = self;
         stuck.fetch_add(1, Ordering::SeqCst);
         tracing::warn!(program, pid = child.id(), "child process does not die");
         let counted = Arc::clone(&stuck);
@@ -278,7 +348,7 @@ impl Job {
     }
 }
 
-fn command(path: &Path, args: &[OsString], search: &[PathBuf]) -> Command {
+fn command(path: &Path, args: &[OsString], search: &[PathBuf], input: Stdio) -> Command {
     let mut command = Command::new(path);
     command
         .args(args)
@@ -286,7 +356,7 @@ fn command(path: &Path, args: &[OsString], search: &[PathBuf]) -> Command {
         .env("LC_ALL", "C")
         .env("PATH", list(search))
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         // A group of its own: fsck and the mkfs wrappers have children, and a kill must reach them.
@@ -391,13 +461,27 @@ mod tests {
     use super::*;
     use crate::Limits;
 
+    /// These tests are of how a child is started, watched and ended.
+    fn host() -> Host {
+        Host::new().unconfined()
+    }
+
+    async fn run<S: AsRef<OsStr>>(
+        host: &Host,
+        program: &str,
+        args: &[S],
+        deadline: Deadline,
+    ) -> Result<Output, ChildError> {
+        super::run(host, Call::new(program, args), deadline).await
+    }
+
     fn long() -> Deadline {
         Deadline::after(Duration::from_secs(60))
     }
 
     #[tokio::test]
     async fn output_and_exit_code_are_returned() {
-        let host = Host::new();
+        let host = host();
         let output = run(&host, "sh", &["-c", "echo out; echo err >&2; exit 3"], long()).await.expect("runs");
         assert_eq!(output.code, Some(3));
         assert_eq!(output.stdout, "out\n");
@@ -408,7 +492,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_whole_group_dies_at_the_deadline() {
-        let host = Host::new();
+        let host = host();
         let folder = crate::lab::TempDir::new("child");
         let pid_file = folder.path().join("pid");
         let script = format!("sleep 600 & echo $! >{}; echo soon >&2; wait", pid_file.display());
@@ -431,7 +515,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_the_caller_kills_the_child() {
-        let host = Host::new();
+        let host = host();
         let waiting = run(&host, "sleep", &["600"], long());
         let cut = tokio::time::timeout(Duration::from_millis(200), waiting).await;
         assert!(cut.is_err());
@@ -444,7 +528,7 @@ mod tests {
 
     #[tokio::test]
     async fn children_are_capped() {
-        let host = Host::with_limits(Limits { children: 1, ..Limits::default() });
+        let host = Host::with_limits(Limits { children: 1, ..Limits::default() }).unconfined();
         let soon = Deadline::after(Duration::from_millis(300));
         let (first, second) = tokio::join!(
             run(&host, "sleep", &["600"], Deadline::after(Duration::from_secs(1))),
@@ -456,20 +540,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_program_is_named_with_the_folders_searched() {
-        let error = run(&Host::new(), "mkfs.nothing", &[] as &[&str], long()).await.expect_err("no such program");
+        let error = run(&host(), "mkfs.nothing", &[] as &[&str], long()).await.expect_err("no such program");
         assert!(error.to_string().contains("mkfs.nothing is not installed"));
     }
 
     #[tokio::test]
     async fn endless_output_is_cut_and_does_not_block_the_child() {
-        let output = run(&Host::new(), "sh", &["-c", "head -c 1000000 /dev/zero"], long()).await.expect("runs");
+        let output = run(&host(), "sh", &["-c", "head -c 1000000 /dev/zero"], long()).await.expect("runs");
         assert!(output.success());
         assert_eq!(output.stdout.len(), OUTPUT_LIMIT);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_paused_clock_does_not_kill_a_child_at_once() {
-        let output = run(&Host::new(), "sleep", &["0.1"], long()).await;
+        let output = run(&host(), "sleep", &["0.1"], long()).await;
         assert!(output.expect("not killed").success());
     }
 }

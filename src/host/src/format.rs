@@ -13,13 +13,15 @@
 //! does not wipe the intent block with everything else, and the UUID, so that its work is recognised.
 //!
 //! A running `mkfs` holds the device exclusively, also one whose parent was killed; every attempt
-//! claims the device first and so cannot run beside it. One that has not opened the device yet is
-//! found in the process table while the claim keeps it from starting.
+//! claims the device first and so cannot run beside it. One that has not opened the device yet has it as its standard
+//! input, and is found by that while the claim keeps it from starting.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::child::{self, ChildError};
+use rustix::thread::CapabilitySet;
+
+use super::child::{self, Call, ChildError};
 use super::device::Device;
 use super::fs_type::{FsType, Make as _};
 use super::fsck::{self, CheckError};
@@ -136,7 +138,7 @@ pub enum FormatError {
         /// The device node.
         device: String,
     },
-    /// A `mkfs` that an earlier process of ours started is still there.
+    /// A program that an earlier process of ours started still holds the device.
     #[error("{program} (pid {pid}), started by an earlier process, is still to end on {device}")]
     Orphan {
         /// The device node.
@@ -282,7 +284,7 @@ async fn format(
         }
     }
     let (seen_by, on) = (host.clone(), device.clone());
-    if let Some((pid, program)) = blocking(device, move || Ok(orphan::formatting(&seen_by, &on))).await? {
+    if let Some((pid, program)) = blocking(device, move || Ok(orphan::lasting(&seen_by, &on))).await? {
         return Err(FormatError::Orphan { device: name(), program, pid });
     }
     let intent = IntentBlock::new(request.volume, request.fs, claim.size());
@@ -316,10 +318,13 @@ async fn run_mkfs(
 ) -> Result<(), FormatError> {
     let node = device.path.display().to_string();
     let args = fs.arguments(&intent.nonce.to_string(), &node);
+    // mkfs.xfs sets the block size of the device.
+    let needs = if fs == FsType::Xfs { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+    let mkfs = Call::new(&fs.program(), &args).writing(device).with(needs);
     let started = tokio::time::Instant::now();
     let mut attempt = 1;
     loop {
-        let output = child::run(host, &fs.program(), &args, deadline).await.map_err(|source| FormatError::Mkfs {
+        let output = child::run(host, mkfs.clone(), deadline).await.map_err(|source| FormatError::Mkfs {
             device: node.clone(),
             fs,
             source,

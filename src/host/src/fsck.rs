@@ -5,7 +5,7 @@
 //! `fsck.btrfs` do nothing by design, so it costs one process. It is skipped for read-only stages:
 //! a repair writes.
 
-use super::child::{self, ChildError};
+use super::child::{self, Call, ChildError};
 use super::device::Device;
 use super::fs_type::FsType;
 use super::{Deadline, Host};
@@ -61,7 +61,7 @@ pub enum Repair {
 /// See [`CheckError`].
 pub async fn repair(host: &Host, device: &Device, deadline: Deadline) -> Result<Repair, CheckError> {
     let node = device.path.display().to_string();
-    let output = match child::run(host, "fsck", &["-a", &node], deadline).await {
+    let output = match child::run(host, Call::new("fsck", &["-a", &node]).writing(device), deadline).await {
         Ok(output) => output,
         Err(ChildError::ProgramMissing { .. }) => {
             tracing::warn!(device = %node, "fsck is not installed, mounting unchecked");
@@ -94,7 +94,7 @@ pub async fn verify(host: &Host, device: &Device, fs: FsType, deadline: Deadline
         FsType::Xfs => ("xfs_repair", vec!["-n", &node]),
         FsType::Btrfs => ("btrfs", vec!["check", "--readonly", &node]),
     };
-    let output = child::run(host, program, &args, deadline)
+    let output = child::run(host, Call::new(program, &args).on(device), deadline)
         .await
         .map_err(|source| CheckError::Child { device: node.clone(), source })?;
     if output.success() { Ok(()) } else { Err(CheckError::Uncorrected { device: node, ending: output.describe() }) }

@@ -37,6 +37,7 @@
 
 pub mod bounded;
 pub mod child;
+mod confine;
 pub mod device;
 pub mod device_number;
 pub mod format;
@@ -57,6 +58,8 @@ pub mod tuning;
 pub mod volume_records;
 mod watch;
 
+#[cfg(test)]
+mod confine_tests;
 #[cfg(test)]
 mod device_tests;
 #[cfg(test)]
@@ -154,6 +157,14 @@ impl Host {
     #[must_use]
     pub fn with_search(mut self, search: Vec<PathBuf>) -> Self {
         self.search = search;
+        self
+    }
+
+    /// The same host with programs that may do what this process may.
+    #[cfg(test)]
+    #[must_use]
+    fn unconfined(mut self) -> Self {
+        self.children = Arc::new(child::Children::unconfined(self.limits.children));
         self
     }
 

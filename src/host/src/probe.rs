@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::child::{self, ChildError};
+use super::child::{self, Call, ChildError};
 use super::device::Device;
 use super::intent::{self, IntentBlock};
 use super::raw::{Access, BLOCK, MIB, RawDisk, RawError, align_down};
@@ -181,7 +181,7 @@ async fn run(
 ) -> Result<child::Output, ProbeError> {
     let mut args: Vec<&std::ffi::OsStr> = options.iter().map(std::ffi::OsStr::new).collect();
     args.push(device.path.as_os_str());
-    child::run(host, program, &args, deadline)
+    child::run(host, Call::new(program, &args).on(device), deadline)
         .await
         .map_err(|source| ProbeError::Child { device: device.path.display().to_string(), source })
 }

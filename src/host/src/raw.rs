@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -107,6 +108,11 @@ impl RawDisk {
                 other => return other,
             }
         }
+    }
+
+    /// The open device as the standard input of a program.
+    pub(super) fn into_input(self) -> Stdio {
+        self.file.into()
     }
 
     /// Size in bytes at the time of opening.

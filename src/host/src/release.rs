@@ -50,12 +50,12 @@ pub enum Holder {
         /// Where it is mounted there.
         target: PathBuf,
     },
-    /// A process that was told to format it and has not ended.
-    Format {
+    /// A process that an earlier one of ours started, such as a mkfs, and that has not ended.
+    Process {
         /// Its process id.
         pid: u32,
-        /// Its program.
-        program: String,
+        /// Its command name.
+        command: String,
     },
     /// A device built on this one: multipath, RAID, device mapper.
     Device {
@@ -69,7 +69,7 @@ impl std::fmt::Display for Holder {
         match self {
             Self::Here { target } => write!(f, "it is mounted on {}", target.display()),
             Self::Mount { pid, command, target } => write!(f, "{command} (pid {pid}) has it on {}", target.display()),
-            Self::Format { pid, program } => write!(f, "{program} (pid {pid}) is formatting it"),
+            Self::Process { pid, command } => write!(f, "{command} (pid {pid}) has it open"),
             Self::Device { name } => write!(f, "{name} is built on it"),
         }
     }
@@ -149,7 +149,7 @@ fn try_release(host: &Host, device: &Device) -> Result<Released, RawError> {
             }
             other => other,
         })
-        .and_then(|claim| match orphan::formatting(host, device) {
+        .and_then(|claim| match orphan::holding(host, device) {
             // While the claim kept it from starting.
             Some(_) => Err(RawError::InUse { path: claim.path().to_path_buf() }),
             None => Ok(()),
@@ -174,7 +174,7 @@ fn gather_holders(host: &Host, device: &Device) -> Vec<Holder> {
     for entry in fs::read_dir(built_on.join("holders")).into_iter().flatten().flatten() {
         holders.insert(Holder::Device { name: entry.file_name().to_string_lossy().into_owned() });
     }
-    holders.extend(orphan::formatting(host, device).map(|(pid, program)| Holder::Format { pid, program }));
+    holders.extend(orphan::holding(host, device).map(|(pid, command)| Holder::Process { pid, command }));
     let names = mount::source_names(host, device);
     let names: Vec<&OsStr> = names.iter().map(|name| name.as_os_str()).collect();
     let mut seen = BTreeSet::new();

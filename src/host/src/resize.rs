@@ -10,8 +10,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::thread::CapabilitySet;
+
 use super::bounded::{self, CallError};
-use super::child::{self, ChildError};
+use super::child::{self, Call, ChildError};
 use super::device::{self, Device, FindError};
 use super::fs_type::FsType;
 use super::raw::{Access, RawDisk, RawError};
@@ -24,6 +26,11 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// allocation unit cannot be used, and btrfs aligns chunks. Source: 128 MiB is an ext block group of
 /// 4 KiB blocks; the tools leave out a last group that is too small for its own metadata.
 const SLACK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What growing a mounted file system asks for: xfs and btrfs CAP_SYS_ADMIN, ext CAP_SYS_RESOURCE, and the folder where
+/// it is mounted may be closed to all but its user (source: the kernel's ioctl handlers).
+const GROWING: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_RESOURCE).union(CapabilitySet::DAC_READ_SEARCH);
 
 /// Why a volume was not grown.
 #[derive(Debug, thiserror::Error)]
@@ -215,7 +222,7 @@ pub async fn grow(
         FsType::Xfs => ("xfs_growfs", vec!["-d".as_ref(), folder]),
         FsType::Btrfs => ("btrfs", vec!["filesystem".as_ref(), "resize".as_ref(), "max".as_ref(), folder]),
     };
-    let output = run(host, device, program, &args, deadline).await?;
+    let output = run(host, device, program, &args, mountpoint, deadline).await?;
     tracing::info!(device = %device.path.display(), %fs, said = output.stdout.trim(), "grown");
     let now = filesystem_bytes(host, device, fs, mountpoint, deadline).await?;
     let device_bytes = current(host, device)?.size_bytes;
@@ -230,9 +237,11 @@ async fn run(
     device: &Device,
     program: &'static str,
     args: &[&std::ffi::OsStr],
+    mountpoint: &Path,
     deadline: Deadline,
 ) -> Result<child::Output, ResizeError> {
-    let output = child::run(host, program, args, deadline)
+    let call = Call::new(program, args).on(device).mounted_at(mountpoint).with(GROWING);
+    let output = child::run(host, call, deadline)
         .await
         .map_err(|source| ResizeError::Child { path: device.path.clone(), source })?;
     if output.success() {
@@ -266,7 +275,7 @@ async fn filesystem_bytes(
     let missing = || ResizeError::NoSuperblock { path: device.path.clone(), fs };
     if fs == FsType::Xfs {
         let args = ["-n".as_ref(), mountpoint.as_os_str()];
-        let output = run(host, device, "xfs_growfs", &args, deadline).await?;
+        let output = run(host, device, "xfs_growfs", &args, mountpoint, deadline).await?;
         return parse_xfs(&output.stdout).ok_or_else(missing);
     }
     let reader = device.clone();

@@ -39,6 +39,7 @@ pub struct Record {
     pub device: Option<DeviceNumber>,
     /// What told it from every other device that has had its number since; see [`super::device::Device::sequence`].
     /// Records of the first version lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<String>,
 }
 
