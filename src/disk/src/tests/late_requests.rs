@@ -28,7 +28,7 @@ const RUNS_IN_FULL: u64 = 10_000;
 /// How many machines there are in the cluster's own group, and how many in another.
 const MACHINES: usize = 10;
 const FAR_MACHINES: usize = 4;
-const DISKS: usize = 14;
+const DISKS: usize = 12;
 /// How often each disk is attached to a node and detached from it.
 const MOVES: usize = 1;
 /// For how long a request is repeated before the run fails.
@@ -165,7 +165,7 @@ impl Run {
                     if matches!(error.fault, Fault::Invalid | Fault::Malformed) {
                         self.fault(&error.to_string());
                     }
-                    sleep(Duration::from_millis(200) + dice.millis(1_000)).await;
+                    sleep(Duration::from_secs(1) + dice.millis(2_000)).await;
                 }
                 Err(_) => self.tell(&format!("{call:?} {name} {node}: given up after {patience:?}")),
             }
