@@ -247,6 +247,10 @@ impl Volumes {
     ) -> Result<Published, VolumeError> {
         let Candidate { vm, named } = self.nodes.candidate(node).await?;
         self.nodes.check_is_of_cluster(node, &vm)?;
+        if named {
+            // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
+            self.nodes.learn(node, &vm);
+        }
         let mut requested = self.request(&vm, node, disk, Goal::Attached(caching)).await;
         if let Err(error) = &requested
             && is_held_elsewhere(error)
@@ -370,6 +374,10 @@ impl Volumes {
             ));
         }
         self.positive_control(vm, node, others).await?;
+        // While the disk is being attached it does not name that VM yet, and that VM may be the node.
+        if self.in_flight.is_attaching_or_detaching(disk) {
+            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
+        }
         // The VM that was not found may be a guess by the node's name. Only a single read shows the VM that has the disk.
         let freshness = Freshness::single().priority(Priority::DetachDeadNode);
         let holders: Vec<ArmId> = match self.client.read_disk(disk, freshness).await {

@@ -1,4 +1,5 @@
 //! Tests against the emulator, in one runtime on paused time.
 
 mod answers;
+mod late_requests;
 mod rig;

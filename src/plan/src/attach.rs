@@ -5,7 +5,7 @@
 //! what must be read before it can decide the others ([`Open`]). It never changes a disk of which nothing is requested:
 //! another program manages that disk.
 //!
-//! [`plan`] decides what the evidence says of each request, and [`write_for`] which write follows from that.
+//! [`plan`] first decides what the evidence says of each request, and then which write follows from that.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lazuli_emulator::scenario::{ResourceGroup, Scenario, VirtualMachine};
+use lazuli_emulator::{
+    Options,
+    latency::Profile,
+    scenario::{ResourceGroup, Scenario, VirtualMachine},
+};
 use lazuli_plan::{
+    fault::Fault,
     lun::{LunReservations, Reservation},
     model::Lun,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::rig::{ELSEWHERE, Rig, disk, disks, lagging};
 use crate::Volumes;
@@ -108,6 +113,32 @@ async fn an_unpublish_from_a_node_that_is_deleted_succeeds_only_when_its_machine
         told.unwrap();
         assert_eq!(held, None, "OK was said while the disk is attached");
     }
+    rig.emulator.shutdown().await;
+}
+
+/// The attach goes on after its caller has left, and the disk does not name the machine before its end.
+#[tokio::test(start_paused = true)]
+async fn an_unpublish_from_a_node_that_is_deleted_during_an_attach_leaves_no_disk_there() {
+    let group = |name: &str| ResourceGroup { name: name.into(), location: None, subscription: None };
+    let far = VirtualMachine { resource_group: Some(ELSEWHERE.into()), ..VirtualMachine::pattern("far-{}", 1) };
+    let scenario = Scenario {
+        resource_groups: vec![group("lazuli"), group(ELSEWHERE)],
+        virtual_machines: vec![VirtualMachine::pattern("node-{}", 2), far],
+        ..a_cluster()
+    };
+    let rig = Rig::start(Options { latency: Profile::typical(), ..lagging(1, scenario) }).await;
+    rig.set_nodes(&["far-0".to_owned()]);
+    let (volumes, id) = (rig.replica(1), disk("v"));
+    sleep(Duration::from_secs(5)).await;
+    let given_up = timeout(Duration::from_secs(1), volumes.publish(&id, "far-0", None)).await;
+    assert!(given_up.is_err() && rig.writes() == 1, "the attach is under way");
+    rig.set_nodes([]);
+    while let Err(error) = volumes.unpublish(&id, Some("far-0")).await {
+        assert_eq!(error.fault, Fault::Busy, "{error}");
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.lun_of("far-0", &id), None, "the disk is attached after its unpublish");
     rig.emulator.shutdown().await;
 }
 
