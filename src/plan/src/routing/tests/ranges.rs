@@ -68,7 +68,7 @@ fn of_two_nodes_the_one_with_a_route_keeps_it_and_otherwise_the_older_gets_one()
     // A route that exists counts more than age, also one of a Node that is not known here.
     let there = json!([route("b____10244112825", "10.244.1.128/25", "10.0.0.6")]);
     let plan = judged(&pair(older, "2026-01-02T00:00:00Z"), &there);
-    assert!(refusal(&plan, "a").unwrap().contains("another Node, b") && plan.edits == []);
+    assert!(refusal(&plan, "a").unwrap().contains("another Node, b") && plan.edits.is_empty());
     assert_eq!(plan.served["b"], plan::Served::Done);
     let alone = wants(&[("a", made("10.244.1.0/24", "10.0.0.5", older))]);
     assert!(refusal(&judged(&alone, &there), "a").is_some());
