@@ -43,10 +43,49 @@ pub(super) struct NodeArguments {
     /// is ever removed.
     #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_delimiter = ',', value_name = "RANGE")]
     cluster_cidr: Vec<Cidr>,
+    /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
+    /// route.
+    #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', value_name = "RANGE")]
+    service_cluster_ip_range: Vec<Cidr>,
+    /// How often cloud-node compares the addresses of Nodes that are initialised with those of their VMs, such as 5m0s or
+    /// 90s: one list of network interfaces for each resource group and scale set. A Node that reports another boot is
+    /// compared at once. 0s: never but then.
+    #[arg(long, env = "LAZULI_NODE_STATUS_UPDATE_FREQUENCY", default_value = "5m0s", value_parser = go_duration)]
+    #[arg(value_name = "DURATION")]
+    node_status_update_frequency: Duration,
     /// Lazuli gives Nodes no pod ranges: kube-controller-manager does. Only false is taken.
     #[arg(long, env = "LAZULI_ALLOCATE_NODE_CIDRS", default_value_t = false, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     allocate_node_cidrs: bool,
+}
+
+/// Reads a duration as Go's flags spell it: numbers with units, such as `1h30m`, `5m0s` or `500ms`.
+fn go_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration such as 5m0s or 90s");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let (mut rest, mut whole) = (text, Duration::ZERO);
+    while !rest.is_empty() || text.is_empty() {
+        let digits = rest.find(|char: char| !char.is_ascii_digit()).filter(|at| *at > 0).ok_or_else(wrong)?;
+        let (number, unit) = rest.split_at(digits);
+        let end = unit.find(|char: char| char.is_ascii_digit()).unwrap_or(unit.len());
+        let (unit, left) = unit.split_at(end);
+        let milliseconds = match unit {
+            "h" => 3_600_000,
+            "m" => 60_000,
+            "s" => 1_000,
+            "ms" => 1,
+            _ => return Err(wrong()),
+        };
+        let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds)).ok_or_else(wrong)?;
+        whole = whole.checked_add(Duration::from_millis(part)).ok_or_else(wrong)?;
+        rest = left;
+    }
+    if !whole.is_zero() && whole < Duration::from_secs(1) {
+        return Err(format!("{text:?} is less than a second"));
+    }
+    Ok(whole)
 }
 
 /// Why the controllers of Nodes cannot run.
@@ -100,6 +139,7 @@ impl NodeArguments {
             subscription: config.cluster.subscription_id.clone(),
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             grace: config.cluster.not_found_grace.max(GRACE),
+            address_refresh: self.node_status_update_frequency,
             route_settle: config.network.route_settle.unwrap_or_default(),
             metadata_wait: if config.cluster.use_instance_metadata { METADATA_WAIT } else { Duration::ZERO },
             routes,
@@ -128,6 +168,7 @@ impl NodeArguments {
             update_interval: network.route_update_interval.unwrap_or_default(),
             tags: if is_own { tags } else { TagPolicy::default() },
             cluster_ranges: self.cluster_cidr.clone(),
+            service_ranges: self.service_cluster_ip_range.clone(),
         })
     }
 }
@@ -190,13 +231,28 @@ mod tests {
     }
 
     #[test]
+    fn the_frequency_is_spelled_as_gos() {
+        let frequency = |arguments: &[&str]| options(arguments, json!({})).unwrap().unwrap().address_refresh;
+        assert_eq!(frequency(&[]), Duration::from_secs(300));
+        for (text, seconds) in [("5m0s", 300), ("90s", 90), ("1h30m", 5_400), ("0s", 0), ("0", 0), ("1500ms", 1)] {
+            let given = format!("--node-status-update-frequency={text}");
+            assert_eq!(frequency(&[&given]).as_secs(), seconds, "{text}");
+        }
+        for text in ["", "5", "m", "5 m", "5m-1s", "-5m", "1.5h", "5d", "10ms", "99999999999999999999s"] {
+            let given = format!("--node-status-update-frequency={text}");
+            assert!(Command::try_parse_from(["x", &given]).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn the_keys_of_routes_count() {
         let waits = options(&[], json!({"useInstanceMetadata": true})).unwrap().unwrap();
         assert_eq!(waits.metadata_wait, METADATA_WAIT);
         let keys = json!({"routeTableName": "rt", "routeTableResourceGroup": "Other", "vnetName": "v",
             "vnetResourceGroup": "n", "subnetName": "nodes", "nodeInstanceNotFoundGracePeriodInSeconds": 300,
             "routeUpdateIntervalInSeconds": 5, "routeUpdateWaitingInSeconds": 7});
-        let options = options(&["--cluster-cidr=10.244.0.0/16"], keys).unwrap().unwrap();
+        let ranges = ["--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/16,fd00:1::/112"];
+        let options = options(&ranges, keys).unwrap().unwrap();
         let routes = options.routes.unwrap();
         assert_eq!((options.grace, options.metadata_wait), (Duration::from_secs(300), Duration::ZERO));
         assert!(routes.table.folded().ends_with("/resourcegroups/other/providers/microsoft.network/routetables/rt"));
@@ -204,6 +260,7 @@ mod tests {
             routes.subnet.unwrap().as_str().ends_with("/n/providers/Microsoft.Network/virtualNetworks/v/subnets/nodes")
         );
         assert_eq!((options.route_settle, routes.update_interval), (Duration::from_secs(7), Duration::from_secs(5)));
+        assert_eq!(routes.service_ranges.len(), 2);
         assert_eq!(routes.tags, TagPolicy::default(), "the table is not in the cluster's group");
     }
 }

@@ -64,7 +64,8 @@ impl World {
     fn process(&self) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lazuli"));
         command.env_clear().arg("cloud-controllers").args(self.0.arguments());
-        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*", "--health-endpoint=127.0.0.1:0"]);
+        command.args(["--cluster-cidr=10.244.0.0/16", "--controllers=*", "--node-status-update-frequency=2s"]);
+        command.arg("--health-endpoint=127.0.0.1:0");
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 
@@ -177,6 +178,8 @@ async fn pools_of_nics() -> BTreeSet<String> {
             && !node["spec"]["taints"].to_string().contains(UNINITIALIZED)
     };
     world.until("the Node is initialised", initialised).await;
+    let is_listed = |call: &Call| call.path.ends_with("/virtualMachineScaleSets/agents/networkInterfaces");
+    world.until("its addresses are compared", || world.calls().iter().any(is_listed)).await;
     world.0.server.delete("services", "default", "linked").unwrap();
     world.until("linked is gone", || world.0.server.list("services").is_empty()).await;
     let joined = joins();

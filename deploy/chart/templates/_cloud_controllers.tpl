@@ -85,6 +85,7 @@
     {{- with .clusterCidr }}
     - --cluster-cidr={{ join "," . }}
     {{- end }}
+    - --node-status-update-frequency={{ .nodeStatusUpdateFrequency }}
     {{- if .webhook.enabled }}
     - --webhook-address=:{{ add $port 2 }}
     - --webhook-certificate=/etc/lazuli/webhook/tls.crt

@@ -304,6 +304,15 @@ impl Network {
         Ok(())
     }
 
+    /// Lists the network interfaces of all instances of a uniform scale set.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_instance_interfaces(&self, scale_set: &ArmId, until: &Until) -> Result<Vec<Value>, ArmError> {
+        let path = format!("{scale_set}/networkInterfaces");
+        Ok(self.arm.list_of(&path, INSTANCE_INTERFACES_API_VERSION, &[], until).await?.items)
+    }
+
     fn compute_versions(&self) -> ApiVersions {
         match self.api_version {
             AZURE_STACK_API_VERSION => ApiVersions::azure_stack(),

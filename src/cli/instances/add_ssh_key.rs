@@ -195,7 +195,8 @@ async fn execute(
         return Err(AddError::NoMachines.into());
     }
     let foreign = if options.replace { Foreign::Replace } else { Foreign::Keep };
-    let plan = plan(chosen, foreign, &azure.compute, &reads).await;
+    let subscription = config.cluster.subscription_id.as_str();
+    let plan = plan(chosen, (foreign, subscription), &azure.compute, &reads).await;
     if options.output == Format::Text {
         write!(out, "{}", plan_text(&plan, options, &key))?;
     }
@@ -244,7 +245,12 @@ async fn read_key(options: &AddSshKey) -> Result<PublicKey, AddError> {
 }
 
 /// Reads the machines, and decides what becomes of each.
-async fn plan(chosen: Vec<(String, ArmId)>, foreign: Foreign, compute: &Compute, until: &Until) -> Vec<Planned> {
+async fn plan(
+    chosen: Vec<(String, ArmId)>,
+    (foreign, subscription): (Foreign, &str),
+    compute: &Compute,
+    until: &Until,
+) -> Vec<Planned> {
     let mut waiting = chosen.into_iter().enumerate();
     let mut running = JoinSet::new();
     let mut done: Vec<(usize, Planned)> = Vec::new();
@@ -252,13 +258,13 @@ async fn plan(chosen: Vec<(String, ArmId)>, foreign: Foreign, compute: &Compute,
         while running.len() < AT_A_TIME
             && let Some((at, (name, id))) = waiting.next()
         {
-            let (compute, until) = (compute.clone(), until.clone());
+            let (compute, until, subscription) = (compute.clone(), until.clone(), subscription.to_owned());
             running.spawn(async move {
                 let read = compute.read_alone(&id, Priority::Read, &until).await;
                 let step = match read {
                     Ok(body) => {
                         let machine = Machine::read(&name, &id, &body);
-                        let step = vm_access::plan(&machine, foreign);
+                        let step = vm_access::plan(&machine, foreign, &subscription);
                         Ok((machine, step))
                     }
                     Err(error) => Err(chain(&error)),
@@ -280,7 +286,11 @@ fn plan_text(plan: &[Planned], options: &AddSshKey, key: &PublicKey) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, key.blob());
     let fingerprint = key.fingerprint(digest.as_ref());
     let width = plan.iter().map(|planned| planned.name.chars().count()).max().unwrap_or_default();
-    let lines = plan.iter().map(|planned| format!("  {:<width$}  {}\n", planned.name, planned.text()));
+    let line = |planned: &Planned| {
+        let Planned { name, id, .. } = planned;
+        format!("  {name:<width$}  {}\n  {:<width$}    {id}\n", planned.text(), "")
+    };
+    let lines = plan.iter().map(line);
     format!(
         "{} {fingerprint}{comment}\nfor user {}, who may become root by sudo on these machines:\n{}",
         key.kind(),

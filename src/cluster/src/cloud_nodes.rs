@@ -215,6 +215,7 @@ struct Metadata {
     #[serde(default, deserialize_with = "null_as_empty")]
     annotations: BTreeMap<String, String>,
     deletion_timestamp: Option<String>,
+    creation_timestamp: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -308,6 +309,7 @@ impl SlimCloudNode {
                 Some("False") => Some(false),
                 _ => None,
             },
+            created: metadata.creation_timestamp.unwrap_or_default(),
             is_deleting: metadata.deletion_timestamp.is_some(),
             boot_id: Some(status.info.boot_id).filter(|boot| !boot.is_empty()),
             facts: metadata.annotations.get(facts::ANNOTATION).and_then(|text| InstanceFacts::parse(text)),

@@ -152,7 +152,8 @@ async fn nothing_is_written_by_a_dry_run_nor_without_consent() {
     let world = World::start(Scenario::default()).await;
     let (text, ended) = world.run(&["--all", "--dry-run"]).await;
     assert_eq!(ended, Ok(()));
-    assert!(text.contains("\n  node-0  add the extension lazuli-vm-access\n"), "{text}");
+    let expected = format!("\n  node-0  add the extension lazuli-vm-access\n            {}\n", vm("node-0"));
+    assert!(text.contains(&expected), "{text}");
     let (_, ended) = world.run(&["--all"]).await;
     assert!(ended.unwrap_err().contains("give --yes"));
     let (text, ended) = world.run(&["--all", "--dry-run", "--output=json"]).await;

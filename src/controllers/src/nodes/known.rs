@@ -109,8 +109,8 @@ impl Known {
 
     /// What the planner of the route table needs.
     pub(super) fn route_env(&self, routes: &RouteOptions) -> routing::Env {
-        let RouteOptions { table, location, tags, cluster_ranges, .. } = routes.clone();
-        routing::Env { id: table, location, tags, cluster_ranges }
+        let RouteOptions { table, location, tags, cluster_ranges, service_ranges, .. } = routes.clone();
+        routing::Env { id: table, location, tags, cluster_ranges, reserved: service_ranges }
     }
 
     /// How many Nodes there are.

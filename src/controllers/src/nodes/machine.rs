@@ -1,4 +1,5 @@
-//! The reads of machines: of a new Node's, which lists may answer, and of one that is not Ready, which no cache answers.
+//! The reads of machines: of a new Node's, which lists may answer; for the addresses of an initialised one; and of one that
+//! is not Ready, which no cache answers.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use lazuli_plan::{
     cloud_node::{
         Instance, InstanceAddress,
         body::{self, Machine},
-        controls,
+        existence::{Answer, Next, Read, Round},
         step::{Checked, Lookup},
     },
     fault::Fault,
@@ -20,6 +21,7 @@ use lazuli_plan::{
     network::public_ip::PublicIp,
     node,
     permit::Priority,
+    read::Accept,
 };
 use serde_json::Value;
 use tracing::{debug, error};
@@ -27,7 +29,7 @@ use tracing::{debug, error};
 use super::known::Known;
 
 /// How long one read may take, with its waits for permits.
-const READ: Duration = Duration::from_secs(120);
+pub(super) const READ: Duration = Duration::from_secs(120);
 
 /// How long the reads for a new Node wait, while reads are short, for those of other Nodes. Nodes join in groups, and one
 /// list answers all of them; a read of each would take more than the bucket of reads is refilled by.
@@ -37,7 +39,7 @@ fn freshness() -> Freshness {
     Freshness::listed().patience(PATIENCE)
 }
 
-fn fault(error: ArmError) -> Fault {
+pub(super) fn fault(error: ArmError) -> Fault {
     debug!(%error, "a machine cannot be read");
     error.fault.clone()
 }
@@ -73,16 +75,7 @@ pub(super) async fn instance(known: &Known, node: &str, lookup: &Lookup) -> Resu
         let whole = known.compute.read_alone(&machine.id, Priority::Read, &Until::within(READ)).await.map_err(fault)?;
         machine.fault_domain = malformed(Machine::read(&whole))?.fault_domain;
     }
-    let mut addresses = Vec::new();
-    for nic in &machine.nics {
-        for body::NicAddress { private, public } in body::nic_addresses(interface(known, nic).await?.as_ref()) {
-            let public = match public {
-                Some(id) => public_address(known, &id).await?,
-                None => None,
-            };
-            addresses.push(InstanceAddress { private, public });
-        }
-    }
+    let addresses = addresses_of(known, &machine, freshness).await?;
     let Machine { id, size, location, zone, fault_domain, .. } = machine;
     Ok(Instance { id, size, location, zone, fault_domain, addresses })
 }
@@ -124,72 +117,82 @@ async fn by_name(known: &Known, resource_group: &str, name: &str, claimed: Optio
     }
 }
 
-async fn interface(known: &Known, nic: &ArmId) -> Result<Arc<Value>, Fault> {
+/// Reads the addresses of the machine of a Node that is initialised.
+pub(super) async fn addresses(known: &Known, machine: &ArmId, accept: Accept) -> Result<Vec<InstanceAddress>, Fault> {
+    let fresh = || Freshness { accept, ..freshness() };
+    let read = known.compute.read_vm(machine, fresh(), &Until::within(READ)).await.map_err(fault)?;
+    addresses_of(known, &malformed(Machine::read(&read.raw))?, fresh).await
+}
+
+/// Reads the addresses of a machine.
+async fn addresses_of(
+    known: &Known,
+    machine: &Machine,
+    fresh: impl Fn() -> Freshness,
+) -> Result<Vec<InstanceAddress>, Fault> {
+    let mut addresses = Vec::new();
+    for nic in &machine.nics {
+        let nic = interface(known, nic, fresh()).await?;
+        for body::NicAddress { private, public } in body::nic_addresses(&nic) {
+            let public = match public {
+                Some(id) => public_address(known, &id, fresh()).await?,
+                None => None,
+            };
+            addresses.push(InstanceAddress { private, public });
+        }
+    }
+    Ok(addresses)
+}
+
+async fn interface(known: &Known, nic: &ArmId, freshness: Freshness) -> Result<Arc<Value>, Fault> {
     let until = Until::within(READ);
     if nic.is_type("Microsoft.Network/networkInterfaces") {
-        let read = known.network.read(NetworkType::Interface, nic, freshness(), &until).await;
+        let read = known.network.read(NetworkType::Interface, nic, freshness, &until).await;
         return read.map(|read| read.body).map_err(fault);
     }
     // That of an instance of a uniform scale set is in no list of NICs.
     known.network.read_alone(nic, Priority::Read, &until).await.map(Arc::new).map_err(fault)
 }
 
-async fn public_address(known: &Known, id: &ArmId) -> Result<Option<IpAddr>, Fault> {
-    let read = known.network.read(NetworkType::PublicIp, id, freshness(), &Until::within(READ)).await;
+async fn public_address(known: &Known, id: &ArmId, freshness: Freshness) -> Result<Option<IpAddr>, Fault> {
+    let read = known.network.read(NetworkType::PublicIp, id, freshness, &Until::within(READ)).await;
     let read = read.map_err(fault)?;
     Ok(malformed(PublicIp::read(id, &read.body))?.address)
 }
 
 /// Reads whether a machine runs; of one that is not there, whether that is proved.
 pub(super) async fn check(known: &Known, machine: &ArmId) -> Checked {
-    match alone(known, machine).await {
-        Ok(body) => match malformed(decode_instance_view(&body)) {
-            Ok(view) => Checked::Here(view),
-            Err(fault) => Checked::Unproved(fault),
-        },
-        Err(Fault::NotFound) => control(known, machine).await,
-        // Of an instance Azure may also say that its scale set does not exist, or that the request is invalid, because
-        // the instance is not an active one. Then the set and the list of its instances tell.
-        Err(fault @ (Fault::ScopeNotFound | Fault::Invalid)) => match is_listed(known, machine).await {
-            Ok(Some(false)) => control(known, machine).await,
-            Ok(Some(true) | None) => Checked::Unproved(fault),
-            Err(fault) => Checked::Unproved(fault),
-        },
-        Err(fault) => Checked::Unproved(fault),
+    let mut round = {
+        let told = known.told();
+        Round::new(machine, told.nodes.iter().flat_map(|nodes| nodes.values()), known.scope())
+    };
+    loop {
+        match round.next() {
+            Next::Ended(checked) => return checked.clone(),
+            Next::Read(read) => {
+                let answer = answer(known, read).await.unwrap_or_else(Answer::Failed);
+                round.answered(answer);
+            }
+        }
     }
 }
 
-/// Whether the scale set of an instance exists and lists it; `None` for what is no instance of a uniform set.
-async fn is_listed(known: &Known, machine: &ArmId) -> Result<Option<bool>, Fault> {
-    let Some(set) = body::scale_set(machine) else { return Ok(None) };
-    let until = Until::within(READ);
-    if !known.compute.scale_set_exists(&set, Priority::Read, &until).await.map_err(fault)? {
-        return Ok(Some(false));
-    }
-    let instances = known.compute.list_instances(&set, &until).await.map_err(fault)?;
-    Ok(Some(instances.iter().any(|instance| instance.id == *machine)))
+/// Carries out one read of a round.
+async fn answer(known: &Known, read: &Read) -> Result<Answer, Fault> {
+    Ok(match read {
+        Read::Machine(machine) => Answer::Here(malformed(decode_instance_view(&alone(known, machine).await?))?),
+        Read::Control(control) => alone(known, control).await.map(|_| Answer::There)?,
+        Read::Instances(set) => {
+            let listed = known.compute.list_instances(set, &Until::within(READ)).await;
+            Answer::Listed(listed.map_err(fault)?.into_iter().map(|one| one.id).collect())
+        }
+        Read::Machines { subscription, resource_group } => {
+            let listed = known.compute.list_vms(subscription, resource_group, &Until::within(READ)).await;
+            Answer::Listed(listed.map_err(fault)?.into_iter().map(|one| one.id).collect())
+        }
+    })
 }
 
 async fn alone(known: &Known, machine: &ArmId) -> Result<Value, Fault> {
     known.compute.read_alone(machine, Priority::Read, &Until::within(READ)).await.map_err(fault)
-}
-
-/// Whether something else in the resource group of a machine that is not there answers.
-async fn control(known: &Known, machine: &ArmId) -> Checked {
-    let others = known.told().nodes.as_ref().map(|nodes| controls(machine, nodes.values())).unwrap_or_default();
-    for other in &others {
-        match alone(known, other).await {
-            Ok(_) => return Checked::Gone,
-            // It may be gone too.
-            Err(Fault::NotFound) => {}
-            Err(fault) => return Checked::Unproved(fault),
-        }
-    }
-    // Of the only machine of its group the group's list is the control.
-    let (subscription, group) = (machine.subscription(), machine.resource_group());
-    match known.compute.list_vms(subscription, group, &Until::within(READ)).await {
-        Ok(all) if others.is_empty() && all.iter().all(|vm| vm.id != *machine) => Checked::Gone,
-        Ok(_) => Checked::Unproved(Fault::NotFound),
-        Err(error) => Checked::Unproved(fault(error)),
-    }
 }

@@ -9,6 +9,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `interfaces` | the lists by which the addresses of Nodes are kept |
 //! | `known` | what all keys share |
 //! | `machine` | the reads of machines: for a new Node, and for one that is not Ready |
 //! | `node` | a Node as a key of the engine |
@@ -16,6 +17,7 @@
 //! | `routes` | route tables and subnets as objects of the engine |
 
 mod breaker;
+mod interfaces;
 mod known;
 mod machine;
 mod node;
@@ -73,6 +75,8 @@ pub struct NodeOptions {
     pub resource_group: String,
     /// How long this process has known a Node at least before it deletes it.
     pub grace: Duration,
+    /// How often the addresses of initialised Nodes are compared with Azure's; zero for never.
+    pub address_refresh: Duration,
     /// How long after it was seen first a new route is expected to work.
     pub route_settle: Duration,
     /// How long a new Node waits for what its plugin publishes of the machine before Azure is asked.
@@ -96,6 +100,8 @@ pub struct RouteOptions {
     pub update_interval: Duration,
     /// The ranges from which Nodes get theirs.
     pub cluster_ranges: Vec<Cidr>,
+    /// The ranges of Services, which no Node's range may overlap.
+    pub service_ranges: Vec<Cidr>,
 }
 
 /// The controllers of Nodes.
@@ -171,7 +177,10 @@ impl NodeControllers {
                 }
             }
         };
-        tokio::join!(following, feeding);
+        tokio::select! {
+            () = async { _ = tokio::join!(following, feeding); } => {}
+            () = interfaces::follow(&self.known) => {}
+        }
     }
 
     async fn changed(&self, change: Change<CloudNode>) {

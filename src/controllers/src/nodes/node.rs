@@ -48,6 +48,12 @@ impl Nodes {
             ),
             Reason::Unreadable(fault) => warn!(node, ?fault, "the VM of the Node cannot be read; it is tried again"),
             Reason::NoAddress(why) => warn!(node, "the Node is not initialised: {why}"),
+            Reason::Readdressed(addresses) => info!(node, addresses, "the Node gets the addresses of its VM"),
+            Reason::AddressesUnread(fault) => {
+                warn!(node, ?fault, "the addresses of the VM cannot be read; the Node keeps those that it has");
+            }
+            Reason::AddressesKept(why) => warn!(node, "the Node keeps the addresses that it has: {why}"),
+            Reason::RouteKept(why) => warn!(node, "the route of the Node stays, though its range {why}"),
             Reason::Stopped => info!(node, "the VM of the Node is stopped: the Node is out of service"),
             Reason::Gone => info!(node, "the VM of the Node does not exist in Azure: the Node is deleted"),
             Reason::Unproved(fault) => {
@@ -88,6 +94,7 @@ impl Kind for Nodes {
     fn action_name(action: &Action) -> &'static str {
         match action {
             Action::Read { .. } => "read",
+            Action::ReadAddresses { .. } => "read_addresses",
             Action::Check { .. } => "check",
             Action::Patch { .. } => "patch",
             Action::Delete { .. } => "delete",
@@ -118,6 +125,11 @@ impl Kind for Nodes {
             Action::Read { id, lookup } => {
                 return Some(Box::pin(async move {
                     Event::Read { id, result: machine::instance(&known, &node, &lookup).await }
+                }));
+            }
+            Action::ReadAddresses { id, machine, accept } => {
+                return Some(Box::pin(async move {
+                    Event::AddressesRead { id, result: machine::addresses(&known, &machine, accept).await }
                 }));
             }
             Action::Check { id, machine } => {

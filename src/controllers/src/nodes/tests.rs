@@ -1,5 +1,7 @@
 //! The controllers of Nodes against the emulator and the small API server, in one runtime on paused time.
 
+mod machines;
+
 use std::{sync::Mutex, time::Duration};
 
 use futures::FutureExt as _;
@@ -83,6 +85,10 @@ impl Rig {
         let mut scenario = scenario::Scenario::default();
         scenario.virtual_machines = vec![scenario::VirtualMachine::pattern("node-{}", 20)];
         scenario.scale_sets = vec![scenario::ScaleSet::uniform("pool", 2)];
+        Self::of(scenario, unverified).await
+    }
+
+    async fn of(scenario: scenario::Scenario, unverified: Switches) -> Self {
         let options =
             EmulatorOptions { latency: Profile::typical(), scenario, unverified, ..EmulatorOptions::default() };
         let emulator = Emulator::start(options).await.unwrap();
@@ -133,6 +139,7 @@ impl Rig {
             subscription: scenario::SUBSCRIPTION.to_owned(),
             resource_group: scenario::RESOURCE_GROUP.to_owned(),
             grace: Duration::from_secs(60),
+            address_refresh: Duration::from_secs(300),
             route_settle: Duration::ZERO,
             metadata_wait: Duration::ZERO,
             routes: Some(RouteOptions {
@@ -142,6 +149,7 @@ impl Rig {
                 update_interval: Duration::ZERO,
                 tags: TagPolicy::default(),
                 cluster_ranges: vec!["10.244.0.0/16".parse().unwrap()],
+                service_ranges: vec!["10.244.240.0/20".parse().unwrap()],
             }),
         };
         let client = Client::new(self.server.router(), "default");

@@ -28,11 +28,18 @@ pub fn of_reason(node: &str, found: &Found) -> Option<Event> {
                 because(fault)
             ),
         ),
+        Found::Readdressed(all) => (Reason::Synced, format!("the Node gets the addresses of its VM in Azure: {all}")),
+        // The log has it. The Node works on with the addresses that it has.
+        Found::AddressesUnread(_) | Found::AddressesKept(_) => return None,
         Found::Stopped => (
             Reason::NodeOutOfService,
             "the VM of the Node is stopped: pods are evicted and volumes detached".to_owned(),
         ),
         Found::Gone => (Reason::DeletingNode, "the VM of the Node does not exist in Azure".to_owned()),
+        Found::RouteKept(why) => (
+            Reason::RouteKept,
+            format!("the route to the pods of the Node stays, though its range {why}: a new one would be refused"),
+        ),
         Found::RouteRefused(why) => (Reason::FailedToCreateRoute, format!("the Node has no route: {why}")),
     };
     Some(event(node, reason, what))
@@ -74,8 +81,12 @@ fn because(fault: &Fault) -> &'static str {
             ": the controllers' identity lacks the action Microsoft.Compute/virtualMachines/read or that of scale sets"
         }
         Fault::Unauthenticated => ": Azure takes no token of this credential",
-        Fault::NotFound => ": it is not found, and nothing else in its resource group is found either",
-        Fault::ScopeNotFound => ": its resource group or its subscription does not exist",
+        Fault::NotFound => {
+            ": Azure does not find it, and no other machine answers that would show that Azure's answers count"
+        }
+        Fault::ScopeNotFound => {
+            ": Azure does not find its resource group or its subscription, which proves nothing of the VM"
+        }
         Fault::Invalid => ": Azure calls the request invalid",
         Fault::Unsupported => ": this Azure does not know the request",
         Fault::Malformed => ": the answer cannot be understood",
@@ -99,7 +110,7 @@ mod tests {
                 Found::Unproved(Fault::ScopeNotFound),
                 "NodeStateUnknown",
                 Severity::Warning,
-                "deleted: its resource group",
+                "deleted: Azure does not find its resource group",
             ),
             (Found::Stopped, "NodeOutOfService", Severity::Warning, "is stopped"),
             (Found::Gone, "DeletingNode", Severity::Normal, "does not exist in Azure"),

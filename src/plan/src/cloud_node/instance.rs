@@ -74,33 +74,41 @@ impl Instance {
     /// # Errors
     /// A sentence: the machine has no address, or not the one that kubelet was told.
     pub fn node_addresses(&self, node: &CloudNode) -> Result<Vec<NodeAddress>, String> {
-        let (mut all, mut first) = (Vec::new(), Vec::new());
-        for is_v4 in [true, false] {
-            for (at, one) in self.addresses.iter().filter(|one| one.private.is_ipv4() == is_v4).enumerate() {
-                let before = all.len();
-                all.push((NodeAddress::INTERNAL, one.private));
-                all.extend(one.public.map(|public| (NodeAddress::EXTERNAL, public)));
-                if at == 0 {
-                    first.extend_from_slice(&all[before..]);
-                }
-            }
-        }
-        if all.is_empty() {
-            return Err(format!("no NIC of {} has an address", self.id));
-        }
-        let mut used: Vec<(&str, IpAddr)> = Vec::new();
-        for told in &node.provided_addresses {
-            let before = used.len();
-            used.extend(all.iter().filter(|(_, address)| address == told));
-            if used.len() == before {
-                return Err(format!("kubelet was given the address {told}, which no NIC of {} has", self.id));
-            }
-        }
-        let told: Vec<&str> = used.iter().map(|(kind, _)| *kind).collect();
-        used.extend(first.iter().filter(|(kind, _)| !told.contains(kind)));
-        let host = NodeAddress { kind: NodeAddress::HOSTNAME.to_owned(), address: node.name.clone() };
-        let addresses =
-            used.into_iter().map(|(kind, at)| NodeAddress { kind: kind.to_owned(), address: at.to_string() });
-        Ok([host].into_iter().chain(addresses).collect())
+        node_addresses(&self.id, &self.addresses, node)
     }
+}
+
+/// The addresses of a Node whose machine has these.
+pub(super) fn node_addresses(
+    machine: &ArmId,
+    addresses: &[InstanceAddress],
+    node: &CloudNode,
+) -> Result<Vec<NodeAddress>, String> {
+    let (mut all, mut first) = (Vec::new(), Vec::new());
+    for is_v4 in [true, false] {
+        for (at, one) in addresses.iter().filter(|one| one.private.is_ipv4() == is_v4).enumerate() {
+            let before = all.len();
+            all.push((NodeAddress::INTERNAL, one.private));
+            all.extend(one.public.map(|public| (NodeAddress::EXTERNAL, public)));
+            if at == 0 {
+                first.extend_from_slice(&all[before..]);
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(format!("no NIC of {machine} has an address"));
+    }
+    let mut used: Vec<(&str, IpAddr)> = Vec::new();
+    for told in &node.provided_addresses {
+        let before = used.len();
+        used.extend(all.iter().filter(|(_, address)| address == told));
+        if used.len() == before {
+            return Err(format!("kubelet was given the address {told}, which no NIC of {machine} has"));
+        }
+    }
+    let told: Vec<&str> = used.iter().map(|(kind, _)| *kind).collect();
+    used.extend(first.iter().filter(|(kind, _)| !told.contains(kind)));
+    let host = NodeAddress { kind: NodeAddress::HOSTNAME.to_owned(), address: node.name.clone() };
+    let addresses = used.into_iter().map(|(kind, at)| NodeAddress { kind: kind.to_owned(), address: at.to_string() });
+    Ok([host].into_iter().chain(addresses).collect())
 }

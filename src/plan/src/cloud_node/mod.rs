@@ -12,24 +12,28 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`addresses`] | the addresses of initialised Nodes, as lists of network interfaces show them |
 //! | [`body`] | the bodies of machines and NICs, as far as a Node's facts are in them |
 //! | `instance` | what Azure says of a machine, and the texts that follow for its Node |
 //! | [`step`] | the step of one Node |
 //! | [`breaker`] | the step that slows down when many machines disappear at once |
 //! | [`events`] | what is told of a Node by events |
+//! | [`existence`] | whether a machine is gone: the reads of one round |
 //! | [`facts`] | what the plugin on a node publishes of its machine |
 //!
 //! # What is never touched
 //!
 //! A Node with the label `kubernetes.azure.com/managed=false`, or with the provider id of another cloud
-//! ([`CloudNode::is_ours`]). A Node that is initialised keeps its labels and addresses: they have one owner, which is the
-//! process that initialised it. It may get a label that it lacks, when its plugin tells the value later. A taint `out-of-service` with a value is a person's, and stays.
+//! ([`CloudNode::is_ours`]). A Node that is initialised keeps its labels. It may get a label that it lacks, when its plugin
+//! tells the value later. Its addresses follow those of its machine; they have one writer, the leader. A taint `out-of-service` with a value is a person's, and stays.
 //!
 //! [`plan::node`](crate::node) is the view of Nodes that attaching disks needs.
 
+pub mod addresses;
 pub mod body;
 pub mod breaker;
 pub mod events;
+pub mod existence;
 pub mod facts;
 mod instance;
 mod routes;
@@ -41,10 +45,10 @@ mod tests;
 
 use std::net::IpAddr;
 
+use instance::node_addresses;
 pub use instance::{Instance, InstanceAddress, provider_id};
 
 use crate::{
-    model::ArmId,
     network::{Cidr, Family},
     node::Machine,
     routing::PodRange,
@@ -157,6 +161,8 @@ pub struct CloudNode {
     pub is_ready: bool,
     /// Its condition NetworkUnavailable; `None` without one, and where it is neither true nor false.
     pub is_network_unavailable: Option<bool>,
+    /// When it was made, as the API server spells it: RFC 3339 in UTC and whole seconds.
+    pub created: String,
     /// Whether it is being deleted.
     pub is_deleting: bool,
     /// The boot of the kernel that kubelet runs in: `status.nodeInfo.bootID`.
@@ -191,7 +197,13 @@ impl CloudNode {
             addresses.find(|address| address.is_ipv4() == range_is_v4(range))
         };
         let ranges = self.pod_ranges.iter().filter_map(|text| Some((text, text.parse::<Cidr>().ok()?)));
-        ranges.map(|(text, range)| PodRange { text: text.clone(), range, next_hop: address(&range) }).collect()
+        let pod = |(text, range): (&String, Cidr)| PodRange {
+            text: text.clone(),
+            range,
+            next_hop: address(&range),
+            created: self.created.clone(),
+        };
+        ranges.map(pod).collect()
     }
 }
 
@@ -202,25 +214,4 @@ fn range_is_v4(range: &Cidr) -> bool {
 /// Whether the label [`MANAGED`](crate::network::backends::labels::MANAGED) of a Node says that no cloud manages it.
 pub fn is_unmanaged(managed: Option<&str>) -> bool {
     managed.is_some_and(|value| value.eq_ignore_ascii_case("false"))
-}
-
-/// How many other machines are tried as controls.
-const CONTROLS: usize = 3;
-
-/// What may show, by answering, that a machine which is not found is gone: its scale set, then other machines of its
-/// resource group, those of Nodes that are Ready first.
-pub fn controls<'n>(machine: &ArmId, nodes: impl IntoIterator<Item = &'n CloudNode>) -> Vec<ArmId> {
-    let is_near = |other: &ArmId| {
-        other != machine
-            && other.subscription().eq_ignore_ascii_case(machine.subscription())
-            && other.resource_group().eq_ignore_ascii_case(machine.resource_group())
-    };
-    let mut others: Vec<(bool, ArmId)> = nodes
-        .into_iter()
-        .filter_map(|node| Some((!node.is_ready, node.machine()?.id().clone())))
-        .filter(|(_, other)| is_near(other))
-        .collect();
-    others.sort();
-    let others = others.into_iter().map(|(_, other)| other).take(CONTROLS);
-    body::scale_set(machine).into_iter().chain(others).collect()
 }

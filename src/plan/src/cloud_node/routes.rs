@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::CloudNode;
+use super::{CloudNode, step::Reason};
 use crate::{
     engine::{Outcome, Refusal, Waiting},
     fault::Fault,
@@ -76,8 +76,8 @@ impl Requests {
         }
     }
 
-    /// Takes the outcome of the newest want. Returns a sentence when it was refused.
-    pub(super) fn told(&mut self, generation: u64, outcome: &Outcome<Report>, now: Duration) -> Option<String> {
+    /// Takes the outcome of the newest want. Returns what a person must know of it.
+    pub(super) fn told(&mut self, generation: u64, outcome: &Outcome<Report>, now: Duration) -> Option<Reason> {
         if generation != self.generation {
             return None;
         }
@@ -91,14 +91,17 @@ impl Requests {
             Outcome::Waiting(Waiting::Write | Waiting::Plan(_) | Waiting::Acceptance) => self.routes = Routes::Missing,
             Outcome::Refused(refusal) => {
                 self.routes = Routes::Missing;
-                return Some(match refusal {
+                return Some(Reason::RouteRefused(match refusal {
                     Refusal::Plan(why) => why.message.clone(),
                     Refusal::Azure(fault) => format!("Azure refuses the change of the route table{}", because(fault)),
-                });
+                }));
             }
             Outcome::Waiting(Waiting::OtherOperation | Waiting::FreshReads | Waiting::Retry(_)) => {}
         }
-        None
+        match outcome {
+            Outcome::Done(Report { objection: Some(why), .. }) => Some(Reason::RouteKept(why)),
+            _ => None,
+        }
     }
 }
 

@@ -1,23 +1,25 @@
 //! The step of one Node.
 //!
 //! It takes the machine of a new Node from what the Node's plugin publishes, or reads it, and patches the Node, at most
-//! twice; it tells the route table which routes the Node has; and while the Node is not Ready it reads whether its machine
-//! runs, is stopped or is gone.
+//! twice; it tells the route table which routes the Node has; it keeps the addresses of an initialised Node as those of its
+//! machine; and while the Node is not Ready it reads whether its machine runs, is stopped or is gone.
 //!
 //! # When a machine is gone
 //!
-//! Azure answers 404 for exactly this machine, twice, at least [`APART`] apart, and each time another machine of the
-//! resource group, or its scale set, is there ([`Checked::Gone`]). A missing right, a missing resource group and an answer
-//! that did not come prove nothing. This process has known the Node for the grace period. Then the Node asks the
+//! Azure answers 404 for exactly this machine, twice, at least [`APART`] apart, and each time another machine, or its scale
+//! set, is there ([`existence`](super::existence)). A missing right, a missing resource group and an answer that did not
+//! come prove nothing. This process has known the Node for the grace period. Then the Node asks the
 //! [`breaker`](super::breaker), and is deleted by its uid while its last proof is younger than [`FRESH`].
 
 mod action;
 mod event;
+mod refresh;
 
 use std::time::Duration;
 
 pub use action::{Action, Lookup, NetworkCondition, Patch, Reason};
 pub use event::{Checked, Event, PatchFault};
+use refresh::Refresh;
 
 use super::{
     CloudNode, Instance, Taint,
@@ -113,6 +115,7 @@ pub struct State {
     reading: Option<Id>,
     read_at: Duration,
     reads: Backoff,
+    refresh: Refresh,
     checking: Option<(Id, Duration)>,
     check_at: Duration,
     checks: Backoff,
@@ -141,6 +144,7 @@ impl Default for State {
             reading: None,
             read_at: Duration::ZERO,
             reads: RETRIES,
+            refresh: Refresh::new(RETRIES),
             checking: None,
             check_at: Duration::ZERO,
             checks: CHECKS,
@@ -179,7 +183,8 @@ impl State {
     }
 
     fn is_busy(&self) -> bool {
-        self.reading.is_some() || self.checking.is_some() || self.writing.is_some()
+        let reads = self.reading.is_some() || self.refresh.reading.is_some();
+        reads || self.checking.is_some() || self.writing.is_some()
     }
 
     fn fold(&mut self, now: Duration, event: Event, actions: &mut Vec<Action>) {
@@ -204,6 +209,16 @@ impl State {
                         };
                         self.report(reason, actions);
                     }
+                }
+            }
+            Event::Listed(listed) => {
+                if let Some(node) = &self.node {
+                    self.refresh.listed(node, listed.as_deref(), now);
+                }
+            }
+            Event::AddressesRead { id, result } => {
+                if let Some(reason) = self.refresh.read(id, result, now) {
+                    self.report(reason, actions);
                 }
             }
             Event::Checked { id, result } => {
@@ -231,8 +246,8 @@ impl State {
                 }
             }
             Event::Routed { generation, outcome } => {
-                if let Some(refused) = self.requests.told(generation, &outcome, now) {
-                    self.report(Reason::RouteRefused(refused), actions);
+                if let Some(reason) = self.requests.told(generation, &outcome, now) {
+                    self.report(reason, actions);
                 }
             }
             Event::RoutesLost => self.requests.lost(),
@@ -251,6 +266,7 @@ impl State {
         if before.is_some_and(|before| before.uid == node.uid && before.version > node.version) {
             return;
         }
+        let has_booted = before.is_some_and(|before| has_booted(before, &node));
         if before.is_none_or(|before| before.uid != node.uid) {
             // The route table is told of the new ranges instead of the old ones, and shows anew what it has.
             self.forget(actions);
@@ -266,6 +282,9 @@ impl State {
             self.checks.succeeded();
             self.check_at = now;
             self.withdraw(actions);
+        }
+        if has_booted {
+            self.refresh.need(now);
         }
         self.node = Some(node);
     }
@@ -385,6 +404,9 @@ impl State {
         if env.controllers.lifecycle {
             self.check(node, env, now, actions);
         }
+        if env.controllers.node {
+            self.read_addresses(node, now, actions);
+        }
         let may_write = self.writing.is_none() && !self.waits(self.write_at, now);
         if let Some(patch) = self.patch(node, env, now, actions)
             && may_write
@@ -420,6 +442,12 @@ impl State {
         let taints = self.taints(node, env, now);
         if taints != node.taints {
             return Some(Patch::Taints(taints));
+        }
+        // Routes are led to the new addresses before the condition is told anew.
+        if env.controllers.node
+            && let Some(addresses) = self.addresses(node, now, actions)
+        {
+            return Some(Patch::Status { addresses: Some(addresses), network: None });
         }
         if let Some(network) = self.network(node, env, now) {
             return Some(Patch::Status { addresses: None, network: Some(network) });
@@ -565,6 +593,11 @@ impl State {
     fn is_gone(&self) -> bool {
         matches!(self.proof, Some(Proof { what: Proved::Gone { .. }, .. }))
     }
+}
+
+/// Whether kubelet has reported another boot: its VM was started anew, or another VM has its name.
+fn has_booted(before: &CloudNode, after: &CloudNode) -> bool {
+    before.uid == after.uid && before.boot_id.is_some() && after.boot_id.is_some() && before.boot_id != after.boot_id
 }
 
 fn named(node: &CloudNode) -> Lookup {

@@ -68,6 +68,7 @@ pub enum Reason {
     NodeDeletionSlowed,
     DeletingNode,
     FailedToCreateRoute,
+    RouteKept,
 }
 
 /// What stands behind a reason.
@@ -133,6 +134,7 @@ impl Reason {
         Self::NodeDeletionSlowed,
         Self::DeletingNode,
         Self::FailedToCreateRoute,
+        Self::RouteKept,
     ];
 
     fn row(self) -> Row {
@@ -323,8 +325,8 @@ impl Reason {
                 "NodeStateUnknown",
                 CHECK,
                 AT_ONCE,
-                "The Node stays as it is. If its VM is deleted for good, delete the Node; if it is stopped for good, taint \
-                 the Node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
+                "The Node stays as it is. If its VM is deleted for good, run kubectl delete node for it; if it is stopped \
+                 for good, taint the Node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
             ),
             Self::NodeOutOfService => (
                 "NodeOutOfService",
@@ -345,6 +347,13 @@ impl Reason {
                 "CreateRoute",
                 AT_ONCE,
                 "Correct what the note names; the route is tried again within five minutes.",
+            ),
+            Self::RouteKept => (
+                "RouteKept",
+                "CreateRoute",
+                AT_ONCE,
+                "See whether the Node may have this range, which takes the traffic of all its addresses. If not, delete \
+                 the Node: its route goes with it.",
             ),
         };
         Row { name, action, hold_off, advice }

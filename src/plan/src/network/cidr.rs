@@ -86,6 +86,22 @@ impl Cidr {
         self.length <= other.length && self.contains(other.address)
     }
 
+    /// Whether an address lies in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.covers(other) || other.covers(self)
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Every range that holds it, the widest first and itself last.
+    pub fn around_each(&self) -> impl Iterator<Item = Self> {
+        let Self { address, length } = *self;
+        (0..=length).map(move |length| Self::around(address, length))
+    }
+
     /// The range of one bit less that holds this one.
     fn parent(&self) -> Option<Self> {
         (self.length > 0).then(|| Self::around(self.address, self.length - 1))

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `names` | how a route is called, and whose a name is |
 //! | `model` | a route table and a subnet as Azure describes them |
+//! | `ranges` | which pod ranges of Nodes get a route |
 //! | `plan` | the planner of the table |
 //! | `edit` | what its edits do to the model and to the raw body |
 //! | `objects` | both as objects of the engine |
@@ -27,6 +28,7 @@ mod model;
 pub mod names;
 mod objects;
 mod plan;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +59,8 @@ pub struct PodRange {
     pub range: Cidr,
     /// The Node's address of the same family; `None` while it is not known.
     pub next_hop: Option<IpAddr>,
+    /// When the Node was made, as the API server spells it; of two times the earlier is the lesser text.
+    pub created: String,
 }
 
 /// What one Node wants of the route table.
@@ -80,8 +84,10 @@ pub struct Env {
     pub location: String,
     /// The tags that it gets.
     pub tags: TagPolicy,
-    /// The ranges from which Nodes get theirs. A route outside of them is never removed.
+    /// The ranges from which Nodes get theirs. A route outside of them is never removed, and none is added there.
     pub cluster_ranges: Vec<Cidr>,
+    /// Ranges that no Node's may overlap: those of Services.
+    pub reserved: Vec<Cidr>,
 }
 
 impl Env {

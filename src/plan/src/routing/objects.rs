@@ -29,6 +29,8 @@ pub struct Report {
     pub is_associated: bool,
     /// Whether its last operation has not failed. Of one that did it is not known which routes work.
     pub is_provisioned: bool,
+    /// Why a route of the Node, which exists, would not be added now.
+    pub objection: Option<&'static str>,
 }
 
 /// Route tables. Nodes want something of them.
@@ -47,11 +49,12 @@ impl Object for RouteTables {
     const CONDITIONAL: bool = true;
 
     fn plan(wants: &BTreeMap<String, Want>, actual: Option<&RouteTable>, inputs: &Env) -> Plan<Self> {
-        let plan::Plan { edits, served } = plan::plan(wants, actual, inputs);
+        let plan::Plan { edits, served, kept } = plan::plan(wants, actual, inputs);
         // A table whose last operation failed is written again, also without a change.
         let has_failed = actual.is_some_and(|table| table.provisioning == Provisioning::Failed);
         let is_associated = actual.is_some_and(|table| !table.subnets.is_empty());
-        let report = Report { is_associated, is_provisioned: !has_failed };
+        let report =
+            |node: &String| Report { is_associated, is_provisioned: !has_failed, objection: kept.get(node).copied() };
         let write = (!edits.is_empty() || (has_failed && !served.is_empty())).then(|| Write {
             // Pods of many Nodes wait for one write.
             priority: Priority::Attach,
@@ -62,7 +65,7 @@ impl Object for RouteTables {
         });
         let served = served.into_iter().map(|(node, served)| {
             let served = match served {
-                TableServed::Done => Served::Met(report),
+                TableServed::Done => Served::Met(report(&node)),
                 TableServed::Pending => Served::Pending,
                 TableServed::Waiting(what) => Served::Waiting(what),
                 TableServed::Refused(why) => Served::Refused(why),

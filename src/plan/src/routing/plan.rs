@@ -9,6 +9,7 @@ use super::{
     Edit, Env, MOST_ROUTES, PodRange, Want, Wants,
     model::{Route, RouteTable},
     names,
+    ranges::{Objection, Ranges},
 };
 use crate::{engine::Explanation, network::Cidr};
 
@@ -19,6 +20,8 @@ pub struct Plan {
     pub edits: Vec<Edit>,
     /// How far each Node is, judged by what was observed.
     pub served: BTreeMap<String, Served>,
+    /// The Nodes with a route that exists and would not be added now, and why not.
+    pub kept: BTreeMap<String, &'static str>,
 }
 
 /// How far the table serves a Node.
@@ -38,16 +41,21 @@ pub enum Served {
 pub fn plan(wants: &Wants, actual: Option<&RouteTable>, env: &Env) -> Plan {
     let mut planner = Planner::new(actual);
     planner.remove(wants, env);
-    let mut served = BTreeMap::new();
+    let ranges = Ranges::judge(wants, &planner.routes, env);
+    let (mut served, mut kept) = (BTreeMap::new(), BTreeMap::new());
     for (node, want) in wants {
         let how = match want {
             Want::Gone(_) if planner.removed_for.contains(node.as_str()) => Served::Pending,
             Want::Gone(_) => Served::Done,
-            Want::Present(ranges) => planner.present(node, ranges),
+            Want::Present(pods) => {
+                let objection = pods.iter().find_map(|pod| ranges.objection(node, pod));
+                kept.extend(objection.map(|objection| (node.clone(), objection.kind())));
+                planner.present(node, pods, &ranges)
+            }
         };
         served.insert(node.clone(), how);
     }
-    Plan { edits: planner.edits(actual, env), served }
+    Plan { edits: planner.edits(actual, env), served, kept }
 }
 
 struct Planner<'a> {
@@ -79,11 +87,15 @@ impl<'a> Planner<'a> {
         });
     }
 
-    fn present(&mut self, node: &str, ranges: &[PodRange]) -> Served {
+    fn present(&mut self, node: &str, pods: &[PodRange], ranges: &Ranges) -> Served {
         let mut served = Served::Done;
         let mut missing_address = None;
         let mut refusal = None;
-        for pod in ranges {
+        for pod in pods {
+            if let Some(objection) = ranges.refusal(node, pod) {
+                refusal.get_or_insert_with(|| objected(objection, pod));
+                continue;
+            }
             let Some(next_hop) = pod.next_hop else {
                 missing_address.get_or_insert_with(|| {
                     format!("the Node has the range {} and no {} address", pod.text, pod.range.family())
@@ -106,14 +118,10 @@ impl<'a> Planner<'a> {
 
     /// Leads a range to an address. Returns whether it is led there already.
     fn put(&mut self, node: &str, pod: &PodRange, next_hop: IpAddr) -> Result<bool, Explanation> {
-        let planned = self.puts.iter().find_map(|edit| match edit {
-            Edit::PutRoute { range, next_hop, .. } if *range == pod.range => Some(*next_hop),
-            _ => None,
-        });
-        match planned {
-            Some(planned) if planned == next_hop => return Ok(false),
-            Some(_) => return Err(shared(pod)),
-            None => {}
+        // The same range with the same address under another name; with another address it is refused.
+        let is_planned = |edit: &Edit| matches!(edit, Edit::PutRoute { range, .. } if *range == pod.range);
+        if self.puts.iter().any(is_planned) {
+            return Ok(false);
         }
         let there = self.routes.iter().find(|route| route.range == Some(pod.range));
         let name = match there {
@@ -180,14 +188,25 @@ fn conflict(route: &Route, pod: &PodRange) -> Explanation {
     }
 }
 
-fn shared(pod: &PodRange) -> Explanation {
-    Explanation {
-        reason: "RouteConflict",
-        message: format!(
-            "another Node has the range {} too, and a range has one route; only one of both is served",
-            pod.range
+fn objected(objection: &Objection, pod: &PodRange) -> Explanation {
+    let range = pod.range;
+    let message = match objection {
+        Objection::Outside => format!(
+            "its range {range} lies outside of --cluster-cidr; give the Node a range of the cluster, or give all ranges of \
+             the cluster to --cluster-cidr"
         ),
-    }
+        Objection::Reserved(reserved) => {
+            format!("its range {range} overlaps {reserved}, the range of Services; give the Node another range")
+        }
+        Objection::NodeAddress(address) => format!(
+            "its range {range} holds {address}, the address of a Node; give the Node a range that no Node's address is in"
+        ),
+        Objection::Overlaps(other, node) => format!(
+            "its range {range} overlaps {other}, the range of another Node, {node}; delete one of both Nodes, or give one \
+             another range"
+        ),
+    };
+    Explanation { reason: "RouteRangeRefused", message }
 }
 
 fn full(pod: &PodRange) -> Explanation {

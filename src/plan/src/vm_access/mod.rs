@@ -21,6 +21,7 @@ pub use key::{PublicKey, PublicKeyError, User, UserError};
 use serde_json::{Value, json};
 
 use crate::{
+    cloud_node::body::{is_instance, scale_set},
     force_detach::PowerState,
     model::{ArmId, ProvisioningState},
     network::json::{at, list, text},
@@ -67,6 +68,8 @@ pub struct Machine {
     pub name: String,
     /// Its id.
     pub id: ArmId,
+    /// The name of the computer in it; `None` where Azure does not say.
+    pub computer_name: Option<String>,
     /// Its region.
     pub location: String,
     /// Its operating system; `None` where Azure does not say.
@@ -88,6 +91,7 @@ impl Machine {
         Self {
             name: name.to_owned(),
             id: id.clone(),
+            computer_name: text(body, &["properties", "osProfile", "computerName"]).map(str::to_owned),
             location: text(body, &["location"]).unwrap_or_default().to_owned(),
             system: system.and_then(|word| {
                 let known = [("linux", System::Linux), ("windows", System::Windows)];
@@ -97,6 +101,17 @@ impl Machine {
             takes_extensions: allowed.unwrap_or(true),
             existing: existing(body),
         }
+    }
+
+    /// Whether Azure says that it is the machine of its name: the computer in it is called so, or the machine is. Azure calls
+    /// an instance of a scale set `set_3`.
+    fn is_called_as_named(&self) -> bool {
+        let is_name = |name: &str| name.eq_ignore_ascii_case(&self.name);
+        let own = match scale_set(&self.id) {
+            Some(set) => format!("{}_{}", set.name(), self.id.name()),
+            None => self.id.name().to_owned(),
+        };
+        self.computer_name.as_deref().is_some_and(is_name) || is_name(&own)
     }
 }
 
@@ -155,6 +170,17 @@ pub enum Step {
 pub enum Skip {
     /// It runs Windows.
     Windows,
+    /// It is in another subscription than the cluster's.
+    OtherSubscription {
+        /// Which.
+        subscription: String,
+    },
+    /// The Node's provider id names it, and Azure says that the computer in it is called otherwise. kubelet may choose the
+    /// provider id of its Node.
+    OtherComputer {
+        /// How, where Azure says it.
+        name: Option<String>,
+    },
     /// It is stopped, and an extension runs only in a machine that runs.
     Stopped,
     /// Its owner has turned extensions off.
@@ -182,6 +208,18 @@ impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Windows => f.write_str("it runs Windows"),
+            Self::OtherSubscription { subscription } => write!(
+                f,
+                "the Node's provider id names a machine of subscription {subscription}, which is not the cluster's; see \
+                 whether the Node is genuine"
+            ),
+            Self::OtherComputer { name } => {
+                let name = name.as_deref().map_or_else(|| "otherwise".to_owned(), |name| format!("{name:?}"));
+                write!(
+                    f,
+                    "the Node's provider id names a machine whose computer is called {name}; see whether the Node is genuine"
+                )
+            }
             Self::Stopped => f.write_str("it is stopped; start it and repeat the command"),
             Self::NoExtensions => {
                 f.write_str("its osProfile.allowExtensionOperations is false; set it to true and repeat the command")
@@ -209,8 +247,14 @@ impl fmt::Display for Step {
     }
 }
 
-/// What becomes of a machine.
-pub fn plan(machine: &Machine, foreign: Foreign) -> Step {
+/// What becomes of a machine of a cluster in this subscription.
+pub fn plan(machine: &Machine, foreign: Foreign, subscription: &str) -> Step {
+    if !machine.id.subscription().eq_ignore_ascii_case(subscription) {
+        return Step::Skip(Skip::OtherSubscription { subscription: machine.id.subscription().to_owned() });
+    }
+    if !machine.is_called_as_named() {
+        return Step::Skip(Skip::OtherComputer { name: machine.computer_name.clone() });
+    }
     if machine.system == Some(System::Windows) {
         return Step::Skip(Skip::Windows);
     }
@@ -262,7 +306,7 @@ pub fn extension(machine: &Machine, step: &Step, user: &User, key: &PublicKey, r
         body["properties"]["forceUpdateTag"] = run.into();
     }
     // An extension of an instance is part of its scale set and takes no region.
-    if !crate::cloud_node::body::is_instance(&machine.id) {
+    if !is_instance(&machine.id) {
         body["location"] = machine.location.as_str().into();
     }
     Some(Extension { name: name.to_owned(), body })

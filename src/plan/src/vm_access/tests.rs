@@ -80,7 +80,7 @@ const INSTANCE: &str =
 fn body() -> Value {
     json!({"location": "eu", "properties": {
         "storageProfile": {"osDisk": {"osType": "Linux"}},
-        "osProfile": {"allowExtensionOperations": true},
+        "osProfile": {"allowExtensionOperations": true, "computerName": "Node"},
         "instanceView": {"statuses": [{"code": "ProvisioningState/succeeded"}, {"code": "PowerState/running"}]},
     }})
 }
@@ -99,7 +99,7 @@ fn resource(name: &str, state: &str) -> Value {
 
 #[test]
 fn each_machine_gets_the_step_that_it_needs() {
-    let keep = |machine: &Machine| plan(machine, Foreign::Keep);
+    let keep = |machine: &Machine| plan(machine, Foreign::Keep, "S");
     assert_eq!(keep(&with(|_| ())), Step::Add);
     let own = |state: &str| with(|body| body["resources"] = resource(NAME, state));
     assert_eq!(keep(&own("Succeeded")), Step::Update { again: false });
@@ -108,10 +108,26 @@ fn each_machine_gets_the_step_that_it_needs() {
     let name = "enablevmaccess".to_owned();
     let foreign = with(|body| body["resources"] = resource(&name, "Succeeded"));
     assert_eq!(keep(&foreign), Step::Skip(Skip::Foreign { name: name.clone() }));
-    assert_eq!(plan(&foreign, Foreign::Replace), Step::Replace { name: name.clone() });
+    assert_eq!(plan(&foreign, Foreign::Replace, "s"), Step::Replace { name: name.clone() });
     let view = json!([{"name": "enablevmaccess", "type": format!("{PUBLISHER}.{TYPE}")}]);
     let viewed = with(|body| body["properties"]["instanceView"]["extensions"] = view);
     assert_eq!(keep(&viewed), Step::Skip(Skip::Foreign { name }));
+}
+
+#[test]
+fn a_machine_that_only_a_provider_id_gives_to_the_node_gets_no_key() {
+    let victim = with(|body| body["properties"]["osProfile"]["computerName"] = "victim".into());
+    let left_out = plan(&victim, Foreign::Replace, "s");
+    assert_eq!(left_out, Step::Skip(Skip::OtherComputer { name: Some("victim".to_owned()) }));
+    assert!(left_out.to_string().contains("\"victim\"") && matches!(left_out, Step::Skip(why) if why.is_shortfall()));
+    let nameless = with(|body| body["properties"]["osProfile"] = json!({}));
+    assert_eq!(plan(&nameless, Foreign::Replace, "s"), Step::Skip(Skip::OtherComputer { name: None }));
+    let elsewhere = plan(&with(|_| ()), Foreign::Replace, "other");
+    assert_eq!(elsewhere, Step::Skip(Skip::OtherSubscription { subscription: "s".to_owned() }));
+    // An instance is called by its computer alone, a VM also by its own name.
+    let instance = |name: &str| Machine::read(name, &INSTANCE.parse().unwrap(), &body());
+    assert_eq!(plan(&instance("node"), Foreign::Keep, "s"), Step::Add);
+    assert!(matches!(plan(&instance("3"), Foreign::Keep, "s"), Step::Skip(Skip::OtherComputer { .. })));
 }
 
 #[test]
@@ -119,13 +135,13 @@ fn a_machine_that_cannot_take_the_key_is_left_out_and_says_why() {
     let windows = with(|body| body["properties"]["storageProfile"]["osDisk"]["osType"] = "windows".into());
     let off = with(|body| body["properties"]["instanceView"]["statuses"][1]["code"] = "PowerState/deallocated".into());
     let closed = with(|body| body["properties"]["osProfile"]["allowExtensionOperations"] = false.into());
-    let steps = [windows, off, closed].map(|machine| plan(&machine, Foreign::Replace));
+    let steps = [windows, off, closed].map(|machine| plan(&machine, Foreign::Replace, "s"));
     assert_eq!(steps, [Skip::Windows, Skip::Stopped, Skip::NoExtensions].map(Step::Skip));
     // A Windows machine has no use for the key; the others miss it.
     assert!(!Skip::Windows.is_shortfall() && Skip::Stopped.is_shortfall() && Skip::NoExtensions.is_shortfall());
     // What Azure does not say is left to the write.
-    let silent = Machine::read("node", &VM.parse().unwrap(), &json!({}));
-    assert_eq!(plan(&silent, Foreign::Keep), Step::Add);
+    let silent = Machine::read("vm", &VM.parse().unwrap(), &json!({}));
+    assert_eq!(plan(&silent, Foreign::Keep, "s"), Step::Add);
 }
 
 #[test]

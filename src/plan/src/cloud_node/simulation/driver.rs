@@ -16,12 +16,12 @@ use super::{
     mutant::Mutant,
     oracle::Oracle,
     pace::Pace,
-    schedule::{FLEET, Fate, Foreign, Incident, Schedule},
-    world::{Azure, Power, Refused, Route, SUBNET_ID, TABLE_ID, Thing},
+    schedule::{FLEET, Fate, Foreign, INSTANCES, Incident, Schedule},
+    world::{Azure, Fleet, Power, Refused, Route, SUBNET_ID, TABLE_ID, Thing},
 };
 use crate::{
     cloud_node::{
-        CloudNode, Instance, InstanceAddress, Taint, breaker,
+        CloudNode, Instance, InstanceAddress, Taint, addresses, breaker, existence,
         facts::{InstanceFacts, PublishedAddress, Scope},
         step::{self, Checked, Controllers, Patch, PatchFault},
     },
@@ -48,6 +48,8 @@ const TIME_OUT: Duration = Duration::from_secs(5);
 const LEAST: Duration = Duration::from_secs(6);
 /// How old an observation may become.
 pub(super) const RESYNC: Duration = Duration::from_secs(300);
+/// How often lists of network interfaces are read.
+const REFRESH: Duration = Duration::from_secs(300);
 /// How long the world has to come to rest: refusals, back-offs, and two looks at what others have changed.
 const REST: Duration = Duration::from_secs(1_500);
 /// The last part of that time, in which nothing may be written.
@@ -66,8 +68,19 @@ fn name_of(number: u8) -> String {
     format!("n{number}")
 }
 
+/// The resource group of the fleet.
+const FLEET_GROUP: &str = "fleet";
+/// Its scale set.
+const SET: &str = "/subscriptions/s/resourceGroups/fleet/providers/Microsoft.Compute/virtualMachineScaleSets/set";
+
 fn machine(number: u8) -> ArmId {
-    ArmId::virtual_machine("s", "g", &name_of(number)).expect("the name can be one")
+    if !FLEET.contains(&number) {
+        ArmId::virtual_machine("s", "g", &name_of(number)).expect("the name can be one")
+    } else if number < INSTANCES {
+        ArmId::virtual_machine("s", FLEET_GROUP, &name_of(number)).expect("the name can be one")
+    } else {
+        format!("{SET}/virtualMachines/{number}").parse().expect("it is an id")
+    }
 }
 
 #[derive(Debug)]
@@ -120,6 +133,12 @@ enum Happens {
         node: String,
         id: Id,
     },
+    AddressesRead {
+        node: String,
+        id: Id,
+    },
+    /// Lists of network interfaces are read.
+    Lists,
     MachineChecked {
         node: String,
         id: Id,
@@ -239,6 +258,7 @@ impl Run {
             location: "l".to_owned(),
             tags: TagPolicy::default(),
             cluster_ranges: ranges.iter().map(|range| range.parse().expect("it is a range")).collect(),
+            reserved: vec![],
         };
         let mut numbers = Numbers::new(schedule.seed ^ 0xA5A5);
         let azure = Azure::new(!numbers.one_in(4), numbers.below(3), numbers.one_in(2));
@@ -295,7 +315,7 @@ impl Run {
         if self.last_write + QUIET > end {
             return Err("the world does not come to rest".to_owned());
         }
-        self.oracle.at_rest(&self.azure, &self.nodes)
+        self.oracle.at_rest(&self.azure, &self.nodes, |number| self.addresses(number, self.now))
     }
 
     fn at(&mut self, at: Duration, replica: usize, happens: Happens) {
@@ -346,6 +366,7 @@ impl Run {
             Happens::MachineBack(number) => {
                 if self.azure.power(number) == Power::Gone && self.nodes.contains_key(&name_of(number)) {
                     self.azure.turn(self.now, number, Power::Runs);
+                    self.readdress(number, true);
                 }
             }
             _ if !alive => {}
@@ -398,6 +419,19 @@ impl Run {
                 let result = self.instance(&node);
                 self.inbox.push_back((replica, Message::Node(node, step::Event::Read { id, result })));
             }
+            Happens::AddressesRead { node, id } => {
+                let result = self.addresses_of(&node, self.now);
+                self.inbox.push_back((replica, Message::Node(node, step::Event::AddressesRead { id, result })));
+            }
+            Happens::Lists => {
+                self.at(self.now + REFRESH, replica, Happens::Lists);
+                // A list may be older than what single reads have shown.
+                let as_of = self.now.saturating_sub(self.numbers.ms(5_000));
+                for (name, _) in addresses::lists(self.nodes.values()).into_values().flatten() {
+                    let listed = if self.numbers.one_in(8) { None } else { self.addresses_of(&name, as_of).ok() };
+                    self.inbox.push_back((replica, Message::Node(name, step::Event::Listed(listed))));
+                }
+            }
             Happens::MachineChecked { node, id, result } => {
                 let result = result.unwrap_or_else(|| self.checked(&node));
                 let uid = self.nodes.get(&node).map(|node| node.uid.clone());
@@ -435,6 +469,7 @@ impl Run {
             self.later(300, replica, Happens::Informed(name));
         }
         self.at(self.now + Duration::from_millis(400), replica, Happens::Searches);
+        self.at(self.now + REFRESH, replica, Happens::Lists);
     }
 
     /// What a new leader does about routes of Nodes that do not exist.

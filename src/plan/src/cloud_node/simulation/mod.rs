@@ -25,14 +25,17 @@ const QUICK: u64 = 5_000;
 const FULL: u64 = 50_000;
 
 /// What every long run must have met.
-const REACHED: [&str; 75] = [
+const REACHED: [&str; 82] = [
     "azure: 409",
     "azure: 412",
     "blind",
     "check: gone",
+    "check: no group",
     "check: stopped",
     "check: unproved",
     "fleet gone",
+    "fleet gone with its group",
+    "fleet gone with its set",
     "fleet joins",
     "fleet returns",
     "fleet stops",
@@ -64,6 +67,8 @@ const REACHED: [&str; 75] = [
     "node leaves mid-write",
     "node returns",
     "node returns, other range",
+    "other addresses",
+    "other addresses, booted",
     "outcome: done",
     "outcome: refused",
     "outcome: waiting",
@@ -71,6 +76,7 @@ const REACHED: [&str; 75] = [
     "patch: answer lost",
     "patch: initialised",
     "patch: not routed",
+    "patch: other addresses",
     "patch: routed",
     "patch: status",
     "patch: taints",
@@ -80,6 +86,7 @@ const REACHED: [&str; 75] = [
     "report: gone",
     "report: initialised",
     "report: no machine",
+    "report: other addresses",
     "report: route refused",
     "report: stopped",
     "report: unproved",

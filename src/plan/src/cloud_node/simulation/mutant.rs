@@ -18,12 +18,16 @@ pub(super) enum Mutant {
     AvailableEarly,
     /// A machine that may not be read counts as gone.
     TrustsRefusals,
+    /// A machine whose resource group is not found counts as gone.
+    TrustsMissingGroups,
     /// A machine that is not found takes its Node along at once.
     DeletesAtOnce,
     /// A machine that is gone takes no Node along.
     KeepsNodes,
     /// The taints of a stopped machine are not written.
     ForgetsTaints,
+    /// Reads of addresses show those that the machine had first.
+    KeepsAddresses,
     /// The breaker lets every Node act at once.
     IgnoresBreaker,
     /// A Node that acts while many machines are gone does not read its machine again.
@@ -39,7 +43,7 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::NoEtag,
         Self::OverwritesForeign,
         Self::RemovesTooMuch,
@@ -47,9 +51,11 @@ impl Mutant {
         Self::UntaintsEarly,
         Self::AvailableEarly,
         Self::TrustsRefusals,
+        Self::TrustsMissingGroups,
         Self::DeletesAtOnce,
         Self::KeepsNodes,
         Self::ForgetsTaints,
+        Self::KeepsAddresses,
         Self::IgnoresBreaker,
         Self::SkipsLastRead,
         Self::LeavesRoutes,

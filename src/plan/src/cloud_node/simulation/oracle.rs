@@ -7,7 +7,8 @@ use std::{
 
 use super::{
     driver::{RESYNC, number_of},
-    world::{Azure, Power, Route},
+    schedule::FLEET,
+    world::{Azure, Fleet, Power, Route},
 };
 use crate::cloud_node::{
     CloudNode, NodeAddress, Taint,
@@ -47,9 +48,22 @@ fn routes_of(node: &CloudNode) -> BTreeSet<Route> {
     node.pod_ranges.iter().filter_map(|range| Some((node.name.clone(), range.clone(), hop(range)?))).collect()
 }
 
+/// Whether the resource group of its machine is not found, which proves nothing.
+fn is_of_lost_group(node: &CloudNode, azure: &Azure) -> bool {
+    azure.fleet() == Fleet::NoGroup && FLEET.contains(&number_of(&node.name))
+}
+
 impl Oracle {
     pub(super) fn registered(&mut self, node: &CloudNode, addresses: &[String], now: Duration) {
         self.lives.insert(node.uid.clone(), Life { registered_at: now, patches: 0 });
+        for range in &node.pod_ranges {
+            let hop = addresses.iter().find(|address| address.contains(':') == range.contains(':'));
+            self.led.extend(hop.map(|hop| (range.clone(), hop.clone())));
+        }
+    }
+
+    /// The machine of a Node has other addresses.
+    pub(super) fn readdressed(&mut self, node: &CloudNode, addresses: &[String]) {
         for range in &node.pod_ranges {
             let hop = addresses.iter().find(|address| address.contains(':') == range.contains(':'));
             self.led.extend(hop.map(|hop| (range.clone(), hop.clone())));
@@ -132,11 +146,19 @@ impl Oracle {
         if gone < APART {
             return Err(format!("{} is deleted, and its machine was gone for {gone:?}", node.name));
         }
+        if is_of_lost_group(node, azure) {
+            return Err(format!("{} is deleted, and its resource group is not found", node.name));
+        }
         Ok(())
     }
 
     /// Judges the world at rest.
-    pub(super) fn at_rest(&self, azure: &Azure, nodes: &BTreeMap<String, CloudNode>) -> Result<(), String> {
+    pub(super) fn at_rest(
+        &self,
+        azure: &Azure,
+        nodes: &BTreeMap<String, CloudNode>,
+        addresses: impl Fn(u8) -> Vec<String>,
+    ) -> Result<(), String> {
         azure.foreign_is_untouched()?;
         let mut expected = BTreeSet::new();
         for (name, node) in nodes {
@@ -145,7 +167,7 @@ impl Oracle {
             let (shutdown, out) = (has(Taint::SHUTDOWN), has(Taint::OUT_OF_SERVICE));
             if power == Power::Gone {
                 // A Node without provider id has no machine that could be proved to be gone.
-                if node.provider_id.is_some() && !node.is_ready {
+                if node.provider_id.is_some() && !node.is_ready && !is_of_lost_group(node, azure) {
                     return Err(format!("the machine of {name} is gone, and the Node is not deleted"));
                 }
                 expected.extend(routes_of(node));
@@ -153,6 +175,12 @@ impl Oracle {
             }
             if has(Taint::UNINITIALIZED) {
                 return Err(format!("{name} is not initialised"));
+            }
+            let internal = node.addresses.iter().filter(|one| one.kind == NodeAddress::INTERNAL);
+            let shown: BTreeSet<&String> = internal.map(|one| &one.address).collect();
+            let own = addresses(number_of(name));
+            if shown != own.iter().collect() {
+                return Err(format!("the machine of {name} has the addresses {own:?}, and the Node says {shown:?}"));
             }
             let is_stopped = power == Power::Stopped;
             if !node.is_ready && is_stopped && !(shutdown && out) {

@@ -8,6 +8,8 @@ use crate::seeded::Numbers;
 pub(super) const NODES: u64 = 6;
 /// More Nodes than may disappear at once, which some schedules have beside the others.
 pub(super) const FLEET: Range<u8> = 20..36;
+/// Those from here on are instances of a uniform scale set. All of the fleet are in a resource group of their own.
+pub(super) const INSTANCES: u8 = 28;
 /// The least number of incidents of a schedule, and so many more at most.
 const INCIDENTS: (u64, u64) = (6, 26);
 
@@ -62,6 +64,8 @@ pub(super) enum Incident {
     MachineGone(u8),
     /// The machine is deleted and made again at once, as by a scale set that reimages it.
     MachineBack(u8),
+    /// The machine gets other addresses, by another VM of its name that boots, or while it runs.
+    Readdressed(u8, bool),
     Stops(u8),
     /// A machine that was stopped starts.
     Starts,
@@ -83,6 +87,10 @@ pub(super) enum Incident {
     FleetJoins,
     /// All machines of the fleet are gone at once, or so Azure says.
     FleetGone,
+    /// Their scale set is deleted too.
+    FleetSetGone,
+    /// Their resource group is deleted with all of them.
+    FleetGroupGone,
     /// All of them are stopped at once.
     FleetStops,
     /// They run again.
@@ -112,7 +120,7 @@ impl Schedule {
             };
             incidents.push((at, incident(&mut numbers)));
         }
-        if numbers.one_in(8) {
+        if numbers.one_in(6) {
             incidents.extend(fleet(&mut numbers));
             incidents.sort_by_key(|(at, _)| *at);
         }
@@ -140,7 +148,12 @@ impl Schedule {
 fn fleet(numbers: &mut Numbers) -> Vec<(Duration, Incident)> {
     let joins = Duration::from_millis(500);
     let disappears = joins + Duration::from_secs(20) + numbers.ms(120_000);
-    let how = if numbers.one_in(3) { Incident::FleetStops } else { Incident::FleetGone };
+    let how = match numbers.below(5) {
+        0 => Incident::FleetStops,
+        1 => Incident::FleetSetGone,
+        2 => Incident::FleetGroupGone,
+        _ => Incident::FleetGone,
+    };
     let mut incidents = vec![(joins, Incident::FleetJoins), (disappears, how)];
     if numbers.one_in(2) {
         incidents.push((disappears + Duration::from_secs(5) + numbers.ms(120_000), Incident::FleetBack));
@@ -150,7 +163,7 @@ fn fleet(numbers: &mut Numbers) -> Vec<(Duration, Incident)> {
 
 fn incident(numbers: &mut Numbers) -> Incident {
     let node = node(numbers);
-    match numbers.below(36) {
+    match numbers.below(38) {
         0..=8 => Incident::Joins(node, numbers.one_in(2)),
         9..=10 => Incident::Leaves(node),
         11 => Incident::Returns(node, numbers.one_in(2)),
@@ -175,6 +188,7 @@ fn incident(numbers: &mut Numbers) -> Incident {
             _ => Foreign::Operates(1 + numbers.below(8)),
         }),
         33..=34 => Incident::Partition,
+        35..=36 => Incident::Readdressed(node, numbers.one_in(2)),
         _ => Incident::Kill,
     }
 }

@@ -42,6 +42,16 @@ pub(super) enum Power {
     Gone,
 }
 
+/// What of the fleet's surroundings is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fleet {
+    There,
+    /// The scale set is deleted.
+    NoSet,
+    /// The resource group is deleted, with everything in it.
+    NoGroup,
+}
+
 /// A route, as its Node, its range and its hop.
 pub(super) type Route = (String, String, String);
 
@@ -53,6 +63,10 @@ pub(super) struct Azure {
     pub(super) ended: BTreeMap<u64, bool>,
     /// The states of each machine, with the time from which on each held.
     machines: BTreeMap<u8, Vec<(Duration, Power)>>,
+    /// The addresses of each machine, with the time from which on it had each; the number of the addresses before.
+    addresses: BTreeMap<u8, Vec<(Duration, u8)>>,
+    /// Whether the resource group of the fleet, and the scale set in it, are there.
+    fleet: Fleet,
     /// What another writer has put into the table: routes by name, and a number.
     foreign: BTreeMap<String, Value>,
     note: u64,
@@ -93,6 +107,8 @@ impl Azure {
             running: BTreeMap::new(),
             ended: BTreeMap::new(),
             machines: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            fleet: Fleet::There,
             foreign: BTreeMap::new(),
             note: 1,
             subnet_note: 7,
@@ -322,9 +338,30 @@ impl Azure {
         self.machines.get(&machine).and_then(|all| all.last()).map_or(Power::Gone, |(_, power)| *power)
     }
 
-    /// Whether any other machine exists.
-    pub(super) fn has_another(&self, machine: u8) -> bool {
-        self.machines.keys().any(|other| *other != machine && self.power(*other) != Power::Gone)
+    /// A machine gets other addresses.
+    pub(super) fn readdress(&mut self, now: Duration, machine: u8) {
+        let number = self.addressed(machine, Duration::MAX) + 1;
+        self.addresses.entry(machine).or_default().push((now, number));
+    }
+
+    /// How many other addresses a machine has had before those of that time.
+    pub(super) fn addressed(&self, machine: u8, as_of: Duration) -> u8 {
+        let all = self.addresses.get(&machine).map(Vec::as_slice).unwrap_or_default();
+        all.iter().rev().find(|(from, _)| *from <= as_of).map_or(0, |(_, number)| *number)
+    }
+
+    /// The machines that exist.
+    pub(super) fn machines(&self) -> impl Iterator<Item = u8> {
+        self.machines.keys().copied().filter(|machine| self.power(*machine) != Power::Gone)
+    }
+
+    /// What becomes of the fleet's surroundings.
+    pub(super) fn surround(&mut self, fleet: Fleet) {
+        self.fleet = fleet;
+    }
+
+    pub(super) fn fleet(&self) -> Fleet {
+        self.fleet
     }
 
     /// For how long in all, of that time, a machine was in a state, from the first moment to the last.

@@ -6,6 +6,7 @@ use crate::{
     fault::Fault,
     model::ArmId,
     node::Machine,
+    read::Accept,
     routing::Want,
 };
 
@@ -18,6 +19,15 @@ pub enum Action {
         id: Id,
         /// How it is found.
         lookup: Lookup,
+    },
+    /// Read the addresses of the machine.
+    ReadAddresses {
+        /// The read.
+        id: Id,
+        /// The machine.
+        machine: ArmId,
+        /// Which reads are an answer.
+        accept: Accept,
     },
     /// Read whether the machine runs, by a request of its own, and a control if it is not there.
     Check {
@@ -133,6 +143,12 @@ pub enum Reason {
     Unreadable(Fault),
     /// Its machine has no address, or not the one that kubelet was told.
     NoAddress(String),
+    /// It gets these addresses.
+    Readdressed(String),
+    /// It is initialised, and keeps its addresses, because its machine cannot be read.
+    AddressesUnread(Fault),
+    /// The same, because its machine has no address, or not the one that kubelet was told.
+    AddressesKept(String),
     /// Its machine is stopped: the Node is tainted.
     Stopped,
     /// Its machine is gone: the Node is deleted.
@@ -141,4 +157,6 @@ pub enum Reason {
     Unproved(Fault),
     /// The route table refuses its routes.
     RouteRefused(String),
+    /// It has a route that exists and would not be added now, for this reason.
+    RouteKept(&'static str),
 }

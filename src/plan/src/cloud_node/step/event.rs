@@ -1,7 +1,7 @@
 //! What the step of a Node is told.
 
 use crate::{
-    cloud_node::{CloudNode, Instance},
+    cloud_node::{CloudNode, Instance, InstanceAddress},
     engine::{Id, Outcome},
     fault::Fault,
     force_detach::InstanceView,
@@ -21,6 +21,15 @@ pub enum Event {
         id: Id,
         /// What Azure says; [`Fault::NotFound`] when there is no such machine.
         result: Result<Instance, Fault>,
+    },
+    /// A list of network interfaces has the machine with these addresses; `None` where it does not say all of them.
+    Listed(Option<Vec<InstanceAddress>>),
+    /// The addresses of the machine were read.
+    AddressesRead {
+        /// The read.
+        id: Id,
+        /// What Azure says.
+        result: Result<Vec<InstanceAddress>, Fault>,
     },
     /// It was read whether the machine runs.
     Checked {
@@ -68,7 +77,7 @@ pub enum Event {
 pub enum Checked {
     /// It exists.
     Here(InstanceView),
-    /// It does not exist, and a control in the same resource group does.
+    /// It does not exist, and a control does.
     Gone,
     /// Nothing.
     Unproved(Fault),

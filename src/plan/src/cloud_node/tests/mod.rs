@@ -1,5 +1,7 @@
 //! The step of a Node, case by case and on random schedules.
 
+mod addresses;
+mod existence;
 mod lifecycle;
 mod schedules;
 
@@ -212,7 +214,7 @@ fn a_new_node_is_told_of_its_machine_by_two_writes_and_unavailable_until_its_rou
     assert_eq!(rig.patch(), None, "it says so already");
     rig.tell(Event::Routed {
         generation,
-        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None }),
     });
     let third = rig.patch();
     let created =
@@ -306,7 +308,7 @@ fn a_route_counts_when_it_has_had_its_time_to_work() {
     let mut rig = Rig::start(CloudNode { is_network_unavailable: Some(true), ..old_node() });
     rig.env.route_settle = s(30);
     let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
-    let done = || Outcome::Done(Report { is_associated: true, is_provisioned: true });
+    let done = || Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None });
     rig.tell(Event::Routed { generation, outcome: done() });
     rig.now += s(20);
     rig.tell(Event::Routed { generation, outcome: done() });
@@ -335,7 +337,7 @@ fn nothing_is_written_of_a_node_as_the_go_manager_left_it() {
     let [Action::Route { generation, .. }] = actions[..] else { panic!("{actions:?}") };
     rig.tell(Event::Routed {
         generation,
-        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None }),
     });
     rig.now += s(3_600);
     rig.tell(Event::Woke);
@@ -465,7 +467,7 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     let generation = *generation;
     rig.tell(Event::Routed {
         generation,
-        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None }),
     });
     assert_eq!(rig.take(), [Action::WithdrawRoutes]);
     assert!(rig.state.is_idle());
@@ -487,7 +489,7 @@ fn a_route_goes_with_its_node_and_a_new_node_of_the_name_takes_its_place() {
     let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
     rig.tell(Event::Routed {
         generation,
-        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true }),
+        outcome: Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None }),
     });
     rig.change(|node| (node.uid, node.is_network_unavailable) = ("u2".to_owned(), Some(true)));
     assert_eq!(rig.patch(), None);

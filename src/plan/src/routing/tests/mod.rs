@@ -1,6 +1,7 @@
 //! The planner of route tables, case by case.
 
 mod laws;
+mod ranges;
 
 use serde_json::{Value, json};
 
@@ -16,12 +17,18 @@ fn id(text: &str) -> ArmId {
 
 fn env() -> Env {
     let cluster_ranges = vec!["10.244.0.0/16".parse().unwrap(), "fd00:10:244::/48".parse().unwrap()];
-    Env { id: id(TABLE), location: "westeurope".to_owned(), tags: TagPolicy::default(), cluster_ranges }
+    Env {
+        id: id(TABLE),
+        location: "westeurope".to_owned(),
+        tags: TagPolicy::default(),
+        cluster_ranges,
+        reserved: vec![],
+    }
 }
 
 fn pod(range: &str, next_hop: Option<&str>) -> PodRange {
     let (text, next_hop) = (range.to_owned(), next_hop.map(|hop| hop.parse().unwrap()));
-    PodRange { text, range: range.parse().unwrap(), next_hop }
+    PodRange { text, range: range.parse().unwrap(), next_hop, created: String::new() }
 }
 
 fn wants(all: &[(&str, Want)]) -> Wants {

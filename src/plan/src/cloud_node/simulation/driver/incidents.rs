@@ -3,9 +3,26 @@
 use super::*;
 
 impl Run {
-    pub(super) fn addresses(&self, number: u8) -> Vec<String> {
-        let v6 = self.is_dual.then(|| format!("fd01::{}", number + 4));
-        [format!("10.0.0.{}", number + 4)].into_iter().chain(v6).collect()
+    pub(super) fn addresses(&self, number: u8, as_of: Duration) -> Vec<String> {
+        let others = self.azure.addressed(number, as_of);
+        let v6 = self.is_dual.then(|| match others {
+            0 => format!("fd01::{}", number + 4),
+            _ => format!("fd01::{others}:{}", number + 4),
+        });
+        [format!("10.0.{others}.{}", number + 4)].into_iter().chain(v6).collect()
+    }
+
+    /// A machine gets other addresses. Another VM of its name reports another boot.
+    pub(super) fn readdress(&mut self, number: u8, boots: bool) {
+        self.azure.readdress(self.now, number);
+        let name = name_of(number);
+        if let Some(node) = self.nodes.get(&name).cloned() {
+            self.oracle.readdressed(&node, &self.addresses(number, self.now));
+        }
+        if boots {
+            let boot = Some(format!("boot {}", self.numbers.next()));
+            self.change_node(&name, |node| node.boot_id = boot);
+        }
     }
 
     fn register(&mut self, number: u8, has_other_range: bool, publishes: bool) {
@@ -13,7 +30,7 @@ impl Run {
         let third = number + if has_other_range { 100 } else { 1 };
         let v6 = self.is_dual.then(|| format!("fd00:10:244:{third}::/64"));
         self.version += 1;
-        let addresses = self.addresses(number);
+        let addresses = self.addresses(number, self.now);
         let published = addresses.iter().filter_map(|address| address.parse().ok());
         let facts = InstanceFacts {
             resource_id: machine(number).to_string(),
@@ -38,6 +55,7 @@ impl Run {
             is_ready: true,
             boot_id: Some(BOOT.to_owned()),
             facts: publishes.then_some(facts),
+            resource_group: FLEET.contains(&number).then(|| FLEET_GROUP.to_owned()),
             name: name.clone(),
             ..CloudNode::default()
         };
@@ -104,6 +122,12 @@ impl Run {
                     self.later(60_000, 0, Happens::Ready(name_of(number), true));
                 }
             }
+            Incident::Readdressed(number, boots) => {
+                if self.azure.power(number) == Power::Runs {
+                    self.count(if boots { "other addresses, booted" } else { "other addresses" });
+                    self.readdress(number, boots);
+                }
+            }
             Incident::Stops(number) => self.turn(number, Power::Stopped, "machine stops"),
             Incident::Starts => {
                 let stopped = (0..u8::MAX).find(|number| self.azure.power(*number) == Power::Stopped);
@@ -165,9 +189,15 @@ impl Run {
                     self.register(number, false, true);
                 }
             }
-            Incident::FleetGone | Incident::FleetStops => {
-                let power = if incident == Incident::FleetGone { Power::Gone } else { Power::Stopped };
-                self.count(if power == Power::Gone { "fleet gone" } else { "fleet stops" });
+            Incident::FleetGone | Incident::FleetSetGone | Incident::FleetGroupGone | Incident::FleetStops => {
+                let (power, left, what) = match incident {
+                    Incident::FleetStops => (Power::Stopped, Fleet::There, "fleet stops"),
+                    Incident::FleetSetGone => (Power::Gone, Fleet::NoSet, "fleet gone with its set"),
+                    Incident::FleetGroupGone => (Power::Gone, Fleet::NoGroup, "fleet gone with its group"),
+                    _ => (Power::Gone, Fleet::There, "fleet gone"),
+                };
+                self.count(what);
+                self.azure.surround(left);
                 for number in FLEET.filter(|number| self.azure.power(*number) == Power::Runs).collect::<Vec<_>>() {
                     self.azure.turn(now, number, power);
                     self.later(1_000, 0, Happens::Ready(name_of(number), false));
@@ -175,6 +205,7 @@ impl Run {
             }
             Incident::FleetBack => {
                 self.count("fleet returns");
+                self.azure.surround(Fleet::There);
                 for number in FLEET {
                     if self.azure.power(number) != Power::Runs && self.nodes.contains_key(&name_of(number)) {
                         self.azure.turn(now, number, Power::Runs);

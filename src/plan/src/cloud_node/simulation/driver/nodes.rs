@@ -7,6 +7,7 @@ impl Run {
         let node = name.to_owned();
         match action {
             step::Action::Read { id, .. } => self.later(2_000, replica, Happens::MachineRead { node, id }),
+            step::Action::ReadAddresses { id, .. } => self.later(1_500, replica, Happens::AddressesRead { node, id }),
             step::Action::Check { id, .. } => {
                 let now = self.now;
                 self.pace(replica).reads(name, now);
@@ -59,10 +60,13 @@ impl Run {
                     step::Reason::NoMachine => "report: no machine",
                     step::Reason::Unreadable(_) => "report: unreadable",
                     step::Reason::NoAddress(_) => "report: no address",
+                    step::Reason::Readdressed(_) => "report: other addresses",
+                    step::Reason::AddressesUnread(_) | step::Reason::AddressesKept(_) => "report: addresses kept",
                     step::Reason::Stopped => "report: stopped",
                     step::Reason::Gone => "report: gone",
                     step::Reason::Unproved(_) => "report: unproved",
                     step::Reason::RouteRefused(_) => "report: route refused",
+                    step::Reason::RouteKept(_) => "report: route kept",
                 });
             }
             step::Action::Drained => {}
@@ -105,7 +109,7 @@ impl Run {
         }
         let outcome = match (self.mutant, outcome) {
             (Mutant::AvailableEarly, Outcome::Waiting(Waiting::Write)) => {
-                Outcome::Done(Report { is_associated: true, is_provisioned: true })
+                Outcome::Done(Report { is_associated: true, is_provisioned: true, objection: None })
             }
             (_, outcome) => outcome,
         };

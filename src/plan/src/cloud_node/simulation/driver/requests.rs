@@ -295,39 +295,105 @@ impl Run {
             return Err(Fault::NotFound);
         }
         self.count("machine read");
-        let address =
-            |text: &String| InstanceAddress { private: text.parse().expect("it is an address"), public: None };
         Ok(Instance {
             id: machine(number),
             size: "Standard_D8s_v3".to_owned(),
             location: "l".to_owned(),
             zone: Some("1".to_owned()),
             fault_domain: None,
-            addresses: self.addresses(number).iter().map(address).collect(),
+            addresses: self.instance_addresses(number, self.now),
         })
     }
 
-    pub(super) fn checked(&mut self, name: &str) -> Checked {
+    fn instance_addresses(&self, number: u8, as_of: Duration) -> Vec<InstanceAddress> {
+        let address =
+            |text: &String| InstanceAddress { private: text.parse().expect("it is an address"), public: None };
+        self.addresses(number, as_of).iter().map(address).collect()
+    }
+
+    /// What Azure says of the addresses of a Node's machine, as they were then.
+    pub(super) fn addresses_of(&mut self, name: &str, as_of: Duration) -> Result<Vec<InstanceAddress>, Fault> {
         let number = number_of(name);
         if self.now < self.blind_until {
-            self.count("check: unproved");
-            let fault = Fault::Forbidden;
-            return if self.mutant == Mutant::TrustsRefusals { Checked::Gone } else { Checked::Unproved(fault) };
+            return Err(Fault::Unavailable);
         }
-        let view = |power| {
-            Checked::Here(InstanceView { provisioning_state: ProvisioningState::Succeeded, power: Some(power) })
+        if self.azure.power(number) == Power::Gone {
+            return Err(Fault::NotFound);
+        }
+        let first = if self.mutant == Mutant::KeepsAddresses { Duration::ZERO } else { as_of };
+        Ok(self.instance_addresses(number, first))
+    }
+
+    /// A round of reads about the machine of a Node.
+    pub(super) fn checked(&mut self, name: &str) -> Checked {
+        let machine = machine(number_of(name));
+        let mut round = existence::Round::new(&machine, self.nodes.values(), SCOPE);
+        let checked = loop {
+            match round.next().clone() {
+                existence::Next::Ended(checked) => break checked,
+                existence::Next::Read(read) => {
+                    let answer = self.answer_of(&read);
+                    round.answered(answer);
+                }
+            }
         };
-        match self.azure.power(number) {
-            Power::Runs => view(PowerState::Other),
-            Power::Stopped => {
-                self.count("check: stopped");
-                view(PowerState::Deallocated)
+        match &checked {
+            Checked::Here(InstanceView { power: Some(PowerState::Deallocated), .. }) => self.count("check: stopped"),
+            Checked::Here(_) => {}
+            Checked::Gone => self.count("check: gone"),
+            Checked::Unproved(Fault::ScopeNotFound) => self.count("check: no group"),
+            Checked::Unproved(_) => self.count("check: unproved"),
+        }
+        checked
+    }
+
+    fn answer_of(&mut self, read: &existence::Read) -> existence::Answer {
+        use existence::{Answer, Read};
+        if self.now < self.blind_until {
+            let is_machine = matches!(read, Read::Machine(_));
+            let trusts = self.mutant == Mutant::TrustsRefusals && is_machine;
+            return match self.mutant {
+                Mutant::TrustsRefusals if !trusts => Answer::There,
+                _ => Answer::Failed(if trusts { Fault::NotFound } else { Fault::Forbidden }),
+            };
+        }
+        match read {
+            Read::Machine(id) | Read::Control(id) => match self.state_of(id) {
+                Err(Fault::ScopeNotFound) if self.mutant == Mutant::TrustsMissingGroups => {
+                    Answer::Failed(Fault::NotFound)
+                }
+                Err(fault) => Answer::Failed(fault),
+                Ok(_) if matches!(read, Read::Control(_)) => Answer::There,
+                Ok(power) => {
+                    let power = Some(if power == Power::Stopped { PowerState::Deallocated } else { PowerState::Other });
+                    Answer::Here(InstanceView { provisioning_state: ProvisioningState::Succeeded, power })
+                }
+            },
+            Read::Instances(_) => {
+                Answer::Listed(self.azure.machines().filter(|one| *one >= INSTANCES).map(machine).collect())
             }
-            Power::Gone if !self.azure.has_another(number) => Checked::Unproved(Fault::NotFound),
-            Power::Gone => {
-                self.count("check: gone");
-                Checked::Gone
+            Read::Machines { resource_group, .. } => {
+                let all = self.azure.machines().filter(|one| *one < INSTANCES).map(machine);
+                Answer::Listed(all.filter(|id| id.resource_group() == resource_group).collect())
             }
+        }
+    }
+
+    /// What Azure says of a machine or of the scale set.
+    fn state_of(&mut self, id: &ArmId) -> Result<Power, Fault> {
+        let is_of_fleet = id.resource_group() == FLEET_GROUP;
+        let is_set = id.as_str() == SET;
+        let is_instance = !is_set && id.as_str().starts_with(SET);
+        match self.azure.fleet() {
+            Fleet::NoGroup if is_of_fleet => Err(Fault::ScopeNotFound),
+            Fleet::NoSet if is_set => Err(Fault::NotFound),
+            Fleet::NoSet if is_instance => Err(Fault::ScopeNotFound),
+            _ if is_set => Ok(Power::Runs),
+            _ => match self.azure.power(number_of(id.name())) {
+                Power::Gone if is_instance && self.numbers.one_in(2) => Err(Fault::Invalid),
+                Power::Gone => Err(Fault::NotFound),
+                power => Ok(power),
+            },
         }
     }
 
@@ -364,6 +430,7 @@ impl Run {
                     Patch::Status { network: Some(network), .. } if network.reason == "NoRouteCreated" => {
                         "patch: not routed"
                     }
+                    Patch::Status { .. } if !before.has_taint(Taint::UNINITIALIZED) => "patch: other addresses",
                     Patch::Status { .. } => "patch: status",
                     Patch::Initialise { .. } => "patch: initialised",
                     Patch::Taints(_) => "patch: taints",
