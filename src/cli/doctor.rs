@@ -127,7 +127,8 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         findings.push(fine(CONFIGURATION, format!("note: {warning}")));
     }
     if !config.unknown_keys().is_empty() {
-        let text = format!("keys that mean nothing here: {}", config.unknown_keys().join(", "));
+        let unknown: Vec<String> = config.unknown_keys().iter().map(ToString::to_string).collect();
+        let text = format!("keys that mean nothing here: {}", unknown.join(", "));
         findings.push(Finding::new(UNKNOWN_KEYS, Grade::Note, text));
     }
     let of_controllers = config.keys_of_cloud_controllers();
@@ -226,7 +227,7 @@ mod tests {
     fn keys_that_do_nothing_are_named_and_no_fault() {
         let config = load(
             r#"{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "useManagedIdentityExtension": true,
-                "cloudProviderBackoff": true, "vmType": "vmss", "nonsense": 1}"#,
+                "cloudProviderBackoff": true, "vmType": "vmss", "nonsense": 1, "vnettName": "v"}"#,
         )
         .unwrap();
         let text = report(&of_configuration(&config), Some(&config), Format::Text);
@@ -234,7 +235,13 @@ mod tests {
             text.contains("note unused keys: read, no effect in this version: vmType\n"),
             "the cloud controllers use cloudProviderBackoff: {text}"
         );
-        assert!(text.contains("note unknown keys: keys that mean nothing here: nonsense\n"), "{text}");
+        assert!(
+            text.contains(
+                "note unknown keys: keys that mean nothing here: nonsense, vnettName (the nearest key that exists is \
+                 vnetName)\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

@@ -269,6 +269,7 @@ pub async fn connect_with(
             subscription: config.cluster.subscription_id.clone(),
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             location: config.cluster.location.clone(),
+            extended_location: config.cluster.extended_location.clone(),
             cloud: if config.is_stack_cloud { plan::Cloud::AzureStack } else { plan::Cloud::Public },
             allowed_resource_groups: plan::AllowedResourceGroups::Any,
         },

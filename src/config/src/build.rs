@@ -7,12 +7,12 @@ use super::cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, Ide
 use super::credential::{Credential, ManagedIdentity};
 use super::reader::Reader;
 use super::settings::{
-    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, ExtendedLocation, IpPrefix, LabelOperator,
-    LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, ProbeMode,
-    RateLimit, RateLimits, ResourceGroup, Tags, VmType,
+    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, IpPrefix, LabelOperator, LabelRequirement,
+    LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, ProbeMode, RateLimit, RateLimits,
+    ResourceGroup, Tags, VmType,
 };
 use super::trust::without_audiences_of_azure;
-use super::{Config, Environment};
+use super::{Config, Environment, ExtendedLocation};
 
 /// Client id and secret that stand for "managed identity" in files of acs-engine and AKS.
 const MSI: &str = "msi";
@@ -75,8 +75,8 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
         user_agent: keys.text("userAgent"),
         identity_system,
         credential,
-        auxiliary_token: auxiliary_token(&mut keys),
         network: network(&mut keys, &cluster, tenant_id.as_deref()),
+        auxiliary_token: auxiliary_token(&mut keys),
         load_balancing: load_balancing(&mut keys, &cluster),
         tags: tags(&mut keys),
         backoff: backoff(&mut keys),
@@ -90,8 +90,33 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
         warnings: Vec::new(),
         harmless: Vec::new(),
     };
+    refuse_another_tenant(&keys, &config);
     keys.finish();
     config
+}
+
+/// The network's resources are written with the cluster's credential. Source: the Go manager takes a second one where the
+/// tenants differ, from the client's own secret or certificate, or from `auxiliaryTokenProvider` with a managed identity.
+fn refuse_another_tenant(keys: &Reader<'_>, config: &Config) {
+    let Some(other) = &config.network.tenant_id else { return };
+    let own = config.tenant_id.as_ref().map_or_else(|| "is not set".to_owned(), |own| format!("is {own:?}"));
+    keys.unusable(
+        "networkResourceTenantID",
+        format!(
+            "{other:?} is another tenant than the cluster's (tenantId {own}), and network resources of another tenant are \
+             not supported: move them to the cluster's tenant and leave the key away, or serve Services, Nodes and routes \
+             with the Azure cloud-controller-manager"
+        ),
+    );
+    if config.auxiliary_token.is_some() {
+        keys.unusable(
+            "auxiliaryTokenProvider",
+            format!(
+                "tokens for another tenant ({other:?}, networkResourceTenantID) from a key vault are not supported: leave \
+                 both keys away"
+            ),
+        );
+    }
 }
 
 fn cloud_source(
@@ -254,7 +279,16 @@ fn cluster(keys: &mut Reader<'_>) -> Cluster {
         location: keys.required_text("location", "the region, such as westeurope"),
         extended_location: match extended {
             (Some(name), Some(kind)) => Some(ExtendedLocation { name, kind }),
-            _ => None,
+            // As the Go peers: half an edge zone is none.
+            (Some(_), None) => {
+                keys.warn("extendedLocationName has no effect without extendedLocationType (EdgeZone)".to_owned());
+                None
+            }
+            (None, Some(_)) => {
+                keys.warn("extendedLocationType has no effect without extendedLocationName".to_owned());
+                None
+            }
+            (None, None) => None,
         },
         vm_type: keys.choice("vmType").unwrap_or(VmType::Vmss),
         primary_availability_set: keys.text("primaryAvailabilitySetName"),

@@ -11,7 +11,7 @@
 //! environment variables, $AZURE_ENVIRONMENT_FILEPATH's text ──> Environment ┘
 //! ```
 //!
-//! An unknown key is tolerated and listed ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
+//! An unknown key is tolerated, listed and warned about ([`Config::unknown_keys`]). A value of the wrong kind is an error, and
 //! all errors come at once; of a key that has no effect in this version it is a warning, for the file is shared with
 //! programs that use it. Nothing printed here contains a configured secret.
 
@@ -37,11 +37,14 @@ pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, Identi
 pub use credential::{Credential, ManagedIdentity};
 pub use document::{Document, MAX_BYTES};
 pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
-pub use lazuli_plan::model::{REDACTED, Secret};
+pub use lazuli_plan::{
+    disk::ExtendedLocation,
+    model::{REDACTED, Secret},
+};
 pub use settings::{
-    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, ExtendedLocation, IpPrefix, LabelOperator,
-    LabelRequirement, LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network,
-    PreconfiguredPools, ProbeMode, RateLimit, RateLimits, ResourceGroup, Tags, VmType,
+    AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, IpPrefix, LabelOperator, LabelRequirement,
+    LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, PreconfiguredPools, ProbeMode,
+    RateLimit, RateLimits, ResourceGroup, Tags, VmType,
 };
 
 use reader::{Choice as _, Item, Reader, Report};
@@ -130,6 +133,8 @@ const WITH_EFFECT: &[&str] = &[
     "cloud",
     "cloudConfigType",
     "disableAzureStackCloud",
+    "extendedLocationName",
+    "extendedLocationType",
     "identitySystem",
     "location",
     "resourceGroup",
@@ -152,7 +157,6 @@ const OF_SERVICES: &[&str] = &[
     "enableIPTagMutationForExistingPublicIP",
     "enableMigrateToIPBasedBackendPoolAPI",
     "excludeMasterFromStandardLB",
-    "extendedLocationName",
     "loadBalancerBackendPoolConfigurationType",
     "loadBalancerBackendPoolUpdateIntervalInSeconds",
     "loadBalancerName",
@@ -219,8 +223,13 @@ const OF_REQUESTS: &[&str] = &[
     "virtualNetworkRateLimit",
 ];
 
+/// The keys that the cloud controllers refuse where they name another tenant than the cluster's: what they ask for needs a
+/// second credential. Where they name the cluster's own, nothing is to be done.
+const OF_OTHER_TENANTS: &[&str] = &["auxiliaryTokenProvider", "networkResourceTenantID"];
+
 /// The keys that the cloud controllers cannot do anything with, and why.
 const WITHOUT_MEANING: &[(&str, &[&str])] = &[
+    ("the network is in the cluster's own tenant, for which the cluster's credential is good", OF_OTHER_TENANTS),
     (
         "what was read of Azure is not kept for a time: it is read again when a decision needs it",
         &[
@@ -266,6 +275,27 @@ const WITHOUT_MEANING: &[(&str, &[&str])] = &[
     ("the Go manager does not have it any more", &["cloudProviderBackoffMode"]),
 ];
 
+/// Whether cloud controllers of some kind do something with a key, or refuse it.
+fn is_of_cloud_controllers(key: &str) -> bool {
+    [OF_SERVICES, OF_NODES, OF_REQUESTS, OF_OTHER_TENANTS].iter().any(|list| list.contains(&key))
+}
+
+/// A key that means nothing to this program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnknownKey {
+    /// The key with its path, as it is written.
+    pub key: String,
+    /// The key that was probably meant, with its path.
+    pub nearest: Option<String>,
+}
+
+impl std::fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.key)?;
+        self.nearest.as_ref().map_or(Ok(()), |nearest| write!(f, " (the nearest key that exists is {nearest})"))
+    }
+}
+
 /// What the cloud controllers of a process look after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LooksAfter {
@@ -307,7 +337,7 @@ pub struct Config {
     pub rate_limits: RateLimits,
     /// Ages of answers.
     pub caches: Caches,
-    unknown_keys: Vec<String>,
+    unknown_keys: Vec<UnknownKey>,
     keys_without_effect: Vec<String>,
     warnings: Vec<String>,
     #[serde(skip)]
@@ -358,11 +388,14 @@ impl Config {
         let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
         let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
-        warnings.extend(harmless.iter().map(|problem| format!("{problem}; it has no effect in this version")));
+        warnings.extend(harmless.iter().map(|problem| {
+            let scope = if is_of_cloud_controllers(root(problem)) { "on volumes" } else { "in this version" };
+            format!("{problem}; it has no effect {scope}")
+        }));
         if !problems.is_empty() {
             return Err(ConfigError::Invalid(Problems(problems)));
         }
-        unknown.sort();
+        unknown.sort_by(|one, other| one.key.cmp(&other.key));
         unknown.dedup();
         warnings.dedup();
         without_effect.retain(|key| !WITH_EFFECT.contains(&key.as_str()));
@@ -376,7 +409,7 @@ impl Config {
     }
 
     /// Keys that mean nothing to this program, with their paths, sorted.
-    pub fn unknown_keys(&self) -> &[String] {
+    pub fn unknown_keys(&self) -> &[UnknownKey] {
         &self.unknown_keys
     }
 
@@ -387,9 +420,7 @@ impl Config {
 
     /// Those of [`Self::keys_without_effect`] that the cloud controllers do something with.
     pub fn keys_of_cloud_controllers(&self) -> Vec<&str> {
-        let lists = [OF_SERVICES, OF_NODES, OF_REQUESTS];
-        let counts = |key: &&str| lists.iter().any(|list| list.contains(key));
-        self.keys_without_effect.iter().map(String::as_str).filter(counts).collect()
+        self.keys_without_effect.iter().map(String::as_str).filter(|key| is_of_cloud_controllers(key)).collect()
     }
 
     /// What an operator should know although it is no error: wrong values of keys without effect, tags that were
@@ -398,11 +429,19 @@ impl Config {
         &self.warnings
     }
 
-    /// What a process logs once when it starts: the warnings, and one line with the keys without effect.
+    /// What the disk driver's controller logs once when it starts: the warnings, the unknown keys, and one line with the keys
+    /// without effect. Those that the cloud controllers take are theirs to speak of.
     pub fn start_warnings(&self) -> Vec<String> {
-        let without_effect = (!self.keys_without_effect.is_empty())
-            .then(|| format!("without effect in this version: {}", self.keys_without_effect.join(", ")));
-        self.warnings.iter().cloned().chain(without_effect).collect()
+        self.start_warnings_without(is_of_cloud_controllers)
+    }
+
+    /// The same, where these keys have an effect.
+    fn start_warnings_without(&self, has_effect: impl Fn(&str) -> bool) -> Vec<String> {
+        let unknown = self.unknown_keys.iter().map(|key| format!("unknown key {key}"));
+        let idle: Vec<&str> =
+            self.keys_without_effect.iter().map(String::as_str).filter(|key| !has_effect(key)).collect();
+        let without_effect = (!idle.is_empty()).then(|| format!("without effect in this version: {}", idle.join(", ")));
+        self.warnings.iter().cloned().chain(unknown).chain(without_effect).collect()
     }
 
     /// What the service controller logs once when it starts: as [`Self::for_cloud_controllers`].
@@ -421,7 +460,8 @@ impl Config {
     pub fn for_cloud_controllers(&self, looks_after: LooksAfter) -> Result<Vec<String>, ConfigError> {
         let lists = [(looks_after.services, OF_SERVICES), (looks_after.nodes, OF_NODES), (true, OF_REQUESTS)];
         let counts = |key: &str| lists.iter().any(|(is_asked, list)| *is_asked && list.contains(&key));
-        let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| counts(root(problem))).cloned().collect();
+        let is_refused = |key: &str| counts(key) || OF_OTHER_TENANTS.contains(&key);
+        let wrong: Vec<Problem> = self.harmless.iter().filter(|problem| is_refused(root(problem))).cloned().collect();
         if !wrong.is_empty() {
             return Err(ConfigError::Invalid(Problems(wrong)));
         }
@@ -435,7 +475,7 @@ impl Config {
                 reasons.push(format!("without effect: {} ({reason})", given.join(", ")));
             }
         }
-        Ok(others.start_warnings().into_iter().chain(reasons).collect())
+        Ok(others.start_warnings_without(|_| false).into_iter().chain(reasons).collect())
     }
 }
 

@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use serde_json::{Number, Value};
 
-use super::Secret;
+use lazuli_plan::spelling::nearest;
+
 use super::error::{Problem, ProblemKind};
+use super::{Secret, UnknownKey};
 
 /// What reading found besides the values.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) problems: Vec<Problem>,
-    pub(super) unknown: Vec<String>,
+    pub(super) unknown: Vec<UnknownKey>,
     /// The keys of the document itself that are given and known, as the documentation spells them.
     pub(super) given: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -45,13 +47,15 @@ pub(super) struct Reader<'r> {
     /// Named when a required key is missing.
     origin: Arc<str>,
     items: Vec<Item>,
+    /// The keys that settings have asked for: those that exist.
+    asked: Vec<String>,
     report: &'r RefCell<Report>,
 }
 
 impl<'r> Reader<'r> {
     pub(super) fn new(path: String, origin: Arc<str>, mut items: Vec<Item>, report: &'r RefCell<Report>) -> Self {
         items.sort_by(|a, b| (a.layer, &a.key).cmp(&(b.layer, &b.key)));
-        Self { path, origin, items, report }
+        Self { path, origin, items, asked: Vec::new(), report }
     }
 
     fn at(&self, key: &str) -> String {
@@ -60,6 +64,7 @@ impl<'r> Reader<'r> {
 
     /// Removes all spellings of a key, in the order in which they apply. Null is "not set".
     fn take(&mut self, key: &str) -> Vec<Item> {
+        self.asked.push(key.to_owned());
         let mut taken: Vec<Item> = Vec::new();
         self.items.retain(|item| {
             let matches = item.key.eq_ignore_ascii_case(key);
@@ -303,7 +308,8 @@ impl<'r> Reader<'r> {
 
     /// Ends the reading: a key that no setting asked for is unknown.
     pub(super) fn finish(self) {
-        let unknown: Vec<String> = self.items.iter().map(|item| self.at(&item.key)).collect();
+        let nearest = |key: &str| nearest(key, self.asked.iter().map(String::as_str)).map(|meant| self.at(meant));
+        let unknown = self.items.iter().map(|item| UnknownKey { key: self.at(&item.key), nearest: nearest(&item.key) });
         self.report.borrow_mut().unknown.extend(unknown);
     }
 }

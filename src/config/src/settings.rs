@@ -202,7 +202,7 @@ pub struct Cluster {
     /// `location`: region of created resources.
     pub location: String,
     /// `extendedLocationName` and `extendedLocationType`: an edge zone, when both are set.
-    pub extended_location: Option<ExtendedLocation>,
+    pub extended_location: Option<lazuli_plan::disk::ExtendedLocation>,
     /// `vmType`. Default: scale sets (standard before the Go peers' 1.28).
     pub vm_type: VmType,
     /// `primaryAvailabilitySetName`: the availability set behind load balancers.
@@ -225,15 +225,6 @@ pub struct Cluster {
     pub disable_controllers: bool,
     /// `podCidrIPv4` and `podCidrIPv6`.
     pub pod_cidrs: Vec<IpPrefix>,
-}
-
-/// An edge zone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ExtendedLocation {
-    /// Its name.
-    pub name: String,
-    /// Its type (`EdgeZone`).
-    pub kind: String,
 }
 
 /// The network the machines are in.

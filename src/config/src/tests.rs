@@ -85,7 +85,7 @@ fn problems(result: Result<Config, ConfigError>) -> Vec<String> {
 #[test]
 fn the_file_of_2017_is_understood_whole() {
     let config = load(&azure_json_of_2017()).expect("loads");
-    assert_eq!(config.unknown_keys(), [] as [&str; 0]);
+    assert_eq!(config.unknown_keys(), []);
     assert_eq!(config.warnings(), [] as [&str; 0]);
     assert_eq!(config.tenant_id.as_deref(), Some(TENANT));
     assert_eq!(config.cluster.subscription_id, SUBSCRIPTION);
@@ -138,7 +138,7 @@ fn todays_keys_are_typed_and_known() {
         "nodeInstanceNotFoundGracePeriodInSeconds": 90
     })))
     .expect("loads");
-    assert_eq!(config.unknown_keys(), [] as [&str; 0]);
+    assert_eq!(config.unknown_keys(), []);
     assert_eq!(config.warnings().len(), 1, "{:?}", config.warnings());
     assert!(config.keys_without_effect().contains(&"cloudProviderBackoffMode".to_owned()));
     assert_eq!(config.cluster.vm_type, VmType::VmssFlex);
@@ -205,7 +205,13 @@ fn scalars_are_converted_exactly_where_go_converts_them() {
     ] {
         let problem = format!("azure.json: {key}: found {found}, expected {expected}");
         match load(&with(json!({key: value}))) {
-            Ok(config) => assert_eq!(config.warnings(), [format!("{problem}; it has no effect in this version")]),
+            Ok(config) => {
+                let warned = config.warnings();
+                assert!(
+                    warned.len() == 1 && warned[0].starts_with(&format!("{problem}; it has no effect")),
+                    "{warned:?}"
+                );
+            }
             invalid => assert_eq!(problems(invalid), [problem]),
         }
     }
@@ -249,12 +255,22 @@ fn every_problem_is_reported_at_once_with_its_place() {
 }
 
 #[test]
-fn unknown_keys_are_tolerated_and_listed_with_their_path() {
+fn unknown_keys_are_tolerated_and_warned_about_with_their_path_and_the_nearest_key() {
     let config = load(&with(json!({
-        "vnettName": "x", "diskRateLimit": {"cloudProviderRateLimit": true, "burst": 3}
+        "vnettName": "x", "diskRateLimit": {"cloudProviderRateLimit": true, "burst": 3, "cloudProviderRateLimitQSP": 1}
     })))
     .expect("loads");
-    assert_eq!(config.unknown_keys(), ["diskRateLimit.burst", "vnettName"]);
+    let nodes = config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).expect("starts");
+    for started in [config.start_warnings(), config.for_services().expect("starts"), nodes] {
+        for line in [
+            "unknown key diskRateLimit.burst",
+            "unknown key diskRateLimit.cloudProviderRateLimitQSP (the nearest key that exists is \
+             diskRateLimit.cloudProviderRateLimitQPS)",
+            "unknown key vnettName (the nearest key that exists is vnetName)",
+        ] {
+            assert!(started.contains(&line.to_owned()), "{line}: {started:#?}");
+        }
+    }
 }
 
 #[test]
@@ -281,8 +297,8 @@ fn a_secret_overrides_only_what_it_sets_when_merging() {
     let config = Config::from_documents(Some(&file), Some(&secret), &environment).expect("loads");
     assert_eq!(
         config.warnings(),
-        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string; it has no effect in \
-          this version"]
+        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string; it has no effect on \
+          volumes"]
     );
     let secret = Document::parse(
         "secret",
@@ -572,14 +588,13 @@ fn keys_that_are_read_and_change_nothing_are_told_apart_from_those_that_nobody_k
     for key in ["userAgent", "nonsense", "routeTableName", "subscriptionId"] {
         assert!(!told.contains(&key.to_owned()), "{key}: {told:?}");
     }
-    assert_eq!(config.unknown_keys(), ["nonsense"]);
+    assert_eq!(config.unknown_keys(), [UnknownKey { key: "nonsense".to_owned(), nearest: None }]);
 }
 
 #[test]
 fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
     for (changes, told) in [
         (json!({"vmType": "vmss"}), None),
-        (json!({"extendedLocationName": "edge", "extendedLocationType": "EdgeZone"}), None),
         (json!({"vmType": "vmpool"}), Some("azure.json: vmType: unknown value \"vmpool\"")),
         (json!({"loadBalancerSku": "gateway"}), Some("azure.json: loadBalancerSku: unknown value")),
         (
@@ -600,8 +615,10 @@ fn a_setting_without_effect_never_stops_the_start_and_is_told_once() {
         let config = load(&with(changes.clone())).unwrap_or_else(|error| panic!("{changes}: {error}"));
         let warnings = config.start_warnings();
         for key in changes.as_object().expect("is an object").keys() {
-            let lines = warnings.iter().filter(|warning| warning.starts_with("without effect in this version: "));
-            assert_eq!(lines.filter(|line| line.contains(key.as_str())).count(), 1, "{key}: {warnings:#?}");
+            let mut lines = warnings.iter().filter(|warning| warning.starts_with("without effect in this version: "));
+            let is_theirs = is_of_cloud_controllers(key);
+            assert_eq!(lines.any(|line| line.contains(key.as_str())), !is_theirs, "{key}: {warnings:#?}");
+            assert_eq!(config.keys_of_cloud_controllers().contains(&key.as_str()), is_theirs, "{key}");
         }
         if let Some(told) = told {
             assert!(config.warnings().iter().any(|warning| warning.contains(told)), "{told}: {warnings:#?}");
@@ -629,6 +646,42 @@ fn the_cloud_controllers_refuse_wrong_values_that_the_disk_driver_only_warns_abo
     let wrong = load(&with(json!({"loadBalancerSku": "basicc", "routeUpdateIntervalInSeconds": "often"}))).unwrap();
     let error = wrong.for_services().unwrap_err().to_string();
     assert!(error.contains("loadBalancerSku") && !error.contains("routeUpdate"), "{error}");
+}
+
+#[test]
+fn the_cloud_controllers_refuse_a_network_of_another_tenant_and_volumes_do_without() {
+    let other = "22222222-2222-3333-4444-555555555555";
+    let vault = json!({"subscriptionID": "s", "resourceGroup": "g", "vaultName": "v", "secretName": "s"});
+    let both =
+        load(&with(json!({"networkResourceTenantID": other, "auxiliaryTokenProvider": vault}))).expect("volumes");
+    assert!(both.start_warnings().iter().any(|line| line.contains(other) && line.ends_with("no effect on volumes")));
+    for looks_after in [(true, false), (false, true), (false, false)] {
+        let looks_after = LooksAfter { services: looks_after.0, nodes: looks_after.1 };
+        let error = both.for_cloud_controllers(looks_after).unwrap_err().to_string();
+        for said in
+            ["networkResourceTenantID: \"22222222", TENANT, "not supported", "; azure.json: auxiliaryTokenProvider: "]
+        {
+            assert!(error.contains(said), "{said}: {error}");
+        }
+    }
+    for own in [json!({"networkResourceTenantID": TENANT.to_uppercase()}), json!({"auxiliaryTokenProvider": vault})] {
+        let told = load(&with(own)).expect("loads").for_services().expect("no other tenant");
+        assert!(told.iter().any(|line| line.contains("the cluster's own tenant")), "{told:#?}");
+    }
+}
+
+#[test]
+fn an_edge_zone_has_a_name_and_a_type_or_a_warning() {
+    let both = load(&with(json!({"extendedLocationName": "edge", "extendedLocationType": "EdgeZone"}))).expect("loads");
+    let expected = ExtendedLocation { name: "edge".to_owned(), kind: "EdgeZone".to_owned() };
+    assert_eq!(both.cluster.extended_location, Some(expected));
+    assert!(!both.start_warnings().join("; ").contains("extendedLocation"));
+    assert!(!both.for_services().unwrap().join("; ").contains("extendedLocation"));
+    for half in [json!({"extendedLocationName": "edge"}), json!({"extendedLocationType": "EdgeZone"})] {
+        let half = load(&with(half)).expect("loads");
+        assert_eq!(half.cluster.extended_location, None);
+        assert!(half.start_warnings().iter().any(|line| line.contains("has no effect without extendedLocation")));
+    }
 }
 
 #[test]
@@ -665,7 +718,7 @@ fn a_key_that_means_nothing_to_the_cloud_controllers_is_named_with_the_reason() 
     let nodes = config.for_cloud_controllers(LooksAfter { services: false, nodes: true }).unwrap().join("; ");
     assert!(!nodes.contains("routeUpdate") && !nodes.contains("disableCloudProvider"), "{nodes}");
     assert_eq!(config.network.route_update_interval, Some(Duration::from_secs(5)));
-    assert!(line("auxiliaryTokenProvider").starts_with("without effect in this version: "));
+    assert!(line("auxiliaryTokenProvider").contains("the network is in the cluster's own tenant"));
     let is_named = |key: &str| told.iter().any(|line| line.starts_with("without effect") && line.contains(key));
     assert!(!is_named("loadBalancerRateLimit") && !is_named("cloudProviderRateLimit"), "{told:#?}");
     // Each key is in one list, and read.

@@ -61,4 +61,5 @@ pub mod routing;
 mod seeded;
 pub mod service;
 pub mod size;
+pub mod spelling;
 pub mod vm_access;

@@ -33,6 +33,9 @@ pub fn encode_disk(spec: &DiskSpec) -> Value {
 
     let mut body = Map::new();
     body.insert("location".into(), json!(spec.location));
+    if let Some(edge) = &spec.extended_location {
+        body.insert("extendedLocation".into(), json!({ "name": edge.name, "type": edge.kind }));
+    }
     if !spec.zones.is_empty() {
         body.insert("zones".into(), json!(spec.zones));
     }
@@ -52,11 +55,15 @@ fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value
 mod tests {
     use std::collections::BTreeMap;
 
-    use lazuli_plan::disk::{Capability, Defaults, Request, plan_create};
+    use lazuli_plan::disk::{Capability, Defaults, ExtendedLocation, Request, plan_create};
 
     use super::*;
 
     fn body(parameters: &[(&str, &str)]) -> Value {
+        body_in(parameters, None)
+    }
+
+    fn body_in(parameters: &[(&str, &str)], extended_location: Option<ExtendedLocation>) -> Value {
         let request = Request {
             name: "pvc-1".into(),
             parameters: parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
@@ -68,6 +75,7 @@ mod tests {
             subscription: "s".into(),
             resource_group: "g".into(),
             location: "westeurope".into(),
+            extended_location,
             ..Defaults::default()
         };
         encode_disk(&plan_create(&request, &defaults).unwrap().spec)
@@ -89,6 +97,14 @@ mod tests {
                 },
             })
         );
+    }
+
+    #[test]
+    fn a_disk_of_a_cluster_in_an_edge_zone_is_made_in_that_edge_zone() {
+        let edge = ExtendedLocation { name: "losangeles".into(), kind: "EdgeZone".into() };
+        let expected = json!({ "name": "losangeles", "type": "EdgeZone" });
+        assert_eq!(body_in(&[], Some(edge))["extendedLocation"], expected);
+        assert!(body(&[]).get("extendedLocation").is_none());
     }
 
     #[test]

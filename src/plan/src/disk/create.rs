@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    AllowedResourceGroups, Capability, CreateOption, DiskSpec, EncryptionType, Mismatch, NamedBy, NetworkAccessPolicy,
-    Origin, ParameterError, PublicNetworkAccess, name,
+    AllowedResourceGroups, Capability, CreateOption, DiskSpec, EncryptionType, ExtendedLocation, Mismatch, NamedBy,
+    NetworkAccessPolicy, Origin, ParameterError, PublicNetworkAccess, name,
     parameter::{Parameter, Parameters},
     perf, sku,
     stage::FsType,
@@ -87,6 +87,8 @@ pub struct Defaults {
     pub resource_group: String,
     /// The region of the cluster.
     pub location: String,
+    /// The edge zone of the cluster, where it is in one.
+    pub extended_location: Option<ExtendedLocation>,
     /// Which Azure it is.
     pub cloud: Cloud,
     /// The resource groups that a class may name besides the cluster's.
@@ -236,6 +238,8 @@ pub fn plan_create(request: &Request, defaults: &Defaults) -> Result<CreatePlan,
         disk,
         spec: DiskSpec {
             location: place.location,
+            // As in the Go driver, whatever zone the class names.
+            extended_location: defaults.extended_location.clone(),
             zones: place.zones,
             sku: sku_name,
             tags,

@@ -49,7 +49,8 @@ pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_para
 pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
 pub use sku::{is_zone_redundant, max_shares, size_range};
 pub use spec::{
-    CreateOption, DiskSpec, EncryptionType, Mismatch, NamedBy, NetworkAccessPolicy, Origin, PublicNetworkAccess,
+    CreateOption, DiskSpec, EncryptionType, ExtendedLocation, Mismatch, NamedBy, NetworkAccessPolicy, Origin,
+    PublicNetworkAccess,
 };
 pub use stage::{FsType, StageParameters, stage_parameters};
 pub use tags::is_made_by_driver;

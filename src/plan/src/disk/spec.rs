@@ -50,6 +50,15 @@ pub enum CreateOption {
     Empty,
 }
 
+/// An edge zone: where disks are made and load balancers stand that must be near a place outside of a region.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ExtendedLocation {
+    /// Its name.
+    pub name: String,
+    /// Its type (`EdgeZone`).
+    pub kind: String,
+}
+
 /// Everything that the PUT of a disk says.
 ///
 /// A field that is `None` (or as noted) is left out of the body, and Azure's default counts. The paths are those of
@@ -58,6 +67,8 @@ pub enum CreateOption {
 pub struct DiskSpec {
     /// `location`, as it was configured or written.
     pub location: String,
+    /// `extendedLocation`
+    pub extended_location: Option<ExtendedLocation>,
     /// `zones`: one zone number, or empty (left out) for regional and zone-redundant disks.
     pub zones: Vec<String>,
     /// `sku.name`

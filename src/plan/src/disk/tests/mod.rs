@@ -30,6 +30,7 @@ fn defaults() -> Defaults {
         subscription: "sub".to_owned(),
         resource_group: "rg".to_owned(),
         location: "eastus".to_owned(),
+        extended_location: None,
         cloud: Cloud::Public,
         allowed_resource_groups: AllowedResourceGroups::Any,
     }

@@ -8,6 +8,8 @@ mod value;
 
 use std::fmt;
 
+use crate::spelling::nearest;
+
 pub use table::{TABLE, key};
 pub use value::Annotations;
 
@@ -102,30 +104,15 @@ pub fn misspelt(key: &str) -> Option<Option<String>> {
         .and_then(|rest| rest.strip_prefix("port_"))
         .map(|rest| rest.chars().take_while(char::is_ascii_digit).collect())
         .unwrap_or_default();
-    let nearest = TABLE
+    let candidates: Vec<String> = TABLE
         .iter()
         // Without a number no key of a port can be meant.
         .filter(|row| !port.is_empty() || !row.key.contains("{port}"))
         .map(|row| row.key.replace("{port}", &port))
-        .map(|candidate| (distance(&lower, &candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= (candidate.len() - PREFIX.len()) / 4);
-    Some(nearest.map(|(_, candidate)| candidate))
-}
-
-/// How many letters must be typed, dropped or replaced to get from one text to the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, other_letter) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other_letter);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
+        .collect();
+    let names = candidates.iter().filter_map(|key| key.strip_prefix(PREFIX));
+    let nearest = lower.strip_prefix(PREFIX).and_then(|written| nearest(written, names));
+    Some(nearest.map(|name| format!("{PREFIX}{name}")))
 }
 
 /// The table in Markdown, as the documentation shows it.
