@@ -320,6 +320,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_client_certificate_lets_the_driver_in_and_its_replacement_on_disk_counts_without_a_restart() {
+        const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client_certificates");
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut azure = lazuli_emulator::Options::default();
+        let registered = std::fs::read_to_string(format!("{CERTIFICATES}/test-only-client.pem")).unwrap();
+        azure.scenario.clients[0].secret = None;
+        azure.scenario.clients[0].certificates = vec![registered];
+        let scenario = azure.scenario.clone();
+        let azure = Emulator::start(azure).await.unwrap();
+        let folder = Folder::make("certificate").unwrap();
+        let certificate = folder.path().join("client.p12");
+        let mut config = azure_json(&scenario, &azure.url());
+        config.as_object_mut().unwrap().remove("aadClientSecret");
+        config["aadClientCertPath"] = certificate.display().to_string().into();
+        config["aadClientCertPassword"] = "test-only".into();
+        std::fs::write(folder.path().join("azure.json"), config.to_string()).unwrap();
+        let replace = |name: &str| std::fs::copy(format!("{CERTIFICATES}/{name}"), &certificate).unwrap();
+        let stop = CancellationToken::new();
+        // Nothing is there yet: the process starts, and says which file it lacks.
+        let (serving, mut client) = start(&folder, &[], &stop).await;
+        let request =
+            CreateVolumeRequest { name: "pvc-1".into(), volume_capabilities: vec![capability()], ..Default::default() };
+        let refused = client.create_volume(request.clone()).await.unwrap_err();
+        assert!(refused.message().contains("client.p12 (aadClientCertPath) cannot be used"), "{}", refused.message());
+        replace("test-only-other.pem");
+        let refused = client.create_volume(request.clone()).await.unwrap_err();
+        assert!(refused.message().contains("AADSTS700027"), "{}", refused.message());
+        replace("test-only-client.p12");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        client.create_volume(request).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        azure.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_publish_that_waits_for_the_attachments_when_the_process_is_stopped_is_finished() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let azure = lazuli_emulator::Options::default();

@@ -124,7 +124,7 @@ pub enum WireError {
     Cloud(#[source] CloudError),
     /// There is no credential.
     #[error(
-        "the cloud configuration has no credential; expected aadClientId and aadClientSecret, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
+        "the cloud configuration has no credential; expected aadClientId and aadClientSecret or aadClientCertPath, useManagedIdentityExtension, or useFederatedWorkloadIdentityExtension with a token file"
     )]
     NoCredential,
 }
@@ -323,6 +323,15 @@ pub(crate) fn credential(config: &Config, authority: &Url) -> Result<Credential,
             secret: Secret::new(secret.expose()),
             authority,
         },
+        config::Credential::ClientCertificate { tenant_id, client_id, path, password } => {
+            Credential::ClientCertificate {
+                tenant_id: tenant(tenant_id),
+                client_id: client_id.clone(),
+                path: path.clone(),
+                password: password.as_ref().map(|password| Secret::new(password.expose())),
+                authority,
+            }
+        }
         config::Credential::Absent => return Err(WireError::NoCredential),
     })
 }

@@ -196,7 +196,7 @@ fn credential(
         .map(super::Secret::new)
         .or(configured_secret.filter(|secret| !stands_for_msi(secret.expose())));
     let certificate = keys.text("aadClientCertPath");
-    let _ = keys.secret("aadClientCertPassword");
+    let certificate_password = keys.secret("aadClientCertPassword");
     let data_plane = keys.text("aadMSIDataPlaneIdentityPath");
     let use_federated = keys.flag("useFederatedWorkloadIdentityExtension").unwrap_or(false);
     let configured_token = keys.text("aadFederatedTokenFile");
@@ -243,15 +243,13 @@ fn credential(
     if let Some(secret) = secret {
         return Credential::ClientSecret { tenant_id: tenant(keys), client_id: client(keys), secret };
     }
-    if certificate.is_some() {
-        keys.unusable(
-            "aadClientCertPath",
-            "client certificates cannot be used: signing with one needs OpenSSL, which this program \
-             is built without; use useManagedIdentityExtension, \
-             useFederatedWorkloadIdentityExtension or aadClientSecret",
-        );
-        // Named above; Absent would add a second complaint.
-        return Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
+    if let Some(path) = certificate {
+        return Credential::ClientCertificate {
+            tenant_id: tenant(keys),
+            client_id: client(keys),
+            path: path.into(),
+            password: certificate_password,
+        };
     }
     if legacy_msi {
         return Credential::ManagedIdentity(ManagedIdentity::from_key(user_assigned));
@@ -259,9 +257,10 @@ fn credential(
     if data_plane.is_some() {
         keys.unusable(
             "aadMSIDataPlaneIdentityPath",
-            "data-plane identity files cannot be used: they hold client certificates, and signing with \
-             one needs OpenSSL, which this program is built without",
+            "data-plane identity files are Azure's own and cannot be used; use useManagedIdentityExtension, \
+             useFederatedWorkloadIdentityExtension, aadClientSecret or aadClientCertPath",
         );
+        // Named above; Absent would add a second complaint.
         return Credential::ManagedIdentity(ManagedIdentity::SystemAssigned);
     }
     Credential::Absent

@@ -30,6 +30,17 @@ pub enum Credential {
         /// Its password.
         secret: Secret,
     },
+    /// A service principal with a certificate.
+    ClientCertificate {
+        /// Tenant of the application.
+        tenant_id: String,
+        /// The application.
+        client_id: String,
+        /// The file with the certificate and its key, PEM or PKCS#12; read for each exchange.
+        path: PathBuf,
+        /// The password of a PKCS#12 file.
+        password: Option<Secret>,
+    },
     /// None configured. Enough for a node, which asks the instance metadata service only.
     Absent,
 }

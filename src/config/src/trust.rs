@@ -83,6 +83,10 @@ pub(super) fn check_secret(
                 (None, None) => "another aadClientSecret".to_owned(),
             }
         }
+        // A Secret names a certificate by its path; the file is this machine's.
+        Credential::ClientCertificate { path, .. } => {
+            format!("the client certificate {} of this machine", path.display())
+        }
         Credential::FederatedToken { .. } => "the federated token of this process".to_owned(),
         Credential::ManagedIdentity(_) => "the managed identity of this machine".to_owned(),
     };

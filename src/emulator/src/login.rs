@@ -16,11 +16,13 @@
 //! A tenant is named by its id, its domain, `common`, `organizations` or `adfs`. URLs in answers begin
 //! with the address at which the caller reached the emulator: MSAL refuses an issuer on another host.
 //!
-//! **Assertions are believed.** A client assertion must be a well-formed JWT that has not expired; its
-//! signature is not checked. Its issuer and subject are compared when the scenario lists federated
-//! credentials for the client. Tokens are JWTs whose signature is a digest that anyone could make:
+//! A client assertion must be a well-formed JWT that has not expired. One of the client itself (issuer and subject are the
+//! client) must be signed by a certificate that the scenario registers for it, and be for this authority. **Federated
+//! assertions are believed:** their signature is not checked. Their issuer and subject are compared when the scenario lists
+//! federated credentials for the client. Tokens are JWTs whose signature is a digest that anyone could make:
 //! an emulator is no place for secrets.
 
+mod certificate;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -44,6 +46,7 @@ use time::OffsetDateTime;
 use crate::endpoints;
 use crate::scenario::{Client, Scenario, derived_id};
 
+pub(crate) use certificate::der as certificate_der;
 pub(crate) use token::{Subject, Tokens, Unusable};
 
 /// How long a token lives. The service draws 60 to 90 minutes; the published examples show this.
@@ -235,7 +238,8 @@ fn grant(
                 ),
             )
         })?;
-    authenticate(directory, client, secret, field("client_assertion_type"), field("client_assertion"))?;
+    let here = (endpoints::base(parts, &directory.url), parts.uri.path());
+    authenticate(directory, client, secret, field("client_assertion_type"), field("client_assertion"), &here)?;
     let subject = Subject {
         tenant: directory.tenant_id.clone(),
         client_id: client.id.clone(),
@@ -296,13 +300,14 @@ fn authenticate(
     secret: Option<&str>,
     assertion_type: Option<&str>,
     assertion: Option<&str>,
+    here: &(String, &str),
 ) -> Result<(), Refusal> {
     const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     if let Some(assertion) = assertion {
         if assertion_type != Some(JWT_BEARER) {
             return Err(Refusal::missing("client_assertion_type"));
         }
-        return check_assertion(directory, client, assertion);
+        return check_assertion(directory, client, assertion, here);
     }
     match secret {
         Some(secret) if client.secret.as_deref() == Some(secret) => Ok(()),
@@ -322,7 +327,12 @@ fn authenticate(
     }
 }
 
-fn check_assertion(directory: &Directory, client: &Client, jwt: &str) -> Result<(), Refusal> {
+fn check_assertion(
+    directory: &Directory,
+    client: &Client,
+    jwt: &str,
+    (base, path): &(String, &str),
+) -> Result<(), Refusal> {
     // Documented: AADSTS50027.
     let claims =
         token::claims(jwt).ok_or_else(|| Refusal::invalid_request(50_027, "JWT token is invalid or malformed."))?;
@@ -337,10 +347,13 @@ fn check_assertion(directory: &Directory, client: &Client, jwt: &str) -> Result<
         return Err(Refusal::invalid_client(700_024, "Client assertion is not within its valid time range."));
     }
     // Signed by the client itself, with a certificate: issuer and subject are the client.
-    let own = text("iss").eq_ignore_ascii_case(&client.id) && text("sub").eq_ignore_ascii_case(&client.id);
+    if text("iss").eq_ignore_ascii_case(&client.id) && text("sub").eq_ignore_ascii_case(&client.id) {
+        let checked = certificate::check(&client.certificates, jwt, base, path);
+        return checked.map_err(|flaw| of_flaw(&flaw, client));
+    }
     let federated = client.federated.is_empty()
         || client.federated.iter().any(|known| known.issuer == text("iss") && known.subject == text("sub"));
-    if own || federated {
+    if federated {
         return Ok(());
     }
     // Documented: AADSTS70021.
@@ -353,6 +366,29 @@ fn check_assertion(directory: &Directory, client: &Client, jwt: &str) -> Result<
             text("aud")
         ),
     ))
+}
+
+/// Documented numbers; the texts are those of the numbers' descriptions.
+fn of_flaw(flaw: &certificate::Flaw, client: &Client) -> Refusal {
+    match flaw {
+        certificate::Flaw::Malformed => Refusal::invalid_request(50_027, "JWT token is invalid or malformed."),
+        certificate::Flaw::UnknownKey => Refusal::invalid_client(
+            700_027,
+            format!(
+                "Client assertion contains an invalid signature. [Reason - The key was not found.] Please ensure that the \
+                 certificate is registered for the application '{}'.",
+                client.id
+            ),
+        ),
+        certificate::Flaw::Signature => Refusal::invalid_client(
+            700_027,
+            "Client assertion contains an invalid signature. [Reason - The key was found, but the signature is not its.]",
+        ),
+        certificate::Flaw::Audience(audience) => Refusal::invalid_client(
+            700_023,
+            format!("Client assertion audience claim does not match Realm issuer. Assertion Audience: '{audience}'."),
+        ),
+    }
 }
 
 fn answer(generation: Generation, resource: &str, token: &str, now: OffsetDateTime) -> Value {

@@ -95,7 +95,7 @@ pub struct Scenario {
 pub struct Client {
     /// Application (client) id, a GUID.
     pub id: String,
-    /// Its secret; without one it can sign in by a federated assertion only.
+    /// Its secret; without one it can sign in by an assertion only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Object id of its service principal; derived from the client id when left out.
@@ -104,6 +104,9 @@ pub struct Client {
     /// Whose tokens it accepts in place of a secret. Empty: any well-formed token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub federated: Vec<FederatedCredential>,
+    /// The certificates, in PEM, with whose keys it may sign assertions of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<String>,
 }
 
 impl Client {
@@ -477,6 +480,7 @@ impl Default for Scenario {
                 secret: Some(CLIENT_SECRET.to_owned()),
                 object_id: None,
                 federated: Vec::new(),
+                certificates: Vec::new(),
             }],
             identities: vec![Identity {
                 name: "lazuli-identity".to_owned(),

@@ -8,6 +8,7 @@
 //! again without a request, for the authority locks out clients that ask too often. The credential can be replaced
 //! while the process runs ([`Tokens::replace`]).
 
+mod certificate;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use lazuli_plan::fault::Fault;
 use tokio::time::Instant;
 use url::Url;
 
+pub use certificate::CertificateError;
 pub use lazuli_plan::model::Secret;
 
 use crate::{
@@ -62,6 +64,19 @@ pub enum Credential {
         /// The logical https origin of the authority.
         authority: Url,
     },
+    /// A service principal with a certificate. The tenant `adfs` means Active Directory Federation Services.
+    ClientCertificate {
+        /// Tenant of the application.
+        tenant_id: String,
+        /// The application.
+        client_id: String,
+        /// The file with certificate and key, read for each exchange.
+        path: PathBuf,
+        /// The password of the file, where it has one.
+        password: Option<Secret>,
+        /// The logical https origin of the authority.
+        authority: Url,
+    },
 }
 
 /// Which identity of the machine.
@@ -84,6 +99,15 @@ pub enum AuthError {
     /// The file with the cluster's token cannot be read.
     #[error("the federated token file cannot be read")]
     TokenFile(#[source] Arc<std::io::Error>),
+    /// The client certificate cannot be used.
+    #[error("the client certificate {} (aadClientCertPath) cannot be used", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Arc<CertificateError>,
+    },
     /// The authority said no.
     #[error("the authority refuses a token: {status} {text}")]
     Refused {
@@ -111,10 +135,10 @@ impl AuthError {
         Self::Malformed(source)
     }
 
-    /// Whether the authority is to be left alone for a while. The token file is on this machine, and kubelet may be
-    /// about to write it.
+    /// Whether the authority is to be left alone for a while. Token file and certificate are on this machine, and kubelet
+    /// may be about to write them.
     fn is_remembered(&self) -> bool {
-        !self.is_transient() && !matches!(self, Self::TokenFile(_))
+        !self.is_transient() && !matches!(self, Self::TokenFile(_) | Self::Certificate { .. })
     }
 
     /// Whether asking again soon may help.
@@ -124,7 +148,7 @@ impl AuthError {
             // 410: the metadata service is being updated (source: Microsoft docs, how-to-use-vm-token).
             Self::Refused { status, .. } => matches!(status, 408 | 410 | 429) || (500..600).contains(status),
             // The file is missing for a moment while kubelet replaces it; a wrong path stays wrong, cheaply.
-            Self::Unusable(_) | Self::TokenFile(_) | Self::Malformed(_) => false,
+            Self::Unusable(_) | Self::TokenFile(_) | Self::Certificate { .. } | Self::Malformed(_) => false,
         }
     }
 

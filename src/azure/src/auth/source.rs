@@ -6,8 +6,9 @@
 //! simulated clock. It lives [`LONGEST_LIFETIME`] at most: the SDK adds the authority's number to a date unchecked.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use azure_core::{
@@ -25,7 +26,10 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-use super::{AuthError, Credential, LONGEST_LIFETIME, ManagedIdentity, Secret};
+use super::{
+    AuthError, Credential, LONGEST_LIFETIME, ManagedIdentity, Secret,
+    certificate::{self, Claims, Thumbprint},
+};
 use crate::transport::{Transport, TransportError};
 
 /// The tenant that is none: Active Directory Federation Services on Azure Stack Hub.
@@ -44,9 +48,10 @@ const UNSTATED_LIFETIME: Duration = Duration::from_secs(60);
 pub(super) async fn issue(transport: &Transport, credential: &Credential, audience: &str) -> Result<Issued, AuthError> {
     let observer = Arc::new(Observer { transport: transport.clone(), seen: Mutex::new(None) });
     if let Credential::ClientSecret { tenant_id, client_id, secret, authority } = credential
-        && tenant_id.eq_ignore_ascii_case(ADFS)
+        && is_adfs(tenant_id)
     {
-        return adfs(transport, client_id, secret, authority, audience).await;
+        let proof = [("client_secret", secret.expose())];
+        return adfs(transport, client_id, &proof, authority, audience).await;
     }
     // The SDK's own workload identity reads the file in a thread and keeps it for ten minutes; this reads it for each
     // exchange, for kubelet replaces it.
@@ -54,6 +59,14 @@ pub(super) async fn issue(transport: &Transport, credential: &Credential, audien
         Credential::FederatedToken { token_file, .. } => {
             let text = tokio::fs::read_to_string(token_file).await;
             Secret::new(text.map_err(|error| AuthError::TokenFile(Arc::new(error)))?.trim())
+        }
+        Credential::ClientCertificate { tenant_id, client_id, path, password, authority } => {
+            let assertion = signed(tenant_id, client_id, path.clone(), password.clone(), authority).await?;
+            if is_adfs(tenant_id) {
+                let proof = [("client_assertion_type", JWT_BEARER), ("client_assertion", assertion.expose())];
+                return adfs(transport, client_id, &proof, authority, audience).await;
+            }
+            assertion
         }
         Credential::ManagedIdentity(_) | Credential::ClientSecret { .. } => Secret::new(""),
     };
@@ -69,6 +82,41 @@ pub(super) async fn issue(transport: &Transport, credential: &Credential, audien
         _ => None,
     };
     Ok(Issued { token: Secret::new(token.token.secret()), lifetime: lifetime.unwrap_or(UNSTATED_LIFETIME) })
+}
+
+fn is_adfs(tenant_id: &str) -> bool {
+    tenant_id.eq_ignore_ascii_case(ADFS)
+}
+
+/// Where a tenant's tokens are asked for.
+fn token_url(authority: &Url, tenant_id: &str) -> Url {
+    let base = authority.path().trim_end_matches('/');
+    let mut url = authority.clone();
+    match is_adfs(tenant_id) {
+        true => url.set_path(&format!("{}/{ADFS}/oauth2/token", base.trim_end_matches("/adfs"))),
+        // As azure_identity makes it.
+        false => url.set_path(&format!("{base}/{tenant_id}/oauth2/v2.0/token")),
+    }
+    url
+}
+
+/// An assertion that the certificate in a file signs. Reading the file and its key blocks.
+async fn signed(
+    tenant_id: &str,
+    client_id: &str,
+    path: PathBuf,
+    password: Option<Secret>,
+    authority: &Url,
+) -> Result<Secret, AuthError> {
+    let (audience, client_id) = (token_url(authority, tenant_id), client_id.to_owned());
+    let thumbprint = if is_adfs(tenant_id) { Thumbprint::Sha1 } else { Thumbprint::Sha256 };
+    let signing = tokio::task::spawn_blocking(move || {
+        let (now, id) = (SystemTime::now(), uuid::Uuid::new_v4());
+        let claims = Claims { client_id: &client_id, audience: audience.as_str(), thumbprint, now, id };
+        certificate::assertion(&path, password.as_ref(), &claims)
+            .map_err(|source| AuthError::Certificate { path, source: Arc::new(source) })
+    });
+    signing.await.map_err(|panic| AuthError::unusable(Arc::new(panic)))?
 }
 
 fn sdk_credential(
@@ -87,7 +135,8 @@ fn sdk_credential(
         ..ClientOptions::default()
     };
     Ok(match credential {
-        Credential::FederatedToken { tenant_id, client_id, token_file: _, authority } => {
+        Credential::FederatedToken { tenant_id, client_id, token_file: _, authority }
+        | Credential::ClientCertificate { tenant_id, client_id, path: _, password: _, authority } => {
             ClientAssertionCredential::new(
                 tenant_id.clone(),
                 client_id.clone(),
@@ -114,7 +163,7 @@ fn sdk_credential(
     })
 }
 
-/// The contents of a federated token file.
+/// The contents of a federated token file, or what a client certificate has signed.
 #[derive(Debug)]
 struct Assertion(Secret);
 
@@ -125,21 +174,23 @@ impl ClientAssertion for Assertion {
     }
 }
 
-/// ADFS speaks the first version of the protocol: a resource, not a scope (source: the go-autorest libraries).
+/// The kind of assertion that a JWT is. Source: RFC 7523, 2.2.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// ADFS speaks the first version of the protocol: a resource, not a scope (source: the go-autorest libraries). `proof` are
+/// the fields with the secret or the assertion.
 async fn adfs(
     transport: &Transport,
     client_id: &str,
-    secret: &Secret,
+    proof: &[(&str, &str)],
     authority: &Url,
     audience: &str,
 ) -> Result<Issued, AuthError> {
-    let base = authority.path().trim_end_matches('/').trim_end_matches("/adfs");
-    let mut url = authority.clone();
-    url.set_path(&format!("{base}/{ADFS}/oauth2/token"));
+    let url = token_url(authority, ADFS);
     let body = form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
         .append_pair("client_id", client_id)
-        .append_pair("client_secret", secret.expose())
+        .extend_pairs(proof)
         .append_pair("resource", audience)
         .finish();
     let mut headers = HeaderMap::new();

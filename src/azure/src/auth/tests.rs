@@ -305,6 +305,65 @@ async fn federation_services_are_asked_in_the_first_version_of_the_protocol() {
     }
 }
 
+fn client_certificate(tenant_id: &str, path: &std::path::Path, authority: &str) -> Credential {
+    Credential::ClientCertificate {
+        tenant_id: tenant_id.into(),
+        client_id: "app".into(),
+        path: path.into(),
+        password: None,
+        authority: url(authority),
+    }
+}
+
+/// The header and the claims of the assertion that a request carries.
+fn assertion(seen: &Seen) -> (serde_json::Value, serde_json::Value) {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    let form: Vec<(String, String)> = url::form_urlencoded::parse(seen.body.as_bytes()).into_owned().collect();
+    let field = |name: &str| form.iter().find(|(key, _)| key == name).unwrap().1.clone();
+    assert_eq!(field("client_assertion_type"), "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+    let parts: Vec<String> = field("client_assertion").split('.').map(str::to_owned).collect();
+    let part = |at: usize| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&parts[at]).unwrap()).unwrap();
+    (part(0), part(1))
+}
+
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/client_certificates");
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_signs_for_the_authority_that_is_asked_and_is_read_for_each_exchange() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client.pem");
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_certificate("tenant", &file, LOGIN));
+    let missing = tokens.bearer().await.unwrap_err();
+    assert!(matches!(&missing, AuthError::Certificate { path, .. } if *path == file), "{missing}");
+    assert!(fake.log().is_empty(), "no request without an assertion");
+    let mut seen = Vec::new();
+    for certificate in ["test-only-client.pem", "test-only-other.pem"] {
+        std::fs::copy(format!("{CERTIFICATES}/{certificate}"), &file).unwrap();
+        let bearer = tokens.bearer().await.unwrap();
+        tokens.refused(&bearer);
+        let (header, claims) = assertion(fake.log().last().unwrap());
+        assert_eq!(claims["aud"], format!("{LOGIN}/tenant/oauth2/v2.0/token"));
+        assert_eq!((&claims["iss"], &claims["sub"]), (&json!("app"), &json!("app")));
+        seen.push((header["x5t#S256"].clone(), claims["jti"].clone()));
+    }
+    assert!(seen[0].0 != seen[1].0 && seen[0].1 != seen[1].1, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn federation_services_take_a_certificate_by_its_old_thumbprint() {
+    let file = PathBuf::from(format!("{CERTIFICATES}/test-only-client.pem"));
+    let fake = Fake::new([]);
+    let tokens = tokens(&fake, client_certificate("adfs", &file, "https://adfs.local.azurestack.external/adfs"));
+    assert_eq!(text(&tokens).await, "Bearer token-1");
+    let seen = only(&fake);
+    assert_eq!(seen.line, "POST adfs.local.azurestack.external/adfs/oauth2/token");
+    assert!(seen.body.contains("resource=https%3A%2F%2Fmanagement.azure.com%2F"), "{}", seen.body);
+    let (header, claims) = assertion(&seen);
+    assert_eq!(claims["aud"], "https://adfs.local.azurestack.external/adfs/oauth2/token");
+    assert!(header["x5t"].is_string() && header.get("x5t#S256").is_none(), "{header}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_credential_that_cannot_work_says_so() {
     let fake = Fake::new([]);

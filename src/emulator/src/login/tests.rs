@@ -203,8 +203,8 @@ async fn listed_federated_credentials_are_the_only_ones_that_count() {
         ("https://oidc", "system:serviceaccount:kube-system:lazuli", true),
         ("https://oidc", "system:serviceaccount:default:default", false),
         ("https://other", "system:serviceaccount:kube-system:lazuli", false),
-        // Signed by the client's own certificate.
-        (CLIENT_ID, CLIENT_ID, true),
+        // As if signed by the client's own certificate, of which it has none.
+        (CLIENT_ID, CLIENT_ID, false),
     ] {
         let mut directory = directory();
         directory.clients[0].federated = vec![FederatedCredential {

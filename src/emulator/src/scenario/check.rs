@@ -34,6 +34,9 @@ impl Scenario {
         unique("subscriptions", "", self.subscriptions.iter())?;
         for (at, client) in self.clients.iter().enumerate() {
             guid(&format!("clients[{at}].id"), &client.id)?;
+            if let Some(no) = client.certificates.iter().position(|pem| crate::login::certificate_der(pem).is_none()) {
+                return Err(wrong(format!("clients[{at}].certificates[{no}]"), "it is no certificate in PEM"));
+            }
         }
         unique("clients", ".id", self.clients.iter().map(|c| &c.id))?;
         unique("identities", ".name", self.identities.iter().map(|i| &i.name))
