@@ -64,6 +64,13 @@
 {{- if .Values.azure.cloudConfigSecret.name }}
 - --cloud-config-secret-namespace={{ .Values.azure.cloudConfigSecret.namespace }}
 {{- end }}
+{{- $trusted := .Values.azure.trustedEndpoints }}
+{{- with .Values.azure.config.resourceManagerEndpoint }}
+{{- $trusted = append $trusted . }}
+{{- end }}
+{{- with $trusted }}
+- --trusted-endpoint={{ join "," . }}
+{{- end }}
 {{- end }}
 
 {{/* The files of the processes that speak to Azure. */}}
@@ -76,6 +83,9 @@
 {{- end }}
 {{- if .Values.azure.workloadIdentity.clientId }}
 - {name: azure-token, mountPath: /var/run/secrets/azure, readOnly: true}
+{{- end }}
+{{- if .Values.azure.clientCertificateSecret }}
+- {name: azure-client-certificate, mountPath: /etc/lazuli/client-certificate, readOnly: true}
 {{- end }}
 {{- if .Values.certificateAuthorities.configMap }}
 - {name: certificate-authorities, mountPath: /etc/lazuli/ca, readOnly: true}

@@ -47,9 +47,20 @@ pub struct CloudOptions {
     /// that the controller's identity may write to.
     #[arg(long, env = "LAZULI_ALLOWED_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP")]
     pub allowed_resource_groups: Vec<plan::AllowedResourceGroup>,
+    #[expect(rustdoc::bare_urls, reason = "the text is printed by --help, where a link's brackets would show")]
+    /// Endpoints of a private cloud, such as https://management.local.azurestack.external, to which a password or
+    /// certificate of the Secret may be sent although that Secret does not name them, separated by commas. Those of
+    /// AzurePublicCloud, AzureChinaCloud and AzureUSGovernmentCloud are always allowed.
+    #[arg(long = "trusted-endpoint", env = "LAZULI_TRUSTED_ENDPOINTS", value_delimiter = ',', value_name = "URL")]
+    #[arg(value_parser = trusted_endpoint)]
+    pub trusted_endpoints: Vec<Url>,
     #[command(flatten)]
     /// Where logical origins really are.
     pub routes: RouteOptions,
+}
+
+fn trusted_endpoint(text: &str) -> Result<Url, String> {
+    config::check_endpoint(text.trim()).map_err(|error| format!("it {error}"))
 }
 
 impl CloudOptions {
@@ -194,7 +205,7 @@ async fn configuration_in(
     if let (Some(absent), None) = (absent, &secret) {
         return Err(WireError::Config(absent));
     }
-    let mut environment = Environment::new(variables);
+    let mut environment = Environment::new(variables).with_trusted_endpoints(&options.trusted_endpoints);
     let endpoints = config::read_endpoint_file(variables).map_err(WireError::Config)?;
     if let Some((path, text)) = &endpoints {
         environment = environment.with_endpoint_file(path, text);
@@ -367,6 +378,7 @@ mod tests {
             cloud_config_secret_namespace: SECRET_NAMESPACE.to_owned(),
             kubeconfig: None,
             allowed_resource_groups: Vec::new(),
+            trusted_endpoints: Vec::new(),
             routes: RouteOptions::default(),
         }
     }

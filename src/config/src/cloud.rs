@@ -155,6 +155,13 @@ impl Cloud {
         })
     }
 
+    /// Whether an endpoint is the resource manager or the authority of a well-known cloud.
+    pub(super) fn is_of_azure(endpoint: &Url) -> bool {
+        let is_authority = WELL_KNOWN.iter().any(|known| constant(known.login).origin() == endpoint.origin());
+        let is_plain = endpoint.scheme() == "https" && endpoint.port().is_none();
+        is_authority || (is_plain && Self::is_resource_manager_of_azure(endpoint))
+    }
+
     /// The names [`Cloud::well_known`] accepts, for messages.
     pub fn well_known_names() -> impl Iterator<Item = &'static str> {
         WELL_KNOWN.iter().map(|known| known.names[0])
@@ -261,6 +268,11 @@ impl EndpointFile {
             audience: owned("tokenAudience").or_else(|| owned("serviceManagementEndpoint")),
             storage_suffix: owned("storageEndpointSuffix"),
         })
+    }
+
+    /// The endpoints in it that get credentials or tokens.
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &Url> {
+        self.login.iter().chain(&self.resource_manager)
     }
 
     /// A cloud from the file alone.

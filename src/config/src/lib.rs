@@ -32,6 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
+use url::Url;
 
 pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, IdentitySystem, check_endpoint};
 pub use credential::{Credential, ManagedIdentity};
@@ -83,24 +84,32 @@ pub fn read_endpoint_file(variables: &BTreeMap<String, String>) -> Result<Option
     }
 }
 
-/// What the process's environment contributes, as values.
+/// What the process's environment and arguments contribute, as values.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     variables: &'e BTreeMap<String, String>,
     endpoint_file: Option<(&'e str, &'e str)>,
+    trusted: &'e [Url],
 }
 
 impl<'e> Environment<'e> {
     /// `AZURE_TENANT_ID`, `AZURE_CLIENT_ID`, `AZURE_CLIENT_SECRET` and `AZURE_FEDERATED_TOKEN_FILE` of
     /// `variables` win over the documents when they are not empty; the rest is ignored.
     pub fn new(variables: &'e BTreeMap<String, String>) -> Self {
-        Self { variables, endpoint_file: None }
+        Self { variables, endpoint_file: None, trusted: &[] }
     }
 
     /// Adds the text of the file that `$AZURE_ENVIRONMENT_FILEPATH` names.
     #[must_use]
     pub fn with_endpoint_file(mut self, path: &'e str, text: &'e str) -> Self {
         self.endpoint_file = Some((path, text));
+        self
+    }
+
+    /// Adds the endpoints, besides Microsoft's, to which arguments let the credential of the Secret be sent.
+    #[must_use]
+    pub fn with_trusted_endpoints(mut self, endpoints: &'e [Url]) -> Self {
+        self.trusted = endpoints;
         self
     }
 
@@ -116,6 +125,7 @@ impl std::fmt::Debug for Environment<'_> {
         f.debug_struct("Environment")
             .field("variables", &self.variables.keys().collect::<Vec<_>>())
             .field("endpoint_file", &self.endpoint_file.map(|(path, _)| path))
+            .field("trusted", &self.trusted.iter().map(Url::as_str).collect::<Vec<_>>())
             .finish()
     }
 }
@@ -363,7 +373,7 @@ impl Config {
     /// Puts file, secret and environment together. With `cloudConfigType: file` a given secret is
     /// ignored; with `secret` the file's other keys are; with `merge` the secret overrides only the keys
     /// it sets, mappings key by key and lists whole. A secret that changes where the credential is sent must hold that
-    /// credential.
+    /// credential, and a credential of the secret is sent only to endpoints that the secret, an argument or Microsoft names.
     ///
     /// # Errors
     /// [`ConfigError::SecretMissing`], and [`ConfigError::Invalid`] with every problem found.
@@ -387,6 +397,9 @@ impl Config {
         let mut config = build::config(reader(file.into_iter().chain(secret), &report), environment);
         let Report { mut problems, mut unknown, given: mut without_effect, mut warnings } = report.into_inner();
         problems.extend(secret.and_then(|secret| trust::check_secret(file, secret, &config.credential, environment)));
+        let checked =
+            secret.map(|secret| trust::check_endpoints_of_secret(file, secret, &config.credential, environment));
+        problems.extend(checked.flatten());
         let harmless: Vec<Problem> = problems.extract_if(.., |problem| !has_effect(problem)).collect();
         warnings.extend(harmless.iter().map(|problem| {
             let scope = if is_of_cloud_controllers(root(problem)) { "on volumes" } else { "in this version" };

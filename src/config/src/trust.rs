@@ -4,14 +4,18 @@
 //! the Secret must not redirect a credential that is not in the Secret: the one of the file on the machine, of the
 //! process's environment, or of the machine itself. A private resource manager names the audience of the tokens that it
 //! is sent. A token for an audience of Azure's own services would let it act in Azure.
+//!
+//! The other way round, who may write the file must not redirect the credential of the Secret: the file may be a ConfigMap.
+//! That credential goes to Microsoft's clouds, to the resource manager that the Secret itself names, and to endpoints that
+//! the process's arguments name.
 
 use std::cell::RefCell;
 
 use url::{Host, Url};
 
 use super::{
-    Credential, Document, Environment, Secret,
-    cloud::Cloud,
+    Credential, Document, ENDPOINT_FILE_VARIABLE, Environment, Secret,
+    cloud::{Cloud, EndpointFile},
     error::{CloudError, Problem, ProblemKind},
     reader,
     reader::Report,
@@ -101,6 +105,68 @@ pub(super) fn check_secret(
             ),
         },
     })
+}
+
+/// What is wrong with where the credential of a Secret is sent: the endpoint is Microsoft's, or the Secret or an argument
+/// names it.
+pub(super) fn check_endpoints_of_secret(
+    file: Option<&Document>,
+    secret: &Document,
+    credential: &Credential,
+    environment: &Environment<'_>,
+) -> Option<Problem> {
+    let what = credential_of_secret(secret, credential, environment)?;
+    let problem = |origin: &str, key: &str, endpoint: &Url| {
+        let (secret, endpoint) = (secret.origin(), endpoint.origin().ascii_serialization());
+        Some(Problem {
+            origin: origin.to_owned(),
+            key: key.to_owned(),
+            kind: ProblemKind::Unusable {
+                reason: format!(
+                    "{endpoint} would get the {what} of {secret}, and neither that Secret nor an argument names this \
+                     endpoint: set resourceManagerEndpoint in the Secret too, or give --trusted-endpoint={endpoint}"
+                ),
+            },
+        })
+    };
+    let (own, used) =
+        (Destination::of(&[secret]), Destination::of(&file.into_iter().chain([secret]).collect::<Vec<_>>()));
+    let of_secret = own.resource_manager.as_deref().and_then(|text| Url::parse(text).ok());
+    let may_get = |endpoint: &Url| {
+        let named = environment.trusted.iter().chain(&of_secret);
+        Cloud::is_of_azure(endpoint) || named.into_iter().any(|named| named.origin() == endpoint.origin())
+    };
+    // An endpoint that is no URL is reported where the configuration is built.
+    let resource_manager = used.resource_manager.and_then(|text| Url::parse(&text).ok());
+    if let Some(endpoint) = resource_manager.filter(|endpoint| !may_get(endpoint)) {
+        let origin = file.map_or(secret.origin(), Document::origin);
+        return problem(origin, "resourceManagerEndpoint", &endpoint);
+    }
+    let (path, text) = environment.endpoint_file?;
+    let described = EndpointFile::parse(text).ok()?;
+    let endpoint = described.endpoints().find(|endpoint| !may_get(endpoint))?;
+    problem(path, ENDPOINT_FILE_VARIABLE, endpoint)
+}
+
+/// What the Secret holds of the credential in use; `None` where that comes from elsewhere.
+fn credential_of_secret(
+    secret: &Document,
+    credential: &Credential,
+    environment: &Environment<'_>,
+) -> Option<&'static str> {
+    let report = RefCell::new(Report::default());
+    let mut keys = reader([secret], &report);
+    let is_there = match credential {
+        Credential::ClientSecret { secret: used, .. } => {
+            let is_own = keys.secret("aadClientSecret").as_ref() == Some(used);
+            return (is_own && environment.text("AZURE_CLIENT_SECRET").is_none()).then_some("aadClientSecret");
+        }
+        Credential::ClientCertificate { .. } => {
+            keys.text("aadClientCertPath").is_some() || keys.secret("aadClientCertPassword").is_some()
+        }
+        Credential::FederatedToken { .. } | Credential::ManagedIdentity(_) | Credential::Absent => false,
+    };
+    is_there.then_some("client certificate")
 }
 
 /// Leaves out, of a resource manager that is none of Azure's own, the audiences of Azure's own services.

@@ -191,3 +191,70 @@ fn clear_text_is_allowed_to_loopback_hosts_only() {
           over https only, except to a loopback host"]
     );
 }
+
+#[test]
+fn a_file_redirects_no_credential_of_the_secret_unless_an_argument_names_the_endpoint() {
+    let evil = "https://rm.attacker.example";
+    let password = json!({"aadClientSecret": "of-the-secret"});
+    let merged = |file: Value, secret: &Value, endpoint_file: Option<&str>, trusted: &[&str]| {
+        let (variables, trusted) =
+            (BTreeMap::new(), trusted.iter().map(|url| url.parse().unwrap()).collect::<Vec<Url>>());
+        let mut environment = Environment::new(&variables).with_trusted_endpoints(&trusted);
+        if let Some(text) = endpoint_file {
+            environment = environment.with_endpoint_file("/endpoints.json", text);
+        }
+        let secret = Document::parse("secret kube-system/azure-cloud-provider", secret.to_string().as_bytes()).unwrap();
+        Config::from_documents(Some(&document(&file)), Some(&secret), &environment).map(|_| ())
+    };
+    let to = |endpoint: &str| with(json!({"resourceManagerEndpoint": endpoint, "aadClientSecret": ""}));
+    let refused = |outcome: Result<(), ConfigError>| match outcome {
+        Err(ConfigError::Invalid(Problems(found))) => {
+            found.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+        }
+        other => panic!("{other:?}"),
+    };
+
+    let error = refused(merged(to(evil), &password, None, &[]));
+    for said in [
+        "azure.json: resourceManagerEndpoint: https://rm.attacker.example would get the aadClientSecret of secret",
+        "--trusted-endpoint=https://rm.attacker.example",
+    ] {
+        assert!(error.contains(said) && !error.contains("of-the-secret"), "{error}");
+    }
+    for lookalike in ["https://management.azure.com.attacker.example", "https://management.azure.com:8443"] {
+        assert!(refused(merged(to(lookalike), &password, None, &["https://rm.attacker.example"])).contains(lookalike));
+    }
+    // An argument names it, the Secret does, or it is Microsoft's.
+    merged(to(evil), &password, None, &["https://rm.attacker.example/"]).expect("an argument names it");
+    for microsofts in ["https://management.azure.com/", "https://westeurope.management.azure.com"] {
+        merged(to(microsofts), &password, None, &[]).expect(microsofts);
+    }
+    for cloud in ["AzurePublicCloud", "AzureChinaCloud", "AzureUSGovernmentCloud"] {
+        merged(with(json!({"cloud": cloud})), &password, None, &[]).expect(cloud);
+    }
+    let both = json!({"aadClientSecret": "of-the-secret", "resourceManagerEndpoint": evil});
+    merged(to(evil), &both, None, &[]).expect("the Secret names it");
+    // The file's own password is the file's business.
+    merged(with(json!({"resourceManagerEndpoint": evil})), &json!({}), None, &[]).expect("the file's own");
+
+    // A description of endpoints is a file too.
+    let stack = with(json!({"cloud": "AzureStackCloud", "identitySystem": "ADFS"}));
+    let error = refused(merged(stack.clone(), &password, Some(STACK), &[]));
+    assert!(
+        error.contains("/endpoints.json: AZURE_ENVIRONMENT_FILEPATH: https://adfs.local.azurestack.external"),
+        "{error}"
+    );
+    let (login, manager) = ("https://adfs.local.azurestack.external", "https://management.local.azurestack.external");
+    assert!(refused(merged(stack.clone(), &password, Some(STACK), &[login])).contains(manager));
+    merged(stack, &password, Some(STACK), &[login, manager]).expect("arguments name both");
+    let login = r#"{"activeDirectoryEndpoint": "https://login.attacker.example/"}"#;
+    assert!(refused(merged(azure_json_of_2017(), &password, Some(login), &[])).contains("login.attacker.example"));
+
+    // A certificate too, whose path or password the Secret holds.
+    for secret in [json!({"aadClientCertPath": "/c.p12"}), json!({"aadClientCertPassword": "p"})] {
+        let mut file = to(evil);
+        file["aadClientCertPath"] = "/c.p12".into();
+        assert!(refused(merged(file.clone(), &secret, None, &[])).contains("client certificate"));
+        merged(file, &secret, None, &[evil]).expect("an argument names it");
+    }
+}
