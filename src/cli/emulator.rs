@@ -22,9 +22,9 @@ pub(super) struct Options {
     /// Serve HTTPS as well, here; without an address, at 127.0.0.1:8443. Credentials of the Azure SDKs insist on it.
     #[arg(long, env = "LAZULI_EMULATOR_TLS", num_args = 0..=1, default_missing_value = "127.0.0.1:8443")]
     tls: Option<SocketAddr>,
-    /// Another host name under which the emulator is reached, such as that of a Kubernetes Service. The page and the
-    /// control interface answer to localhost, the address listened on and these names; the certificate of --tls holds
-    /// them. Can be given again.
+    /// Another host name under which the emulator is reached, such as that of a Kubernetes Service. It answers to localhost,
+    /// to addresses (page and control interface: to those listened on) and to these names, and to no other Host; the
+    /// certificate of --tls holds them. Can be given again.
     #[arg(long = "name", env = "LAZULI_EMULATOR_NAMES", value_name = "HOST", value_delimiter = ',')]
     names: Vec<HostName>,
     /// A folder for the certificate authority: its key, and ca.pem for clients, which is renewed at every start for a

@@ -1,4 +1,5 @@
-//! Who may use the page and the control interface: programs of this machine, and the page itself.
+//! Who may use the page and the control interface: programs of this machine, and the page itself. And by which names the
+//! planes of Azure are asked.
 //!
 //! Neither asks for a token, so a web page of another site must be unable to use them through the browser of someone
 //! who visits it. A browser tells who speaks; a program (curl, a test) says nothing of the kind and is let in.
@@ -12,11 +13,16 @@
 //!
 //! A link from another site may open the page and read-only answers as documents of their own. There is no CORS
 //! header in any answer, so a preflight always fails.
+//!
+//! The planes of Azure (login, resource manager, metadata) need a token, a password or a header of their own, which no page of
+//! another site can send without a preflight. A page whose own name was pointed at this address can: it is its own site
+//! then. So they check `Host` too ([`guard_planes`]). Any address is let in, because a name alone can be pointed elsewhere, and
+//! so are names below `localhost`, which no resolver asks the network for (RFC 6761).
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
@@ -24,6 +30,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::json;
 
 use crate::endpoints;
+use crate::listener::Line;
 use crate::served_names::ServedNames;
 
 /// Why a request is not let in.
@@ -44,6 +51,27 @@ pub(crate) async fn guard(State(names): State<Arc<ServedNames>>, request: Reques
         Ok(()) => protected(next.run(Request::from_parts(parts, body)).await),
         Err(refusal) => protected(refusal),
     }
+}
+
+/// Lets a request that came over a connection through to the planes of Azure, or says why not. One in this process is of
+/// this process; a program that sends no `Host` is no browser.
+pub(crate) async fn guard_planes(State(names): State<Arc<ServedNames>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let is_connected = parts.extensions.get::<ConnectInfo<Line>>().is_some();
+    match endpoints::authority(&parts).filter(|host| is_connected && !names.serve_planes(host)) {
+        None => next.run(Request::from_parts(parts, body)).await,
+        Some(host) => misdirected(&names, &host),
+    }
+}
+
+/// The answer to a request that names another host, in the form that clients of Azure read.
+fn misdirected(names: &ServedNames, host: &str) -> Response {
+    let message = format!(
+        "The emulator answers to the host names {names}, to addresses and to names below localhost, and the request names \
+         \"{host}\". Use one of them, or start the emulator with --name to add this one."
+    );
+    let error = json!({ "error": { "code": "MisdirectedRequest", "message": message } });
+    (StatusCode::MISDIRECTED_REQUEST, Json(error)).into_response()
 }
 
 /// Whether a request may use the page and the control interface; else the answer that it gets.

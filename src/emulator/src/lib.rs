@@ -145,7 +145,8 @@
 //! | a POST without `Content-Type: application/json` | 415 |
 //! | any other | never a CORS header, never a token, password, access signature or client secret |
 //!
-//! The planes of Azure answer to every host name, as clients are configured with names of their own for them. The call
+//! The planes of Azure answer to these names too, to every address, and to names below `localhost`; a request over a
+//! connection that names another host gets 421, so that no page of another site reaches them by a name of its own. The call
 //! log is bounded ([`call_log::KEPT_MOST`], [`call_log::KEPT_BYTES`]) and says what it dropped. With TLS, the
 //! authority's certificate is limited to the served names and to a year, and signs no other authority.
 //!

@@ -19,8 +19,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where to listen with TLS as well; none by default.
     pub listen_tls: Option<SocketAddr>,
-    /// Host names under which it is reached besides `localhost` and the addresses it listens on: the page and the
-    /// control interface answer to no other, and the certificate is made for these.
+    /// Host names under which it is reached besides `localhost` and addresses: it answers to no other, and the certificate is
+    /// made for these.
     pub names: Vec<HostName>,
     /// Folder for the TLS certificate and key; a fresh pair in memory when absent.
     pub tls_folder: Option<PathBuf>,

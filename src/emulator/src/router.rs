@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use crate::access;
 use crate::answer::{Answer, Context, Reply, Request};
 use crate::api_versions;
 use crate::arm::{self, compute::instance_view, resources::tenant};
@@ -60,8 +61,11 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         .merge(login::router(Arc::new(directory)))
         .merge(endpoints::router(Arc::new(endpoints)))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), note_other_plane));
+    // Outside of all else: what is refused is no call.
+    let names = || middleware::from_fn_with_state(Arc::clone(&shared.names), access::guard_planes);
+    let other_planes = other_planes.layer(names());
     let resource_manager =
-        Router::new().route("/", any(root)).fallback(resource_manager).with_state(Arc::clone(shared));
+        Router::new().route("/", any(root)).fallback(resource_manager).with_state(Arc::clone(shared)).layer(names());
     Router::new().merge(other_planes).merge(control::router(Arc::clone(shared))).fallback_service(resource_manager)
 }
 

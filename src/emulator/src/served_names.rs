@@ -1,5 +1,4 @@
-//! The host names under which the emulator is reached: by these it answers its page and the control interface, and for
-//! these its certificate is made.
+//! The host names under which the emulator is reached: by these it answers, and for these its certificate is made.
 //!
 //! A web page elsewhere can point a name of its own at a loopback address (DNS rebinding) and would then speak to the
 //! emulator as to itself. Its requests still carry that name in `Host`, which is none of these.
@@ -96,6 +95,13 @@ impl ServedNames {
             Err(_) => self.names.iter().any(|name| name.eq_ignore_ascii_case(host.trim_end_matches('.'))),
         }
     }
+
+    /// The same for the planes of Azure, which any address may reach, and any name below `localhost`.
+    pub(crate) fn serve_planes(&self, authority: &str) -> bool {
+        let host = host_of(authority);
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        host.parse::<IpAddr>().is_ok() || name.ends_with(".localhost") || self.serve(authority)
+    }
 }
 
 /// For people: `localhost, 127.0.0.1, ::1`.
@@ -158,6 +164,26 @@ mod tests {
             "evil.example#localhost",
         ] {
             assert!(!served.serve(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn the_planes_answer_to_every_address_and_to_no_name_that_can_be_pointed_here() {
+        let served = served("127.0.0.1:8181", &["emulator.test"]);
+        for yes in
+            ["localhost:1", "10.1.2.3:8181", "169.254.169.254", "[fd00::1]:1", "arm.localhost:1", "emulator.test"]
+        {
+            assert!(served.serve_planes(yes), "{yes}");
+        }
+        for no in [
+            "",
+            "rebound.example:8181",
+            "localhost.example",
+            "notlocalhost",
+            "127.0.0.1.example",
+            "management.azure.com",
+        ] {
+            assert!(!served.serve_planes(no), "{no}");
         }
     }
 

@@ -84,6 +84,43 @@ async fn a_lost_answer_ends_the_connection_and_the_write_has_or_has_not_happened
     emulator.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_request_over_a_connection_that_names_a_host_of_another_site_reaches_no_plane() {
+    let names = vec!["emulator.test".parse().unwrap()];
+    let listen_tls = Some("127.0.0.1:0".parse().unwrap());
+    let emulator = Emulator::start(Options { names, listen_tls, throttling: false, ..options() }).await.unwrap();
+    let authority = reqwest::Certificate::from_pem(emulator.ca_pem().unwrap().as_bytes()).unwrap();
+    let secure = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).http1_only().build().unwrap();
+    let login = format!("/{}/v2.0/.well-known/openid-configuration", crate::scenario::TENANT);
+    let metadata = "/metadata/endpoints?api-version=2022-09-01".to_owned();
+    let instance = "/_imds/plain-0/metadata/instance?api-version=2021-02-01".to_owned();
+    for (client, base) in [(reqwest_client(), emulator.url()), (secure, emulator.tls_url().unwrap())] {
+        for (path, served) in
+            [(login.clone(), 200), (metadata.clone(), 200), (instance.clone(), 200), (disk_uri("d"), 401)]
+        {
+            for (host, status) in [
+                ("rebound.example:8181", 421),
+                ("localhost.example", 421),
+                ("localhost:1", served),
+                ("127.0.0.1", served),
+                ("169.254.169.254", served),
+                ("emulator.test:8443", served),
+            ] {
+                let request = client.get(format!("{base}{path}")).header("host", host).header("metadata", "true");
+                let answer = request.send().await.unwrap();
+                assert_eq!(answer.status().as_u16(), status, "{host} {path}");
+                if status == 421 {
+                    let error: Value = answer.json().await.unwrap();
+                    let message = error["error"]["message"].as_str().unwrap();
+                    assert!(message.contains(&format!("names \"{host}\"")) && message.contains("--name"), "{message}");
+                }
+            }
+        }
+    }
+    assert!(emulator.control().call_log().iter().all(|call| call.status != 421), "what is refused is no call");
+    emulator.shutdown().await;
+}
+
 fn reqwest_client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().unwrap()
