@@ -135,6 +135,8 @@ impl Rig {
             grace: Duration::from_secs(60),
             route_settle: Duration::ZERO,
             metadata_wait: Duration::ZERO,
+            beta_labels: Default::default(),
+            pod_ranges: Default::default(),
             routes: Some(RouteOptions {
                 table: table(),
                 subnet: Some(subnet.parse().unwrap()),

@@ -33,6 +33,11 @@ pub fn of_reason(node: &str, found: &Found) -> Option<Event> {
             "the VM of the Node is stopped: pods are evicted and volumes detached".to_owned(),
         ),
         Found::Gone => (Reason::DeletingNode, "the VM of the Node does not exist in Azure".to_owned()),
+        Found::NoPodRange => (
+            Reason::CidrNotAvailable,
+            "--allocate-node-cidrs is true, and the Node has no spec.podCIDR; lazuli cloud-controllers gives Nodes none"
+                .to_owned(),
+        ),
         Found::RouteRefused(why) => (Reason::FailedToCreateRoute, format!("the Node has no route: {why}")),
     };
     Some(event(node, reason, what))
@@ -103,6 +108,7 @@ mod tests {
             ),
             (Found::Stopped, "NodeOutOfService", Severity::Warning, "is stopped"),
             (Found::Gone, "DeletingNode", Severity::Normal, "does not exist in Azure"),
+            (Found::NoPodRange, "CIDRNotAvailable", Severity::Warning, "kube-controller-manager"),
             (Found::RouteRefused("why".to_owned()), "FailedToCreateRoute", Severity::Warning, "no route: why. "),
         ] {
             let event = of_reason("node-1", &found).unwrap();

@@ -41,7 +41,7 @@ mod tests;
 
 use std::net::IpAddr;
 
-pub use instance::{Instance, InstanceAddress, provider_id};
+pub use instance::{BetaLabels, Instance, InstanceAddress, provider_id};
 
 use crate::{
     model::ArmId,

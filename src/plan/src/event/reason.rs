@@ -67,6 +67,7 @@ pub enum Reason {
     NodeDeletionSlowed,
     DeletingNode,
     FailedToCreateRoute,
+    CidrNotAvailable,
 }
 
 /// What stands behind a reason.
@@ -88,7 +89,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -131,6 +132,7 @@ impl Reason {
         Self::NodeDeletionSlowed,
         Self::DeletingNode,
         Self::FailedToCreateRoute,
+        Self::CidrNotAvailable,
     ];
 
     fn row(self) -> Row {
@@ -337,6 +339,14 @@ impl Reason {
                 "CreateRoute",
                 AT_ONCE,
                 "Correct what the note names; the route is tried again within five minutes.",
+            ),
+            // Source of the name: the node IPAM controller of Kubernetes.
+            Self::CidrNotAvailable => (
+                "CIDRNotAvailable",
+                CHECK,
+                AT_ONCE,
+                "Start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr, and see its log; where \
+                 pods need no such range, give lazuli cloud-controllers --allocate-node-cidrs=false.",
             ),
         };
         Row { name, action, hold_off, advice }
