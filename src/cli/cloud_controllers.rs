@@ -21,6 +21,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
+    go_arguments::{CloudControllerManager, GoArguments},
     node_controllers::NodeArguments,
     stop,
     webhook::WebhookOptions,
@@ -35,10 +36,10 @@ pub(super) struct Options {
     cluster_name: String,
     /// The Lease that the leading replica holds. Default: the Lease of the Azure cloud-controller-manager, so that only
     /// one of both acts.
-    #[arg(long, env = "LAZULI_LEASE_NAME", default_value = "cloud-controller-manager", value_parser = object_name)]
+    #[arg(long, alias = "leader-elect-resource-name", env = "LAZULI_LEASE_NAME", default_value = "cloud-controller-manager", value_parser = object_name)]
     lease_name: String,
     /// The namespace of that Lease.
-    #[arg(long, env = "LAZULI_LEASE_NAMESPACE", default_value = "kube-system", value_parser = object_name)]
+    #[arg(long, alias = "leader-elect-resource-namespace", env = "LAZULI_LEASE_NAMESPACE", default_value = "kube-system", value_parser = object_name)]
     lease_namespace: String,
     /// Serve the Services with this spec.loadBalancerClass and no others. Default: the Services without a class.
     #[arg(long, env = "LAZULI_LOAD_BALANCER_CLASS", value_name = "CLASS", value_parser = not_empty)]
@@ -70,6 +71,8 @@ pub(super) struct Options {
     endpoints: EndpointOptions,
     #[command(flatten)]
     webhook: WebhookOptions,
+    #[command(flatten)]
+    of_manager: GoArguments<CloudControllerManager>,
 }
 
 /// How long a dry run may take: the lists of a large cluster and of what Azure holds take seconds.
@@ -157,6 +160,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let readiness = Readiness::new();
     let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
 
+    options.of_manager.log();
     let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
     let config = clients::configuration(&options.cloud, Some(&client)).await?;
     let runs = !config.cluster.disable_controllers;

@@ -24,6 +24,7 @@ use super::{
     Outcome,
     azure_ready::{self, TOLERANCE},
     endpoints::EndpointOptions,
+    go_arguments::{DiskController, GoArguments},
     sizes, stop,
 };
 
@@ -38,7 +39,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
     /// The name of the driver, as StorageClasses and PVs spell it.
-    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
+    #[arg(long, alias = "drivername", env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
     /// How a VM's data disks are written.
     #[arg(long, env = "LAZULI_ATTACH_METHOD", value_enum, default_value_t = AttachMethod::Auto)]
@@ -49,7 +50,8 @@ pub(super) struct Options {
     force_detach_stopped_vms: bool,
     /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
     /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
-    #[arg(long, env = "LAZULI_LIST_VOLUMES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, alias = "enable-list-volumes", env = "LAZULI_LIST_VOLUMES", default_value_t = true)]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     list_volumes: bool,
     /// How long requests in flight may finish after SIGTERM, in seconds.
     #[arg(long, env = "LAZULI_DRAIN_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(..=86_400))]
@@ -58,6 +60,8 @@ pub(super) struct Options {
     cloud: CloudOptions,
     #[command(flatten)]
     endpoints: EndpointOptions,
+    #[command(flatten)]
+    of_driver: GoArguments<DiskController>,
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
@@ -74,6 +78,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let cluster_condition = readiness.tolerant_condition("cluster", TOLERANCE);
     let nodes_condition = readiness.tolerant_condition("nodes", TOLERANCE);
 
+    options.of_driver.log();
     let client = clients::cluster(&options.cloud).await?;
     let config = clients::configuration(&options.cloud, client.as_ref()).await?;
     for warning in config.start_warnings() {

@@ -37,6 +37,7 @@ use super::{
     Outcome,
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
+    go_arguments::{DiskNode, GoArguments},
     sizes, stop,
 };
 
@@ -51,10 +52,10 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
     /// The id of this node: its Kubernetes node name.
-    #[arg(long, env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, alias = "nodeid", env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
     node_id: String,
     /// The name of the driver, as StorageClasses and PVs spell it.
-    #[arg(long, env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
+    #[arg(long, alias = "drivername", env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
     driver_name: String,
     /// A folder that survives restarts: which volume is staged from which device.
     #[arg(long, env = "LAZULI_STATE_DIR", default_value = "/var/lib/kubelet/plugins/disk.csi.azure.com/lazuli")]
@@ -66,7 +67,7 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_MAX_VOLUMES")]
     max_volumes: Option<u32>,
     /// LUNs to keep free for disks that are not Kubernetes'.
-    #[arg(long, env = "LAZULI_RESERVED_SLOTS", default_value_t = 0)]
+    #[arg(long, alias = "reserved-data-disk-slot-num", env = "LAZULI_RESERVED_SLOTS", default_value_t = 0)]
     reserved_slots: u32,
     /// Do not tell zones, for clusters that use none.
     #[arg(long, env = "LAZULI_NO_ZONES")]
@@ -102,6 +103,8 @@ pub(super) struct Options {
     routes: RouteOptions,
     #[command(flatten)]
     endpoints: EndpointOptions,
+    #[command(flatten)]
+    of_driver: GoArguments<DiskNode>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -235,6 +238,7 @@ pub(super) async fn run(options: Options) -> Outcome {
     let mut registry = Registry::default();
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
+    options.of_driver.log();
     if !nix::unistd::geteuid().is_root() {
         tracing::warn!("this process is not root: it can neither format nor mount a disk");
     }
@@ -290,12 +294,16 @@ pub(super) async fn run(options: Options) -> Outcome {
     };
     let config = NodeConfig {
         sizes,
-        max_volumes: options.max_volumes,
+        max_volumes: options.max_volumes.or_else(|| options.of_driver.count("volume-attach-limit")),
         reserved_slots: options.reserved_slots,
         labels,
         attached,
         events,
-        zones: if options.no_zones { ZoneSupport::Off } else { ZoneSupport::On },
+        zones: if options.no_zones || options.of_driver.is_off("support-zone") {
+            ZoneSupport::Off
+        } else {
+            ZoneSupport::On
+        },
         on_silence: match options.on_silent_imds {
             OnSilentImds::Refuse => OnSilence::Refuse,
             OnSilentImds::Tolerate => OnSilence::Tolerate,

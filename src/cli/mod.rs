@@ -17,6 +17,7 @@ mod doctor;
 mod emulator;
 mod endpoints;
 mod get;
+mod go_arguments;
 mod instances;
 mod machines;
 mod node_controllers;
@@ -58,9 +59,27 @@ struct LogOptions {
     /// info for what serves a cluster, warn for what people run.
     #[arg(long, env = "LAZULI_LOG", global = true)]
     log: Option<String>,
+    /// What to log, as a number in the way of the Go programs: 0 to 3 are info, 4 and 5 debug, more trace, of this program's
+    /// own parts. --log wins.
+    #[arg(short, long = "v", value_name = "LEVEL", global = true)]
+    verbosity: Option<u8>,
     /// How to write logs.
     #[arg(long, env = "LAZULI_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, global = true)]
     log_format: LogFormat,
+}
+
+impl LogOptions {
+    /// What to log where nothing else is said.
+    fn filter(&self, otherwise: &'static str) -> &str {
+        // Source: Kubernetes' conventions for klog; 2 is what the Go charts give, for what an operator is to see.
+        let of_number = self.verbosity.map(|number| match number {
+            0..=3 => "info",
+            // The targets of all its crates begin so. Those of its libraries stay quiet.
+            4..=5 => "info,lazuli=debug",
+            6.. => "info,lazuli=trace",
+        });
+        self.log.as_deref().or(of_number).unwrap_or(otherwise)
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -103,7 +122,7 @@ pub fn main() -> ExitCode {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
     };
-    let filter = cli.log.log.as_deref().unwrap_or(match cli.command {
+    let filter = cli.log.filter(match cli.command {
         Command::CsiController(_) | Command::CsiNode(_) | Command::CloudControllers(_) => "info",
         Command::Doctor(_) | Command::Get(_) | Command::Instances(_) => "warn",
         #[cfg(feature = "emulator")]
@@ -160,5 +179,29 @@ pub fn main() -> ExitCode {
             eprintln!("lazuli: {}", chain(error.as_ref()));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_says_what_to_log_unless_words_say_it() {
+        let filter = |words: &[&str]| {
+            let cli = Cli::try_parse_from([&["lazuli", "doctor"], words].concat()).unwrap();
+            cli.log.filter("warn").to_owned()
+        };
+        for (words, expected) in [
+            (&[][..], "warn"),
+            (&["-v=0"], "info"),
+            (&["--v=2"], "info"),
+            (&["-v", "4"], "info,lazuli=debug"),
+            (&["--v=10"], "info,lazuli=trace"),
+            (&["-v=4", "--log=error"], "error"),
+        ] {
+            assert_eq!(filter(words), expected, "{words:?}");
+        }
+        assert!(Cli::try_parse_from(["lazuli", "doctor", "--v=much"]).is_err());
     }
 }

@@ -1,12 +1,15 @@
 //! The options of `lazuli cloud-controllers` that are about Nodes and routes, in the spelling of the Go manager.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use clap::Args;
 use lazuli_config::Config;
 use lazuli_controllers::{NodeOptions, RouteOptions};
 use lazuli_plan::{
-    cloud_node::step::Controllers,
+    cloud_node::{
+        BetaLabels,
+        step::{Controllers, PodRanges},
+    },
     controller_list::{Controller, Entry, runs},
     model::{ArmId, ArmIdError},
     network::{Cidr, TagPolicy},
@@ -41,22 +44,44 @@ pub(super) struct NodeArguments {
     configure_cloud_routes: bool,
     /// The address ranges from which Nodes get those of their pods: one, or one of each family. No route outside of them
     /// is ever removed.
-    #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_delimiter = ',', value_name = "RANGE")]
-    cluster_cidr: Vec<Cidr>,
+    #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_name = "RANGE,…", default_value = "", hide_default_value = true)]
+    cluster_cidr: Ranges,
     /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
     /// route.
-    #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_delimiter = ',', value_name = "RANGE")]
-    service_cluster_ip_range: Vec<Cidr>,
+    #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_name = "RANGE,…", default_value = "")]
+    #[arg(hide_default_value = true)]
+    service_cluster_ip_range: Ranges,
     /// How often cloud-node compares the addresses of Nodes that are initialised with those of their VMs, such as 5m0s or
     /// 90s: one list of network interfaces for each resource group and scale set. A Node that reports another boot is
     /// compared at once. 0s: never but then.
     #[arg(long, env = "LAZULI_NODE_STATUS_UPDATE_FREQUENCY", default_value = "5m0s", value_parser = go_duration)]
     #[arg(value_name = "DURATION")]
     node_status_update_frequency: Duration,
-    /// Lazuli gives Nodes no pod ranges: kube-controller-manager does. Only false is taken.
+    /// Whether each Node is expected to get a range for its pods. kube-controller-manager gives it, Lazuli does not: with
+    /// true, an event names each Node that is without one for a minute.
     #[arg(long, env = "LAZULI_ALLOCATE_NODE_CIDRS", default_value_t = false, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     allocate_node_cidrs: bool,
+    /// Whether new Nodes get the labels of before Kubernetes 1.17 too: beta.kubernetes.io/instance-type and
+    /// failure-domain.beta.kubernetes.io/region and /zone.
+    #[arg(long, env = "LAZULI_ENABLE_DEPRECATED_BETA_TOPOLOGY_LABELS", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    enable_deprecated_beta_topology_labels: bool,
+}
+
+/// Ranges, separated by commas. The chart of the Go manager writes an empty text where there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Ranges(Vec<Cidr>);
+
+impl FromStr for Ranges {
+    type Err = <Cidr as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "" => Ok(Self::default()),
+            text => text.split(',').map(|range| range.trim().parse()).collect::<Result<_, _>>().map(Self),
+        }
+    }
 }
 
 /// Reads a duration as Go's flags spell it: numbers with units, such as `1h30m`, `5m0s` or `500ms`.
@@ -92,11 +117,6 @@ fn go_duration(text: &str) -> Result<Duration, String> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NodeArgumentsError {
     #[error(
-        "--allocate-node-cidrs is true, and Lazuli gives Nodes no pod ranges: start kube-controller-manager with \
-         --allocate-node-cidrs=true and --cluster-cidr, and leave the flag away here"
-    )]
-    Allocates,
-    #[error(
         "the cloud configuration has no routeTableName, and node-route needs it: set it, or give \
          --configure-cloud-routes=false"
     )]
@@ -117,11 +137,14 @@ impl NodeArguments {
     /// [`NodeArgumentsError`].
     pub(super) fn options(&self, config: &Config) -> Result<Option<NodeOptions>, NodeArgumentsError> {
         if self.allocate_node_cidrs {
-            return Err(NodeArgumentsError::Allocates);
+            tracing::info!(
+                "--allocate-node-cidrs is true: kube-controller-manager gives Nodes the ranges of their pods, this process \
+                 gives none, and an event names each Node that lacks one"
+            );
         }
         let routes = match self.configure_cloud_routes && self.runs(Controller::NodeRoute) {
             // As in the Go manager: without the ranges of the cluster no route is its own.
-            true if self.cluster_cidr.is_empty() => {
+            true if self.cluster_cidr.0.is_empty() => {
                 tracing::warn!("--cluster-cidr is not given: the route controller does not run");
                 None
             }
@@ -136,6 +159,11 @@ impl NodeArguments {
         let runs_any = controllers.node || controllers.lifecycle || controllers.route;
         Ok(runs_any.then(|| NodeOptions {
             controllers,
+            beta_labels: match self.enable_deprecated_beta_topology_labels {
+                true => BetaLabels::Written,
+                false => BetaLabels::LeftOut,
+            },
+            pod_ranges: if self.allocate_node_cidrs { PodRanges::Expected } else { PodRanges::NotExpected },
             subscription: config.cluster.subscription_id.clone(),
             resource_group: config.cluster.resource_group.as_str().to_owned(),
             grace: config.cluster.not_found_grace.max(GRACE),
@@ -167,8 +195,8 @@ impl NodeArguments {
             location: config.cluster.location.clone(),
             update_interval: network.route_update_interval.unwrap_or_default(),
             tags: if is_own { tags } else { TagPolicy::default() },
-            cluster_ranges: self.cluster_cidr.clone(),
-            service_ranges: self.service_cluster_ip_range.clone(),
+            cluster_ranges: self.cluster_cidr.0.clone(),
+            service_ranges: self.service_cluster_ip_range.0.clone(),
         })
     }
 }
@@ -225,9 +253,19 @@ mod tests {
             none.to_string().ends_with("give --configure-cloud-routes=false"),
             "the flag is true by default: {none}"
         );
-        let allocates = options(&["--allocate-node-cidrs"], json!({})).unwrap_err();
-        assert!(allocates.to_string().contains("kube-controller-manager"), "{allocates}");
-        assert!(options(&["--allocate-node-cidrs=false"], json!({})).is_ok());
+    }
+
+    #[test]
+    fn what_the_go_chart_says_of_pod_ranges_and_labels_is_taken() {
+        let of = |arguments: &[&str]| {
+            let options = options(arguments, json!({})).unwrap().unwrap();
+            (options.pod_ranges, options.beta_labels)
+        };
+        assert_eq!(of(&["--cluster-cidr="]), (PodRanges::NotExpected, BetaLabels::Written));
+        assert_eq!(of(&["--allocate-node-cidrs=false"]), (PodRanges::NotExpected, BetaLabels::Written));
+        assert_eq!(of(&["--allocate-node-cidrs"]), (PodRanges::Expected, BetaLabels::Written));
+        let left_out = of(&["--enable-deprecated-beta-topology-labels=false"]);
+        assert_eq!(left_out, (PodRanges::NotExpected, BetaLabels::LeftOut));
     }
 
     #[test]

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use http::Uri;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
+use kube::client::ClientBuilder;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use super::proxy::{self, ProxyError};
+use super::server::{CALL, NamedServer};
 
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -21,8 +22,6 @@ const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 /// Who asks, in the API server's audit log and metrics.
 const USER_AGENT: &str = concat!("lazuli/", env!("CARGO_PKG_VERSION"));
 
-/// How long one call may take. The client library sets no end to reading an answer, for a watch has none.
-const CALL: Duration = Duration::from_secs(30);
 /// The most objects a page of a list has; source: the default of client-go.
 pub(super) const PAGE: u32 = 500;
 /// How many objects the first page has. An object may have 1.5 MiB, and who writes it may mean harm.
@@ -209,7 +208,9 @@ pub async fn connect_as(
         Some(proxy) => Some(proxy),
         None => proxy::of_environment(&config.cluster_url, variables).map_err(ConnectError::Proxy)?,
     };
-    Client::try_from(config).map(Some).map_err(|source| ConnectError::Client(Box::new(source)))
+    let named = NamedServer::new(&config.cluster_url);
+    let client = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    Ok(Some(client.with_layer(&named).build()))
 }
 
 /// The configuration of kubeconfigs, and the proxy that they name.

@@ -24,6 +24,7 @@ mod own_node;
 mod proxy;
 mod reservations;
 mod secret;
+mod server;
 mod services;
 mod sizes;
 #[cfg(test)]

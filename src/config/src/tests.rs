@@ -297,8 +297,8 @@ fn a_secret_overrides_only_what_it_sets_when_merging() {
     let config = Config::from_documents(Some(&file), Some(&secret), &environment).expect("loads");
     assert_eq!(
         config.warnings(),
-        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string; it has no effect in \
-          this version"]
+        ["secret kube-system/azure-cloud-provider: subnetName: found a list, expected a string; it has no effect on \
+          volumes"]
     );
     let secret = Document::parse(
         "secret",

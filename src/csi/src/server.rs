@@ -121,8 +121,12 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        // Writing to a String cannot fail.
-        let _ = write!(text, ": {cause}");
+        let words = cause.to_string();
+        // Errors of other libraries repeat their source.
+        if !text.ends_with(&words) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ": {words}");
+        }
         source = cause.source();
     }
     text

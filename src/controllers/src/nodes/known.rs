@@ -98,8 +98,9 @@ impl Known {
 
     /// What the step of a Node needs.
     pub(super) fn env(&self) -> Env<'_> {
-        let NodeOptions { controllers, grace, metadata_wait, route_settle, .. } = self.options;
-        Env { shared: self.shared(), scope: self.scope(), metadata_wait, route_settle, controllers, grace }
+        let NodeOptions { controllers, grace, metadata_wait, route_settle, beta_labels, pod_ranges, .. } = self.options;
+        let (shared, scope) = (self.shared(), self.scope());
+        Env { shared, scope, metadata_wait, route_settle, controllers, beta_labels, pod_ranges, grace }
     }
 
     /// Where machines are looked for.

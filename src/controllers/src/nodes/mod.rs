@@ -39,8 +39,8 @@ use lazuli_azure::{
 use lazuli_cluster::{Change, follow_cloud_nodes, node_exists};
 use lazuli_plan::{
     cloud_node::{
-        CloudNode,
-        step::{Controllers, Event},
+        BetaLabels, CloudNode,
+        step::{Controllers, Event, PodRanges},
     },
     engine::{Acceptance, object::Event as ObjectEvent},
     fault::Fault,
@@ -69,6 +69,10 @@ const SEARCH: Duration = Duration::from_secs(120);
 pub struct NodeOptions {
     /// Which of them run.
     pub controllers: Controllers,
+    /// Whether new Nodes get the labels of before Kubernetes 1.17 too.
+    pub beta_labels: BetaLabels,
+    /// Who gives Nodes the ranges of their pods.
+    pub pod_ranges: PodRanges,
     /// The subscription of the machines.
     pub subscription: String,
     /// The resource group of the machines.

@@ -59,6 +59,7 @@ impl Nodes {
             Reason::Unproved(fault) => {
                 warn!(node, ?fault, "the Node is not Ready, and Azure does not say what its VM does");
             }
+            Reason::NoPodRange => warn!(node, "the Node has no spec.podCIDR, and --allocate-node-cidrs is true"),
             Reason::RouteRefused(why) => warn!(node, "the Node has no route: {why}"),
         }
     }

@@ -142,6 +142,8 @@ impl Rig {
             address_refresh: Duration::from_secs(300),
             route_settle: Duration::ZERO,
             metadata_wait: Duration::ZERO,
+            beta_labels: Default::default(),
+            pod_ranges: Default::default(),
             routes: Some(RouteOptions {
                 table: table(),
                 subnet: Some(subnet.parse().unwrap()),

@@ -40,6 +40,11 @@ pub fn of_reason(node: &str, found: &Found) -> Option<Event> {
             Reason::RouteKept,
             format!("the route to the pods of the Node stays, though its range {why}: a new one would be refused"),
         ),
+        Found::NoPodRange => (
+            Reason::CidrNotAvailable,
+            "--allocate-node-cidrs is true, and the Node has no spec.podCIDR; lazuli cloud-controllers gives Nodes none"
+                .to_owned(),
+        ),
         Found::RouteRefused(why) => (Reason::FailedToCreateRoute, format!("the Node has no route: {why}")),
     };
     Some(event(node, reason, what))
@@ -114,6 +119,7 @@ mod tests {
             ),
             (Found::Stopped, "NodeOutOfService", Severity::Warning, "is stopped"),
             (Found::Gone, "DeletingNode", Severity::Normal, "does not exist in Azure"),
+            (Found::NoPodRange, "CIDRNotAvailable", Severity::Warning, "kube-controller-manager"),
             (Found::RouteRefused("why".to_owned()), "FailedToCreateRoute", Severity::Warning, "no route: why. "),
         ] {
             let event = of_reason("node-1", &found).unwrap();

@@ -24,6 +24,17 @@ pub struct Instance {
     pub addresses: Vec<InstanceAddress>,
 }
 
+/// Whether Nodes get the labels of before Kubernetes 1.17 too (`beta.kubernetes.io/instance-type`,
+/// `failure-domain.beta.kubernetes.io/region` and `/zone`), which volumes and selectors of that time name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BetaLabels {
+    /// They do, as the Go cloud-controller-manager has it.
+    #[default]
+    Written,
+    /// They do not, which is the cloud-node-manager's default.
+    LeftOut,
+}
+
 /// An address of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceAddress {
@@ -52,17 +63,17 @@ impl Instance {
         }
     }
 
-    /// The labels of its Node, today's and those of before 1.17, which volumes of that time name.
-    pub fn labels(&self) -> [(&'static str, String); 6] {
+    /// The labels of its Node.
+    pub fn labels(&self, beta: BetaLabels) -> Vec<(&'static str, String)> {
         let (region, zone) = (self.location.to_lowercase(), self.zone_label());
-        [
-            (labels::INSTANCE_TYPE, self.size.clone()),
-            (labels::BETA_INSTANCE_TYPE, self.size.clone()),
-            (labels::REGION, region.clone()),
-            (labels::BETA_REGION, region),
-            (labels::ZONE, zone.clone()),
-            (labels::BETA_ZONE, zone),
-        ]
+        let pairs = [
+            (labels::INSTANCE_TYPE, labels::BETA_INSTANCE_TYPE, &self.size),
+            (labels::REGION, labels::BETA_REGION, &region),
+            (labels::ZONE, labels::BETA_ZONE, &zone),
+        ];
+        let is_written = |label: &&str| beta == BetaLabels::Written || pairs.iter().any(|(today, ..)| today == label);
+        let labels = pairs.iter().flat_map(|(today, before, value)| [(*today, *value), (*before, *value)]);
+        labels.filter(|(label, _)| is_written(label)).map(|(label, value)| (label, value.clone())).collect()
     }
 
     /// The addresses of its Node: the host name, then the first of each family. A NIC may have many configurations more,

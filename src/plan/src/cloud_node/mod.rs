@@ -46,7 +46,7 @@ mod tests;
 use std::net::IpAddr;
 
 use instance::node_addresses;
-pub use instance::{Instance, InstanceAddress, provider_id};
+pub use instance::{BetaLabels, Instance, InstanceAddress, provider_id};
 
 use crate::{
     network::{Cidr, Family},

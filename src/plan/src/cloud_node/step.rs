@@ -22,7 +22,7 @@ pub use event::{Checked, Event, PatchFault};
 use refresh::Refresh;
 
 use super::{
-    CloudNode, Instance, Taint,
+    BetaLabels, CloudNode, Instance, Taint,
     facts::Scope,
     provider_id,
     routes::{self, Requests, Routes},
@@ -71,9 +71,27 @@ pub struct Env<'a> {
     pub route_settle: Duration,
     /// Which controllers run.
     pub controllers: Controllers,
+    /// Whether new Nodes get the labels of before Kubernetes 1.17 too.
+    pub beta_labels: BetaLabels,
+    /// Who gives Nodes the ranges of their pods.
+    pub pod_ranges: PodRanges,
     /// How long this process has known a Node at least before it deletes it.
     pub grace: Duration,
 }
+
+/// Who gives Nodes the ranges of their pods (`spec.podCIDRs`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PodRanges {
+    /// The operator says nothing of it: a network plugin may need none.
+    #[default]
+    NotExpected,
+    /// The operator expects that each Node gets some (`--allocate-node-cidrs=true`). This program gives none.
+    Expected,
+}
+
+/// How long a new Node may be without a pod range before that is reported. Source: kube-controller-manager gives one within
+/// seconds of the Node's registration.
+const POD_RANGE_WAIT: Duration = Duration::from_secs(60);
 
 /// Whether the breaker lets the Node act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,6 +147,8 @@ pub struct State {
     is_deleted: bool,
     requests: Requests,
     reported: Option<Reason>,
+    /// Whether it was reported that the Node has no pod range.
+    lack_of_range_reported: bool,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -157,6 +177,7 @@ impl Default for State {
             is_deleted: false,
             requests: Requests::default(),
             reported: None,
+            lack_of_range_reported: false,
             draining: false,
             wake: None,
         }
@@ -401,6 +422,7 @@ impl State {
         {
             actions.push(Action::Route { generation, want });
         }
+        self.report_missing_range(node, env, now, actions);
         if env.controllers.lifecycle {
             self.check(node, env, now, actions);
         }
@@ -414,6 +436,17 @@ impl State {
             let id = self.ids.next_id();
             (self.writing, self.writes_new) = (Some(id), node.has_taint(Taint::UNINITIALIZED));
             actions.push(Action::Patch { id, uid: node.uid.clone(), version: node.version, patch });
+        }
+    }
+
+    /// Reports once that the Node has no pod range although the operator expects one.
+    fn report_missing_range(&mut self, node: &CloudNode, env: &Env<'_>, now: Duration, actions: &mut Vec<Action>) {
+        let lacks = env.pod_ranges == PodRanges::Expected && node.pod_ranges().is_empty();
+        if !lacks {
+            self.lack_of_range_reported = false;
+        } else if !self.lack_of_range_reported && !self.waits(self.known_since + POD_RANGE_WAIT, now) {
+            self.lack_of_range_reported = true;
+            actions.push(Action::Report(Reason::NoPodRange));
         }
     }
 
@@ -499,7 +532,7 @@ impl State {
         let mut taints = self.taints(node, env, now);
         taints.retain(|taint| taint.key != Taint::UNINITIALIZED);
         let provider_id = node.provider_id.is_none().then(|| provider_id(&instance.id));
-        let mut labels = Vec::from(instance.labels());
+        let mut labels = instance.labels(env.beta_labels);
         labels.extend(node.labels_of_metadata(&instance.id));
         Some(Patch::Initialise { provider_id, labels, taints })
     }

@@ -69,6 +69,7 @@ pub enum Reason {
     DeletingNode,
     FailedToCreateRoute,
     RouteKept,
+    CidrNotAvailable,
 }
 
 /// What stands behind a reason.
@@ -135,6 +136,7 @@ impl Reason {
         Self::DeletingNode,
         Self::FailedToCreateRoute,
         Self::RouteKept,
+        Self::CidrNotAvailable,
     ];
 
     fn row(self) -> Row {
@@ -354,6 +356,14 @@ impl Reason {
                 AT_ONCE,
                 "See whether the Node may have this range, which takes the traffic of all its addresses. If not, delete \
                  the Node: its route goes with it.",
+            ),
+            // Source of the name: the node IPAM controller of Kubernetes.
+            Self::CidrNotAvailable => (
+                "CIDRNotAvailable",
+                CHECK,
+                AT_ONCE,
+                "Start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr, and see its log; where \
+                 pods need no such range, give lazuli cloud-controllers --allocate-node-cidrs=false.",
             ),
         };
         Row { name, action, hold_off, advice }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cloud_node::{
-        CloudNode, Instance, InstanceAddress, Taint, addresses, breaker, existence,
+        BetaLabels, CloudNode, Instance, InstanceAddress, Taint, addresses, breaker, existence,
         facts::{InstanceFacts, PublishedAddress, Scope},
         step::{self, Checked, Controllers, Patch, PatchFault},
     },
@@ -520,7 +520,16 @@ impl Run {
                 let controllers = Controllers { node: true, lifecycle: true, route };
                 let metadata_wait = Duration::from_secs(2);
                 let route_settle = Duration::ZERO;
-                let env = step::Env { shared, scope: SCOPE, metadata_wait, route_settle, controllers, grace: GRACE };
+                let env = step::Env {
+                    shared,
+                    scope: SCOPE,
+                    metadata_wait,
+                    route_settle,
+                    controllers,
+                    beta_labels: BetaLabels::Written,
+                    pod_ranges: step::PodRanges::NotExpected,
+                    grace: GRACE,
+                };
                 let actions = step::step(state, &env, now, event);
                 let wake = state.wake_at();
                 self.schedule_wake(replica, Key::Node(name.clone()), wake);

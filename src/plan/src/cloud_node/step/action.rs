@@ -155,6 +155,8 @@ pub enum Reason {
     Gone,
     /// It was not Ready, and nothing is proved of its machine.
     Unproved(Fault),
+    /// It has no pod range, and the operator expects that it gets one.
+    NoPodRange,
     /// The route table refuses its routes.
     RouteRefused(String),
     /// It has a route that exists and would not be added now, for this reason.

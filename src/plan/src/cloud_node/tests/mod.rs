@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::{
     facts::{InstanceFacts, PublishedAddress, Scope},
-    step::{Action, Checked, Controllers, Env, Event, NetworkCondition, Patch, PatchFault, Reason, State, step},
+    step::{
+        Action, Checked, Controllers, Env, Event, NetworkCondition, Patch, PatchFault, PodRanges, Reason, State, step,
+    },
     *,
 };
 use crate::{
@@ -41,6 +43,8 @@ fn env() -> Env<'static> {
             resync: None,
         },
         controllers: Controllers { node: true, lifecycle: true, route: true },
+        beta_labels: BetaLabels::Written,
+        pod_ranges: PodRanges::NotExpected,
         grace: s(60),
     }
 }
@@ -505,4 +509,50 @@ fn a_process_that_does_not_lead_keeps_nothing_of_a_removed_node() {
     rig.tell(Event::Removed);
     assert!(rig.state.is_idle());
     assert_eq!(rig.take(), []);
+}
+
+#[test]
+fn the_labels_of_before_1_17_are_left_out_where_the_operator_says_so() {
+    let env = Env { beta_labels: BetaLabels::LeftOut, ..env() };
+    let node = new_node();
+    let mut rig = Rig { state: State::default(), env, now: s(100), node: node.clone(), actions: vec![] };
+    rig.tell(Event::Changed(node));
+    rig.read(Ok(instance()));
+    rig.patch().expect("its status");
+    let Some(Patch::Initialise { labels, .. }) = rig.patch() else { panic!() };
+    let keys: Vec<&str> = labels.iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, [labels::INSTANCE_TYPE, labels::REGION, labels::ZONE]);
+}
+
+#[test]
+fn a_node_that_is_without_an_expected_pod_range_for_a_minute_is_reported_once() {
+    let missing = |actions: &[Action]| actions.contains(&Action::Report(Reason::NoPodRange));
+    let bare = || CloudNode { pod_ranges: vec![], ..old_node() };
+    let start = |pod_ranges| {
+        let env = Env { pod_ranges, ..env() };
+        let mut rig = Rig { state: State::default(), env, now: s(100), node: bare(), actions: vec![] };
+        rig.tell(Event::Changed(bare()));
+        rig
+    };
+    let mut rig = start(PodRanges::NotExpected);
+    rig.now = s(300);
+    rig.tell(Event::Woke);
+    assert!(!missing(&rig.take()), "a network plugin may need none");
+
+    let mut rig = start(PodRanges::Expected);
+    assert!(!missing(&rig.take()), "it may come yet");
+    rig.wake();
+    assert_eq!(rig.now, s(160));
+    assert!(missing(&rig.take()));
+    rig.change(|_| {});
+    assert!(!missing(&rig.take()), "once");
+    rig.change(|node| node.pod_ranges = vec!["10.244.1.0/24".to_owned()]);
+    rig.change(|node| node.pod_ranges = vec![]);
+    assert!(missing(&rig.take()), "it is gone again");
+
+    let mut rig = start(PodRanges::Expected);
+    rig.change(|node| node.pod_ranges = vec!["10.244.1.0/24".to_owned()]);
+    rig.now = s(300);
+    rig.tell(Event::Woke);
+    assert!(!missing(&rig.take()), "it has come");
 }
