@@ -75,9 +75,15 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
-            self.note_detach(disk, goal, outcome);
-            if goal != Goal::Detached && outcome.is_ok() {
-                self.shared.note_attached(disk);
+            self.note_detach(disk, goal, request.detach(), outcome);
+            match goal {
+                Goal::Attached(_) if outcome.is_ok() => {
+                    self.shared.note_attached(disk);
+                    self.shared.seen_attachments().attached(disk, &self.vm);
+                }
+                Goal::Attached(_) => {}
+                // A detach that failed may be carried out later.
+                Goal::Detached => self.shared.seen_attachments().detached(disk, &self.vm),
             }
             request.answer(outcome);
         }

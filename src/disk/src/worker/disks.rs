@@ -1,6 +1,6 @@
 //! The disks' own state: which requests the planner takes, and to which VM a disk is attached.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use lazuli_azure::{
@@ -90,8 +90,9 @@ impl VmWorker {
         reads.extend(of_listed.into_iter().map(|(disk, read)| (disk, read.map(|read| read.model))));
         for (disk, read) in reads {
             let Goal::Attached(caching) = members[&disk] else { continue };
-            if let Ok(Some(source)) = read.as_ref().map(|read| read.source.clone()) {
-                self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+            if let Ok(read) = &read {
+                self.shared.learn_source(&disk, read.source.clone());
+                self.shared.seen_attachments().held_by(&disk, &read.holders());
             }
             let listed = vm.data_disk(&disk).is_some();
             let answer = match read {

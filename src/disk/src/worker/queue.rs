@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lazuli_plan::model::{ArmId, CachingMode, Lun};
+use lazuli_plan::{
+    force_detach::Detach,
+    model::{ArmId, CachingMode, Lun},
+};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -59,6 +62,8 @@ pub(super) struct Request {
     /// When it arrived. A read that was sent earlier is no evidence for it.
     requested_at: Instant,
     sent: bool,
+    /// How the last write of the detach ended, where the request is one.
+    detach: Detach,
     tries: u32,
     /// Keeps the disk from being deleted until the request is answered.
     _hold: DiskHold,
@@ -67,6 +72,11 @@ pub(super) struct Request {
 impl Request {
     fn abandoned(&self) -> bool {
         !self.sent && self.callers.iter().all(oneshot::Sender::is_closed)
+    }
+
+    /// How the last write of the detach ended.
+    pub(super) fn detach(&self) -> Detach {
+        self.detach
     }
 
     pub(super) fn answer(self, outcome: &Outcome) {
@@ -111,7 +121,8 @@ impl Queue {
             }
             _ => {
                 let callers = vec![caller];
-                let request = Request { goal, callers, requested_at: now, sent: false, tries: 0, _hold: hold };
+                let (sent, detach) = (false, Detach::NotTried);
+                let request = Request { goal, callers, requested_at: now, sent, detach, tries: 0, _hold: hold };
                 self.waiting.insert(disk.clone(), request);
             }
         }
@@ -163,6 +174,15 @@ impl Queue {
             }
         }
         current
+    }
+
+    /// Records how the detaches of a write ended that failed.
+    pub(super) fn note_detach(&mut self, disks: &[ArmId], detach: Detach) {
+        for disk in disks {
+            if let Some(request) = self.waiting.get_mut(disk).filter(|request| request.goal == Goal::Detached) {
+                request.detach = detach;
+            }
+        }
     }
 
     /// Puts these back for the next round, and returns those that have used up their tries.
