@@ -20,6 +20,7 @@ mod it {
     mod core_dumps;
     mod deploy_azure;
     mod deploy_manifests;
+    mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
     mod disk_callers;
@@ -33,6 +34,7 @@ mod it {
     mod disk_gone;
     mod disk_incidents;
     mod disk_kill;
+    mod disk_late_writes;
     mod disk_leaving;
     mod disk_list;
     mod disk_luns;

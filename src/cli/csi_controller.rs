@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use lazuli_assembly::{
     clients::{self, CloudOptions},
-    services::{self, AttachMethod, ClusterView, ListVolumes},
+    services::{self, AttachMethod, ClusterView, ListVolumes, Policy},
 };
 use lazuli_cluster::{EventMetrics, Reporter, event_queue, write_events};
 use lazuli_csi::{
@@ -13,7 +13,8 @@ use lazuli_csi::{
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
 use lazuli_plan::{
-    force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
+    dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
+    lun::LunReservations, node::ClusterNodes, size::SizeLimits,
 };
 use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
@@ -48,6 +49,15 @@ pub(super) struct Options {
     /// false. What the VM had not written to the disk by then is lost.
     #[arg(long, env = "LAZULI_FORCE_DETACH_STOPPED_VMS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     force_detach_stopped_vms: bool,
+    /// Detach a disk that a node holds and does not use, by all that Kubernetes says, when a pod on another node waits for
+    /// it or its volume is deleted: true or false. With false a person detaches it. For a deletion only what this process
+    /// itself has attached since it started is detached: a person may have attached anything else.
+    #[arg(long, env = "LAZULI_DETACH_UNUSED_DISKS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    detach_unused_disks: bool,
+    /// Attach the disk of a claim for a Pod that names it in a volume azureDisk: true or false. With true the author of a Pod
+    /// can read the disk of any claim, as with the Go driver.
+    #[arg(long, env = "LAZULI_ALLOW_INLINE_CLAIMED_DISKS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    allow_inline_claimed_disks: bool,
     /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
     /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
     #[arg(long, alias = "enable-list-volumes", env = "LAZULI_LIST_VOLUMES", default_value_t = true)]
@@ -112,6 +122,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         location: azure.defaults.location.clone(),
     };
     let node_facts = client.clone().map(|client| services::node_facts(client, &options.driver_name));
+    let attachment_source = client.clone().map(|client| services::attachment_source(client, &options.driver_name));
     let metrics = EventMetrics::register(&mut registry);
     let (events, queue) = event_queue(&metrics);
     let (events, recording) = match client.clone() {
@@ -127,10 +138,14 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     let routes = services::controller(
         &azure,
         &options.driver_name,
-        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, events },
-        options.attach_method,
-        if options.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
-        if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
+        ClusterView { reservations, handles, nodes, sizes: known_sizes, node_facts, attachment_source, events },
+        Policy {
+            method: options.attach_method,
+            force_detach: if options.force_detach_stopped_vms { ForceDetach::StoppedVms } else { ForceDetach::Off },
+            detach_unused: if options.detach_unused_disks { DetachUnused::On } else { DetachUnused::Off },
+            inline: if options.allow_inline_claimed_disks { InlineVolumes::Any } else { InlineVolumes::Unclaimed },
+            list_volumes: if options.list_volumes { ListVolumes::On } else { ListVolumes::Off },
+        },
     );
     let calls = RpcLayer::with_metrics(RpcMetrics::register(&mut registry));
     let endpoints = options.endpoints.bind(registry, readiness, client.as_ref()).await?;
@@ -248,7 +263,10 @@ mod tests {
             let items = if request.uri().path() == "/api/v1/nodes" {
                 json!([{"metadata": {"name": "node-0"}}])
             } else {
-                listed.cancelled().await;
+                // A question about one object is answered at once.
+                if request.uri().query().is_none_or(|query| !query.contains("fieldSelector=")) {
+                    listed.cancelled().await;
+                }
                 json!([])
             };
             axum::Json(

@@ -6,8 +6,10 @@ use std::{
 };
 
 use lazuli_plan::{
-    dangling::{NodeAttachment, NodeFacts},
+    dangling::{DetachUnused, NodeAttachment, NodeFacts},
     event::{Event, Reason, Regarding},
+    lun::{LunReservations, Reservation},
+    model::Lun,
     node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{NodeFactsReader, Options};
@@ -67,6 +69,30 @@ impl Kubernetes {
 
 /// Two nodes, and a volume that another tool has attached to the second.
 async fn rig(kubernetes: &Kubernetes, nodes: &[&str]) -> (Rig, Client, csi_proto::csi::Volume) {
+    let (rig, client, volume) = rig_with(kubernetes, nodes, |_| {}).await;
+    assert_eq!(rig.other_tool().attach("node-1", &[("pvc-a", 5)]).await, 202);
+    pass(seconds(20)).await;
+    rig.control.reset_log();
+    (rig, client, volume)
+}
+
+/// Two nodes, and a volume that the controller has attached to the second for a VolumeAttachment that is gone.
+async fn attached_rig(
+    kubernetes: &Kubernetes,
+    change: impl FnOnce(&mut Options),
+) -> (Rig, Client, csi_proto::csi::Volume) {
+    let (rig, client, volume) = rig_with(kubernetes, &["node-0", "node-1"], change).await;
+    publish(&client, &volume, "node-1").await.unwrap();
+    pass(seconds(20)).await;
+    rig.control.reset_log();
+    (rig, client, volume)
+}
+
+async fn rig_with(
+    kubernetes: &Kubernetes,
+    nodes: &[&str],
+    change: impl FnOnce(&mut Options),
+) -> (Rig, Client, csi_proto::csi::Volume) {
     let mut known = KnownNodes::default();
     known.replace(nodes.iter().map(|name| {
         let machine = Machine::of_provider_id(&format!("azure://{}", vm_id(name)));
@@ -77,13 +103,11 @@ async fn rig(kubernetes: &Kubernetes, nodes: &[&str]) -> (Rig, Client, csi_proto
         options.nodes = Some(told);
         options.node_facts = Some(kubernetes.reader());
         options.events = kubernetes.2.clone();
+        change(options);
     })
     .await;
     let client = rig.controller().await;
     let volume = create(&client, "pvc-a").await.unwrap();
-    assert_eq!(rig.other_tool().attach("node-1", &[("pvc-a", 5)]).await, 202);
-    pass(seconds(20)).await;
-    rig.control.reset_log();
     (rig, client, volume)
 }
 
@@ -162,11 +186,11 @@ async fn disk_an_attachment_to_a_vm_that_is_no_node_of_the_cluster_is_left_alone
     rig.stop().await;
 }
 
-/// As a second external-attacher leaves it, which attaches for a VolumeAttachment that is gone by then.
+/// As a VolumeAttachment leaves it that a person deletes with its finalizer.
 #[tokio::test(start_paused = true)]
-async fn disk_a_disk_whose_volume_is_deleted_is_detached_from_a_node_that_does_not_use_it() {
+async fn disk_a_disk_whose_volume_is_deleted_is_detached_where_this_process_attached_it_and_no_node_uses_it() {
     let kubernetes = Kubernetes::idle();
-    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    let (rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
     delete(&client, &volume.volume_id).await.unwrap();
     assert_eq!((rig.luns("node-1").len(), rig.vm_writes("node-1").len(), kubernetes.asked()), (0, 1, 1));
     assert!(rig.disk("pvc-a").is_none(), "the disk is left");
@@ -177,11 +201,94 @@ async fn disk_a_disk_whose_volume_is_deleted_is_detached_from_a_node_that_does_n
     rig.stop().await;
 }
 
+/// A person attaches the disk to a node by hand and saves its data, while the volume is being deleted. After a restart the
+/// controller cannot tell that from its own attachment.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_whose_volume_is_deleted_stays_where_this_process_has_not_attached_it() {
+    let kubernetes = Kubernetes::idle();
+    let (mut rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    let command = "az vm disk detach --subscription 00000000-0000-0000-0000-000000000001 --resource-group lazuli \
+                   --vm-name node-1 --name pvc-a";
+    let stays = async |client: &Client| {
+        let error = delete(client, &volume.volume_id).await.unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition);
+        for part in ["attached to node node-1", "has not attached it there since it started", command] {
+            assert!(error.message().contains(part), "{error}");
+        }
+        let reported = kubernetes.reported();
+        assert_eq!((reported.len(), reported[0].0), (1, Reason::StaleAttachmentKept));
+        assert!(reported[0].1.contains(command), "{}", reported[0].1);
+    };
+    stays(&restarted).await;
+    assert_eq!(rig.vm_writes("node-1").len(), 0);
+    // The first controller attached it, and then a person replaced the attachment by another.
+    let other = rig.other_tool();
+    assert_eq!(other.detach("node-1", &["pvc-a"]).await, 202);
+    rig.at_rest().await;
+    pass(seconds(20)).await;
+    publish(&client, &volume, "node-0").await.unwrap();
+    unpublish(&client, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
+    rig.at_rest().await;
+    pass(seconds(20)).await;
+    stays(&client).await;
+    assert_eq!(rig.luns("node-1").len(), 1);
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_with_detach_unused_disks_off_a_person_detaches_what_blocks_an_attach_or_a_deletion() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = attached_rig(&kubernetes, |options| options.detach_unused = DetachUnused::Off).await;
+    for blocked in ["attach", "deletion"] {
+        let error = match blocked {
+            "attach" => publish(&client, &volume, "node-0").await.unwrap_err(),
+            _ => delete(&client, &volume.volume_id).await.unwrap_err(),
+        };
+        assert_eq!(error.code(), Code::FailedPrecondition);
+        for part in ["attached to node node-1", "--detach-unused-disks is false", "az vm disk detach"] {
+            assert!(error.message().contains(part), "{error}");
+        }
+        assert_eq!(kubernetes.reported().len(), 1, "{blocked}");
+    }
+    assert_eq!((rig.vm_writes("node-0").len(), rig.vm_writes("node-1").len()), (0, 0));
+    rig.check();
+    rig.stop().await;
+}
+
+/// The VolumeAttachment is made after Kubernetes was asked, and its attach is answered before the detach is requested.
+#[tokio::test(start_paused = true)]
+async fn disk_an_attachment_that_begins_while_kubernetes_is_asked_is_left_alone() {
+    let kubernetes = Kubernetes::idle();
+    let (say, reservations) = watch::channel(LunReservations::Synced(Default::default()));
+    let idle = kubernetes.0.lock().unwrap().0.clone().unwrap();
+    let reader = NodeFactsReader::new("disk.csi.azure.com", move |_| {
+        let reservation = Reservation {
+            lun: Lun::try_from(0).unwrap(),
+            volume_handle: Some(disk_id("pvc-a")),
+            attachment: "csi-late".into(),
+        };
+        say.send_replace(LunReservations::Synced([("node-1".to_owned(), vec![reservation])].into()));
+        let answer = Ok(idle.clone());
+        Box::pin(async { answer })
+    });
+    let (rig, client, volume) = attached_rig(&kubernetes, |options| {
+        options.reservations = Some(reservations);
+        options.node_facts = Some(reader);
+    })
+    .await;
+    assert_eq!(publish(&client, &volume, "node-0").await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!((rig.writes(), rig.luns("node-1").len()), (vec![], 1));
+    rig.check();
+    rig.stop().await;
+}
+
 /// The volume of a pod that was deleted by force: kubelet still uses it.
 #[tokio::test(start_paused = true)]
 async fn disk_a_disk_whose_volume_is_deleted_stays_where_a_node_uses_it_or_may_use_it() {
     let kubernetes = Kubernetes::idle();
-    let (rig, client, volume) = rig(&kubernetes, &["node-0", "node-1"]).await;
+    let (rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
     let idle = kubernetes.0.lock().unwrap().0.clone().unwrap();
     let used = format!("kubernetes.io/csi/disk.csi.azure.com^{}", disk_id("pvc-a"));
     for (facts, why, needs_a_person) in [

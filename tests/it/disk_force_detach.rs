@@ -128,3 +128,23 @@ async fn disk_without_the_option_a_stopped_vm_and_a_failed_detach_nothing_is_for
         stuck.rig.stop().await;
     }
 }
+
+/// A VM that could not be read is no detach that failed: nothing was sent.
+#[tokio::test(start_paused = true)]
+async fn disk_a_detach_that_was_not_sent_is_followed_by_an_ordinary_one() {
+    let unread = json!({"match": {"method": "GET", "path": vm_id(NODE)}, "then": {"status": 503}, "times": 0});
+    let unreached =
+        json!({"match": {"method": "POST", "path": "*/attachDetachDataDisks"}, "then": {"status": 429}, "times": 0});
+    for incident in [unread, unreached] {
+        let stuck = Stuck::new(Method::Action, ForceDetach::StoppedVms, Some("powerOff")).await;
+        stuck.rig.incident(incident);
+        refused(stuck.unpublish().await, Code::Unavailable);
+        stuck.rig.control.clear_incidents();
+        stuck.rig.control.reset_log();
+        pass(seconds(120)).await;
+        stuck.unpublish().await.unwrap();
+        assert_eq!(stuck.options(), [Value::Null]);
+        stuck.rig.check();
+        stuck.rig.stop().await;
+    }
+}

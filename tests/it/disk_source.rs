@@ -11,7 +11,7 @@ use super::disk_rig::{Rig, create, disk_id};
 
 #[tokio::test(start_paused = true)]
 async fn disk_made_from_another_says_so_in_its_publish_context() {
-    let (rig, client) = Rig::typical().await;
+    let (mut rig, client) = Rig::typical().await;
     let volume = create(&client, "pvc-1").await.unwrap();
     let source = disk_id("golden");
     rig.control
@@ -31,6 +31,19 @@ async fn disk_made_from_another_says_so_in_its_publish_context() {
     };
     let answer = client.clone().controller_publish_volume(request.clone()).await.unwrap().into_inner();
     assert_eq!(answer.publish_context[SOURCE_KEY], source);
+
+    // A controller that has just started finds the disk attached, and says the same.
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    let disk_reads = |rig: &Rig| {
+        let calls = rig.calls();
+        calls.iter().filter(|call| call.method == "GET" && call.path.to_lowercase().contains("/disks/")).count()
+    };
+    for expected in [1, 0] {
+        let before = disk_reads(&rig);
+        let answer = restarted.clone().controller_publish_volume(request.clone()).await.unwrap().into_inner();
+        assert_eq!(answer.publish_context[SOURCE_KEY], source);
+        assert_eq!(disk_reads(&rig) - before, expected, "what a disk was made from is read once");
+    }
 
     // A disk that was made empty has nothing to say.
     let empty = create(&client, "pvc-2").await.unwrap();

@@ -133,6 +133,8 @@ impl Replica {
             sizes: watch::channel(SizeLimits::default()).1,
             events: Default::default(),
             force_detach: Default::default(),
+            detach_unused: Default::default(),
+            admission: Default::default(),
             node_facts: None,
             method: match world.method {
                 Method::Action => VmWriteMethod::Action,

@@ -3,11 +3,11 @@
 use csi_proto::csi::{controller_server::ControllerServer, identity_server::IdentityServer, node_server::NodeServer};
 pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
-pub use lazuli_disk::NodeFactsReader;
-use lazuli_disk::{Settings, Volumes};
+use lazuli_disk::{Admission, Settings, Volumes};
+pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
 use lazuli_plan::{
-    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
-    op::VmWriteMethod, size::SizeLimits,
+    dangling::DetachUnused, event::Event, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
+    lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
 };
 use lazuli_telemetry::lossy;
 use tokio::sync::watch;
@@ -50,8 +50,25 @@ pub struct ClusterView {
     pub sizes: watch::Receiver<SizeLimits>,
     /// How to ask what a node uses.
     pub node_facts: Option<NodeFactsReader>,
+    /// How to ask what a VolumeAttachment is about.
+    pub attachment_source: Option<AttachmentSourceReader>,
     /// Where events for people go.
     pub events: lossy::Sender<Event>,
+}
+
+/// What the operator chooses of the controller.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// How a VM's data disks are written at first.
+    pub method: AttachMethod,
+    /// Whether disks are detached by force.
+    pub force_detach: ForceDetach,
+    /// Whether disks are detached from nodes on which Kubernetes does not use them.
+    pub detach_unused: DetachUnused,
+    /// Which disks Pods may name in volumes `azureDisk`.
+    pub inline: InlineVolumes,
+    /// Whether ListVolumes is offered.
+    pub list_volumes: ListVolumes,
 }
 
 /// How to ask a cluster what a node uses.
@@ -64,16 +81,20 @@ pub fn node_facts(client: kube::Client, driver_name: &str) -> NodeFactsReader {
     })
 }
 
+/// How to ask a cluster what a VolumeAttachment is about.
+pub fn attachment_source(client: kube::Client, driver_name: &str) -> AttachmentSourceReader {
+    let driver = driver_name.to_owned();
+    AttachmentSourceReader::new(move |handle, node| {
+        let (client, driver) = (client.clone(), driver.clone());
+        let read = async move { lazuli_cluster::attachment_source(&client, &driver, &handle, &node).await };
+        Box::pin(async { read.await.map_err(|error| chain(&error)) })
+    })
+}
+
 /// The services of the controller over an Azure.
-pub fn controller(
-    azure: &Azure,
-    driver_name: &str,
-    cluster: ClusterView,
-    method: AttachMethod,
-    force_detach: ForceDetach,
-    list_volumes: ListVolumes,
-) -> Routes {
-    let ClusterView { reservations, handles, nodes, sizes, node_facts, events } = cluster;
+pub fn controller(azure: &Azure, driver_name: &str, cluster: ClusterView, policy: Policy) -> Routes {
+    let Policy { method, force_detach, detach_unused, inline, list_volumes } = policy;
+    let ClusterView { reservations, handles, nodes, sizes, node_facts, attachment_source, events } = cluster;
     let volumes = Volumes::new(Settings {
         compute: azure.compute.clone(),
         subscription: azure.defaults.subscription.clone(),
@@ -85,6 +106,12 @@ pub fn controller(
         node_facts,
         events: events.clone(),
         force_detach,
+        detach_unused,
+        admission: Admission {
+            resource_groups: azure.defaults.allowed_resource_groups.clone(),
+            inline,
+            source: attachment_source,
+        },
         method: method.resolve(azure.stack),
     });
     let controller = ControllerService::new(volumes, azure.defaults.clone());

@@ -149,7 +149,7 @@ async fn life(rig: &Rig, method: VmWriteMethod) {
     rig.compute.list_disks_with(scenario::SUBSCRIPTION, group, &an_hour(), take).await.unwrap();
     assert_eq!(ours, 2);
     for name in ["a", "b", "a"] {
-        let mut deleted = rig.compute.delete_disk(&disk_id(name), &an_hour()).await.unwrap();
+        let mut deleted = rig.compute.delete_disk(&disk_id(name), None, &an_hour()).await.unwrap();
         deleted.settle(&an_hour()).await.unwrap();
     }
     let gone = rig.compute.get_disk(&disk_id("a"), &an_hour()).await.unwrap_err();

@@ -93,9 +93,10 @@ impl Until {
         Self::of(Deadline::None, cancel)
     }
 
-    /// Until this is cancelled too, but only for a request that waits for its permit and of which nothing was sent. It
-    /// leaves the queue with [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline) and without effect. A request
-    /// that was sent goes on, and so does the polling of the operation that it started.
+    /// Until this is cancelled too, but only while Azure has certainly done nothing: the request was not sent, or Azure
+    /// refused it. It then leaves the queue or ends its pause with
+    /// [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline) and without effect, and is never sent. A request that
+    /// Azure may have acted on goes on, and so does the polling of the operation that it started.
     #[must_use]
     pub fn while_wanted(mut self, wanted: CancellationToken) -> Self {
         self.wanted = Some(wanted);
@@ -135,18 +136,22 @@ impl Until {
         }
     }
 
-    /// Runs a wait for a permit to its end, unless the caller stops waiting first. While nothing was sent, the request
-    /// is also given up when no caller wants it any more.
-    pub(crate) async fn run_queued<F: Future>(&self, nothing_sent: bool, future: F) -> Result<F::Output, Interrupted> {
-        let unwanted = async {
-            match &self.wanted {
-                Some(wanted) if nothing_sent => wanted.cancelled().await,
-                _ => std::future::pending().await,
-            }
-        };
+    /// Runs a wait for a permit to its end, unless the caller stops waiting first. While Azure has done nothing, the
+    /// request is also given up when no caller wants it any more.
+    pub(crate) async fn run_queued<F: Future>(&self, nothing_done: bool, future: F) -> Result<F::Output, Interrupted> {
         let _pause = match &self.deadline {
             Deadline::Working(work) => Some(ClockPause::new(work)),
             Deadline::None | Deadline::At(_) => None,
+        };
+        self.run_wanted(nothing_done, future).await
+    }
+
+    async fn run_wanted<F: Future>(&self, nothing_done: bool, future: F) -> Result<F::Output, Interrupted> {
+        let unwanted = async {
+            match &self.wanted {
+                Some(wanted) if nothing_done => wanted.cancelled().await,
+                _ => std::future::pending().await,
+            }
         };
         self.run(async {
             tokio::select! {
@@ -158,9 +163,18 @@ impl Until {
         .await?
     }
 
-    /// Sleeps, unless the caller stops waiting first.
-    pub(crate) async fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
-        self.run(tokio::time::sleep(time)).await
+    /// Sleeps before a request is sent again, unless the caller stops waiting first. While Azure has done nothing, the
+    /// request is also given up when no caller wants it any more.
+    pub(crate) async fn sleep(&self, nothing_done: bool, time: Duration) -> Result<(), Interrupted> {
+        self.run_wanted(nothing_done, tokio::time::sleep(time)).await
+    }
+
+    /// Whether a request may be sent now: there is time, and while Azure has done nothing, a caller wants it.
+    pub(crate) fn check_before_sending(&self, nothing_done: bool) -> Result<(), Interrupted> {
+        if nothing_done && self.wanted.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Err(Interrupted::Unwanted);
+        }
+        self.check()
     }
 
     /// Whether there is anything to wait for.

@@ -153,6 +153,12 @@ impl FakeApiServer {
         self.world().moods.insert(path.to_owned(), mood);
     }
 
+    /// The paths of the requests so far, in their order.
+    pub(super) fn asked(&self) -> Vec<String> {
+        let path = |uri: &String| uri.split('?').next().unwrap_or_default().to_owned();
+        self.world().requests.iter().map(path).collect()
+    }
+
     /// How many requests so far contain all of `parts`.
     pub(super) fn count(&self, parts: &[&str]) -> usize {
         let matches = |request: &&String| parts.iter().all(|part| request.contains(part));

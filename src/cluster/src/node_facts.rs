@@ -214,6 +214,19 @@ mod tests {
         assert_eq!(facts.volumes, ["a", "b"].map(|name| format!("kubernetes.io/csi/disk.csi.azure.com^{name}")));
     }
 
+    /// An attachment that begins meanwhile would show: its VolumeAttachment is made before anything is attached, and kubelet
+    /// reports a volume as in use before it mounts it.
+    #[tokio::test(start_paused = true)]
+    async fn the_attachments_are_read_before_the_node_and_the_node_before_its_lease() {
+        let server = server();
+        renewed(&server, "2026-03-01T11:59:52.000000Z");
+        node_facts(&server.client(), DRIVER, "n0").await.unwrap();
+        let asked = server.asked();
+        let collections: Vec<&str> =
+            asked.iter().map(String::as_str).filter(|path| !path.starts_with(VOLUMES)).collect();
+        assert_eq!(collections, [ATTACHMENTS.to_owned(), format!("{NODES}/n0"), format!("{LEASES}/n0")]);
+    }
+
     #[tokio::test]
     async fn what_is_attached_is_told_by_the_handles_of_the_driver_s_own_volumes() {
         let server = FakeApiServer::default();

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lazuli_azure::{
     Until,
+    arm::Operation,
     compute::{self, Compute, Freshness, ListedDisk, Snapshot, UnreadableDisk, decode_disk},
-    error::ArmError,
+    error::{ArmError, Verb},
     permits::Permit,
 };
 use lazuli_plan::{
@@ -18,6 +19,7 @@ use lazuli_plan::{
     model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
     permit::Priority,
+    single_write::Limits,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -55,16 +57,31 @@ impl Client {
         self.0.list_disks_with(&group.subscription, &group.name, &Until::working(LIST), take).await
     }
 
-    /// Waits for a permit to make a disk, as long as the creation is wanted.
-    pub(crate) async fn permit_creation(&self, disk: &ArmId, wanted: &CancellationToken) -> Result<Permit, ArmError> {
-        self.0.permit_create_disk(disk, &unbounded().while_wanted(wanted.clone())).await
+    /// Waits for a permit to make or to delete a disk, as long as that is wanted.
+    pub(crate) async fn permit_disk(
+        &self,
+        verb: Verb,
+        disk: &ArmId,
+        wanted: &CancellationToken,
+    ) -> Result<Permit, ArmError> {
+        self.0.permit_disk(verb, disk, &unbounded().while_wanted(wanted.clone())).await
     }
 
-    /// Makes a disk and gives it as Azure then describes it.
-    pub(crate) async fn create_disk(&self, disk: &ArmId, spec: &DiskSpec, permit: Permit) -> Result<Disk, ArmError> {
-        let until = Until::working(WRITE);
-        let mut operation = self.0.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await?;
-        let result = operation.wait(&until).await?;
+    /// Sends the creation of a disk once and at once, if it is wanted.
+    pub(crate) async fn create_disk(
+        &self,
+        disk: &ArmId,
+        spec: &DiskSpec,
+        permit: Permit,
+        wanted: &CancellationToken,
+    ) -> Result<Operation, ArmError> {
+        let until = Until::working(WRITE).while_wanted(wanted.clone());
+        self.0.create_disk(disk, compute::encode_disk(spec), Some(permit), &until).await
+    }
+
+    /// Waits for the end of a disk's creation and gives the disk as Azure then describes it.
+    pub(crate) async fn created_disk(&self, disk: &ArmId, mut creation: Operation) -> Result<Disk, ArmError> {
+        let result = creation.wait(&Until::working(WRITE)).await?;
         self.result(disk, result).await
     }
 
@@ -88,14 +105,35 @@ impl Client {
         }
     }
 
-    pub(crate) async fn delete_disk(&self, disk: &ArmId, wanted: &CancellationToken) -> Result<(), ArmError> {
+    /// Sends the deletion of a disk once and at once, if it is wanted.
+    pub(crate) async fn delete_disk(
+        &self,
+        disk: &ArmId,
+        permit: Permit,
+        wanted: &CancellationToken,
+    ) -> Result<Operation, ArmError> {
         let until = Until::working(WRITE).while_wanted(wanted.clone());
-        let mut operation = self.0.delete_disk(disk, &until).await?;
-        match operation.settle(&Until::working(WRITE)).await {
+        self.0.delete_disk(disk, Some(permit), &until).await
+    }
+
+    /// Waits for the end of a disk's deletion.
+    pub(crate) async fn deleted_disk(&self, mut deletion: Operation) -> Result<(), ArmError> {
+        match deletion.settle(&Until::working(WRITE)).await {
             // Another writer deleted it first.
             Err(error) if error.fault == Fault::NotFound => Ok(()),
             settled => settled,
         }
+    }
+
+    /// How often a write is sent and how long it waits in all.
+    pub(crate) fn write_limits(&self) -> Limits {
+        let retry = self.0.arm().retry();
+        Limits { tries: retry.tries, longest_wait: retry.longest_wait }
+    }
+
+    /// The pause before the next try of a write that has failed so many times.
+    pub(crate) fn pause_after(&self, failures: u32) -> Duration {
+        self.0.arm().pause_after(failures)
     }
 
     pub(crate) async fn get_vm(&self, vm: &ArmId) -> Result<Snapshot<Vm>, ArmError> {

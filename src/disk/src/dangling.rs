@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use lazuli_plan::{
-    dangling::{self, NodeFacts, NotDangling},
+    dangling::{self, Blocked, NodeFacts, NotDangling},
     event::{Event, Reason, Regarding},
     fault::Fault,
     lun::{LunReservations, NodeReservations},
@@ -43,31 +43,21 @@ impl NodeFactsReader {
     }
 }
 
-/// The request that the attachment of a disk to another VM stands in the way of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blocked {
-    /// The disk is to be attached to another node.
-    Attach,
-    /// The disk is to be deleted.
-    Delete,
+/// Why the disk should leave its node, in an event.
+fn reason(blocked: Blocked) -> &'static str {
+    match blocked {
+        Blocked::Attach => "a pod on another node waits for it",
+        Blocked::Delete => "its volume is being deleted",
+    }
 }
 
-impl Blocked {
-    /// Why the disk should leave its node, in an event.
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Attach => "a pod on another node waits for it",
-            Self::Delete => "its volume is being deleted",
-        }
-    }
-
-    /// What the reader of the answer can do where Kubernetes does not say that the disk is in use.
-    fn next_step(self) -> &'static str {
-        match self {
-            Self::Attach => "if nothing uses it there, detach it in Azure, and the attach goes on",
-            Self::Delete => "if nothing uses it there, detach it in Azure, and the deletion goes on",
-        }
-    }
+/// What the reader of the answer can do where Kubernetes does not say that the disk is in use.
+fn next_step(blocked: Blocked, command: Option<&str>) -> String {
+    let what = match blocked {
+        Blocked::Attach => "if nothing uses it there, detach it in Azure, and the attach goes on",
+        Blocked::Delete => "if nothing uses it there, detach it in Azure, and the deletion goes on",
+    };
+    command.map_or_else(|| what.to_owned(), |command| format!("{what}: {command}"))
 }
 
 /// Why a disk was not detached from its holder.
@@ -81,6 +71,8 @@ enum Kept {
         is_use: bool,
         /// The node to show an event on, where a person must look.
         node: Option<String>,
+        /// The command that detaches it.
+        command: Option<String>,
     },
     /// The detach failed.
     Failed(VolumeError),
@@ -88,9 +80,14 @@ enum Kept {
 
 impl Kept {
     /// `node` is the holder's, where it is a node.
-    fn because(reason: &NotDangling, node: Option<&str>) -> Self {
+    fn because(reason: &NotDangling, node: Option<&str>, command: Option<&str>) -> Self {
         let node = node.filter(|_| reason.needs_a_person()).map(str::to_owned);
-        Self::NotDangling { why: reason.to_string(), is_use: reason.is_use(), node }
+        Self::NotDangling {
+            why: reason.to_string(),
+            is_use: reason.is_use(),
+            node,
+            command: command.map(str::to_owned),
+        }
     }
 }
 
@@ -108,17 +105,20 @@ impl Volumes {
         match self.detach_dangling(disk, blocked).await {
             Ok(()) => Ok(()),
             Err(Kept::InUse) => Err(refused),
-            Err(Kept::NotDangling { why, is_use, node }) => {
+            Err(Kept::NotDangling { why, is_use, node, command }) => {
                 if let Some(node) = node {
-                    let what = format!(
+                    let mut what = format!(
                         "Disk {} is attached to this node, {}, and it is not detached here: {why}",
                         disk.name(),
-                        blocked.reason()
+                        reason(blocked)
                     );
+                    if let Some(command) = &command {
+                        what += &format!(". The command is: {command}");
+                    }
                     self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentKept, what));
                 }
                 let refused = refused.suffixed(&format!("it is not detached from there, because {why}"));
-                Err(if is_use { refused } else { refused.suffixed(blocked.next_step()) })
+                Err(if is_use { refused } else { refused.suffixed(&next_step(blocked, command.as_deref())) })
             }
             Err(Kept::Failed(error)) => {
                 warn!(%disk, %error, "a dangling attachment could not be detached");
@@ -138,16 +138,28 @@ impl Volumes {
         if disk_read.model.holders().into_iter().any(|holder| self.is_used_on(holder, disk)) {
             return Err(Kept::InUse);
         }
-        let holder = dangling::holder(&disk_read.model).map_err(|reason| Kept::because(&reason, None))?;
+        self.workers.seen_attachments().held_by(disk, &disk_read.model.holders());
+        let holder = dangling::holder(&disk_read.model).map_err(|reason| Kept::because(&reason, None, None))?;
         let Some(holder) = holder else { return Err(Kept::InUse) };
+        let command = dangling::detach_command(holder, disk);
         let Some(node) = self.nodes.node_of(holder) else {
             let is_no_node = self.nodes.is_no_node(holder);
-            return Err(if is_no_node { Kept::because(&NotDangling::NotANode, None) } else { Kept::InUse });
+            let reason = NotDangling::NotANode;
+            return Err(if is_no_node { Kept::because(&reason, None, Some(&command)) } else { Kept::InUse });
         };
+        let kept = |reason: NotDangling| Kept::because(&reason, Some(&node), Some(&command));
         let read = (facts.read)(node.clone()).await;
-        let read = read.map_err(|why| Kept::NotDangling { why, is_use: false, node: Some(node.clone()) })?;
-        dangling::check(disk, &facts.driver, &read).map_err(|reason| Kept::because(&reason, Some(&node)))?;
-        if self.workers.is_requested(holder, disk) {
+        let read = read.map_err(|why| Kept::NotDangling {
+            why,
+            is_use: false,
+            node: Some(node.clone()),
+            command: Some(command.clone()),
+        })?;
+        dangling::check(disk, &facts.driver, &read).map_err(kept)?;
+        let attached_by = self.workers.seen_attachments().attached_by(disk, holder);
+        dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
+        // Kubernetes may have begun to use it there since it was asked.
+        if self.is_used_on(holder, disk) {
             return Err(Kept::InUse);
         }
         warn!(%disk, node, "the disk is attached to a node on which Kubernetes does not use it; detaching it there");
@@ -156,7 +168,7 @@ impl Volumes {
         let what = format!(
             "Disk {} was attached to this node although Kubernetes did not use it here; it was detached, because {}",
             disk.name(),
-            blocked.reason()
+            reason(blocked)
         );
         self.events.send(Event::new(Regarding::Node(node), Reason::StaleAttachmentDetached, what));
         Ok(())

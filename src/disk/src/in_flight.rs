@@ -23,6 +23,9 @@ use tracing::{Instrument, error};
 use super::VolumeError;
 use lazuli_telemetry::panics::catch;
 
+/// Where the result of an operation appears.
+type Answer<T> = watch::Receiver<Option<Result<T, VolumeError>>>;
+
 /// The table of operations in flight. Clones share it.
 #[derive(Debug)]
 pub(crate) struct InFlight<R, T> {
@@ -31,7 +34,7 @@ pub(crate) struct InFlight<R, T> {
 
 #[derive(Debug)]
 enum Activity<R, T> {
-    Operation { request: R, answer: watch::Sender<Option<Result<T, VolumeError>>> },
+    Operation { request: R, answer: watch::Sender<Option<Result<T, VolumeError>>>, wanted: CancellationToken },
     Attachments(usize),
 }
 
@@ -67,7 +70,8 @@ where
     T: Clone + Debug + Send + Sync + 'static,
 {
     /// Runs an operation on a disk, or joins the running operation of the same request. When all callers have left, the
-    /// operation's token is cancelled: the operation then sends no further request that it can leave unsent.
+    /// operation's token is cancelled: the operation then sends no further request that it can leave unsent. A caller that
+    /// comes after that and gets no success begins anew.
     ///
     /// # Errors
     /// The operation's own; [`Fault::Busy`] while another operation on the disk is in flight.
@@ -80,11 +84,16 @@ where
     where
         F: Future<Output = Result<T, VolumeError>> + Send + 'static,
     {
-        let mut answer = {
+        while let Some(answer) = self.unwanted(disk, &request) {
+            if let Ok(done) = answered(disk, answer).await {
+                return Ok(done);
+            }
+        }
+        let answer = {
             let mut table = self.lock();
             match table.entry(disk.clone()) {
                 Entry::Occupied(entry) => match entry.get() {
-                    Activity::Operation { request: running, answer } if *running == request => answer.subscribe(),
+                    Activity::Operation { request: running, answer, .. } if *running == request => answer.subscribe(),
                     Activity::Operation { request: running, .. } => {
                         return Err(busy(disk, &format!("{running} is in progress")));
                     }
@@ -94,7 +103,7 @@ where
                     let (send, answer) = watch::channel(None);
                     let wanted = CancellationToken::new();
                     let operation = operation(wanted.clone());
-                    entry.insert(Activity::Operation { request, answer: send.clone() });
+                    entry.insert(Activity::Operation { request, answer: send.clone(), wanted: wanted.clone() });
                     let removal = Removal { in_flight: self.clone(), disk: disk.clone() };
                     let disk = disk.clone();
                     tokio::spawn(
@@ -123,14 +132,18 @@ where
                 }
             }
         };
-        let result = match answer.wait_for(Option::is_some).await {
-            Ok(result) => result.clone(),
-            Err(_) => None,
-        };
-        result.unwrap_or_else(|| {
-            let message = format!("the work on the disk {disk} was broken off");
-            Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
-        })
+        answered(disk, answer).await
+    }
+
+    /// The answer of the running operation of this request, if all its callers have left. It may end without having sent
+    /// its write.
+    fn unwanted(&self, disk: &ArmId, request: &R) -> Option<Answer<T>> {
+        match self.lock().get(disk)? {
+            Activity::Operation { request: running, answer, wanted } => {
+                (running == request && wanted.is_cancelled()).then(|| answer.subscribe())
+            }
+            Activity::Attachments(_) => None,
+        }
     }
 
     /// Keeps a disk from being changed as a whole until the result is dropped. Several attaches and detaches may hold it
@@ -152,6 +165,18 @@ impl<R, T> InFlight<R, T> {
     pub(crate) fn is_attaching_or_detaching(&self, disk: &ArmId) -> bool {
         matches!(self.lock().get(disk), Some(Activity::Attachments(_)))
     }
+}
+
+/// The result of an operation, when there is one.
+async fn answered<T: Clone>(disk: &ArmId, mut answer: Answer<T>) -> Result<T, VolumeError> {
+    let result = match answer.wait_for(Option::is_some).await {
+        Ok(result) => result.clone(),
+        Err(_) => None,
+    };
+    result.unwrap_or_else(|| {
+        let message = format!("the work on the disk {disk} was broken off");
+        Err(VolumeError::new(Fault::OutcomeUnknown, message).with_effect(Effect::Possible))
+    })
 }
 
 fn busy(disk: &ArmId, why: &str) -> VolumeError {
@@ -240,6 +265,24 @@ mod tests {
         tokio::task::yield_now().await;
         drop(first);
         learns.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_comes_after_the_others_have_left_begins_anew() {
+        let (table, disk_id) = (Table::default(), disk());
+        let (end, ended) = oneshot::channel::<()>();
+        let mut first = Box::pin(table.run(&disk_id, "delete", |wanted| async move {
+            wanted.cancelled().await;
+            ended.await.ok();
+            Err(VolumeError::new(Fault::Deadline, "it was not sent"))
+        }));
+        assert!(futures::poll!(&mut first).is_pending());
+        drop(first);
+        tokio::task::yield_now().await;
+        let mut second = Box::pin(table.run(&disk_id, "delete", |_| async { Ok(2) }));
+        assert!(futures::poll!(&mut second).is_pending());
+        end.send(()).unwrap();
+        assert_eq!(second.await.unwrap(), 2);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
 
+mod admission;
 mod client;
 mod cluster_snapshot;
 mod dangling;
@@ -12,7 +13,7 @@ mod error;
 mod in_flight;
 mod list;
 mod nodes;
-
+mod whole_disk;
 mod worker;
 
 use std::{
@@ -23,42 +24,36 @@ use std::{
 
 use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_plan::{
+    dangling::{Blocked, DetachUnused},
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
     event::Event,
-    fault::{Effect, Fault},
+    fault::Fault,
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm, VolumeId},
+    model::{ArmId, CachingMode, Disk, Gib, Lun, Vm, VolumeId},
     node::ClusterNodes,
     op::VmWriteMethod,
     permit::Priority,
-    poll,
     size::SizeLimits,
 };
 use lazuli_telemetry::lossy;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tokio::{sync::watch, time::sleep};
+use tracing::info;
 
+pub use admission::{Admission, AttachmentSourceReader};
 use client::Client;
 use cluster_snapshot::ClusterSnapshot;
 pub use dangling::NodeFactsReader;
-use dangling::{Blocked, is_held_elsewhere};
+use dangling::is_held_elsewhere;
 pub use error::VolumeError;
 use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
 use nodes::{Candidate, Nodes, Search, is_machine, scale_set_exists, scale_set_of};
+use whole_disk::{create, delete, expand};
 use worker::{Goal, VmWorkers};
 
-/// How long to wait for another writer's operation on a disk.
-const PROVISIONING_WAIT: Duration = Duration::from_secs(600);
-/// The pauses before the next tries to delete a disk that Azure calls busy in one answer and not found in the next.
-const DELETION_PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(4)];
 /// How long a VM must be missing before it counts as gone.
 const GONE_FOR: Duration = Duration::from_secs(2);
 
@@ -107,6 +102,10 @@ pub struct Settings {
     pub events: lossy::Sender<Event>,
     /// Whether disks may be detached by force.
     pub force_detach: ForceDetach,
+    /// Whether disks are detached from nodes on which Kubernetes does not use them.
+    pub detach_unused: DetachUnused,
+    /// Which attachments are allowed.
+    pub admission: Admission,
     /// How data disks are written at first. A worker changes the method when Azure does not allow this one.
     pub method: VmWriteMethod,
 }
@@ -127,7 +126,7 @@ pub struct Found {
 pub struct Published {
     /// Its LUN.
     pub lun: Lun,
-    /// The snapshot, disk or image that it was made from, where that is known without a further read.
+    /// The snapshot, disk or image that it was made from.
     pub source: Option<String>,
 }
 
@@ -155,6 +154,8 @@ pub struct Volumes {
     /// The handles of PersistentVolumes.
     handles: watch::Receiver<VolumeHandles>,
     node_facts: Option<NodeFactsReader>,
+    detach_unused: DetachUnused,
+    admission: Admission,
     events: lossy::Sender<Event>,
     lists: Lists,
 }
@@ -173,6 +174,8 @@ impl Volumes {
             node_facts,
             events,
             force_detach,
+            detach_unused,
+            admission,
             method,
         } = settings;
         let client = Client::new(compute);
@@ -190,6 +193,8 @@ impl Volumes {
             handle_casing: Arc::default(),
             handles,
             node_facts,
+            detach_unused,
+            admission,
             events,
             lists: Lists::default(),
         }
@@ -199,7 +204,7 @@ impl Volumes {
     ///
     /// # Errors
     /// [`CreateError::Exists`] when the disk of that name does not fit; otherwise Azure's own failures, with
-    /// [`Effect::Possible`] unless it is certain that no disk is left behind.
+    /// [`Effect::Possible`](lazuli_plan::fault::Effect::Possible) unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
         let request = Request::Create(Box::new(plan.spec.clone()));
         let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
@@ -247,6 +252,7 @@ impl Volumes {
     ) -> Result<Published, VolumeError> {
         let Candidate { vm, named } = self.nodes.candidate(node).await?;
         self.nodes.check_is_of_cluster(node, &vm)?;
+        self.admit(disk, node, &vm).await?;
         if named {
             // Where the Node is deleted while the disk is being attached, this is the VM that the disk must leave.
             self.nodes.learn(node, &vm);
@@ -277,7 +283,18 @@ impl Volumes {
                 format!("{disk} was detached from node {node} while its attach was requested; retry"),
             )
         })?;
-        Ok(Published { lun, source: self.workers.source_of(disk) })
+        // The worker reads a disk before it attaches it. One that was attached before this process started was not read. A
+        // list does: it says what a disk was made from, or is no answer.
+        let source = match self.workers.source_of(disk) {
+            Some(known) => known,
+            None => {
+                let read = self.client.read_disk(disk, Freshness::listed().priority(Priority::Attach)).await;
+                let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?.model;
+                self.workers.learn_source(disk, read.source.clone());
+                read.source
+            }
+        };
+        Ok(Published { lun, source })
     }
 
     /// Detaches a disk from a node, or from every node when none is named.
@@ -500,171 +517,6 @@ pub enum ExpandError {
 
 fn resulting_disk(disk: ResultingDisk) -> Arc<Disk> {
     disk.expect("only a deletion leaves no disk, and a request joins only an operation of the same request")
-}
-
-async fn create(
-    client: Client,
-    id: ArmId,
-    spec: DiskSpec,
-    wanted: CancellationToken,
-) -> Result<ResultingDisk, VolumeError> {
-    let message = || format!("{id} cannot be created");
-    // The permit comes first: the PUT has no condition, so the read before it must not be old when the PUT is sent.
-    let permit = client.permit_creation(&id, &wanted).await.map_err(|error| VolumeError::azure(message(), error))?;
-    let was_there = match client.read_disk(&id, Freshness::single().priority(Priority::Create)).await {
-        Ok(read) => {
-            let disk = until_provisioned(&client, read.model).await?;
-            // A disk that holds data is in the state Failed too, after a change of it that failed. So the PUT is repeated
-            // only for a disk that is exactly what is requested: it completes a failed creation, and changes nothing
-            // where another write has failed.
-            let unfinished = matches!(disk.provisioning_state, ProvisioningState::Failed | ProvisioningState::Canceled)
-                && spec.matches(&disk).is_ok()
-                && disk.size == spec.size
-                && disk.holders().is_empty();
-            if !unfinished {
-                return Ok(Some(Arc::new(disk)));
-            }
-            warn!(disk = %disk.id, "an earlier creation failed; it is repeated");
-            true
-        }
-        Err(error) if matches!(error.fault, Fault::NotFound) => false,
-        // Without the resource group there is no disk. After any other failure an earlier attempt may have made one.
-        Err(error) if matches!(error.fault, Fault::ScopeNotFound) => return Err(VolumeError::azure(message(), error)),
-        Err(error) => return Err(VolumeError::azure(message(), error).with_effect(Effect::Possible)),
-    };
-    let error = match client.create_disk(&id, &spec, permit).await {
-        Ok(made) => {
-            info!(disk = %id, size = %made.size, "disk created");
-            return Ok(Some(Arc::new(made)));
-        }
-        Err(error) => VolumeError::azure(message(), error),
-    };
-    // The disk's state shows whether the failed creation has left a disk. An incomplete disk must not stay, because the
-    // retry may be for another zone.
-    let disk = match client.get_disk(&id).await {
-        Ok(read) => until_provisioned(&client, read.model).await?,
-        // Azure's code is ambiguous (`OperationNotAllowed`). Where it has left no disk, only the quota can have forbidden
-        // a valid request.
-        Err(read) if read.fault == Fault::NotFound && error.fault == Fault::Unclear => {
-            return Err(error.resorted(Fault::Exhausted).with_effect(Effect::None));
-        }
-        Err(read) if read.fault == Fault::NotFound && error.fault != Fault::OutcomeUnknown => {
-            return Err(error.with_effect(Effect::None));
-        }
-        Err(_) => return Err(error.with_effect(Effect::Possible)),
-    };
-    let is_it = spec.matches(&disk).is_ok();
-    match disk.provisioning_state {
-        ProvisioningState::Succeeded if is_it => Ok(Some(Arc::new(disk))),
-        // A disk that existed before this call may hold data, and is never deleted here.
-        ProvisioningState::Failed | ProvisioningState::Canceled if !was_there && is_it && disk.holders().is_empty() => {
-            match client.delete_disk(&id, &CancellationToken::new()).await {
-                Ok(()) => Err(error.with_effect(Effect::None)),
-                Err(cleanup) => {
-                    warn!(disk = %id, error = %cleanup, "an incomplete disk could not be deleted; the next attempt finds it");
-                    Err(error.with_effect(Effect::Possible))
-                }
-            }
-        }
-        _ => Err(error.with_effect(Effect::Possible)),
-    }
-}
-
-/// Reads a disk, and waits for the end of another writer's operation on it, or of an earlier try whose answer was lost.
-/// `None` when the disk does not exist then.
-async fn read_until_provisioned(client: &Client, id: &ArmId) -> Result<Option<Disk>, VolumeError> {
-    let ended = match client.get_disk(id).await {
-        Ok(read) => until_provisioned(client, read.model).await.map(Some),
-        Err(error) => Err(VolumeError::azure(format!("{id} cannot be read"), error)),
-    };
-    match ended {
-        Err(error) if error.fault == Fault::NotFound => Ok(None),
-        ended => ended,
-    }
-}
-
-/// Waits until no operation on the disk is in progress.
-async fn until_provisioned(client: &Client, mut disk: Disk) -> Result<Disk, VolumeError> {
-    let started = Instant::now();
-    while disk.provisioning_state == ProvisioningState::InProgress {
-        let elapsed = started.elapsed();
-        if elapsed > PROVISIONING_WAIT {
-            let message =
-                format!("an operation on {} has been in progress for {} s; retry", disk.id, elapsed.as_secs());
-            return Err(VolumeError::new(Fault::Conflict, message).with_effect(Effect::Possible));
-        }
-        sleep(poll::again(poll::Kind::DiskCreate, elapsed)).await;
-        disk = client
-            .get_disk(&disk.id)
-            .await
-            .map_err(|error| {
-                VolumeError::azure(format!("{} cannot be read", disk.id), error).with_effect(Effect::Possible)
-            })?
-            .model;
-    }
-    Ok(disk)
-}
-
-async fn delete(
-    client: Client,
-    nodes: Nodes,
-    id: ArmId,
-    wanted: CancellationToken,
-) -> Result<ResultingDisk, VolumeError> {
-    let mut result = client.delete_disk(&id, &wanted).await;
-    for pause in DELETION_PAUSES {
-        if !result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
-            break;
-        }
-        match read_until_provisioned(&client, &id).await? {
-            Some(disk) if !disk.holders().is_empty() => break,
-            Some(_) => {}
-            // Azure calls the disk busy, and a read does not find it. Reads may lag, so only the answer to another
-            // deletion shows whether it exists.
-            None => sleep(pause).await,
-        }
-        result = client.delete_disk(&id, &wanted).await;
-    }
-    let error = match result {
-        Ok(()) => {
-            info!(disk = %id, "disk deleted");
-            return Ok(None);
-        }
-        Err(error) if error.fault == Fault::NotFound => return Ok(None),
-        // A group is deleted with everything in it.
-        Err(error) if error.fault == Fault::ScopeNotFound && error.code == "ResourceGroupNotFound" => {
-            return Ok(None);
-        }
-        Err(error) => error,
-    };
-    // Azure's code for "the disk is attached" has other meanings too. The disk's own state is unambiguous.
-    if matches!(error.fault, Fault::Unclear | Fault::Conflict | Fault::InUse)
-        && let Ok(read) = client.get_disk(&id).await
-        && !read.model.holders().is_empty()
-    {
-        let holders: Vec<String> = read.model.holders().into_iter().map(|vm| nodes.name_of(vm)).collect();
-        let message = format!("{id} cannot be deleted: it is attached to node {}", holders.join(", "));
-        return Err(VolumeError::azure(message, error).resorted(Fault::InUse));
-    }
-    Err(VolumeError::azure(format!("{id} cannot be deleted"), error))
-}
-
-async fn expand(client: Client, id: ArmId, to: Gib, wanted: CancellationToken) -> Result<ResultingDisk, VolumeError> {
-    let mut result = client.resize_disk(&id, to, &wanted).await;
-    if result.as_ref().is_err_and(|error| error.fault == Fault::Conflict) {
-        match read_until_provisioned(&client, &id).await? {
-            Some(disk) if disk.size >= to => return Ok(Some(Arc::new(disk))),
-            Some(_) => result = client.resize_disk(&id, to, &wanted).await,
-            None => {}
-        }
-    }
-    match result {
-        Ok(grown) => {
-            info!(disk = %id, size = %grown.size, "disk expanded");
-            Ok(Some(Arc::new(grown)))
-        }
-        Err(error) => Err(VolumeError::azure(format!("{id} cannot be expanded to {to}"), error)),
-    }
 }
 
 #[cfg(test)]

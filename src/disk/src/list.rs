@@ -114,8 +114,7 @@ impl Volumes {
     ///
     /// # Errors
     /// Azure's own failures. An incomplete list is an error, because external-attacher takes a missing volume for
-    /// detached. The list leaves out only a resource group that is not the cluster's and that this identity may not
-    /// read.
+    /// detached: also one without a resource group that this identity may not read.
     pub async fn list(&self) -> Answer {
         let volumes = self.clone();
         self.lists.read(move || async move { volumes.read_list().await }).await
@@ -209,10 +208,12 @@ impl Volumes {
                     debug!(subscription, resource_group = name, "a volume's resource group does not exist");
                     Ok(Vec::new())
                 }
-                GroupFailure::Closed => {
-                    let error = failed(error);
-                    warn!(error = %error, "the volumes of a resource group are left out of the list");
-                    Ok(Vec::new())
+                // Without the rights on a group, the list names the group that is missing and says what to do.
+                GroupFailure::Incomplete if matches!(error.fault, Fault::Forbidden | Fault::ScopeNotFound) => {
+                    Err(failed(error).suffixed(
+                        "a list without its volumes would show them as detached; give the identity the rights on this \
+                         resource group, or delete the PersistentVolumes of disks in it, or set --list-volumes=false",
+                    ))
                 }
                 GroupFailure::Incomplete => Err(failed(error)),
             };

@@ -171,24 +171,30 @@ impl Nodes {
         Ok(Candidate { vm, named: false })
     }
 
-    /// Refuses a node id that is an ARM id unless the VM is a Node of this cluster. Otherwise a user who may create
-    /// VolumeAttachments could have disks attached to any VM that this program's identity may write.
+    /// Refuses a node id that is no Node of this cluster: an ARM id must be the VM of a Node, any other id the name of one.
+    /// Otherwise a user who may create VolumeAttachments, or a node that may write its CSINode, could have disks attached
+    /// to any VM that this program's identity may write.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] when no Node has this provider id.
+    /// [`Fault::NotFound`] when there is no such Node; [`Fault::Unavailable`] when that cannot be told.
     pub(crate) fn check_is_of_cluster(&self, node: &str, vm: &ArmId) -> Result<(), VolumeError> {
-        if !node.starts_with('/') || *self.cluster.now() == ClusterNodes::NoCluster {
+        let cluster = self.cluster.now();
+        if *cluster == ClusterNodes::NoCluster {
             return Ok(());
         }
-        match self.cluster.now().has_machine(vm) {
+        let (known, lacks) = if node.starts_with('/') {
+            (cluster.has_machine(vm), format!("no Node has the providerID azure://{vm}"))
+        } else {
+            (cluster.is_node(node), "no Node has this name".to_owned())
+        };
+        match known {
             Some(true) => Ok(()),
-            Some(false) => Err(VolumeError::new(
-                Fault::NotFound,
-                format!("node {node} is no node of this cluster: no Node has the providerID azure://{vm}"),
-            )),
+            Some(false) => {
+                Err(VolumeError::new(Fault::NotFound, format!("node {node} is no node of this cluster: {lacks}")))
+            }
             None => Err(VolumeError::new(
                 Fault::Unavailable,
-                format!("node {node}: the API server is silent, so it is not known whether a Node has this providerID"),
+                format!("node {node}: the API server is silent, so it is not known whether the cluster has this Node"),
             )),
         }
     }
@@ -436,11 +442,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_arm_id_counts_only_where_a_node_has_it_as_its_provider_id() {
+    async fn a_node_id_counts_only_where_a_node_has_it_as_its_provider_id_or_its_name() {
         let (mine, foreign) = (vm("g", "n0"), vm("g", "database"));
         let nodes = nodes(known([("n0", of_vm(mine.clone()))]));
         nodes.check_is_of_cluster(mine.as_str(), &mine).unwrap();
-        nodes.check_is_of_cluster("database", &foreign).unwrap();
+        nodes.check_is_of_cluster("N0", &mine).unwrap();
+        let error = nodes.check_is_of_cluster("database", &foreign).unwrap_err();
+        assert_eq!(error.fault, Fault::NotFound);
+        assert!(error.to_string().contains("no Node has this name"), "{error}");
+        Nodes::new("s", "g", watch::channel(ClusterNodes::NoCluster).1).check_is_of_cluster("any", &foreign).unwrap();
         let error = nodes.check_is_of_cluster(foreign.as_str(), &foreign).unwrap_err();
         assert_eq!(error.fault, Fault::NotFound);
         assert!(error.to_string().contains("no Node has the providerID"), "{error}");

@@ -45,6 +45,7 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
+    dangling::SeenAttachments,
     event::Event,
     fault::{Effect, Fault},
     force_detach::{FailedDetaches, ForceDetach},
@@ -99,14 +100,15 @@ struct Shared {
     reservations: ClusterSnapshot<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
-    /// What a disk was made from, for each disk with a source that a worker has read.
-    sources: Mutex<BTreeMap<ArmId, String>>,
+    /// What a disk was made from, for each disk that was read; `None` for one that was made empty.
+    sources: Mutex<BTreeMap<ArmId, Option<String>>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
     /// By VM and disk, what single reads have shown to callers within [`attach::LISTS_LAG`].
     shown: Mutex<BTreeMap<(ArmId, ArmId), Shown<Instant>>>,
     leadership: Mutex<Leadership>,
     policy: Policy,
     failed_detaches: Mutex<FailedDetaches>,
+    seen_attachments: Mutex<SeenAttachments>,
 }
 
 /// Whether disks may be detached by force, and where that is reported.
@@ -139,13 +141,25 @@ impl VmWorkers {
                 leadership: Mutex::default(),
                 policy,
                 failed_detaches: Mutex::default(),
+                seen_attachments: Mutex::default(),
             }),
         }
     }
 
-    /// What a disk was made from, if a worker read it before its attach. A node never formats such a disk.
-    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<String> {
+    /// What a disk was made from, and `Some(None)` for one that was made empty, if it was read. A node never formats a disk
+    /// that was made from another.
+    pub(crate) fn source_of(&self, disk: &ArmId) -> Option<Option<String>> {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
+    }
+
+    /// Records what a disk was made from.
+    pub(crate) fn learn_source(&self, disk: &ArmId, source: Option<String>) {
+        self.shared.learn_source(disk, source);
+    }
+
+    /// The attachments that this process has made.
+    pub(crate) fn seen_attachments(&self) -> MutexGuard<'_, SeenAttachments> {
+        self.shared.seen_attachments()
     }
 
     /// Whether an attach or detach of the disk on this VM is requested or under way.
@@ -156,6 +170,7 @@ impl VmWorkers {
     /// Forgets a disk that has been deleted.
     pub(crate) fn forget(&self, disk: &ArmId) {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);
+        self.seen_attachments().forget(disk);
     }
 
     /// Requests the attach of a disk to a VM or its detach from it, and waits for the outcome.
@@ -206,6 +221,15 @@ impl Shared {
     fn queues(&self) -> MutexGuard<'_, BTreeMap<ArmId, Queue>> {
         // Every change under this lock is complete, so a panic elsewhere leaves the map consistent.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn_source(&self, disk: &ArmId, source: Option<String>) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+    }
+
+    fn seen_attachments(&self) -> MutexGuard<'_, SeenAttachments> {
+        // Every change under this lock is complete, so a panic elsewhere leaves the memory consistent.
+        self.seen_attachments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a single read of a VM has shown of a disk.

@@ -5,12 +5,19 @@
 //! deleted until it is detached, and nothing asks for that. But a disk that is detached while its node uses it loses
 //! data. So every sign of use, and everything that cannot be told, counts as use.
 //!
+//! Facts about use do not show why the disk is there. A person may have attached it by hand, for example to save the data
+//! of a volume that is being deleted. So the disk of a volume that is being deleted is detached only where this process
+//! itself put it there for Kubernetes, and has not detached it since ([`SeenAttachments`]). A process that has started
+//! since knows nothing of that, and a person decides. The Go driver never detaches for a deletion. For a pod on another
+//! node it detaches whatever no VolumeAttachment names, and so does this driver, after stricter checks, unless the
+//! operator switches that off ([`DetachUnused`]).
+//!
 //! The facts are gathered in this order, each after the one before: the disk, by a single read ([`holder`]); the live
 //! VolumeAttachments of its holder's node; that Node and its Lease ([`check`]). An attachment that is begun meanwhile
 //! would show: its VolumeAttachment is made before anything is attached, and kubelet reports a volume as in use before it
 //! mounts it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     disk::is_made_by_driver,
@@ -20,6 +27,77 @@ use crate::{
 /// How old the last sign of life of a node may be (source: the node controller takes a node for dead after 40 s without
 /// a renewal of its Lease, and kubelet renews it every 10 s).
 pub const OLDEST_LEASE: Duration = Duration::from_secs(60);
+
+/// The request that the attachment of a disk to another VM stands in the way of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// The disk is to be attached to another node.
+    Attach,
+    /// The disk is to be deleted.
+    Delete,
+}
+
+/// Whether disks are detached from nodes on which Kubernetes does not use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DetachUnused {
+    /// They are, where that is proved.
+    #[default]
+    On,
+    /// Never.
+    Off,
+}
+
+/// Who attached a disk to the VM that holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachedBy {
+    /// This process, for a VolumeAttachment, and it has not detached the disk since.
+    ThisProcess,
+    /// Not known: another process, another tool, a person.
+    Unknown,
+}
+
+/// The last attachment of each disk that this process has made for a VolumeAttachment, or found made when it was asked to.
+/// It holds what this process has seen, and may be lost: then a person decides.
+#[derive(Debug, Default)]
+pub struct SeenAttachments(BTreeMap<ArmId, ArmId>);
+
+/// How many disks' attachments are remembered.
+const MOST_SEEN: usize = 16_384;
+
+impl SeenAttachments {
+    /// An attach of the disk to the VM, which Kubernetes asked for, has ended. So no other VM holds the disk: a disk that
+    /// several may hold is never detached here ([`NotDangling::Shared`]).
+    pub fn attached(&mut self, disk: &ArmId, vm: &ArmId) {
+        if self.0.len() >= MOST_SEEN && !self.0.contains_key(disk) {
+            self.0.pop_first();
+        }
+        self.0.insert(disk.clone(), vm.clone());
+    }
+
+    /// The disk was detached from the VM, or is to be: who attaches it next is not known.
+    pub fn detached(&mut self, disk: &ArmId, vm: &ArmId) {
+        if self.0.get(disk) == Some(vm) {
+            self.0.remove(disk);
+        }
+    }
+
+    /// A read shows these VMs as the disk's holders. One that is not among them has let it go.
+    pub fn held_by(&mut self, disk: &ArmId, holders: &[&ArmId]) {
+        if self.0.get(disk).is_some_and(|vm| !holders.contains(&vm)) {
+            self.0.remove(disk);
+        }
+    }
+
+    /// The disk was deleted.
+    pub fn forget(&mut self, disk: &ArmId) {
+        self.0.remove(disk);
+    }
+
+    /// Who attached the disk to the VM.
+    pub fn attached_by(&self, disk: &ArmId, vm: &ArmId) -> AttachedBy {
+        if self.0.get(disk) == Some(vm) { AttachedBy::ThisProcess } else { AttachedBy::Unknown }
+    }
+}
 
 /// What Kubernetes says about a node that holds a disk, read live.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,13 +151,26 @@ pub enum NotDangling {
     /// The Node lists a volume of the driver that cannot be read.
     #[error("the Node's status lists a volume that cannot be told: {0}")]
     UnknownVolume(String),
+    /// The operator has switched it off.
+    #[error("--detach-unused-disks is false")]
+    SwitchedOff,
+    /// Nothing shows that the disk is there for Kubernetes.
+    #[error(
+        "this process has not attached it there since it started, so a person may have, for example to save its data"
+    )]
+    MayBeAPersons,
 }
 
 impl NotDangling {
     /// Whether a person must look: the attachment may be dangling, and nothing shows that it is in use.
     pub fn needs_a_person(&self) -> bool {
         match self {
-            Self::Unresolved(_) | Self::NotReady | Self::Silent | Self::UnknownVolume(_) => true,
+            Self::Unresolved(_)
+            | Self::NotReady
+            | Self::Silent
+            | Self::UnknownVolume(_)
+            | Self::SwitchedOff
+            | Self::MayBeAPersons => true,
             Self::Shared | Self::NotMadeByDriver | Self::NotANode | Self::Attached(_) | Self::Listed => false,
         }
     }
@@ -87,6 +178,37 @@ impl NotDangling {
     /// Whether Kubernetes itself says that the disk is used, and so will say when it is not.
     pub fn is_use(&self) -> bool {
         matches!(self, Self::Attached(_) | Self::Listed)
+    }
+}
+
+/// Whether the disk of this request may be detached from a node that does not use it ([`check`]).
+///
+/// # Errors
+/// [`NotDangling::SwitchedOff`], [`NotDangling::MayBeAPersons`].
+pub fn may_detach(blocked: Blocked, switch: DetachUnused, attached_by: AttachedBy) -> Result<(), NotDangling> {
+    match (switch, blocked, attached_by) {
+        (DetachUnused::Off, _, _) => Err(NotDangling::SwitchedOff),
+        (DetachUnused::On, Blocked::Delete, AttachedBy::Unknown) => Err(NotDangling::MayBeAPersons),
+        (DetachUnused::On, Blocked::Delete, AttachedBy::ThisProcess) | (DetachUnused::On, Blocked::Attach, _) => Ok(()),
+    }
+}
+
+/// The command of Azure's command line that detaches a disk from a machine.
+pub fn detach_command(vm: &ArmId, disk: &ArmId) -> String {
+    let (subscription, group) = (vm.subscription(), vm.resource_group());
+    match vm.parent() {
+        Some(set) => format!(
+            "az vmss disk detach --subscription {subscription} --resource-group {group} --vmss-name {} --instance-id {} \
+             --lun LUN, with the LUN at which the instance lists the disk {}",
+            set.name(),
+            vm.name(),
+            disk.name()
+        ),
+        None => format!(
+            "az vm disk detach --subscription {subscription} --resource-group {group} --vm-name {} --name {}",
+            vm.name(),
+            disk.name()
+        ),
     }
 }
 
@@ -153,7 +275,6 @@ fn handle_of<'a>(volume: &'a str, driver: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Gib, ProvisioningState};
 
     const DRIVER: &str = "disk.csi.azure.com";
 
@@ -179,31 +300,63 @@ mod tests {
     #[test]
     fn only_a_disk_of_a_driver_that_one_vm_may_hold_is_looked_at() {
         let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
-        let ours = || Disk {
-            id: disk(),
-            location: "local".into(),
-            zones: Vec::new(),
-            sku: None,
-            size: Gib::new(1),
-            state: None,
-            provisioning_state: ProvisioningState::Succeeded,
-            managed_by: Some(vm.clone()),
-            managed_by_extended: Vec::new(),
-            max_shares: 1,
-            disk_encryption_set: None,
-            tags: [("k8s-azure-created-by".to_owned(), "kubernetes-azure-dd".to_owned())].into(),
-            iops: None,
-            mbps: None,
-            logical_sector_size: None,
-            network_access_policy: None,
-            source: None,
-        };
+        let tags: BTreeMap<_, _> = [("k8s-azure-created-by".to_owned(), "kubernetes-azure-dd".to_owned())].into();
+        let ours = || Disk { managed_by: Some(vm.clone()), tags: tags.clone(), ..Disk::unattached("d0") };
         assert_eq!(holder(&ours()), Ok(Some(&vm)));
         assert_eq!(holder(&Disk { max_shares: 2, ..ours() }), Err(NotDangling::Shared));
         assert_eq!(holder(&Disk { tags: Default::default(), ..ours() }), Err(NotDangling::NotMadeByDriver));
         assert_eq!(holder(&Disk { managed_by: None, ..ours() }), Ok(None));
         let other = ArmId::virtual_machine("s", "g", "n1").unwrap();
         assert_eq!(holder(&Disk { managed_by_extended: vec![other], ..ours() }), Err(NotDangling::Shared));
+    }
+
+    #[test]
+    fn for_a_deletion_only_what_this_process_attached_and_has_not_detached_since_is_detached() {
+        let vm = |name: &str| ArmId::virtual_machine("s", "g", name).unwrap();
+        let (one, other) = (vm("n0"), vm("n1"));
+        let by_unknown = [(Blocked::Attach, Ok(())), (Blocked::Delete, Err(NotDangling::MayBeAPersons))];
+        for (blocked, expected) in by_unknown {
+            assert_eq!(may_detach(blocked, DetachUnused::On, AttachedBy::Unknown), expected);
+            assert_eq!(may_detach(blocked, DetachUnused::On, AttachedBy::ThisProcess), Ok(()));
+            for by in [AttachedBy::Unknown, AttachedBy::ThisProcess] {
+                assert_eq!(may_detach(blocked, DetachUnused::Off, by), Err(NotDangling::SwitchedOff));
+            }
+        }
+        let mut seen = SeenAttachments::default();
+        let by = |seen: &SeenAttachments, vm: &ArmId| seen.attached_by(&disk(), vm);
+        assert_eq!(by(&seen, &one), AttachedBy::Unknown, "a process that has just started");
+        seen.attached(&disk(), &one);
+        assert_eq!((by(&seen, &one), by(&seen, &other)), (AttachedBy::ThisProcess, AttachedBy::Unknown));
+        seen.detached(&disk(), &one);
+        assert_eq!(by(&seen, &one), AttachedBy::Unknown);
+        seen.attached(&disk(), &one);
+        seen.held_by(&disk(), &[&one]);
+        assert_eq!(by(&seen, &one), AttachedBy::ThisProcess);
+        seen.held_by(&disk(), &[]);
+        assert_eq!(by(&seen, &one), AttachedBy::Unknown, "another process has detached it");
+        seen.attached(&disk(), &one);
+        seen.attached(&disk(), &other);
+        assert_eq!(
+            (by(&seen, &one), by(&seen, &other)),
+            (AttachedBy::Unknown, AttachedBy::ThisProcess),
+            "one VM at a time"
+        );
+        seen.attached(&disk(), &one);
+        seen.forget(&disk());
+        assert_eq!(by(&seen, &one), AttachedBy::Unknown);
+    }
+
+    #[test]
+    fn the_command_names_the_machine_and_the_disk() {
+        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
+        assert_eq!(
+            detach_command(&vm, &disk()),
+            "az vm disk detach --subscription s --resource-group g --vm-name n0 --name d0"
+        );
+        let instance =
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a/virtualMachines/3";
+        let command = detach_command(&instance.parse().unwrap(), &disk());
+        assert!(command.contains("--vmss-name a --instance-id 3"), "{command}");
     }
 
     #[test]

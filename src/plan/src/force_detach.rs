@@ -6,7 +6,7 @@
 //! that the machine runs no more and that no operation on it is in flight which might start it.
 
 use crate::{
-    fault::Fault,
+    fault::{Effect, Fault},
     model::{ArmId, ProvisioningState},
 };
 
@@ -66,14 +66,40 @@ pub enum NotForced {
     InFlight,
 }
 
-/// Whether a failed ordinary detach makes a forced one worth a try: Azure took the write and did not carry it out, or
-/// cannot say what became of it. A refusal (throttled, forbidden, locked, conflict) is about the request, and force does
-/// not change it.
-pub fn follows(fault: &Fault) -> bool {
+/// How the last write of a detach ended that was not a success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detach {
+    /// No write of the detach was sent, Azure was not reached, or Azure refused it: what failed is a read, a permit, a
+    /// connection or the request.
+    #[default]
+    NotTried,
+    /// Azure took the write and did not carry it out, or cannot say what became of it.
+    Failed,
+}
+
+impl Detach {
+    /// By the failure of its write. `answered` is whether Azure answered it.
+    pub fn of_write(fault: &Fault, effect: Effect, answered: bool) -> Self {
+        if (answered || effect == Effect::Possible) && was_not_carried_out(fault) {
+            Self::Failed
+        } else {
+            Self::NotTried
+        }
+    }
+}
+
+fn was_not_carried_out(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::OperationFailed | Fault::Unclear | Fault::Unavailable | Fault::OutcomeUnknown | Fault::Deadline
     )
+}
+
+/// Whether a failed ordinary detach makes a forced one worth a try: its write was sent, and Azure took it and did not
+/// carry it out, or cannot say what became of it. A refusal (throttled, forbidden, locked, conflict) is about the request,
+/// and force does not change it. `fault` is the failure that the request ended with.
+pub fn follows(detach: Detach, fault: &Fault) -> bool {
+    detach == Detach::Failed && was_not_carried_out(fault)
 }
 
 /// Whether a VM is proved stopped. A detach that failed leaves the state Failed behind, so Failed counts like Succeeded:
@@ -101,12 +127,12 @@ pub struct FailedDetaches(std::collections::BTreeSet<(ArmId, ArmId)>);
 const MOST: usize = 1_024;
 
 impl FailedDetaches {
-    /// Records how an ordinary or forced detach ended.
-    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId, failure: Option<&Fault>) {
+    /// Records how an ordinary or forced detach ended: with which failure, and how its last write ended.
+    pub fn ended(&mut self, vm: &ArmId, disk: &ArmId, failure: Option<(Detach, &Fault)>) {
         let key = (vm.clone(), disk.clone());
         match failure {
             None => drop(self.0.remove(&key)),
-            Some(fault) if follows(fault) => {
+            Some((detach, fault)) if follows(detach, fault) => {
                 if self.0.len() >= MOST && !self.0.contains(&key) {
                     self.0.pop_first();
                 }
@@ -172,7 +198,7 @@ mod tests {
         /// Force only ever follows a failure of the same disk on the same VM, and a success or an attach ends it.
         #[test]
         fn a_forced_detach_follows_a_failed_one(
-            steps in prop::collection::vec((0u8..2, 0u8..3, 0u8..4), 0..40),
+            steps in prop::collection::vec((0u8..2, 0u8..3, 0u8..5), 0..40),
         ) {
             let mut failed = FailedDetaches::default();
             let mut expected = std::collections::BTreeSet::new();
@@ -182,13 +208,34 @@ mod tests {
                 let disk = ArmId::disk("s", "g", &format!("d{disk}")).unwrap();
                 match step {
                     0 => { failed.ended(&vm, &disk, None); expected.remove(&at); }
-                    1 => { failed.ended(&vm, &disk, Some(&Fault::OperationFailed)); expected.insert(at); }
-                    2 => failed.ended(&vm, &disk, Some(&Fault::Throttled { retry_after: None })),
+                    1 => {
+                        failed.ended(&vm, &disk, Some((Detach::Failed, &Fault::OperationFailed)));
+                        expected.insert(at);
+                    }
+                    2 => failed.ended(&vm, &disk, Some((Detach::Failed, &Fault::Throttled { retry_after: None }))),
+                    3 => failed.ended(&vm, &disk, Some((Detach::NotTried, &Fault::Unavailable))),
                     _ => { failed.attached(&vm, &disk); expected.remove(&at); }
                 }
                 prop_assert_eq!(failed.contains(&vm, &disk), expected.contains(&at));
             }
             prop_assert_eq!(failed.0.len(), expected.len());
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_has_not_failed() {
+        for fault in [Fault::Unavailable, Fault::OutcomeUnknown, Fault::Deadline] {
+            assert!(follows(Detach::Failed, &fault) && !follows(Detach::NotTried, &fault), "{fault:?}");
+        }
+        // What failed, whether Azure may have acted, whether it answered.
+        for (fault, effect, answered, expected) in [
+            (Fault::Unavailable, Effect::None, false, Detach::NotTried),
+            (Fault::OutcomeUnknown, Effect::Possible, false, Detach::Failed),
+            (Fault::OperationFailed, Effect::None, true, Detach::Failed),
+            (Fault::Throttled { retry_after: None }, Effect::None, true, Detach::NotTried),
+            (Fault::Conflict, Effect::None, true, Detach::NotTried),
+        ] {
+            assert_eq!(Detach::of_write(&fault, effect, answered), expected, "{fault:?}");
         }
     }
 
@@ -203,7 +250,7 @@ mod tests {
             Fault::NotFound,
             Fault::Invalid,
         ] {
-            assert!(!follows(&fault), "{fault:?}");
+            assert!(!follows(Detach::Failed, &fault), "{fault:?}");
         }
     }
 }

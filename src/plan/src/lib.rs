@@ -25,10 +25,12 @@
 //! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
 //! | [`event`] | which event a person gets about which object, and when it is written |
 //! | [`force_detach`] | whether a data disk may be detached by force |
+//! | [`inline_volume`] | whether a disk may be attached for what asks for it: resource groups, disks that Pods name |
 //! | [`permit`] | which request to Azure goes out next, and when |
 //! | [`poll`] | when to ask a long-running operation how it is doing |
 //! | [`rbac`] | which action of Azure a request needs  |
 //! | [`routing`] | which routes a route table needs for the Nodes, and which subnet it serves |
+//! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
 //! | [`size`] | how many data disks a VM size takes |
 //! | [`vm_access`] | which machines get an SSH key, and by which extension |
 
@@ -45,6 +47,7 @@ pub mod engine;
 pub mod event;
 pub mod fault;
 pub mod force_detach;
+pub mod inline_volume;
 pub mod lease;
 pub mod list;
 pub mod lun;
@@ -60,6 +63,7 @@ pub mod routing;
 #[cfg(test)]
 mod seeded;
 pub mod service;
+pub mod single_write;
 pub mod size;
 pub mod spelling;
 pub mod vm_access;

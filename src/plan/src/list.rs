@@ -133,10 +133,8 @@ fn is_group_name(name: &str) -> bool {
 pub enum GroupFailure {
     /// The group does not exist: it has no disks.
     Gone,
-    /// The group is closed to this identity: its volumes are left out, with a warning. Every call for one of them says
-    /// so too, and the volumes of other groups do not depend on it.
-    Closed,
-    /// The list would be incomplete: it fails.
+    /// The list would be incomplete: it fails. A refusal too may pass, as that of a role that is being assigned, and
+    /// external-attacher would take each volume that the list lacks for detached.
     Incomplete,
 }
 
@@ -147,8 +145,6 @@ pub fn group_failure(own: &ResourceGroup, group: &ResourceGroup, fault: &Fault, 
     }
     match fault {
         Fault::ScopeNotFound if code.eq_ignore_ascii_case("ResourceGroupNotFound") => GroupFailure::Gone,
-        // The cluster's own group was listed, so it is this one that is closed.
-        Fault::Forbidden | Fault::Unauthenticated | Fault::ScopeNotFound => GroupFailure::Closed,
         _ => GroupFailure::Incomplete,
     }
 }
@@ -259,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn only_another_group_may_be_missing_or_closed() {
+    fn only_another_group_that_does_not_exist_may_be_missing() {
         let (own, other) = (group("s", "Own"), group("s", "other"));
         let table = [
             (Fault::ScopeNotFound, "ResourceGroupNotFound", GroupFailure::Gone),
-            (Fault::ScopeNotFound, "SubscriptionNotFound", GroupFailure::Closed),
-            (Fault::Forbidden, "AuthorizationFailed", GroupFailure::Closed),
-            (Fault::Unauthenticated, "InvalidAuthenticationTokenTenant", GroupFailure::Closed),
+            (Fault::ScopeNotFound, "SubscriptionNotFound", GroupFailure::Incomplete),
+            (Fault::Forbidden, "AuthorizationFailed", GroupFailure::Incomplete),
+            (Fault::Unauthenticated, "InvalidAuthenticationTokenTenant", GroupFailure::Incomplete),
             (Fault::Invalid, "Strange", GroupFailure::Incomplete),
             (Fault::Unavailable, "ServerError", GroupFailure::Incomplete),
             (Fault::Malformed, "", GroupFailure::Incomplete),

@@ -249,6 +249,17 @@ impl ClusterNodes {
         }
     }
 
+    /// Whether a node id is the name of one of the cluster's Nodes. `None` where that cannot be told.
+    pub fn is_node(&self, name: &str) -> Option<bool> {
+        match self {
+            Self::NoCluster | Self::Cold => None,
+            Self::Known(nodes) => match nodes.get(name) {
+                Some(_) => Some(true),
+                None => nodes.current.then_some(false),
+            },
+        }
+    }
+
     /// Whether a machine is one of the cluster's nodes. `None` where that cannot be told.
     pub fn has_machine(&self, machine: &ArmId) -> Option<bool> {
         match self {

@@ -11,10 +11,10 @@ use std::{
 };
 
 use csi_proto::csi::{controller_client::ControllerClient, node_client::NodeClient};
-pub use lazuli_assembly::services::{AttachMethod, ListVolumes, NodeFactsReader};
+pub use lazuli_assembly::services::{AttachMethod, AttachmentSourceReader, ListVolumes, NodeFactsReader};
 use lazuli_assembly::{
     clients,
-    services::{self, ClusterView},
+    services::{self, ClusterView, Policy},
 };
 use lazuli_azure::{
     imds::Imds,
@@ -29,8 +29,8 @@ use lazuli_csi::{
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
 use lazuli_plan::{
-    event::Event, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations, node::ClusterNodes,
-    size::SizeLimits,
+    dangling::DetachUnused, disk::AllowedResourceGroups, event::Event, force_detach::ForceDetach,
+    inline_volume::InlineVolumes, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
 };
 use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;
@@ -64,10 +64,18 @@ pub struct Options {
     pub nodes: Option<watch::Receiver<ClusterNodes>>,
     /// How to ask the cluster what a node uses.
     pub node_facts: Option<NodeFactsReader>,
+    /// How to ask the cluster what a VolumeAttachment is about.
+    pub attachment_source: Option<AttachmentSourceReader>,
+    /// In which resource groups disks may be.
+    pub allowed_resource_groups: AllowedResourceGroups,
+    /// Which disks Pods may name in volumes `azureDisk`.
+    pub inline: InlineVolumes,
     /// Where the controllers' events for people go.
     pub events: lossy::Sender<Event>,
     /// Whether controllers detach disks by force.
     pub force_detach: ForceDetach,
+    /// Whether controllers detach disks from nodes on which Kubernetes does not use them.
+    pub detach_unused: DetachUnused,
     /// Whether controllers offer ListVolumes.
     pub list_volumes: ListVolumes,
     /// Seed of the provider's jitter and request ids.
@@ -86,8 +94,12 @@ impl Options {
             handles: None,
             nodes: None,
             node_facts: None,
+            attachment_source: None,
+            allowed_resource_groups: AllowedResourceGroups::Any,
+            inline: InlineVolumes::Unclaimed,
             events: lossy::Sender::nowhere(),
             force_detach: ForceDetach::Off,
+            detach_unused: DetachUnused::On,
             list_volumes: ListVolumes::On,
             seed: 1,
         }
@@ -101,10 +113,9 @@ pub struct Lab {
     pub emulator: Emulator,
     folder: PathBuf,
     config: Config,
-    attach_method: AttachMethod,
     cluster: ClusterView,
-    force_detach: ForceDetach,
-    list_volumes: ListVolumes,
+    policy: Policy,
+    allowed_resource_groups: AllowedResourceGroups,
     seed: u64,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -132,16 +143,22 @@ impl Lab {
             nodes: options.nodes.unwrap_or_else(|| watch::channel(ClusterNodes::NoCluster).1),
             sizes: watch::channel(SizeLimits::default()).1,
             node_facts: options.node_facts,
+            attachment_source: options.attachment_source,
             events: options.events,
         };
         Ok(Self {
             emulator,
             folder: options.folder,
             config,
-            attach_method: options.attach_method,
             cluster,
-            force_detach: options.force_detach,
-            list_volumes: options.list_volumes,
+            allowed_resource_groups: options.allowed_resource_groups,
+            policy: Policy {
+                method: options.attach_method,
+                force_detach: options.force_detach,
+                detach_unused: options.detach_unused,
+                inline: options.inline,
+                list_volumes: options.list_volumes,
+            },
             seed: options.seed,
             stop: CancellationToken::new(),
             tasks: Vec::new(),
@@ -153,15 +170,9 @@ impl Lab {
     /// # Errors
     /// When it cannot serve.
     pub async fn controller(&mut self, name: &str) -> Result<ControllerClient<Channel>, AnyError> {
-        let azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
-        let routes = services::controller(
-            &azure,
-            DISK_DRIVER,
-            self.cluster.clone(),
-            self.attach_method,
-            self.force_detach,
-            self.list_volumes,
-        );
+        let mut azure = clients::connect(&self.config, Routes::none(), &mut Registry::default(), self.seed).await?;
+        azure.defaults.allowed_resource_groups = self.allowed_resource_groups.clone();
+        let routes = services::controller(&azure, DISK_DRIVER, self.cluster.clone(), self.policy);
         let channel = self.serve(&format!("{name}.sock"), routes).await?;
         Ok(ControllerClient::new(channel))
     }

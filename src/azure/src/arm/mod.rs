@@ -25,6 +25,9 @@
 //! reads and decides anew. That read waits for a token, so the next write finds one at hand. A refused token gives a
 //! write of one resource back once: what comes again soon gets the refusal as it is. Only the time that a connection
 //! takes remains between decision and write.
+//!
+//! Before each sending the call also asks whether a caller wants it ([`Until::while_wanted`]), unless Azure may have acted
+//! on it already.
 
 mod operation;
 mod pages;
@@ -265,6 +268,16 @@ impl Arm {
         self.0.permits.try_acquire(scope.as_ref(), priority)
     }
 
+    /// How often and how long a call is repeated.
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// The pause before the next try of a request that has failed so many times, with its jitter.
+    pub fn pause_after(&self, failures: u32) -> Duration {
+        self.0.retry.pause(failures, self.0.random.chance())
+    }
+
     /// The part of the front door's bucket for this verb and path that is left, from 0 to 1; 1 where Azure reports
     /// nothing.
     pub fn permit_level(&self, verb: Verb, path: &str) -> f64 {
@@ -379,7 +392,7 @@ impl Arm {
         let mut permit = permit.filter(|permit| permit.is_for(scope.as_ref()));
         let mut fresh = None;
         loop {
-            until.check().map_err(|why| call.interrupted(why, &history))?;
+            until.check_before_sending(!history.lost).map_err(|why| call.interrupted(why, &history))?;
             let pause = scope.as_ref().map_or(Duration::ZERO, |scope| inner.permits.paused(scope));
             if !history.may_wait(pause, call.patience, &inner.retry, until) {
                 return Err(call.put_off(pause, &history, PAUSE_IS_NOT_OVER).into());
@@ -411,7 +424,6 @@ impl Arm {
             let client_request_id = inner.random.uuid().to_string();
             let headers = call.headers(&bearer.header, &client_request_id);
             history.tries += 1;
-            history.sent = true;
             let (in_flight, sent_at) = (permit.sent(), Instant::now());
             let sent =
                 inner.transport.send(call.verb.method(), call.url, headers, call.body.clone().unwrap_or_default());
@@ -484,7 +496,7 @@ impl Arm {
                     return Err(failure.into());
                 }
                 history.waited += pause.max(Duration::from_secs(1));
-                until.sleep(pause).await.map_err(|why| call.interrupted(why, &history))?;
+                until.sleep(!history.lost, pause).await.map_err(|why| call.interrupted(why, &history))?;
                 continue;
             }
             let may_repeat = match status {
@@ -524,7 +536,7 @@ impl Arm {
         let longest = self.0.retry.longest_wait.saturating_sub(history.waited);
         let longest = until.left().map_or(longest, |left| left.min(longest));
         history.waited += pause;
-        let permit = until.run_queued(!history.sent, permits.acquire(scope, &call.rank, longest)).await;
+        let permit = until.run_queued(!history.lost, permits.acquire(scope, &call.rank, longest)).await;
         permit
             .map_err(|why| call.interrupted(why, history))?
             .map_err(|PauseTooLong(pause)| call.put_off(pause, history, PAUSE_IS_NOT_OVER).into())
@@ -568,7 +580,7 @@ impl Arm {
             ?pause,
             "tries again"
         );
-        until.sleep(pause).await.map_err(|why| call.interrupted(why, history).into())
+        until.sleep(!history.lost, pause).await.map_err(|why| call.interrupted(why, history).into())
     }
 }
 
@@ -580,8 +592,6 @@ struct History {
     /// A write may have reached Azure without our knowing what came of it.
     lost: bool,
     renewed: bool,
-    /// A request went out.
-    sent: bool,
 }
 
 impl History {

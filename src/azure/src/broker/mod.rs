@@ -13,6 +13,8 @@
 //! was sent runs to its end. When a read fails, or its task panics, all callers that wait for it get the failure.
 
 mod fields;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,6 +52,8 @@ const READ: Duration = Duration::from_secs(90);
 /// The number of groups below which none is dropped. There is one for each list of Azure; a cluster has a handful, and
 /// others come from ids in volumes and Services.
 const KEPT_GROUPS: usize = 64;
+/// The pause between the polls of an operation that no group watches any more.
+const UNWATCHED: Duration = Duration::from_secs(5);
 /// A list that has this many times the pages that it is worth is given up.
 const GIVE_UP: usize = 2;
 
@@ -205,8 +209,14 @@ pub(crate) struct Watch {
 impl Watch {
     /// Waits for the next look. After [`Look::Poll`] the caller polls and says [`Watch::polled`].
     pub(crate) async fn next(&mut self) -> Look {
-        // The sender lives as long as this watch.
-        self.looks.recv().await.unwrap_or(Look::Poll)
+        match self.looks.recv().await {
+            Some(look) => look,
+            // The group was broken off, and nothing else tells when to look.
+            None => {
+                tokio::time::sleep(UNWATCHED).await;
+                Look::Poll
+            }
+        }
     }
 
     /// The poll showed no end, or was not answered and is to pause until `not_before`.
@@ -325,7 +335,8 @@ impl Shared {
         let Some(entry) = groups.get_mut(key) else { return };
         if !entry.driven && !entry.group.is_idle() {
             entry.driven = true;
-            tokio::spawn(self.clone().drive(key.clone()));
+            let driver = Driver { shared: self.clone(), key: key.clone(), ended: false };
+            tokio::spawn(driver.run());
         }
         entry.wake.notify_one();
     }
@@ -381,16 +392,16 @@ impl Shared {
         }
     }
 
-    /// The task of a group while anything is asked of it: decides, sends, and waits for time or change.
-    async fn drive(self: Arc<Self>, key: Key) {
+    /// Decides, sends, and waits for time or change, while anything is asked of a group.
+    async fn drive(self: &Arc<Self>, key: &Key) {
         loop {
             let (wake_at, wake) = {
                 let mut groups = self.groups();
-                let Some(entry) = groups.get_mut(&key) else { return };
-                let supply = self.supply(&key);
+                let Some(entry) = groups.get_mut(key) else { return };
+                let supply = self.supply(key);
                 let limited = self.arm.list_limited_for(&key.list_path, entry.group.pages());
                 entry.group.limit_lists(self.now().saturating_add(limited));
-                self.step(&key, entry, supply);
+                self.step(key, entry, supply);
                 if entry.group.is_idle() {
                     entry.driven = false;
                     return;
@@ -410,6 +421,41 @@ impl Shared {
                 () = time => {}
             }
         }
+    }
+}
+
+/// The task of a group.
+struct Driver {
+    shared: Arc<Shared>,
+    key: Key,
+    ended: bool,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        self.shared.drive(&self.key).await;
+        self.ended = true;
+    }
+}
+
+impl Drop for Driver {
+    /// After a panic the group begins anew: its callers get a failure, and its operations are polled ([`Watch::next`]).
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut groups = self.shared.groups();
+        let Some(entry) = groups.get_mut(&self.key) else { return };
+        tracing::error!(
+            list = self.key.list_path,
+            "the task that shares reads was broken off; its callers get a failure"
+        );
+        entry.group = Group::default();
+        entry.callers.clear();
+        entry.watches.clear();
+        entry.singles.clear();
+        entry.list = None;
+        entry.driven = false;
     }
 }
 

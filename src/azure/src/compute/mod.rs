@@ -156,6 +156,11 @@ impl Compute {
         &self.arm
     }
 
+    #[cfg(test)]
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
     fn vm_version(&self, vm: &ArmId) -> &'static str {
         self.machines(vm).1
     }
@@ -228,15 +233,16 @@ impl Compute {
         Ok(operation.watched(self.watching(&listed::DISKS, self.versions.disks, disk, target)))
     }
 
-    /// Waits for the permit to make a disk.
+    /// Waits for the permit to make or to delete a disk.
     ///
     /// # Errors
     /// As [`Arm::permit`].
-    pub async fn permit_create_disk(&self, disk: &ArmId, until: &Until) -> Result<Permit, ArmError> {
-        self.arm.permit(Verb::Put, disk.as_str(), Priority::Create, until).await
+    pub async fn permit_disk(&self, verb: Verb, disk: &ArmId, until: &Until) -> Result<Permit, ArmError> {
+        self.arm.permit(verb, disk.as_str(), Priority::Create, until).await
     }
 
-    /// Makes a disk, or changes it into what the body says.
+    /// Makes a disk, or changes it into what the body says. With a permit, which the caller took before it read the disk,
+    /// the request is sent once and at once, or not at all ([`Patience::None`]).
     ///
     /// # Errors
     /// Any [`Fault`]; the disk may be in the making when [`Failure::effect`] says so.
@@ -249,7 +255,8 @@ impl Compute {
     ) -> Result<Operation, ArmError> {
         let size =
             body.pointer("/properties/diskSizeGB").and_then(Value::as_u64).and_then(|gib| u32::try_from(gib).ok());
-        let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate).with_permit(permit);
+        let write = Write::put(disk.as_str(), self.versions.disks, body, Kind::DiskCreate);
+        let write = write.patience(patience(permit.as_ref())).with_permit(permit);
         let operation = self.arm.write(write, until).await?;
         let target = match (size, operation.accepted_by_azures_clock()) {
             (Some(gib), Some(accepted)) => Target::Made { size: Gib::new(gib), since: accepted - MADE_BEFORE_DATE },
@@ -286,12 +293,19 @@ impl Compute {
         self.patch_disk(disk, body, Target::Size(size), until).await
     }
 
-    /// Deletes a disk; one that is gone already is deleted.
+    /// Deletes a disk; one that is gone already is deleted. With a permit the request is sent once and at once, or not at
+    /// all, as by [`Compute::create_disk`].
     ///
     /// # Errors
     /// Any [`Fault`] but [`Fault::NotFound`].
-    pub async fn delete_disk(&self, disk: &ArmId, until: &Until) -> Result<Operation, ArmError> {
+    pub async fn delete_disk(
+        &self,
+        disk: &ArmId,
+        permit: Option<Permit>,
+        until: &Until,
+    ) -> Result<Operation, ArmError> {
         let write = Write::delete(disk.as_str(), self.versions.disks, Kind::DiskDelete);
+        let write = write.patience(patience(permit.as_ref())).with_permit(permit);
         match self.write_disk(disk, write, Target::Absent, until).await {
             Err(error) if error.fault == Fault::NotFound => {
                 Ok(Operation::finished(self.arm.clone(), Verb::Delete, disk.as_str(), Kind::DiskDelete))
@@ -541,6 +555,11 @@ impl Compute {
             .patience(if vm.etag.is_some() { Patience::AsAzureSays } else { Patience::None });
         self.write_machine(&write.vm, request, until).await
     }
+}
+
+/// The patience of a write whose caller took a permit before it read what it decided on, or took none.
+fn patience(permit: Option<&Permit>) -> Patience {
+    if permit.is_some() { Patience::None } else { Patience::AsAzureSays }
 }
 
 fn kind(write: &VmWrite) -> Kind {

@@ -353,10 +353,10 @@ async fn a_disk_that_is_gone_is_deleted_but_a_group_that_is_gone_is_not_known() 
     let fake = Fake::new([named("ResourceNotFound"), Reply::empty(204), named("ResourceGroupNotFound")]);
     let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
     for _ in 0..2 {
-        let mut operation = compute.delete_disk(&disk_id(1), &a_minute()).await.unwrap();
+        let mut operation = compute.delete_disk(&disk_id(1), None, &a_minute()).await.unwrap();
         assert_eq!(operation.wait(&a_minute()).await.unwrap(), None);
     }
-    let error = compute.delete_disk(&disk_id(1), &a_minute()).await.unwrap_err();
+    let error = compute.delete_disk(&disk_id(1), None, &a_minute()).await.unwrap_err();
     assert_eq!(error.fault, Fault::ScopeNotFound);
 }
 

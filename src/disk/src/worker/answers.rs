@@ -6,6 +6,7 @@ use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     attach::{Resolution, Resolved, Unattachable},
     fault::Fault,
+    force_detach::Detach,
     model::ArmId,
 };
 use tokio::time::Instant;
@@ -103,14 +104,20 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
-            self.note_outcome(disk, goal, outcome);
+            self.note_outcome(disk, goal, request.detach(), outcome);
             request.answer(outcome);
         }
     }
 
     /// Records the outcome of a request before its callers get it.
-    fn note_outcome(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
-        self.note_detach(disk, goal, outcome);
+    fn note_outcome(&self, disk: &ArmId, goal: Goal, detach: Detach, outcome: &Outcome) {
+        self.note_detach(disk, goal, detach, outcome);
+        match goal {
+            Goal::Attached(_) if outcome.is_ok() => self.shared.seen_attachments().attached(disk, &self.vm),
+            Goal::Attached(_) => {}
+            // A detach that failed may be carried out later.
+            Goal::Detached => self.shared.seen_attachments().detached(disk, &self.vm),
+        }
     }
 
     /// Answers a request by a read that was sent then, if it is still in the queue. Its callers that came since stay.
@@ -119,8 +126,9 @@ impl VmWorker {
             self.shared.note_shown(&self.vm, disk, goal != Goal::Detached, sent_at);
         }
         let mut queues = self.shared.queues();
-        if let Some(queue) = queues.get_mut(&self.vm).filter(|queue| queue.is_requested(disk, goal)) {
-            self.note_outcome(disk, goal, outcome);
+        let Some(queue) = queues.get_mut(&self.vm) else { return };
+        if let Some(detach) = queue.detach_of(disk, goal) {
+            self.note_outcome(disk, goal, detach, outcome);
             queue.resolve(disk, goal, outcome, sent_at);
         }
     }

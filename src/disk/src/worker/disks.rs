@@ -1,9 +1,6 @@
 //! The reads that a plan rests on, and the disks' own state.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use lazuli_azure::{
@@ -107,8 +104,9 @@ impl VmWorker {
             let asked_at = Instant::now();
             let (singly, listed) = tokio::join!(self.read(singly), self.read_by(listed, Freshness::listed()));
             for (disk, read) in singly.into_iter().chain(listed) {
-                if let Ok(Some(source)) = read.as_ref().map(|read| read.model.source.clone()) {
-                    self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+                if let Ok(read) = &read {
+                    self.shared.learn_source(&disk, read.model.source.clone());
+                    self.shared.seen_attachments().held_by(&disk, &read.model.holders());
                 }
                 reads.add(disk, asked_at, read);
             }

@@ -5,9 +5,10 @@ use std::{
     sync::{MutexGuard, PoisonError},
 };
 
+use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     event::{Event, Reason, Regarding},
-    force_detach::{self, FailedDetaches, ForceDetach},
+    force_detach::{self, Detach, FailedDetaches, ForceDetach},
     model::{ArmId, Vm},
     op::{VmWrite, VmWriteMethod},
 };
@@ -60,13 +61,21 @@ impl VmWorker {
         }
     }
 
-    /// Records the outcome of a request, for the next detach of the disk.
-    pub(super) fn note_detach(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
+    /// Records the outcome of a request, for the next detach of the disk. `detach` is how its last write ended.
+    pub(super) fn note_detach(&self, disk: &ArmId, goal: Goal, detach: Detach, outcome: &Outcome) {
         let mut failed = self.shared.failed_detaches();
         match (goal, outcome) {
             (Goal::Detached, Ok(_)) => failed.ended(&self.vm, disk, None),
-            (Goal::Detached, Err(error)) => failed.ended(&self.vm, disk, Some(&error.fault)),
+            (Goal::Detached, Err(error)) => failed.ended(&self.vm, disk, Some((detach, &error.fault))),
             (Goal::Attached(_), _) => failed.attached(&self.vm, disk),
+        }
+    }
+
+    /// Records how the detaches of a write ended that failed.
+    pub(super) fn note_failed_write(&self, write: &VmWrite, error: &ArmError) {
+        let detach = Detach::of_write(&error.fault, error.effect, error.status.is_some());
+        if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
+            queue.note_detach(&write.detach, detach);
         }
     }
 

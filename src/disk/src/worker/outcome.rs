@@ -9,6 +9,7 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     attach::{self, Bisection, Reaction},
+    event::{Event, Reason, Regarding},
     fault::{Effect, Fault},
     model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
@@ -87,10 +88,22 @@ impl VmWorker {
                     // that.
                     for lun in unnamed_disks_gone(&vm.model, write, &after) {
                         error!(%lun, "a data disk that this write did not name is gone from the VM since it was read");
+                        self.report_vanished(lun);
                     }
                 }
             }
             Err(error) => self.failed(write, members, method, error, failure_state).await,
+        }
+    }
+
+    /// Reports a data disk that a write did not name and that is gone after it.
+    fn report_vanished(&self, lun: Lun) {
+        if let Some(node) = Regarding::of_node(&self.node) {
+            let what = format!(
+                "The data disk at LUN {lun} is gone from this node since its VM was read, although the write of the VM did not \
+                 name it"
+            );
+            self.shared.policy.events.send(Event::new(node, Reason::DataDiskVanished, what));
         }
     }
 
@@ -119,6 +132,7 @@ impl VmWorker {
         error: ArmError,
         failure_state: &mut FailureState,
     ) {
+        self.note_failed_write(write, &error);
         if let Some(pause) = failure_state.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so the worker plans again.
             warn!(error = %error, ?pause, "the VM is read and planned again after a pause");

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use lazuli_plan::attach::Goal;
 use lazuli_plan::{
     attach,
+    force_detach::Detach,
     model::{ArmId, Lun},
 };
 use tokio::{
@@ -52,6 +53,8 @@ pub(super) struct Request {
     goal: Goal,
     callers: Vec<Caller>,
     sent: bool,
+    /// How the last write of the detach ended, where the request is one.
+    detach: Detach,
     tries: u32,
     /// Keeps the disk from being deleted until the request is answered.
     _hold: DiskHold,
@@ -80,6 +83,11 @@ impl Request {
     fn requested_at(&self) -> Option<Instant> {
         let waiting = self.callers.iter().find(|caller| !caller.answer.is_closed());
         waiting.or(self.callers.last()).map(|caller| caller.arrived_at)
+    }
+
+    /// How the last write of the detach ended.
+    pub(super) fn detach(&self) -> Detach {
+        self.detach
     }
 
     pub(super) fn answer(self, outcome: &Outcome) {
@@ -119,7 +127,8 @@ impl Queue {
             }
             _ => {
                 let callers = vec![caller];
-                let request = Request { goal, callers, sent: false, tries: 0, _hold: hold };
+                let (sent, detach) = (false, Detach::NotTried);
+                let request = Request { goal, callers, sent, detach, tries: 0, _hold: hold };
                 self.waiting.insert(disk.clone(), request);
             }
         }
@@ -183,6 +192,15 @@ impl Queue {
         current
     }
 
+    /// Records how the detaches of a write ended that failed.
+    pub(super) fn note_detach(&mut self, disks: &[ArmId], detach: Detach) {
+        for disk in disks {
+            if let Some(request) = self.waiting.get_mut(disk).filter(|request| request.goal == Goal::Detached) {
+                request.detach = detach;
+            }
+        }
+    }
+
     /// Puts these back for the next round, and returns those that have used up their tries.
     pub(super) fn put_back(&mut self, batch: &Batch, retry: Retry) -> Batch {
         let mut spent = Batch::new();
@@ -196,9 +214,9 @@ impl Queue {
         spent
     }
 
-    /// Whether this goal is requested of the disk.
-    pub(super) fn is_requested(&self, disk: &ArmId, goal: Goal) -> bool {
-        self.waiting.get(disk).is_some_and(|request| request.goal == goal)
+    /// How the last write of the detach ended, if this goal is requested of the disk.
+    pub(super) fn detach_of(&self, disk: &ArmId, goal: Goal) -> Option<Detach> {
+        self.waiting.get(disk).filter(|request| request.goal == goal).map(Request::detach)
     }
 
     /// Takes out a request to answer it. A request of the same disk with another goal, which replaced an abandoned one,

@@ -53,6 +53,6 @@ pub use spec::{
     PublicNetworkAccess,
 };
 pub use stage::{FsType, StageParameters, stage_parameters};
-pub use tags::is_made_by_driver;
+pub use tags::{claim_of, is_made_by_driver, made_for_another};
 pub use tuning::basic_profile;
 pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label};

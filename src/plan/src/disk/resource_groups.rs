@@ -78,9 +78,11 @@ impl AllowedResourceGroups {
         if list.is_empty() { Self::Any } else { Self::Only(list) }
     }
 
-    /// Whether a class may name this subscription and resource group; both pairs are (subscription, resource group).
-    /// Gives a sentence that says what is allowed where it may not.
-    pub(super) fn check(&self, named: (&str, &str), cluster: (&str, &str)) -> Result<(), String> {
+    /// Whether a disk may be in this subscription and resource group; both pairs are (subscription, resource group).
+    ///
+    /// # Errors
+    /// A sentence that says what is allowed.
+    pub fn check(&self, named: (&str, &str), cluster: (&str, &str)) -> Result<(), String> {
         let Self::Only(list) = self else { return Ok(()) };
         let is_cluster = named.0.eq_ignore_ascii_case(cluster.0) && named.1.eq_ignore_ascii_case(cluster.1);
         if is_cluster || list.iter().any(|allowed| allowed.holds(named, cluster.0)) {
@@ -88,7 +90,7 @@ impl AllowedResourceGroups {
         }
         let list: Vec<String> = list.iter().map(ToString::to_string).collect();
         Err(format!(
-            "the disk would be in {}/{}; allowed are {}/{} (the cluster's), {} (--allowed-resource-groups)",
+            "its resource group would be {}/{}; allowed are {}/{} (the cluster's), {} (--allowed-resource-groups)",
             named.0,
             named.1,
             cluster.0,

@@ -6,6 +6,7 @@ use super::{
     ParameterError, name,
     parameter::{Parameter, Parameters},
 };
+use crate::model::Disk;
 
 /// The tag that says that a driver made the disk: the Go driver, the in-tree plugin or this one, so that either may take
 /// over.
@@ -87,6 +88,25 @@ fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
 /// The value of a tag of a disk. Azure ignores the letter case of a tag's name.
 pub(super) fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// For which claim a driver made the disk, by its tags: `NAMESPACE/NAME`, or what else the tags name. `None` for a disk
+/// that no driver made for a claim.
+pub fn claim_of(tags: &BTreeMap<String, String>) -> Option<String> {
+    match (value(tags, FOR_CLAIM), value(tags, FOR_NAMESPACE)) {
+        (Some(claim), Some(namespace)) => Some(format!("{namespace}/{claim}")),
+        (Some(claim), None) => Some(claim.to_owned()),
+        (None, _) => value(tags, FOR_PV).or_else(|| value(tags, REQUEST)).map(str::to_owned),
+    }
+}
+
+/// Whether the tags of two disks of one name say that they were made for different requests. Tags that are missing say
+/// nothing: a person may have removed them.
+pub fn made_for_another(before: &Disk, now: &Disk) -> bool {
+    [REQUEST, FOR_PV].iter().any(|tag| match (value(&before.tags, tag), value(&now.tags, tag)) {
+        (Some(before), Some(now)) => before != now,
+        _ => false,
+    })
 }
 
 /// The value of the tag [`REQUEST`]: the request's name, or a digest of one that is longer than a tag may be.

@@ -37,6 +37,8 @@ pub enum Reason {
     ExpansionNeedsDetach,
     StaleAttachmentDetached,
     StaleAttachmentKept,
+    AttachmentNotAllowed,
+    DataDiskVanished,
     ForceDetached,
     FormatRefused,
     FilesystemDamaged,
@@ -91,7 +93,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 47] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -104,6 +106,8 @@ impl Reason {
         Self::ExpansionNeedsDetach,
         Self::StaleAttachmentDetached,
         Self::StaleAttachmentKept,
+        Self::AttachmentNotAllowed,
+        Self::DataDiskVanished,
         Self::ForceDetached,
         Self::FormatRefused,
         Self::FilesystemDamaged,
@@ -216,6 +220,19 @@ impl Reason {
                 AT_ONCE,
                 "If no process on the node uses the disk, detach it in Azure. If the machine is stopped for good, taint \
                  the node with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute.",
+            ),
+            Self::AttachmentNotAllowed => (
+                "AttachmentNotAllowed",
+                "AttachDisk",
+                AT_ONCE,
+                "Once it is detached it is not attached again; change what the note names before the Pod moves.",
+            ),
+            Self::DataDiskVanished => (
+                "DataDiskVanished",
+                "AttachDisk",
+                AT_ONCE,
+                "If nobody has detached it on purpose, attach it again in Azure at the same LUN: a write that overlapped with \
+                 another program's has removed it.",
             ),
             Self::ForceDetached => (
                 "ForceDetached",

@@ -195,6 +195,32 @@ impl Disk {
 }
 
 #[cfg(test)]
+impl Disk {
+    /// A disk of one VM at most, which no VM holds.
+    pub(crate) fn unattached(name: &str) -> Self {
+        Self {
+            id: ArmId::disk("s", "g", name).expect("this is a name"),
+            location: "local".into(),
+            zones: Vec::new(),
+            sku: None,
+            size: Gib::new(1),
+            state: Some(DiskState::Unattached),
+            provisioning_state: ProvisioningState::Succeeded,
+            managed_by: None,
+            managed_by_extended: Vec::new(),
+            max_shares: 1,
+            disk_encryption_set: None,
+            tags: BTreeMap::new(),
+            iops: None,
+            mbps: None,
+            logical_sector_size: None,
+            network_access_policy: None,
+            source: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

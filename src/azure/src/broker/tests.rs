@@ -1,0 +1,33 @@
+//! What becomes of a group whose task is broken off. What the broker sends is tested in [`crate::emulated`].
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    compute::{ApiVersions, Compute},
+    testing::{Fake, Reply, an_hour},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_task_is_broken_off_fails_its_callers_and_serves_the_next() {
+    let fake = Fake::new([Reply::Silence]);
+    let compute = Compute::new(fake.arm(fake.in_process()), ApiVersions::public());
+    let disk = ArmId::disk("s", "g", "d").unwrap();
+    let first = tokio::spawn({
+        let (compute, disk) = (compute.clone(), disk.clone());
+        async move { compute.get_disk(&disk, &an_hour()).await }
+    });
+    while fake.calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let shared = compute.broker().0.clone();
+    let key = shared.groups().keys().next().unwrap().clone();
+    // As a panic of the group's task drops it.
+    drop(Driver { shared, key, ended: false });
+    assert_eq!(first.await.unwrap().unwrap_err().fault, Fault::Unavailable);
+
+    let properties =
+        json!({"provisioningState": "Succeeded", "diskSizeGB": 1, "creationData": {"createOption": "Empty"}});
+    fake.push(Reply::json(200, json!({"id": disk.as_str(), "location": "eu", "properties": properties})));
+    compute.get_disk(&disk, &an_hour()).await.unwrap();
+}
