@@ -120,6 +120,7 @@ impl Rig {
             },
             class: None,
             accepts_plan: false,
+            external: Default::default(),
             resync: None,
             events: self.events.clone(),
         };

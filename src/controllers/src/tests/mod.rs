@@ -167,6 +167,7 @@ impl Rig {
             },
             class: None,
             accepts_plan,
+            external: Default::default(),
             resync: Some(RESYNC),
             events,
         };

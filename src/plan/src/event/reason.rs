@@ -57,6 +57,7 @@ pub enum Reason {
     Mismatch,
     UnknownAnnotation,
     IgnoredValue,
+    KeptValue,
     NoEffect,
     ConflictConfiguration,
     ScaleSetHeld,
@@ -88,7 +89,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -121,6 +122,7 @@ impl Reason {
         Self::Mismatch,
         Self::UnknownAnnotation,
         Self::IgnoredValue,
+        Self::KeptValue,
         Self::NoEffect,
         Self::ConflictConfiguration,
         Self::ScaleSetHeld,
@@ -291,6 +293,9 @@ impl Reason {
                 ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")
             }
             Self::IgnoredValue => ("IgnoredValue", SYNC, AT_ONCE, "Correct the value."),
+            Self::KeptValue => {
+                ("KeptValue", SYNC, AT_ONCE, "It stays as long as the Service has it; remove it when nothing needs it.")
+            }
             Self::NoEffect => ("NoEffect", SYNC, AT_ONCE, "Remove the setting, or change what makes it void."),
             Self::ConflictConfiguration => ("ConflictConfiguration", SYNC, AT_ONCE, "Keep one of both settings."),
             Self::ScaleSetHeld => (
