@@ -9,7 +9,10 @@ use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
-use lazuli_plan::{balancing::preview::Planned, controller_list::Controller as ControllerName, list::VolumeHandles};
+use lazuli_plan::{
+    balancing::preview::Planned, controller_list::Controller as ControllerName, list::VolumeHandles, network::Cidr,
+    service::ClusterAddresses,
+};
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
@@ -51,10 +54,15 @@ pub(super) struct Options {
     /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
     #[arg(long, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
-    /// Make the changes too that remove or replace something of a Service, when this program takes the Services over from
-    /// the Azure cloud-controller-manager. Without it they wait, and the Services' events say so.
+    /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program
+    /// takes the Services over from the Azure cloud-controller-manager. Without it they wait, and the Services' events say
+    /// so.
     #[arg(long, env = "LAZULI_ACCEPT_PLAN")]
     accept_plan: bool,
+    /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. Default:
+    /// all public addresses that no Node, Pod or other Service of the cluster has. What a Service has already stays.
+    #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
+    allowed_external_addresses: Vec<Cidr>,
     /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
     /// changed. 0: never.
     #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(..=86_400))]
@@ -200,6 +208,11 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
             accepts_plan: options.accept_plan,
+            external: ClusterAddresses {
+                allowed: options.allowed_external_addresses.clone(),
+                pods: options.nodes.cluster_ranges().to_vec(),
+                ..ClusterAddresses::default()
+            },
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
         },
@@ -469,7 +482,7 @@ mod tests {
             replaces,
         };
         let expected = "\
-load balancer kubernetes (removes or replaces):
+load balancer kubernetes (removes, replaces or opens):
   remove rule x
   add backend pool y
 public IP ip:

@@ -126,6 +126,11 @@ pub(super) enum NodeArgumentsError {
 }
 
 impl NodeArguments {
+    /// The address ranges of Pods, as far as they are given.
+    pub(super) fn cluster_ranges(&self) -> &[Cidr] {
+        &self.cluster_cidr
+    }
+
     /// Whether a controller is to run.
     pub(super) fn runs(&self, controller: Controller) -> bool {
         runs(&self.controllers, controller)

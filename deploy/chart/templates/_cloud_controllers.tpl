@@ -80,6 +80,9 @@
     {{- if .acceptPlan }}
     - --accept-plan
     {{- end }}
+    {{- with .allowedExternalAddresses }}
+    - --allowed-external-addresses={{ join "," . }}
+    {{- end }}
     - --resync-seconds={{ int .resyncSeconds }}
     - --controllers={{ join "," .controllers }}
     {{- with .clusterCidr }}

@@ -7,14 +7,16 @@ use lazuli_azure::{
     error::ArmError,
     network::{Network, NetworkType},
 };
-use lazuli_cluster::{ListError, ListedNode, lease_holder, list_containers, list_nodes, list_services};
+use lazuli_cluster::{
+    ListError, ListedNode, lease_holder, list_containers, list_load_balancers, list_nodes, list_services,
+};
 use lazuli_config::Config;
 use lazuli_controllers::settings::without_services;
 use lazuli_csi::server::chain;
 use lazuli_plan::{
     cloud_node::{is_unmanaged, labels::REGION},
     diagnosis::{
-        Finding, Grade, Node,
+        Finding, Grade, Node, addresses,
         managers::{self, CLOUD_LEASE, Manager},
         objects::{self, Observed},
         pod_ranges, regions,
@@ -24,6 +26,7 @@ use lazuli_plan::{
         backends::labels::MANAGED, load_balancer::LoadBalancer, public_ip::PublicIp, security_group::SecurityGroup,
     },
     node::Machine,
+    service::ClusterAddresses,
 };
 use serde_json::Value;
 
@@ -33,6 +36,8 @@ pub(super) const CLUSTER: &str = "cluster";
 const NODES: &str = "Nodes";
 /// Reads of pods.
 const PODS: &str = "managers";
+/// Reads of Services.
+const ADDRESSES: &str = "additional addresses of Services";
 /// Reads of Services and of what Azure has for them.
 const SERVICES: &str = "objects of unknown Services";
 /// How long Azure may take to answer.
@@ -47,9 +52,12 @@ pub(super) async fn examine(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut have_ranges = false;
+    let mut known = ClusterAddresses::default();
     match list_nodes(client).await {
         Ok(listed) => {
             let nodes: Vec<Node> = listed.into_iter().map(node).collect();
+            let ranges = nodes.iter().flat_map(|node| &node.pod_ranges);
+            known.pods = ranges.filter_map(|range| range.parse().ok()).collect();
             have_ranges = nodes.iter().any(|node| !node.pod_ranges.is_empty());
             findings.extend(pod_ranges(&nodes));
             findings.extend(regions(&nodes, &config.cluster.location));
@@ -64,6 +72,10 @@ pub(super) async fn examine(
         findings.extend(managers::allocators(&managers, have_ranges));
     }
     findings.extend(managers::rivals(&managers, &holders(client, &managers).await));
+    match list_load_balancers(client).await {
+        Ok(services) => findings.extend(addresses::additional(&services, &known)),
+        Err(error) => findings.push(unseen(ADDRESSES, &error)),
+    }
     if let Some(network) = network {
         findings.extend(unknown_objects(config, client, network).await);
     }
@@ -188,6 +200,7 @@ mod tests {
             "ok   pod ranges: each of 2 Nodes has a pod range, and none overlap\n",
             "ok   region of Nodes: 2 Nodes are labelled with the region westeurope\n",
             "ok   allocators of pod ranges: kube-controller-manager (kube-system/static pods) gives Nodes pod ranges",
+            "ok   additional addresses of Services: none is an address of the cluster",
             "ok   objects of unknown Services: there are none\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");

@@ -48,6 +48,8 @@ struct BackendMetadata {
 struct BackendSpec {
     #[serde(rename = "providerID")]
     provider_id: Option<String>,
+    #[serde(rename = "podCIDRs", deserialize_with = "null_as_empty")]
+    pod_ranges: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -79,12 +81,16 @@ impl Slim for SlimBackend {
             return None;
         }
         let label = |key: &str| metadata.labels.get(key).map(String::as_str);
-        let address = |one: &SlimAddress| -> Option<IpAddr> {
-            (one.kind == "InternalIP").then(|| one.address.parse().ok()).flatten()
+        let (internal, others): (Vec<_>, Vec<_>) =
+            status.addresses.iter().partition(|one: &&SlimAddress| one.kind == "InternalIP");
+        let addresses = |all: Vec<&SlimAddress>| -> Vec<IpAddr> {
+            all.into_iter().filter_map(|one| one.address.parse().ok()).collect()
         };
         Some(BackendNode {
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),
-            addresses: status.addresses.iter().filter_map(address).collect(),
+            addresses: addresses(internal),
+            other_addresses: addresses(others),
+            pod_ranges: spec.pod_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
             exclusion: Exclusion::of(label),
             resource_group: label(labels::RESOURCE_GROUP).map(str::to_owned),
             labels: metadata.labels,
@@ -103,7 +109,8 @@ mod tests {
     async fn nodes_bring_their_addresses_and_what_excludes_them() {
         let server = ApiServer::start(Options::default());
         let node = |name: &str, labels: serde_json::Value| {
-            json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": format!("azure:///{name}")},
+            json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": format!("azure:///{name}"),
+                    "podCIDRs": ["10.244.1.0/24"]},
                 "status": {"addresses": [{"type": "Hostname", "address": name},
                     {"type": "InternalIP", "address": "10.0.0.4"}, {"type": "ExternalIP", "address": "20.0.0.4"}]}})
         };
@@ -114,6 +121,8 @@ mod tests {
         let Some(Change::Replaced(all)) = told.recv().await else { panic!("no list") };
         let nodes: BTreeMap<String, BackendNode> = all.into_iter().collect();
         assert_eq!(nodes["a"].addresses, ["10.0.0.4".parse::<IpAddr>().unwrap()]);
+        assert_eq!(nodes["a"].other_addresses, ["20.0.0.4".parse::<IpAddr>().unwrap()]);
+        assert_eq!(nodes["a"].pod_ranges, ["10.244.1.0/24".parse().unwrap()]);
         assert_eq!((nodes["a"].exclusion, nodes["b"].exclusion), (None, Some(Exclusion::Label)));
         assert_eq!(nodes["b"].resource_group.as_deref(), Some("g"));
         server.delete("nodes", "", "a").unwrap();

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::client::{answered, null_as_empty};
 use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::inventory::{ListError, list};
 
 /// The collection, over all namespaces.
 const SERVICES: &str = "/api/v1/services";
@@ -72,6 +73,16 @@ pub enum PatchServiceError {
 pub fn follow_services(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<ServicesChange>) {
     let (changes, told) = mpsc::channel(WAITING);
     (follow::<SlimService>(client, SERVICES, String::new(), changes), told)
+}
+
+/// The Services that are load balancers, once and whole.
+///
+/// # Errors
+/// When they cannot be listed.
+pub async fn list_load_balancers(client: &Client) -> Result<Vec<ServiceObject>, ListError> {
+    let listed = list::<SlimService>(client, SERVICES, "services").await?;
+    // Of Services nothing depends on the driver.
+    Ok(listed.into_iter().filter_map(|service| service.keep("")).map(|kept| kept.object).collect())
 }
 
 /// Patches a Service if it is still at this version. Returns the version after it.
@@ -220,6 +231,8 @@ struct ServiceSpec {
     load_balancer_source_ranges: Vec<String>,
     #[serde(rename = "loadBalancerIP")]
     load_balancer_ip: Option<String>,
+    #[serde(rename = "clusterIPs", deserialize_with = "null_as_empty")]
+    cluster_ips: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -296,6 +309,7 @@ impl Slim for SlimService {
             is_client_ip_affine: spec.session_affinity == "ClientIP",
             source_ranges: spec.load_balancer_source_ranges,
             load_balancer_ip: spec.load_balancer_ip.filter(|address| !address.is_empty()),
+            cluster_ips: spec.cluster_ips.iter().filter_map(|address| address.parse().ok()).collect(),
             ingress: status.load_balancer.ingress.iter().filter_map(|one| one.ip.parse().ok()).collect(),
             is_deleting: metadata.deletion_timestamp.is_some(),
             has_finalizer,

@@ -44,7 +44,7 @@ use lazuli_plan::{
         settings::LoadBalancerSku,
     },
     permit::Priority,
-    service::{AddressAsk, Ask, Existing, Mistake, PublicIpAsk, ServiceObject, Side, names, parse, wants},
+    service::{AddressAsk, Ask, ClusterAddresses, Mistake, PublicIpAsk, ServiceObject, parse, wants},
 };
 use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
 use lazuli_telemetry::lossy;
@@ -88,6 +88,8 @@ pub struct Options {
     pub class: Option<String>,
     /// Whether changes that remove or replace something of a Service are made at the first leadership too.
     pub accepts_plan: bool,
+    /// The ranges that `azure-additional-public-ips` is restricted to, and ranges of Pods.
+    pub external: ClusterAddresses,
     /// How old an observation may become before its object is read again, to find what others changed; `None` for never.
     pub resync: Option<Duration>,
     /// Where events for the owners of Services go.
@@ -187,7 +189,12 @@ impl Controller {
                             if !std::mem::replace(&mut led, true) {
                                 taking_over.set(Some(self.take_over()).into());
                                 let now = self.informed.clock.now();
-                                self.informed.told().trusted_from = now + freshness::LATE;
+                                {
+                                    let told = &mut *self.informed.told();
+                                    told.trusted_from = now + freshness::LATE;
+                                    told.evidence.leads();
+                                }
+                                self.informed.retry.notify_one();
                                 if let Some(nodes) = &self.nodes {
                                     nodes.leads(now + freshness::LATE);
                                 }
@@ -301,24 +308,17 @@ impl Controller {
             if is_ours && ip.is_released() {
                 self.informed.told().balancers.released(ip.id.clone());
             }
+            self.informed.told().evidence.public_ip_observed(&ip.id, Some(&ip));
             if let Some(address) = ip.address {
                 found.by_address.insert(address, ip.id);
             }
         }
         for body in list(NetworkType::LoadBalancer, &settings.load_balancer_resource_group).await? {
             let Some(balancer) = id_of(&body).and_then(|id| LoadBalancer::read(&id, &body).ok()) else { continue };
-            let side = if balancer.frontends.iter().any(|one| one.public_ip.is_some()) {
-                Side::Public
-            } else {
-                Side::Internal
-            };
             if managed.contains(&balancer.id) {
                 self.informed.balancer_observed(&balancer.id, Some(&balancer));
-            }
-            let names =
-                balancer.frontends.iter().map(|one| &one.name).chain(balancer.rules.iter().map(|one| &one.name));
-            for base in names.filter_map(|name| names::base_in(name)) {
-                found.sides.insert(base.to_lowercase(), side);
+            } else {
+                self.informed.told().evidence.balancer_seen(&balancer.id, Some(&balancer));
             }
         }
         for body in list(NetworkType::PrivateLinkService, &settings.private_link_resource_group).await? {
@@ -391,6 +391,7 @@ impl Controller {
             self.informed.wake_all();
             self.informed.update_nics();
             self.informed.look.notify_one();
+            self.informed.retry.notify_one();
         }
     }
 
@@ -572,7 +573,7 @@ impl Controller {
         if self.informed.settings.sku == LoadBalancerSku::Basic && !self.informed.told().has_looked {
             return None;
         }
-        let desired = if wants_balancer { self.desired(object) } else { Desired::Gone };
+        let desired = if wants_balancer { self.desired(object)? } else { Desired::Gone };
         if wants_balancer && self.informed.has_no_backends() {
             self.informed.events.send(events::no_backends(&object.key));
         }
@@ -595,15 +596,25 @@ impl Controller {
     }
 
     fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {
-        let side = self.informed.found.get().and_then(|found| found.side(&object.key));
-        parse(object, &self.informed.settings, &Existing { side, changed: BTreeSet::new() })
+        parse(object, &self.informed.settings, &self.informed.existing(object))
     }
 
-    fn desired(&self, object: &ServiceObject) -> Desired<Spec> {
+    /// What a Service asks for; `None` while what its values are read by may be old.
+    fn desired(&self, object: &ServiceObject) -> Option<Desired<Spec>> {
         let name = object.key.tag_name();
         self.informed.told().unplaced.remove(&name);
-        match self.parse(object) {
-            Err(mistakes) => Desired::Invalid(mistakes.iter().map(ToString::to_string).collect()),
+        let read = self.parse(object);
+        let reads_shown = read.as_ref().map_or(true, |ask| ask.reads_shown);
+        if self.informed.waits_for_evidence(object, reads_shown) {
+            self.informed.told().unplaced.insert(name);
+            return None;
+        }
+        Some(match read {
+            Err(mistakes) => {
+                // Azure may show by and by what the Service is served with.
+                self.informed.told().unplaced.insert(name);
+                Desired::Invalid(mistakes.iter().map(ToString::to_string).collect())
+            }
             Ok(ask) => {
                 for warning in &ask.warnings {
                     self.informed.events.send(events::of_warning(&object.key, warning));
@@ -616,7 +627,7 @@ impl Controller {
                     Desired::Present,
                 )
             }
-        }
+        })
     }
 
     /// Finds the objects of a Service.

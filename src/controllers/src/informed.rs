@@ -30,16 +30,13 @@ use lazuli_plan::{
         private_link::PrivateLink,
         settings::{LoadBalancerSku, PoolKind},
     },
-    service::{
-        ServiceKey, Side,
-        names::{self, BaseName},
-    },
+    service::{ClusterAddresses, ServiceKey, names},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{Options, api::Api, controller::Lost, objects::Of, services::Services};
+use crate::{Options, api::Api, controller::Lost, evidence::Evidence, objects::Of, services::Services};
 
 /// For so long after a write has begun an object is read alone: the longest operation, and the lag of lists.
 const LATELY: Duration = Duration::from_secs(600);
@@ -87,10 +84,13 @@ pub(crate) struct Told {
     without_members: BTreeSet<ArmId>,
     /// On which Nodes the endpoints of Services are, where Services have pools of their own.
     pub(crate) endpoints: Option<LocalPools>,
-    /// Services, as `namespace/name`, that have no place or name an address that is not there.
+    /// Services, as `namespace/name`, that are not served now: they have no place, name an address that is not there, or have
+    /// a value that cannot be used.
     pub(crate) unplaced: BTreeSet<String>,
     /// Public IPs by their address, as lists after that of the start have shown them.
     pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
+    /// What load balancers and public IPs have shown.
+    pub(crate) evidence: Evidence,
     /// What is to be told again after a panic.
     pub(crate) lost: Lost,
     /// What every Service's step needs of the nodes, made once for each change of them.
@@ -151,6 +151,7 @@ impl Default for Told {
             endpoints: None,
             unplaced: BTreeSet::new(),
             by_address: BTreeMap::new(),
+            evidence: Evidence::default(),
             lost: Lost::default(),
             inputs: None,
         }
@@ -168,14 +169,6 @@ pub(crate) struct Found {
     pub(crate) subnets: BTreeMap<ArmId, Vec<Cidr>>,
     /// Private link services, and the Services that own them, as `namespace/name` in lower case.
     pub(crate) private_links: Vec<PrivateLink>,
-    /// The sides on which a frontend or rule bears the base name of a Service, in lower case.
-    pub(crate) sides: BTreeMap<String, Side>,
-}
-
-impl Found {
-    pub(crate) fn side(&self, service: &ServiceKey) -> Option<Side> {
-        self.sides.get(&BaseName::of(service).as_str().to_lowercase()).copied()
-    }
 }
 
 /// What all keys share.
@@ -185,6 +178,8 @@ pub(crate) struct Informed {
     pub(crate) settings: Settings,
     /// The zones of the region, for new public IPs and internal frontends.
     zones: Mutex<Vec<String>>,
+    /// Addresses that no Service may name as its own, as far as the operator gives them.
+    pub(crate) external: ClusterAddresses,
     /// How old an observation may become before its object is read again.
     pub(crate) resync: Option<Duration>,
     pub(crate) network: Network,
@@ -218,6 +213,7 @@ impl Informed {
             lease,
             settings: options.settings.clone(),
             zones: Mutex::new(options.zones.clone().unwrap_or_default()),
+            external: options.external.clone(),
             resync: options.resync,
             network,
             api,
@@ -335,6 +331,8 @@ impl Informed {
         let make = || {
             let nodes = told.nodes.as_ref().map(|nodes| self.selection().destinations(nodes));
             let mut inputs = Inputs::new(self.settings.clone(), nodes.unwrap_or_default());
+            let all = told.nodes.iter().flat_map(BTreeMap::values);
+            inputs.all_nodes.extend(all.flat_map(|node| node.addresses.iter().chain(&node.other_addresses)));
             inputs.without_members.clone_from(&told.without_members);
             Arc::new(inputs)
         };

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `api` | the way to the API server, with a bound on the writes in flight |
 //! | [`settings`] | from the cloud configuration to what planners know |
+//! | `evidence` | what a Service is read beside: what load balancers show of it, and addresses that it may not name |
 //! | `informed` | what the informers, the lease and the lists of the start have told |
 //! | `objects` | public IPs, load balancers, security groups and private link services as objects of the engine |
 //! | `pools` | several load balancers: what they hold, and the members of their pools |
@@ -24,6 +25,7 @@
 
 mod api;
 pub mod controller;
+mod evidence;
 mod informed;
 mod nodes;
 mod objects;

@@ -134,6 +134,10 @@ impl Planned for PublicIps {
             may_change_ip_tags: settings.may_change_ip_tags,
         })
     }
+
+    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+        informed.told().evidence.public_ip_observed(id, actual);
+    }
 }
 
 impl Planned for LoadBalancers {
@@ -212,7 +216,8 @@ impl Planned for SecurityGroups {
     }
 
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<security_group::Env> {
-        let nodes = informed.inputs().nodes.clone();
+        let all = informed.inputs();
+        let (nodes, all_nodes) = (all.nodes.clone(), all.all_nodes.clone());
         let told = informed.told();
         let departed = told.departed(&informed.settings);
         // A Service that has not told the group what it wants, because this process is new or its specification is
@@ -225,8 +230,9 @@ impl Planned for SecurityGroups {
             keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
         }
         let node_ports = wants::ports_at_nodes(told.balancers.node_ports(), services(), is_silent);
+        let reached = wants::reached(services());
         let (id, tags) = (id.clone(), informed.settings.tags.clone());
-        Arc::new(security_group::Env { id, tags, nodes, departed, keep, node_ports })
+        Arc::new(security_group::Env { id, tags, nodes, all_nodes, reached, departed, keep, node_ports })
     }
 
     fn observed(informed: &Informed, _: &ArmId, actual: Option<&Self::Model>) {

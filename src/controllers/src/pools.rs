@@ -92,6 +92,7 @@ impl Informed {
     pub(crate) fn balancer_observed(&self, id: &ArmId, actual: Option<&LoadBalancer>) {
         let (replan, retry, nics) = {
             let told = &mut *self.told();
+            told.evidence.balancer_observed(id, actual);
             let consequences = told.balancers.observed(id, actual, &self.settings);
             let moved = consequences.placement && self.assign_nodes(told);
             let changed = consequences.members || consequences.placement;

@@ -47,7 +47,10 @@ impl Controller {
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = self.informed.retry.notified() => self.place_again(),
+                () = self.informed.retry.notified() => {
+                    self.informed.look_at_evidence().await;
+                    self.place_again();
+                }
                 () = self.informed.look.notified() => {
                     self.look_for_machines().await;
                     // Nodes join one after another.
@@ -56,6 +59,7 @@ impl Controller {
                 _ = again.tick() => {
                     self.look_for_machines().await;
                     if !self.informed.told().unplaced.is_empty() {
+                        self.informed.look_at_evidence().await;
                         self.look_for_public_ips().await;
                         self.place_again();
                     }
@@ -208,9 +212,13 @@ impl Controller {
     async fn look_for_public_ips(&self) {
         let settings = &self.informed.settings;
         let groups: BTreeSet<String> = {
+            let services: Vec<VersionedService> = {
+                let told = self.informed.told();
+                told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
+            };
+            let asks: Vec<_> = services.iter().filter_map(|service| self.parse(&service.object).ok()).collect();
+            let asks = asks.into_iter();
             let told = self.informed.told();
-            let services = told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name));
-            let asks = services.filter_map(|service| self.parse(&service.object).ok());
             let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
                 AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
                     Some((address, resource_group))

@@ -17,6 +17,8 @@ impl Controller {
     /// # Errors
     /// When Azure cannot be read.
     pub async fn dry_run(self) -> Result<Vec<Planned>, ArmError> {
+        // What the start reads is what the plan is made from.
+        self.informed.told().evidence.is_of_leader = true;
         let previewing = async {
             self.informed.listed.notified().await;
             self.preview(true).await
@@ -62,7 +64,8 @@ impl Controller {
                             warn!("the take-over would change {one}");
                         }
                         error!(
-                            "changes that remove or replace something wait: look at them, then start with --accept-plan"
+                            "changes that remove or replace something or let more sources in wait: look at them, then start with \
+                             --accept-plan"
                         );
                         return;
                     }

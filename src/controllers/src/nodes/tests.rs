@@ -126,6 +126,7 @@ impl Rig {
             },
             class: None,
             accepts_plan: false,
+            external: Default::default(),
             resync: None,
             events: self.events.clone(),
         };

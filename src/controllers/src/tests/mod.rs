@@ -174,6 +174,7 @@ impl Rig {
             },
             class: None,
             accepts_plan,
+            external: Default::default(),
             resync: Some(RESYNC),
             events,
         };

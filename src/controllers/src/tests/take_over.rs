@@ -92,7 +92,7 @@ async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
     let text = dry().await;
     assert!(text.contains("public IP kubernetes-a"), "{text}");
     assert!(text.contains("create it, IPv4") && text.contains("Service default/other:"), "{text}");
-    assert!(!text.contains("removes or replaces") && !text.contains("default/web"), "{text}");
+    assert!(!text.contains("removes, replaces or opens") && !text.contains("default/web"), "{text}");
     rig.server.delete("services", "default", "web").unwrap();
     let text = dry().await;
     assert!(text.contains("public IP kubernetes-a") && text.contains("delete it"), "{text}");
@@ -202,5 +202,31 @@ async fn a_service_that_changes_after_the_take_over_goes_ahead_while_another_wai
         ports.contains(&83) && !ports.contains(&81) && rig.eighties().await == 1
     })
     .await;
+    rig.stop(second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_met_a_service_before_it_moved_changes_its_side_by_no_typing_error() {
+    let rig = Rig::start().await;
+    rig.service("web");
+    let first = rig.controller("first");
+    rig.addresses("web").await;
+    // This one has listed what Azure has, and waits for the Lease.
+    let second = rig.controller("second");
+    sleep(Duration::from_secs(60)).await;
+    rig.annotated("web", &[("azure-load-balancer-internal", "true")]);
+    rig.until("web has moved", async || rig.addresses("web").await[0].starts_with("10.")).await;
+    sleep(Duration::from_secs(60)).await;
+    let addresses = rig.addresses("web").await;
+    rig.annotated("web", &[("azure-load-balancer-internal", "ture")]);
+    sleep(Duration::from_secs(60)).await;
+    let writes = rig.writes();
+    rig.stop(first).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!((rig.addresses("web").await, rig.writes()), (addresses, writes));
+    // The rest of the Service goes on.
+    rig.set_port("web", 443);
+    rig.until("the next leader serves the new port", async || rig.ports().await == [443]).await;
+    assert!(rig.addresses("web").await[0].starts_with("10."));
     rig.stop(second).await;
 }

@@ -22,9 +22,12 @@ pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Eve
         Found::Ensured => event(Reason::EnsuredLoadBalancer, "Azure serves the Service as it asks".to_owned()),
         Found::Deleted => event(Reason::DeletedLoadBalancer, "nothing of the Service is left in Azure".to_owned()),
         Found::Invalid(mistakes) => event(Reason::InvalidService, mistakes.join("; ")),
-        Found::Held(key) => {
-            event(Reason::PlanHeld, format!("{key} has a change that would remove or replace something of the Service"))
-        }
+        Found::Held(key) => event(
+            Reason::PlanHeld,
+            format!(
+                "{key} has a change that would remove or replace something of the Service, or let more sources reach it"
+            ),
+        ),
         Found::Refused(key, Refusal::Plan(why)) => {
             let reason = Reason::named(why.reason).unwrap_or(Reason::SyncLoadBalancerFailed);
             let (key, what) = (key.to_string(), why.message.trim_end_matches('.'));
@@ -147,7 +150,7 @@ mod tests {
             let event = of_reason(&service, &Found::Refused(key.clone(), Refusal::Plan(why)), "");
             assert!(event.note.starts_with("public IP ip is absent. "), "{}", event.note);
         }
-        for reason in [W::UnknownAnnotation, W::IgnoredValue, W::NoEffect, W::ConflictConfiguration] {
+        for reason in [W::UnknownAnnotation, W::IgnoredValue, W::KeptValue, W::NoEffect, W::ConflictConfiguration] {
             let event = of_warning(&service, &Warning { reason, message: "odd".to_owned() });
             assert_eq!(event.reason.as_str(), reason.as_str());
         }

@@ -17,7 +17,7 @@ use crate::{
 /// What the kinds differ in.
 struct Kind<R> {
     priority: Priority,
-    /// Whether an edit removes or replaces something that a Service or a client may rest on.
+    /// Whether an edit removes or replaces something that a Service or a client may rest on, or opens what was closed.
     replaces: bool,
     taints: Vec<Key>,
     report: R,
@@ -169,7 +169,10 @@ impl Object for SecurityGroups {
         let plan = security_group::plan(wants, actual, inputs);
         let kind = Kind {
             priority: Priority::Gather,
-            replaces: actual.is_some_and(|actual| security_group::replaces(&plan.edits, actual)),
+            replaces: actual.is_some_and(|actual| {
+                security_group::replaces(&plan.edits, actual)
+                    || security_group::admits_more(&plan.edits, actual, inputs)
+            }),
             taints: vec![],
             report: |_: &ServiceKey| Report::default(),
         };

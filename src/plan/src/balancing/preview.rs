@@ -31,7 +31,7 @@ use crate::{
         public_ip::PublicIp,
         security_group::{self, SecurityGroup},
     },
-    service::ServiceKey,
+    service::{ServiceKey, WarningReason},
 };
 
 /// How often the planners are asked. A change of side, the longest, takes five times.
@@ -97,13 +97,13 @@ pub struct Planned {
     pub object: String,
     /// Each change, as a sentence without a subject.
     pub changes: Vec<String>,
-    /// Whether something that exists is removed or replaced.
+    /// Whether something that exists is removed or replaced, or more sources are let in to what is reached already.
     pub replaces: bool,
 }
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}:", self.object, if self.replaces { " (removes or replaces)" } else { "" })?;
+        write!(f, "{}{}:", self.object, if self.replaces { " (removes, replaces or opens)" } else { "" })?;
         self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
     }
 }
@@ -249,6 +249,8 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
                 changes.push(format!("set the status to {}", all.join(", ")));
             }
             changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
+            let kept = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
+            changes.extend(kept.map(|warning| format!("leave as it is: {}", warning.message)));
         }
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),
         None => {}

@@ -14,7 +14,7 @@ use crate::{
     model::ArmId,
     network::{self, Family, Settings, load_balancer, private_link, public_ip, security_group, subnet},
     service::{
-        AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceKey, Side,
+        AddressAsk, Ask, Denial, PublicIpAsk, SecurityProtocol, ServiceKey, Side,
         names::BaseName,
         wants::{self, Former, Stage},
     },
@@ -46,6 +46,8 @@ pub struct Inputs {
     pub settings: Settings,
     /// The addresses of the backends: destinations of security rules where floating IP is off.
     pub nodes: BTreeSet<IpAddr>,
+    /// The addresses of all Nodes, backends or not: nothing is denied there.
+    pub all_nodes: BTreeSet<IpAddr>,
     /// Load balancers whose pool of NICs has no member yet and gets one.
     pub without_members: BTreeSet<ArmId>,
     /// The security group of the cloud configuration.
@@ -56,7 +58,8 @@ impl Inputs {
     /// What the settings and the addresses of the backends make.
     pub fn new(settings: Settings, nodes: BTreeSet<IpAddr>) -> Self {
         let security_group = settings.security_group_id().ok();
-        Self { settings, nodes, without_members: BTreeSet::new(), security_group }
+        let all_nodes = nodes.clone();
+        Self { settings, nodes, all_nodes, without_members: BTreeSet::new(), security_group }
     }
 }
 
@@ -133,7 +136,7 @@ impl Service for Balanced {
 
     fn order(_: &ServiceKey, spec: &Spec, seen: &Seen<'_, Self>, _: &Inputs) -> Order {
         let ask = &spec.ask;
-        let denies = ask.access.has_rules && ask.access.deny_all_else;
+        let denies = ask.access.has_rules && ask.access.denial != Denial::None;
         let shown = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
         let serves = shown.is_some_and(|report| !report.frontends.is_empty());
         match ask.side {
@@ -154,6 +157,7 @@ impl Service for Balanced {
         seen: &Seen<'_, Self>,
         inputs: &Inputs,
     ) -> Want {
+        let stays = spec.is_some_and(|spec| spec.ask.private_link_stays);
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
             Key::PublicIp(public_ip) => {
@@ -163,6 +167,10 @@ impl Service for Balanced {
             }
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
+            Key::PrivateLink(_) if stays => Want::PrivateLink(network::Want {
+                present: private_link::Part::default(),
+                gone: private_link::Gone::Nothing,
+            }),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
             // What was let in stays: other private link services may have addresses there.
             Key::Subnet(_) => {
@@ -179,7 +187,9 @@ impl Service for Balanced {
                 noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
             }
         }
-        for address in present.deny_all.iter().filter(|address| !is_node(address)) {
+        let denied =
+            [&present.deny_all, &present.deny_alone, &present.keep_denied, &present.keep].into_iter().flatten();
+        for address in denied.filter(|address| !is_node(address)) {
             noted.entry(*address).or_default();
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     poll::Expectation,
     read::By,
     service::{
-        AddressAsk, Existing, ServiceKey, ServiceObject, Side,
+        AddressAsk, ClusterAddresses, Existing, ServiceKey, ServiceObject, Shown, Side,
         names::BaseName,
         object::PortProtocol,
         parse,
@@ -30,6 +30,7 @@ use crate::{
     },
 };
 
+mod access;
 mod preconfigured;
 mod preview;
 mod told;
@@ -142,6 +143,15 @@ struct Owner {
     version: u64,
     status: Option<Vec<IpAddr>>,
     events: Vec<service::Reason<Key>>,
+    /// Those of its last reading.
+    warnings: Vec<String>,
+}
+
+impl Owner {
+    /// The Service with its status.
+    fn as_shown(&self) -> ServiceObject {
+        ServiceObject { ingress: self.status.clone().unwrap_or_default(), ..self.object.clone() }
+    }
 }
 
 struct World {
@@ -243,14 +253,39 @@ impl World {
         self.public_ips.values().filter(is_it).map(|track| Key::PublicIp(track.id.clone())).collect()
     }
 
+    /// What a Service is read beside: what Azure and the statuses show now.
+    fn existing(&self, object: &ServiceObject) -> Existing {
+        let balancers = self.load_balancers.values();
+        let models = balancers.filter_map(|track| Some((track.read)(&track.id, track.body.as_ref()?)));
+        let all: Vec<_> = models.map(|model| Shown::all(&model)).collect();
+        let shown = Shown::of(&BaseName::of(&object.key), &all);
+        let address = |id: &ArmId| {
+            let body = self.public_ips.get(id)?.body.as_ref()?;
+            public_ip::PublicIp::read(id, body).unwrap().address
+        };
+        let own_addresses = shown.as_ref().and_then(|shown| shown.addresses(address).into_iter().collect());
+        let mut cluster = ClusterAddresses { nodes: self.inputs.all_nodes.clone(), ..ClusterAddresses::default() };
+        for owner in self.services.values() {
+            cluster.note_service(object, &owner.as_shown());
+        }
+        Existing { shown, own_addresses, cluster }
+    }
+
     fn snapshot(&mut self, object: &ServiceObject, version: u64) -> Snapshot<Balanced> {
         let settings = self.inputs.settings.clone();
+        let ingress = self.services.get(&object.key).and_then(|owner| owner.status.clone()).unwrap_or_default();
+        let object = &ServiceObject { ingress, ..object.clone() };
+        let existing = self.existing(object);
         let desired = if object.is_deleting || !object.is_load_balancer {
             Desired::Gone
         } else {
-            match parse(object, &settings, &Existing::default()) {
+            match parse(object, &settings, &existing) {
                 Err(mistakes) => Desired::Invalid(mistakes.iter().map(ToString::to_string).collect()),
                 Ok(ask) => {
+                    let warnings = ask.warnings.iter().map(|warning| warning.message.clone()).collect();
+                    if let Some(owner) = self.services.get_mut(&object.key) {
+                        owner.warnings = warnings;
+                    }
                     let mut public_ips = BTreeMap::new();
                     for family in &ask.families {
                         if let AddressAsk::Public(public) = &family.address {
@@ -302,6 +337,7 @@ impl World {
             version: 0,
             status: None,
             events: vec![],
+            warnings: vec![],
         });
         owner.object = object.clone();
         owner.version += 1;
@@ -586,8 +622,18 @@ fn a_wrong_annotation_writes_nothing_and_keeps_what_was_there() {
     world.clock.writes.clear();
     world.change(object);
     assert_eq!(world.clock.writes, Vec::<String>::new());
+    let warnings = &world.services[&web.key].warnings;
+    assert!(warnings[0].contains("tcp-idle-timeout"), "{warnings:?}");
+    // A field of which nothing is shown refuses the Service as a whole.
+    let mut object = world.services[&web.key].object.clone();
+    object.ports = vec![];
+    world.change(object);
+    assert_eq!(world.clock.writes, Vec::<String>::new());
     let last = world.services[&web.key].events.last().unwrap();
-    assert!(matches!(last, service::Reason::Invalid(words) if words[0].contains("tcp-idle-timeout")), "{last:?}");
+    assert!(
+        matches!(last, service::Reason::Invalid(words) if words.iter().any(|one| one.contains("port"))),
+        "{last:?}"
+    );
     assert_eq!(world.holds().len(), 3);
 }
 

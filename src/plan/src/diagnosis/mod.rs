@@ -6,8 +6,10 @@
 //! |---|---|
 //! | `nodes` | pod ranges of Nodes, their region |
 //! | [`managers`] | which managers run, whether exactly one gives pod ranges, whether two do the same work |
+//! | [`addresses`] | addresses that Services name beside their own and would not get today |
 //! | [`objects`] | objects in Azure that were made for Services which the cluster does not have |
 
+pub mod addresses;
 pub mod managers;
 mod nodes;
 pub mod objects;

@@ -60,6 +60,7 @@ pub enum Reason {
     LastFrontend,
     UnknownAnnotation,
     IgnoredValue,
+    KeptValue,
     NoEffect,
     ConflictConfiguration,
     ScaleSetHeld,
@@ -93,7 +94,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -129,6 +130,7 @@ impl Reason {
         Self::LastFrontend,
         Self::UnknownAnnotation,
         Self::IgnoredValue,
+        Self::KeptValue,
         Self::NoEffect,
         Self::ConflictConfiguration,
         Self::ScaleSetHeld,
@@ -320,6 +322,9 @@ impl Reason {
                 ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")
             }
             Self::IgnoredValue => ("IgnoredValue", SYNC, AT_ONCE, "Correct the value."),
+            Self::KeptValue => {
+                ("KeptValue", SYNC, AT_ONCE, "It stays as long as the Service has it; remove it when nothing needs it.")
+            }
             Self::NoEffect => ("NoEffect", SYNC, AT_ONCE, "Remove the setting, or change what makes it void."),
             Self::ConflictConfiguration => ("ConflictConfiguration", SYNC, AT_ONCE, "Keep one of both settings."),
             Self::ScaleSetHeld => (

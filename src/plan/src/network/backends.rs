@@ -8,7 +8,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::Family;
+use super::{Cidr, Family};
 use crate::{model::ArmId, node::Machine};
 
 /// A Node, as far as load balancers depend on it.
@@ -18,6 +18,10 @@ pub struct BackendNode {
     pub provider_id: Option<String>,
     /// Its addresses of type `InternalIP`, the first of each family counts.
     pub addresses: Vec<IpAddr>,
+    /// Its other addresses, such as those of type `ExternalIP`.
+    pub other_addresses: Vec<IpAddr>,
+    /// `spec.podCIDRs`: the ranges of its Pods.
+    pub pod_ranges: Vec<Cidr>,
     /// What keeps it out of all pools.
     pub exclusion: Option<Exclusion>,
     /// The label `kubernetes.azure.com/resource-group`.

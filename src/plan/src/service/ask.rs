@@ -36,11 +36,15 @@ pub struct Ask {
     pub additional_addresses: Vec<IpAddr>,
     /// The private link service it asks for.
     pub private_link: Option<PrivateLinkAsk>,
+    /// Whether its private link service stays as it is, since what it asks of it cannot be read.
+    pub private_link_stays: bool,
     /// Whether traffic goes only to nodes that have a ready endpoint.
     pub is_local: bool,
     /// Whether traffic arrives with the frontend's address as destination; otherwise it arrives at node address and
     /// node port, and security rules name the nodes.
     pub floating_ip: bool,
+    /// Whether a value is read by what load balancers show of the Service, which must not be old then.
+    pub reads_shown: bool,
     /// What is odd about it, for events.
     pub warnings: Vec<Warning>,
 }
@@ -139,6 +143,8 @@ pub struct PublicIpSettings {
     pub dns_label: DnsLabel,
     /// `azure-pip-tags`, over those of the configuration.
     pub tags: BTreeMap<String, String>,
+    /// Whether its tags stay as they are, since those of the annotation cannot be read.
+    pub tags_stay: bool,
     /// `azure-pip-ip-tags`, sorted; `None` leaves them as they are.
     pub ip_tags: Option<Vec<IpTag>>,
 }
@@ -247,9 +253,36 @@ pub struct Access {
     /// Address ranges, aggregated.
     pub ranges: Vec<Cidr>,
     /// Whether all else is denied, the virtual network too.
-    pub deny_all_else: bool,
+    pub denial: Denial,
+    /// What the security group has for it and keeps, since what it asks cannot be read.
+    pub kept: KeptRules,
     /// The ports that traffic arrives at, by protocol in the sense of a security rule.
     pub ports: Vec<(SecurityProtocol, u16)>,
+}
+
+/// What of its security rules a Service keeps as it is, unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum KeptRules {
+    /// Nothing: the rules are those that it asks for.
+    #[default]
+    None,
+    /// The denials: one that is there stays.
+    Denials,
+    /// All: none is made, and none goes.
+    All,
+}
+
+/// Whether what a Service does not allow is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Denial {
+    /// It is not: what Azure lets in by default, such as the virtual network, reaches the Service.
+    #[default]
+    None,
+    /// It is, by `azure-deny-all-except-load-balancer-source-ranges`.
+    Asked,
+    /// It is, since an item of the ranges cannot be read: what the item meant to allow is not known. That must not cut off
+    /// others, so nothing is denied at an address that another Service has too.
+    OfInvalidRange,
 }
 
 /// The protocol of a security rule.

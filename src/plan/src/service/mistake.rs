@@ -50,8 +50,10 @@ impl Mistake {
 pub enum WarningReason {
     /// An annotation of this provider's prefix that no provider knows.
     UnknownAnnotation,
-    /// A value that the Go manager ignored on a live Service, and that is ignored further until it changes.
+    /// A value that cannot be used; the Service is served without it.
     IgnoredValue,
+    /// A value that would be refused today, and that stays since the Service has it.
+    KeptValue,
     /// A value that has no effect on this Service.
     NoEffect,
     /// Two settings that contradict each other in practice; the name is the Go manager's.
@@ -64,6 +66,7 @@ impl WarningReason {
         match self {
             Self::UnknownAnnotation => "UnknownAnnotation",
             Self::IgnoredValue => "IgnoredValue",
+            Self::KeptValue => "KeptValue",
             Self::NoEffect => "NoEffect",
             Self::ConflictConfiguration => "ConflictConfiguration",
         }

@@ -10,11 +10,13 @@
 //! | [`object`] | the fields of a Service that this provider reads |
 //! | [`annotation`] | every annotation, as one table: kind of value, what is allowed, what it does |
 //! | [`parse()`] | from a Service to an [`Ask`] or to its [`Mistake`]s |
+//! | [`shown`] | what load balancers show of one Service |
 //! | [`names`] | the names of Azure resources, byte for byte those of the Go cloud-controller-manager |
 //! | [`wants`] | which load balancer, security group, public IPs and private link service an [`Ask`] needs |
 //!
-//! A Service that the Go manager left behind keeps the reading that the Go manager gave to a malformed annotation, with a
-//! warning ([`Existing`]). A new Service with such an annotation is a [`Mistake`].
+//! A value that cannot be used is a [`Mistake`] of a new Service, which gets nothing. Of a Service that Azure serves, what
+//! Azure shows is read in its place, with a warning ([`Existing`]): the rest of it goes on, and nothing depends on which process
+//! reads it. An address range that is none is no mistake: it closes the Service, new or not, as the Go manager does.
 
 pub mod annotation;
 mod ask;
@@ -24,16 +26,19 @@ pub mod names;
 pub mod object;
 mod parse;
 pub mod selector;
+pub mod shown;
 pub mod wants;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use ask::{
-    Access, AddressAsk, Affinity, Ask, DnsLabel, FamilyAsk, IpTag, Mode, PlacementAsk, PrivateLinkAsk, ProbeAsk,
-    ProbeProtocol, PublicIpAsk, PublicIpSettings, RuleAsk, SecurityProtocol, Side, TransportProtocol,
+    Access, AddressAsk, Affinity, Ask, Denial, DnsLabel, FamilyAsk, IpTag, KeptRules, Mode, PlacementAsk,
+    PrivateLinkAsk, ProbeAsk, ProbeProtocol, PublicIpAsk, PublicIpSettings, RuleAsk, SecurityProtocol, Side,
+    TransportProtocol,
 };
 pub use key::ServiceKey;
 pub use mistake::{Mistake, Subject, Warning, WarningReason};
 pub use object::ServiceObject;
-pub use parse::{Existing, parse};
+pub use parse::{ClusterAddresses, Existing, parse};
+pub use shown::Shown;

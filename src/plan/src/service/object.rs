@@ -37,6 +37,8 @@ pub struct ServiceObject {
     pub source_ranges: Vec<String>,
     /// `spec.loadBalancerIP`, the deprecated field.
     pub load_balancer_ip: Option<String>,
+    /// `spec.clusterIPs`, as far as they are addresses.
+    pub cluster_ips: Vec<IpAddr>,
     /// `status.loadBalancer.ingress[].ip`, as far as they are addresses.
     pub ingress: Vec<IpAddr>,
     /// Whether `metadata.deletionTimestamp` is set.

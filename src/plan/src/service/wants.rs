@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{AddressAsk, Ask, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName};
+use super::{AddressAsk, Ask, Denial, KeptRules, PublicIpAsk, SecurityProtocol, ServiceObject, names::BaseName};
 use crate::{
     model::{ArmId, ArmIdError},
     network::{
@@ -191,10 +191,17 @@ pub fn security_group(
     let mut destinations: BTreeSet<IpAddr> = own.iter().copied().filter(is_served).collect();
     destinations.extend(&ask.additional_addresses);
     let mut part = security_group::Part::default();
-    if ask.access.has_rules && stage >= Stage::Adding {
+    if ask.access.kept == KeptRules::All && stage >= Stage::Adding {
+        part.keep = destinations.iter().chain(frontends).copied().collect();
+    } else if ask.access.has_rules && stage >= Stage::Adding {
         part.allow = allows(ask, &destinations);
-        if ask.access.deny_all_else {
-            part.deny_all.clone_from(&destinations);
+        match ask.access.denial {
+            Denial::None => {}
+            Denial::Asked => part.deny_all.clone_from(&destinations),
+            Denial::OfInvalidRange => part.deny_alone.clone_from(&destinations),
+        }
+        if ask.access.kept == KeptRules::Denials {
+            part.keep_denied.clone_from(&destinations);
         }
     }
     let gone = match stage {
@@ -277,6 +284,15 @@ pub fn kept_ports(object: &ServiceObject) -> BTreeMap<IpAddr, BTreeSet<(Security
     let ports: BTreeSet<(SecurityProtocol, u16)> =
         object.ports.iter().map(|port| (port.protocol.in_security_rules(), port.port)).collect();
     object.ingress.iter().map(|address| (*address, ports.clone())).collect()
+}
+
+/// Where Services are reached by their status, with the base name of each in lower case.
+pub fn reached<'o>(services: impl IntoIterator<Item = &'o ServiceObject>) -> BTreeSet<(IpAddr, String)> {
+    let of = |object: &'o ServiceObject| {
+        let base = BaseName::of(&object.key).as_str().to_lowercase();
+        object.ingress.iter().map(move |address| (*address, base.clone()))
+    };
+    services.into_iter().flat_map(of).collect()
 }
 
 /// At which ports of the nodes Services are reached where floating IP is off, by the base name of the Service in lower case.

@@ -116,7 +116,7 @@ fn what_a_change_removes_or_replaces_is_said() {
     let changed = ServiceObject { annotations: inner, ..object.clone() };
     let shown = planned(&mut world, &[changed]);
     let text = words(&shown);
-    assert!(text.contains("load balancer kubernetes (removes or replaces):\n"), "{text}");
+    assert!(text.contains("load balancer kubernetes (removes, replaces or opens):\n"), "{text}");
     assert!(text.contains("load balancer kubernetes-internal:\n"), "{text}");
     assert!(text.contains("delete it"), "{text}");
 

@@ -275,7 +275,8 @@ fn tag_edits(
     let is_same = names.len() == there.len() && names.iter().zip(&there).all(|(one, other)| one == other);
     // A Service that is listed and has not told what it asks for may ask for tags of its own.
     let is_known = |name: &String| using.iter().any(|(service, _)| service.tag_name().eq_ignore_ascii_case(name));
-    if names.iter().all(is_known) {
+    let is_read = using.iter().all(|(_, usage)| !usage.settings.tags_stay);
+    if is_read && names.iter().all(is_known) {
         let wanted = wanted_tags(env, using.iter().map(|(_, usage)| *usage));
         *change = of_configuration(wanted, actual, env);
     }

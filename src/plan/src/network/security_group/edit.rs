@@ -1,6 +1,10 @@
 //! Edits of a security group, on the model and on the raw body.
 
-use std::collections::BTreeMap;
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use serde_json::Value;
 
@@ -8,7 +12,10 @@ use super::{
     Env,
     model::{SecurityGroup, SecurityRule},
 };
-use crate::network::json::{self, Child, put, remove};
+use crate::{
+    network::json::{self, Child, put, remove},
+    service::names,
+};
 
 /// One change of a security group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +50,33 @@ pub fn replaces(edits: &[Edit], actual: &SecurityGroup) -> bool {
         }
         Edit::RemoveRule(_) => true,
         Edit::Tags { remove, .. } => !remove.is_empty(),
+    })
+}
+
+/// Whether the edits let a source reach an address that could not before, where rules of this provider are about the address
+/// already: who may reach a Service that is served becomes more. A node that an existing rule gets as a destination becomes a
+/// backend, which is none of that.
+pub fn admits_more(edits: &[Edit], actual: &SecurityGroup, env: &Env) -> bool {
+    let is_ours = |rule: &&SecurityRule| rule.is_managed() || names::old_security_rule(&rule.name).is_some();
+    let of =
+        |rule: &SecurityRule| rule.destinations.iter().filter_map(|text| text.parse().ok()).collect::<Vec<IpAddr>>();
+    let known: OnceCell<BTreeSet<IpAddr>> = OnceCell::new();
+    let is_known = |address: &IpAddr| {
+        known.get_or_init(|| actual.rules.iter().filter(is_ours).flat_map(of).collect()).contains(address)
+    };
+    let adds = |name: &str, destinations: &[String]| {
+        let there = actual.rule(name);
+        let had: BTreeSet<IpAddr> = there.into_iter().flat_map(of).collect();
+        let new = destinations.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+        let mut served = new.filter(|address| !had.contains(address) && is_known(address));
+        served.any(|address| there.is_none() || !env.nodes.contains(&address))
+    };
+    edits.iter().any(|edit| match edit {
+        Edit::PutRule(new) => new.is_allow && adds(&new.name, &new.destinations),
+        Edit::Destinations { rule, destinations } => {
+            actual.rule(rule).is_some_and(|rule| rule.is_allow) && adds(rule, destinations)
+        }
+        Edit::RemoveRule(_) | Edit::Tags { .. } => false,
     })
 }
 

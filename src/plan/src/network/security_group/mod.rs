@@ -4,6 +4,9 @@
 //! MD5 of these three, so that the same Services make the same rules under the Go manager and here. Allow rules take the
 //! lowest free priority from 500 on, the deny rules the highest free one from 4095 down.
 //!
+//! Addresses of nodes are never denied, whatever a Service asks: what denies there denies kubelet, health probes and all
+//! other Services.
+//!
 //! A destination leaves a rule only when a Service that is known to have had it says so ([`Gone`]) and no Service asks for
 //! it. The Go manager instead removes every destination that it does not know, also those of another cluster; that is not
 //! copied.
@@ -25,7 +28,7 @@ use std::{
     net::IpAddr,
 };
 
-pub use edit::{Edit, apply, apply_raw, replaces};
+pub use edit::{Edit, admits_more, apply, apply_raw, replaces};
 pub use model::{SecurityGroup, SecurityRule};
 pub use plan::plan;
 
@@ -40,8 +43,22 @@ use crate::{
 pub struct Part {
     /// Who may reach it, in the order in which new rules get their priorities.
     pub allow: Vec<Allow>,
-    /// The destinations that no other source may reach.
+    /// The destinations that no other source may reach. Of these the addresses of nodes are not denied: a denial that is
+    /// there stays, and none is made, for it would cut off all that runs on the node.
     pub deny_all: BTreeSet<IpAddr>,
+    /// The same, and addresses at which other Services are reached are treated as those of nodes.
+    pub deny_alone: BTreeSet<IpAddr>,
+    /// The destinations at which a denial that is there stays, and none is made.
+    pub keep_denied: BTreeSet<IpAddr>,
+    /// The destinations at which every rule of this provider stays.
+    pub keep: BTreeSet<IpAddr>,
+}
+
+impl Part {
+    /// The destinations at which a denial that is there stays.
+    fn denials_stay(&self) -> impl Iterator<Item = IpAddr> {
+        [&self.deny_all, &self.deny_alone, &self.keep_denied].into_iter().flatten().copied()
+    }
 }
 
 /// Sources that may reach ports of destinations.
@@ -94,6 +111,10 @@ pub struct Env {
     pub tags: TagPolicy,
     /// The addresses of the backends.
     pub nodes: BTreeSet<IpAddr>,
+    /// The addresses of all Nodes, backends or not.
+    pub all_nodes: BTreeSet<IpAddr>,
+    /// Where Services are reached by their status, with the base name of the Service in lower case.
+    pub reached: BTreeSet<(IpAddr, String)>,
     /// The addresses of nodes that were backends and have left every pool. No rule of
     /// this provider admits to them any more.
     pub departed: BTreeSet<IpAddr>,
@@ -103,6 +124,13 @@ pub struct Env {
     /// case: those that rules of load balancers send to, and the node ports of Services that have told nothing yet. Every
     /// Service has a share in the nodes, so that none can give up all that is admitted there.
     pub node_ports: BTreeMap<String, BTreeSet<(SecurityProtocol, u16)>>,
+}
+
+impl Env {
+    /// Whether an address is that of a Node.
+    fn is_node(&self, address: IpAddr) -> bool {
+        self.all_nodes.contains(&address) || self.nodes.contains(&address) || self.departed.contains(&address)
+    }
 }
 
 /// The priorities of rules of this provider, the first one of allow rules.

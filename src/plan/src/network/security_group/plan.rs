@@ -76,11 +76,39 @@ fn asked_deny(family: Family, destinations: BTreeSet<IpAddr>) -> Asked {
     }
 }
 
+/// The destinations at which something is allowed for Services, with the Services.
+type Allowed<'a> = BTreeMap<IpAddr, Vec<&'a ServiceKey>>;
+
+fn allowed(wants: &Wants) -> Allowed<'_> {
+    let mut all = Allowed::new();
+    // Only who spares others asks.
+    if wants.values().any(|want| !want.present.deny_alone.is_empty()) {
+        for (service, want) in wants {
+            for address in want.present.allow.iter().flat_map(|allow| &allow.destinations) {
+                all.entry(*address).or_default().push(service);
+            }
+        }
+    }
+    all
+}
+
+/// The destinations that a part of a Service denies.
+fn denied(service: &ServiceKey, part: &Part, allowed: &Allowed, env: &Env) -> BTreeSet<IpAddr> {
+    let is_anothers = |address: &IpAddr| {
+        let base = lower(&BaseName::of(service));
+        let mut by_status = env.reached.range((*address, String::new())..).take_while(|(there, _)| there == address);
+        allowed.get(address).is_some_and(|services| services.iter().any(|there| *there != service))
+            || by_status.any(|(_, there)| *there != base)
+    };
+    let alone = part.deny_alone.iter().filter(|address| !is_anothers(address));
+    part.deny_all.iter().chain(alone).copied().filter(|address| !env.is_node(*address)).collect()
+}
+
 /// The rules that a part asks for. Deny rules come first: they exist before what they guard is reachable.
-fn asked(part: &Part) -> Vec<Asked> {
+fn asked(part: &Part, denied: &BTreeSet<IpAddr>) -> Vec<Asked> {
     let denied = [Family::V4, Family::V6].into_iter().filter_map(|family| {
         let of_family: BTreeSet<IpAddr> =
-            part.deny_all.iter().filter(|address| Family::of(**address) == family).copied().collect();
+            denied.iter().filter(|address| Family::of(**address) == family).copied().collect();
         (!of_family.is_empty()).then(|| asked_deny(family, of_family))
     });
     let allowed = part.allow.iter().filter(|allow| !allow.destinations.is_empty()).map(asked_allow);
@@ -196,8 +224,10 @@ impl<'a> Index<'a> {
 /// Plans one write of the security group.
 pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Edit> {
     let Some(actual) = actual else { return without_group(wants, env) };
+    let allowed = allowed(wants);
+    let rules = |service, part| asked(part, &denied(service, part, &allowed, env));
     let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
-        wants.iter().map(|(service, want)| (service, asked(&want.present))).collect();
+        wants.iter().map(|(service, want)| (service, rules(service, &want.present))).collect();
     let all: Vec<&Asked> = parts.values().flatten().collect();
     let index = Index::of(actual, all.iter().copied());
     // Services that are served already add nothing. A newcomer that exceeds a limit is the one that is refused.
@@ -226,7 +256,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .filter(|(service, want)| accepted.contains(service) && !want.gone.is_nothing())
         .map(|(_, want)| &want.gone)
         .collect();
-    let kept = Kept { actual, all: &all, denied: &index.denied, env, at_nodes: AtNodes::of(wants, env) };
+    let stays = Stays::of(wants);
+    let kept = Kept { actual, all: &all, stays, denied: &index.denied, env, at_nodes: AtNodes::of(wants, env) };
     next.remove(&Given::up(&gone), &kept);
 
     let mut edits = next.edits(actual);
@@ -252,7 +283,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
 
 fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     let served = wants.iter().map(|(service, want)| {
-        let state = if asked(&want.present).is_empty() {
+        let state = if asked(&want.present, &want.present.deny_all).is_empty() {
             Served::Done(Found::default())
         } else {
             let message = format!("security group {} does not exist; create it or correct securityGroupName", env.id);
@@ -263,11 +294,32 @@ fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     Plan { edits: vec![], served: served.collect(), is_partial: false }
 }
 
+/// The destinations at which Services leave as it is what they do not ask for.
+struct Stays {
+    denials: BTreeSet<IpAddr>,
+    all: BTreeSet<IpAddr>,
+}
+
+impl Stays {
+    fn of(wants: &Wants) -> Self {
+        let parts = || wants.values().map(|want| &want.present);
+        Self {
+            denials: parts().flat_map(Part::denials_stay).collect(),
+            all: parts().flat_map(|part| &part.keep).copied().collect(),
+        }
+    }
+
+    fn keeps(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        self.all.contains(&address) || (!rule.is_allow && self.denials.contains(&address))
+    }
+}
+
 /// What keeps destinations in rules.
 struct Kept<'a> {
     actual: &'a SecurityGroup,
     /// What all Services ask for.
     all: &'a [&'a Asked],
+    stays: Stays,
     denied: &'a BTreeSet<IpAddr>,
     env: &'a Env,
     at_nodes: AtNodes<'a>,
@@ -313,6 +365,9 @@ impl<'a> Given<'a> {
 
 impl Kept<'_> {
     fn asks_for(&self, rule: &SecurityRule, address: IpAddr) -> bool {
+        if self.stays.keeps(rule, address) {
+            return true;
+        }
         let is_old = names::old_security_rule(&rule.name).is_some();
         self.all.iter().filter(|asked| asked.destinations.contains(&address)).any(|asked| {
             let same_traffic = is_old

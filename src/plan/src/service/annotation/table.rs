@@ -114,7 +114,7 @@ pub const TABLE: &[Annotation] = &[
     ),
     row(
         key::ADDITIONAL_IPS,
-        Kind::CommaList("addresses"),
+        Kind::CommaList("public addresses that nothing of the cluster has"),
         "Further addresses for status and security rules; the load balancer does not get them.",
     ),
     row(
@@ -158,19 +158,19 @@ pub const TABLE: &[Annotation] = &[
     row(
         key::SERVICE_TAGS,
         Kind::CommaList("service tags such as AzureCloud"),
-        "Only these service tags may reach the Service.",
+        "Only these service tags may reach the Service; an empty list lets none in.",
     ),
     row(
         key::IP_RANGES,
         Kind::CommaList("address ranges such as 10.0.0.0/8"),
-        "Only these ranges may reach the Service; kube-proxy does not see them.",
+        "Only these ranges may reach the Service; kube-proxy does not see them. An item that is none closes it to all others.",
     ),
     row(
         key::SOURCE_RANGES,
         Kind::CommaList("address ranges such as 10.0.0.0/8"),
         "The same, under its Kubernetes name.",
     ),
-    row(key::DENY_ALL, Kind::Flag, "With ranges: denies all else, the virtual network too."),
+    row(key::DENY_ALL, Kind::Flag, "With ranges: denies all else, the virtual network too; needs floating IP."),
     row(key::DISABLE_SECURITY_RULES, Kind::Flag, "Writes no security rule for the Service."),
     row(
         key::SHARED_SECURITY_RULE,

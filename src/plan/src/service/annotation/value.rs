@@ -1,6 +1,6 @@
 //! Reading values by the table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Kind, find, key, misspelt, row};
 use crate::service::{Mistake, ServiceObject, Warning, WarningReason};
@@ -10,8 +10,8 @@ pub struct Annotations<'a> {
     values: &'a BTreeMap<String, String>,
     /// Whether Azure serves the Service already.
     is_live: bool,
-    /// Keys whose value is newer than what serves on Azure.
-    changed: &'a BTreeSet<String>,
+    /// Whether a value is read by what serves the Service.
+    pub reads_shown: bool,
     /// What is wrong.
     pub mistakes: Vec<Mistake>,
     /// What is odd.
@@ -25,8 +25,8 @@ fn of_port(template: &str, port: u16) -> String {
 
 impl<'a> Annotations<'a> {
     /// The annotations of a Service.
-    pub fn of(object: &'a ServiceObject, is_live: bool, changed: &'a BTreeSet<String>) -> Self {
-        Self { values: &object.annotations, is_live, changed, mistakes: vec![], warnings: vec![] }
+    pub fn of(object: &'a ServiceObject, is_live: bool) -> Self {
+        Self { values: &object.annotations, is_live, reads_shown: false, mistakes: vec![], warnings: vec![] }
     }
 
     /// The value of a key, as written.
@@ -37,12 +37,6 @@ impl<'a> Annotations<'a> {
     /// The value of a key without space around it; `None` when nothing is left.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.raw(key).map(str::trim).filter(|text| !text.is_empty())
-    }
-
-    /// Whether a value that the Go manager ignored goes on being ignored: the Service is served with it and the value has
-    /// not changed since.
-    pub fn keeps_old_reading(&self, key: &str) -> bool {
-        self.is_live && !self.changed.contains(key)
     }
 
     /// Notes that a value cannot be used.
@@ -57,42 +51,27 @@ impl<'a> Annotations<'a> {
         self.refuse(key, format!("allowed is {kind}"));
     }
 
-    /// Notes a value that the Go manager took for `taken`: a mistake of a new Service, a warning for a live one.
-    pub fn refuse_or_keep(&mut self, key: &str, taken: &str) {
-        if self.keeps_old_reading(key) {
-            let value = self.raw(key).unwrap_or_default();
-            let kind = row(key).kind;
-            self.warnings.push(Warning::new(
-                WarningReason::IgnoredValue,
-                format!("annotation {key} is {value:?} and is taken as {taken} until it changes; allowed is {kind}"),
-            ));
-        } else {
-            self.refuse_by_table(key);
-        }
-    }
-
     /// Notes that a setting has no effect.
     pub fn note_no_effect(&mut self, key: &str, why: &str) {
         self.warnings.push(Warning::new(WarningReason::NoEffect, format!("annotation {key} has no effect: {why}")));
     }
 
-    /// A flag; absent is false. The Go manager takes everything but `true` in any case, with no space around it, as
-    /// false.
+    /// A flag; absent is false. The Go manager takes everything but `true` in any case, with no space around it, as false. So
+    /// a `true` with space around it is one of a new Service alone: what serves already may have been made by the other
+    /// reading, and is looked at.
     pub fn flag(&mut self, key: &str) -> bool {
         let Some(raw) = self.raw(key) else { return false };
         if raw.eq_ignore_ascii_case("true") {
             return true;
         }
-        let is_true = raw.trim().eq_ignore_ascii_case("true");
-        let is_false = raw.trim().is_empty() || raw.trim().eq_ignore_ascii_case("false");
-        match (is_true, is_false) {
-            (true, _) if !self.keeps_old_reading(key) => true,
-            (false, true) => false,
-            _ => {
-                self.refuse_or_keep(key, "false");
-                false
-            }
+        let text = raw.trim();
+        let is_true = text.eq_ignore_ascii_case("true");
+        self.reads_shown |= is_true;
+        let is_false = text.is_empty() || text.eq_ignore_ascii_case("false");
+        if (is_true && self.is_live) || (!is_true && !is_false) {
+            self.refuse_by_table(key);
         }
+        is_true
     }
 
     /// A flag of a port.

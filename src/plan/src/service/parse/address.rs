@@ -2,30 +2,12 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use super::Reader;
+use super::{Reader, external::may_be_public};
 use crate::{
     model::ArmId,
-    network::{Cidr, Family},
+    network::Family,
     service::{AddressAsk, DnsLabel, IpTag, Mistake, PublicIpAsk, PublicIpSettings, Side, annotation::key, names},
 };
-
-/// The address that stands for Azure itself in every virtual network (source: what-is-ip-address-168-63-129-16).
-const AZURE_ITSELF: &str = "168.63.129.16/32";
-
-/// Ranges that no public IP comes from (source: RFC 1918, RFC 6598, RFC 4193, RFC 4291, RFC 3927, RFC 1122).
-const NOT_PUBLIC: [&str; 11] = [
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "100.64.0.0/10",
-    AZURE_ITSELF,
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "0.0.0.0/8",
-    "fc00::/7",
-    "fe80::/10",
-    "::/127",
-];
 
 pub(super) fn read(read: &mut Reader, family: Family) -> AddressAsk {
     let address = named_address(read, family);
@@ -69,8 +51,7 @@ fn named_address(read: &mut Reader, family: Family) -> Option<IpAddr> {
 
 /// Whether a public Service may have this address; notes a mistake in a field (`Ok`) or an annotation (`Err`) otherwise.
 fn is_usable(read: &mut Reader, address: IpAddr, subject: Result<&'static str, &'static str>) -> bool {
-    let is_public = !NOT_PUBLIC.iter().any(|range| range.parse::<Cidr>().is_ok_and(|range| range.contains(address)));
-    if read.side == Side::Internal || is_public {
+    if read.side == Side::Internal || may_be_public(address) {
         return true;
     }
     let allowed = "a public Service needs the address of an existing public IP; for an internal one set \
@@ -131,9 +112,9 @@ fn settings(read: &mut Reader) -> PublicIpSettings {
     let (tags, skipped) =
         crate::network::parse_tag_pairs(read.annotations.raw(key::PIP_TAGS).unwrap_or_default().trim());
     if !skipped.is_empty() {
-        read.annotations.refuse_or_keep(key::PIP_TAGS, "the pairs that are well formed");
+        read.annotations.refuse_by_table(key::PIP_TAGS);
     }
-    PublicIpSettings { dns_label, tags, ip_tags: ip_tags(read) }
+    PublicIpSettings { dns_label, tags, tags_stay: read.frozen.tags, ip_tags: ip_tags(read) }
 }
 
 /// Whether Azure takes a text as the label of a public IP (source: publicIPAddresses, `domainNameLabel`).
@@ -158,7 +139,7 @@ fn ip_tags(read: &mut Reader) -> Option<Vec<IpTag>> {
         }
     }
     if is_malformed {
-        read.annotations.refuse_or_keep(key::PIP_IP_TAGS, "the pairs that are well formed");
+        read.annotations.refuse_by_table(key::PIP_IP_TAGS);
     }
     Some(tags.into_iter().map(|(kind, tag)| IpTag { kind: kind.to_owned(), tag: tag.to_owned() }).collect())
 }

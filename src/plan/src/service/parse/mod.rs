@@ -2,44 +2,94 @@
 
 mod access;
 mod address;
+mod as_shown;
+mod external;
 mod private_link;
 mod traffic;
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use as_shown::{Correction, Frozen};
+pub use external::ClusterAddresses;
+
 use super::{
     Ask, FamilyAsk, Mistake, Mode, PlacementAsk, ServiceObject, Side, Warning, WarningReason,
     annotation::{Annotations, key},
     names::{self, BaseName},
+    shown::Shown,
 };
 use crate::network::{Settings, settings::LoadBalancerSku};
 
-/// What serves a Service already, so that its reading stays.
+/// What a Service is read beside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Existing {
-    /// The side of the load balancer that has a frontend or rules of it; `None` for a new Service.
-    pub side: Option<Side>,
-    /// Keys of annotations whose value changed since this provider first saw the Service.
-    pub changed: BTreeSet<String>,
+    /// What load balancers show of it; `None` for a new Service.
+    pub shown: Option<Shown>,
+    /// The addresses of the frontends that they show; `None` while one is not known.
+    pub own_addresses: Option<BTreeSet<IpAddr>>,
+    /// The addresses that no Service may name as its own.
+    pub cluster: ClusterAddresses,
 }
+
+impl Existing {
+    /// The side that serves the Service already, as far as that is known.
+    fn side(&self, object: &ServiceObject) -> Option<Side> {
+        self.shown.as_ref()?.side(&object.ingress)
+    }
+}
+
+/// How often what is shown is put in the place of mistakes: a value may be a mistake only beside another one.
+const CORRECTIONS: usize = 3;
 
 /// Parses a Service.
 ///
-/// The reading of the Go manager is kept for a live Service where it differs from the right one, with a warning each,
-/// until the annotation in question changes.
+/// A value that cannot be used is a mistake of a new Service: an answer with mistakes rests on there being nothing shown. Of one that Azure serves, what Azure shows is read in its place,
+/// with a warning.
 ///
 /// # Errors
 /// Everything that is wrong with it, each with annotation or field, value and what is allowed.
 pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -> Result<Ask, Vec<Mistake>> {
+    let mut mistakes = match read(object, settings, existing, Frozen::default()) {
+        Ok(ask) => return Ok(ask),
+        Err(mistakes) => mistakes,
+    };
+    let first = mistakes.clone();
+    let Some(shown) = &existing.shown else { return Err(first) };
+    let mut corrected = Correction { object: object.clone(), frozen: Frozen::default(), settings, existing, shown };
+    for _ in 0..CORRECTIONS {
+        if !corrected.apply(&mistakes) {
+            break;
+        }
+        match read(&corrected.object, settings, existing, corrected.frozen) {
+            Ok(mut ask) => {
+                let kept = first.iter().map(|mistake| {
+                    let message = format!("{mistake}; until it is corrected, what Azure has of it stays");
+                    Warning::new(WarningReason::IgnoredValue, message)
+                });
+                ask.warnings.extend(kept);
+                ask.warnings.sort();
+                ask.reads_shown = true;
+                return Ok(ask);
+            }
+            Err(next) => mistakes = next,
+        }
+    }
+    Err(first)
+}
+
+/// Reads a Service, of which some things stay as they are.
+fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen: Frozen) -> Result<Ask, Vec<Mistake>> {
     let mut read = Reader {
         object,
         settings,
-        annotations: Annotations::of(object, existing.side.is_some(), &existing.changed),
+        existing,
+        frozen,
+        annotations: Annotations::of(object, existing.shown.is_some()),
         base: BaseName::of(&object.key),
         side: Side::Public,
         reads_as_internal: false,
     };
-    read.side(existing);
+    read.side();
     read.annotations.note_unknown(object);
     if object.ports.is_empty() {
         read.annotations.mistakes.push(Mistake::field("spec.ports", "", "at least one port is needed"));
@@ -47,7 +97,7 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
     read.check_name(key::INTERNAL_SUBNET, names::is_resource_name);
     let access = access::read(&mut read);
     let placement = read.placement();
-    let additional_addresses = read.additional_addresses();
+    let additional_addresses = external::read(&mut read);
     let private_link = private_link::read(&mut read);
     let floating_ip = !read.annotations.flag(key::DISABLE_FLOATING_IP);
     let families = object
@@ -76,8 +126,10 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
         placement,
         additional_addresses,
         private_link,
+        private_link_stays: frozen.private_link,
         is_local: object.is_local,
         floating_ip,
+        reads_shown: annotations.reads_shown,
         warnings: annotations.warnings,
     })
 }
@@ -86,6 +138,8 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
 struct Reader<'a> {
     object: &'a ServiceObject,
     settings: &'a Settings,
+    existing: &'a Existing,
+    frozen: Frozen,
     annotations: Annotations<'a>,
     base: BaseName,
     side: Side,
@@ -97,27 +151,36 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Which side: the Go manager takes only the exact text `true` for internal when it chooses the load balancer, and any
     /// case of it elsewhere.
-    fn side(&mut self, existing: &Existing) {
+    fn side(&mut self) {
         let raw = self.annotations.raw(key::INTERNAL);
+        let is_live = self.existing.shown.is_some();
+        let served_on = self.existing.side(self.object);
         self.side = match raw {
             None => Side::Public,
             Some("true") => Side::Internal,
+            // It moves to no side by a spelling that the Go manager took for the other one.
             Some(text) if text.trim().eq_ignore_ascii_case("true") => {
-                let stays_public =
-                    existing.side == Some(Side::Public) && self.annotations.keeps_old_reading(key::INTERNAL);
-                if stays_public {
-                    self.annotations.warnings.push(Warning::new(
+                self.annotations.reads_shown = true;
+                match served_on {
+                    Some(Side::Public) => {
+                        self.annotations.warnings.push(Warning::new(
                         WarningReason::IgnoredValue,
                         format!(
-                            "annotation {} is {text:?}; the Service stays public until the annotation changes: write \
-                             \"true\" for an internal one",
+                            "annotation {} is {text:?}; the Service stays public: write \"true\" for an internal one",
                             key::INTERNAL
                         ),
                     ));
-                    self.reads_as_internal = text.eq_ignore_ascii_case("true");
-                    return;
+                        self.reads_as_internal = text.eq_ignore_ascii_case("true");
+                        return;
+                    }
+                    Some(Side::Internal) => Side::Internal,
+                    None => {
+                        if is_live {
+                            self.annotations.refuse_by_table(key::INTERNAL);
+                        }
+                        Side::Internal
+                    }
                 }
-                Side::Internal
             }
             Some(_) if self.annotations.flag(key::INTERNAL) => Side::Internal,
             Some(_) => Side::Public,
@@ -171,16 +234,5 @@ impl<'a> Reader<'a> {
             );
         }
         PlacementAsk { mode, configurations, pins_address }
-    }
-
-    fn additional_addresses(&mut self) -> Vec<IpAddr> {
-        let mut addresses = Vec::new();
-        for item in self.annotations.comma_list(key::ADDITIONAL_IPS) {
-            match item.parse() {
-                Ok(address) => addresses.push(address),
-                Err(_) => self.annotations.refuse_by_table(key::ADDITIONAL_IPS),
-            }
-        }
-        addresses
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn read(read: &mut Reader) -> Option<PrivateLinkAsk> {
     let is_set = |read: &mut Reader, key: &str| {
         read.annotations.text(key).is_some_and(|text| text.eq_ignore_ascii_case("true")) || read.annotations.flag(key)
     };
-    if !is_set(read, key::PLS_CREATE) {
+    if read.frozen.private_link || !is_set(read, key::PLS_CREATE) {
         return None;
     }
     if read.side == Side::Public && !read.annotations.flag(key::DISABLE_FLOATING_IP) {

@@ -153,7 +153,9 @@ fn common_probe(read: &mut Reader, family: Family, private_link: Option<&Private
         });
     }
     // kube-proxy does not speak the proxy protocol that a private link service would put in front.
-    if private_link.is_some_and(|link| link.proxy_protocol) {
+    let is_kept = read.frozen.private_link
+        && read.annotations.text(key::PLS_PROXY_PROTOCOL).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    if is_kept || private_link.is_some_and(|link| link.proxy_protocol) {
         return None;
     }
     let port = read.object.health_check_node_port;
@@ -273,7 +275,7 @@ fn probe_protocol(read: &mut Reader, port: &ServicePort) -> ProbeProtocol {
         "tcp" => ProbeProtocol::Tcp,
         _ => {
             if let Some(key) = key {
-                read.annotations.refuse_or_keep(&key, "tcp");
+                read.annotations.refuse_by_table(&key);
             }
             ProbeProtocol::Tcp
         }

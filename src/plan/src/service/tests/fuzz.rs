@@ -64,6 +64,11 @@ fn any_annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
     proptest::collection::btree_map(key, prop_oneof![value(), ".{0,300}", "[0-9./:,=-]{0,60}"], 0..12)
 }
 
+/// A Service of a side.
+fn one_of(side: Side) -> ServiceObject {
+    if side == Side::Internal { annotated(&[("azure-load-balancer-internal", "true")]) } else { service() }
+}
+
 /// Runs of the fuzz target.
 fn cases() -> u32 {
     std::env::var_os("LAZULI_TEST_FULL").map_or(1_024, |_| 50_000)
@@ -79,7 +84,7 @@ proptest! {
         side in proptest::option::of(prop_oneof![Just(Side::Public), Just(Side::Internal)]),
     ) {
         let object = ServiceObject { annotations, ..object };
-        let existing = Existing { side, ..Existing::default() };
+        let existing = side.map(|side| served(&one_of(side))).unwrap_or_default();
         let read = parse(&object, &settings(), &existing);
         prop_assert_eq!(&read, &parse(&object.clone(), &settings(), &existing));
         for mistake in read.err().iter().flatten() {
@@ -92,6 +97,66 @@ proptest! {
                 }
                 Subject::Field(path) => prop_assert!(text.contains(path), "{}", text),
             }
+        }
+    }
+}
+
+/// Values that ask for a denial, at nodes and elsewhere.
+fn denying() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let value = |key: &'static str, values: &'static [&'static str]| {
+        proptest::option::of(proptest::sample::select(values)).prop_map(move |value| (key, value))
+    };
+    let ranges = &["", "10.0.0.0/8", "10.0.0.0/8,", "x", "0.0.0.0/0,10.0.0.11/8", "2001:db8::/32"];
+    let pairs = (
+        value("azure-disable-load-balancer-floating-ip", &["true", "True", " true", "ture"]),
+        value("azure-deny-all-except-load-balancer-source-ranges", &["true", "True", "yes"]),
+        value("azure-allowed-ip-ranges", ranges),
+        value("load-balancer-source-ranges", ranges),
+        value("azure-load-balancer-internal", &["true", "True", "ture"]),
+        value("azure-additional-public-ips", &["10.0.0.12", "20.9.9.9,10.0.0.11", "20.9.9.9", "fd00::11,x"]),
+        value("azure-disable-load-balancer-nsg-rule", &["true", "ture"]),
+    );
+    pairs.prop_map(|(a, b, c, d, e, f, g)| {
+        let set = [a, b, c, d, e, f, g].into_iter().filter_map(|(key, value)| Some((key, value?)));
+        set.map(|(key, value)| (format!("{}{key}", annotation::PREFIX), value.to_owned())).collect()
+    })
+}
+
+const NODES: [&str; 3] = ["10.0.0.11", "10.0.0.12", "fd00::11"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_service_denies_anything_at_the_address_of_a_node(
+        object in object(),
+        pairs in denying(),
+        ingress in proptest::sample::subsequence(vec!["10.0.0.4", "10.0.0.12", "20.0.0.4", "20.9.9.9", "fd00::11"], 0..4),
+        frontends in proptest::sample::subsequence(vec!["10.0.0.4", "10.0.0.11", "20.0.0.4", "fd00::11"], 0..4),
+        backends in proptest::sample::subsequence(NODES.to_vec(), 0..=3),
+        as_served in proptest::option::of(denying()),
+        adds in any::<bool>(),
+    ) {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<BTreeSet<IpAddr>>();
+        let object = ServiceObject {
+            key: service().key, annotations: pairs, ports: service().ports, ingress: addresses(&ingress).into_iter().collect(),
+            ..object
+        };
+        let before = as_served.map(|annotations| ServiceObject { annotations, ..service() });
+        let before = before.filter(|before| parse(before, &settings(), &Existing::default()).is_ok());
+        let mut existing = before.as_ref().map(served).unwrap_or_default();
+        existing.cluster.nodes = addresses(&NODES);
+        let Ok(ask) = parse(&object, &settings(), &existing) else { return Ok(()) };
+        let env = security_group::Env {
+            nodes: addresses(&backends), all_nodes: addresses(&NODES), ..security_group_env(&settings())
+        };
+        let stage = if adds { Stage::Adding } else { Stage::Trimming };
+        let want = wants::security_group(&ask, &addresses(&frontends), &env.nodes, &Former::default(), stage);
+        let group = security_group::SecurityGroup::read(&env.id, &empty_group()).unwrap();
+        let plan = security_group::plan(&[(ask.service.clone(), want)].into(), Some(&group), &env);
+        let after = security_group::apply(Some(group), &plan.edits, &env).unwrap();
+        for rule in after.rules.iter().filter(|rule| !rule.is_allow) {
+            prop_assert!(rule.destinations.iter().all(|text| !NODES.contains(&text.as_str())), "{:?}", rule);
         }
     }
 }
@@ -125,7 +190,7 @@ proptest! {
     fn every_service_is_read_or_refused_in_words(object in object(), basic in any::<bool>(), live in any::<bool>()) {
         let mut settings = settings();
         settings.sku = if basic { LoadBalancerSku::Basic } else { LoadBalancerSku::Standard };
-        let existing = Existing { side: live.then_some(Side::Public), ..Existing::default() };
+        let existing = if live { served(&service()) } else { Existing::default() };
         match parse(&object, &settings, &existing) {
             Err(mistakes) => {
                 prop_assert!(!mistakes.is_empty());

@@ -3,55 +3,79 @@
 use super::*;
 use crate::service::{Mistake, Warning};
 
+/// What a Service is read beside that is served on this side.
 fn live(side: Side) -> Existing {
-    Existing { side: Some(side), ..Existing::default() }
+    served(&if side == Side::Internal { annotated(&[INTERNAL]) } else { service() })
 }
+
+const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 
 fn read(object: &ServiceObject, existing: &Existing) -> Ask {
     parse(object, &settings(), existing).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }
 
-fn changed(side: Side, key: &str) -> Existing {
-    Existing { side: Some(side), changed: [format!("{}{key}", annotation::PREFIX)].into() }
-}
-
 #[test]
-fn a_public_service_whose_internal_is_true_in_other_letters_stays_public_until_it_changes() {
+fn a_service_changes_its_side_by_no_spelling_of_true_and_by_no_mistake() {
     let object = annotated(&[("azure-load-balancer-internal", "True")]);
     let ask = read(&object, &live(Side::Public));
     assert_eq!(ask.side, Side::Public);
     assert_eq!(
         ask.warnings.iter().map(|warning: &Warning| warning.message.as_str()).collect::<Vec<_>>(),
         [
-            "annotation service.beta.kubernetes.io/azure-load-balancer-internal is \"True\"; the Service stays public until the \
-          annotation changes: write \"true\" for an internal one"
+            "annotation service.beta.kubernetes.io/azure-load-balancer-internal is \"True\"; the Service stays public: write \
+             \"true\" for an internal one"
         ]
     );
     // The Go manager's security rules read it as internal: the world is not let in.
     assert_eq!(ask.access.service_tags, Vec::<String>::new());
-    assert_eq!(read(&object, &changed(Side::Public, "azure-load-balancer-internal")).side, Side::Internal);
     assert_eq!(read(&object, &Existing::default()).side, Side::Internal);
     assert_eq!(read(&object, &live(Side::Internal)).side, Side::Internal);
     // With space around it no part of the Go manager takes it for internal.
     let spaced = read(&annotated(&[("azure-load-balancer-internal", " true")]), &live(Side::Public));
     assert_eq!((spaced.side, spaced.access.service_tags.len()), (Side::Public, 1));
+    for value in ["ture", "yes", "1", "internal", "true,", "\u{feff}true"] {
+        let object = annotated(&[("azure-load-balancer-internal", value)]);
+        assert!(parse(&object, &settings(), &Existing::default()).is_err(), "a new Service: {value}");
+        for side in [Side::Public, Side::Internal] {
+            let ask = read(&object, &live(side));
+            assert_eq!(ask.side, side, "{value}");
+            assert!(ask.warnings[0].message.ends_with("what Azure has of it stays"), "{:?}", ask.warnings);
+        }
+    }
+    // While it moves, the side is that of the status.
+    let mut both = live(Side::Public);
+    both.shown.as_mut().unwrap().frontends.extend(live(Side::Internal).shown.unwrap().frontends);
+    let address = IpAddr::from([10, 0, 0, 4]);
+    both.shown.as_mut().unwrap().frontends.values_mut().for_each(|one| {
+        one.private_address = Some(address).filter(|_| one.public_ip.is_none());
+    });
+    let typo = annotated(&[("azure-load-balancer-internal", "ture")]);
+    let at = |ingress: &[[u8; 4]]| {
+        let ingress = ingress.iter().map(|address| IpAddr::from(*address)).collect();
+        parse(&ServiceObject { ingress, ..typo.clone() }, &settings(), &both).map(|ask| ask.side)
+    };
+    assert_eq!(at(&[[10, 0, 0, 4]]), Ok(Side::Internal));
+    assert_eq!(at(&[[20, 0, 0, 4]]), Ok(Side::Public));
+    assert!(at(&[]).is_err(), "nothing says which");
 }
 
 #[test]
-fn a_flag_that_the_go_manager_took_for_false_stays_false_until_it_changes() {
+fn a_flag_that_cannot_be_read_is_what_azure_shows() {
+    let plain = served(&service());
+    let at_nodes = served(&annotated(&[("azure-disable-load-balancer-floating-ip", "true")]));
     for value in ["1", "yes", " true "] {
         let object = annotated(&[("azure-disable-load-balancer-floating-ip", value)]);
-        let ask = read(&object, &live(Side::Public));
+        let ask = read(&object, &plain);
         assert!(ask.floating_ip, "{value:?}");
         assert_eq!(ask.warnings.len(), 1, "{value:?}");
+        // Who was served so by a new Service's reading of " true " stays so with the next process.
+        assert!(!read(&object, &at_nodes).floating_ip, "{value:?}");
     }
     let spaced = annotated(&[("azure-disable-load-balancer-floating-ip", " true ")]);
     assert!(!read(&spaced, &Existing::default()).floating_ip);
-    assert!(!read(&spaced, &changed(Side::Public, "azure-disable-load-balancer-floating-ip")).floating_ip);
     let word = annotated(&[("azure-disable-load-balancer-floating-ip", "yes")]);
-    let refused = parse(&word, &settings(), &changed(Side::Public, "azure-disable-load-balancer-floating-ip"));
     assert_eq!(
-        refused.unwrap_err().iter().map(Mistake::to_string).collect::<Vec<_>>(),
+        parse(&word, &settings(), &Existing::default()).unwrap_err().iter().map(Mistake::to_string).collect::<Vec<_>>(),
         [
             "annotation service.beta.kubernetes.io/azure-disable-load-balancer-floating-ip is \"yes\": allowed is true or false"
         ]
@@ -59,25 +83,30 @@ fn a_flag_that_the_go_manager_took_for_false_stays_false_until_it_changes() {
 }
 
 #[test]
-fn a_range_that_is_none_closes_a_live_service_and_is_a_mistake_of_a_new_one() {
+fn a_range_that_is_none_closes_a_service_new_or_not() {
     let object = annotated(&[("azure-allowed-ip-ranges", "10.0.0.0/8,10.0.0.1/8")]);
-    assert!(parse(&object, &settings(), &Existing::default()).is_err());
-    let access = read(&object, &live(Side::Public)).access;
-    assert!(access.deny_all_else);
-    assert_eq!(access.ranges, ["10.0.0.0/8".parse().unwrap()]);
-    assert_eq!(access.service_tags, Vec::<String>::new());
-    let field = ServiceObject { source_ranges: vec!["all".to_owned()], ..service() };
-    assert!(parse(&field, &settings(), &Existing::default()).is_err());
-    assert!(read(&field, &live(Side::Public)).access.deny_all_else);
+    for existing in [Existing::default(), live(Side::Public)] {
+        let ask = read(&object, &existing);
+        assert_eq!(ask.access.denial, Denial::OfInvalidRange);
+        assert_eq!(ask.access.ranges, ["10.0.0.0/8".parse().unwrap()]);
+        assert_eq!(ask.access.service_tags, Vec::<String>::new());
+        assert!(ask.warnings[0].message.contains("all other sources are denied"), "{:?}", ask.warnings);
+        let field = ServiceObject { source_ranges: vec!["all".to_owned()], ..service() };
+        assert_eq!(read(&field, &existing).access.denial, Denial::OfInvalidRange);
+    }
 }
 
 #[test]
-fn a_probe_protocol_and_pairs_that_are_none_are_ignored_on_a_live_service() {
+fn mistakes_of_a_served_service_are_warnings_and_those_of_a_new_one_refuse_it() {
     for pairs in [
         [("azure-load-balancer-health-probe-protocol", "grpc")],
         [("azure-pip-tags", "a=b,c")],
         [("azure-pip-ip-tags", "RoutingPreference=Internet,x")],
         [("port_80_no_probe_rule", "on")],
+        [("azure-load-balancer-tcp-idle-timeout", "soon")],
+        [("azure-pip-name", "a b")],
+        [("azure-load-balancer-ipv4", "10.0.0.1")],
+        [("azure-dns-label-name", "-")],
     ] {
         let object = annotated(&pairs);
         assert!(parse(&object, &settings(), &Existing::default()).is_err(), "{pairs:?}");

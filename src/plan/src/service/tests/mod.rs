@@ -1,5 +1,6 @@
 //! Services on their whole way, from the object to the bodies that go to Azure.
 
+mod access_lists;
 mod bodies;
 mod cases;
 mod fuzz;
@@ -15,7 +16,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    AddressAsk, Ask, Existing, ServiceKey, ServiceObject, Side, annotation,
+    AddressAsk, Ask, Denial, Existing, ServiceKey, ServiceObject, Shown, Side, annotation,
     object::{PortProtocol, ServicePort},
     parse,
     wants::{self, Former, Stage},
@@ -84,6 +85,7 @@ pub(crate) fn service() -> ServiceObject {
         is_client_ip_affine: false,
         source_ranges: vec![],
         load_balancer_ip: None,
+        cluster_ips: vec![],
         ingress: vec![],
         is_deleting: false,
         has_finalizer: true,
@@ -133,6 +135,8 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
         id: settings.security_group_id().unwrap(),
         tags: settings.tags.clone(),
         nodes: BTreeSet::new(),
+        all_nodes: BTreeSet::new(),
+        reached: BTreeSet::new(),
         keep: BTreeMap::new(),
         departed: BTreeSet::new(),
         node_ports: BTreeMap::new(),
@@ -190,6 +194,21 @@ pub(crate) fn bodies(object: &ServiceObject, settings: &Settings) -> Bodies {
     let security_group = security_group::apply_raw(Some(empty_group()), &plan.edits, &env).unwrap();
     let private_link = private_link_body(&ask, settings);
     Bodies { public_ips, load_balancer, security_group, private_link }
+}
+
+/// What a Service is read beside that the load balancer of this body serves.
+pub(crate) fn beside(object: &ServiceObject, settings: &Settings, side: Side, balancer: &Value) -> Existing {
+    let id = load_balancer_env(settings, side).id;
+    let all = Shown::all(&load_balancer::LoadBalancer::read(&id, balancer).unwrap());
+    let shown = Shown::of(&super::names::BaseName::of(&object.key), [&all]);
+    assert!(shown.is_some(), "{balancer}");
+    Existing { shown, ..Existing::default() }
+}
+
+/// What a Service is read beside that is served as it is.
+pub(crate) fn served(object: &ServiceObject) -> Existing {
+    let side = parse(object, &settings(), &Existing::default()).unwrap().side;
+    beside(object, &settings(), side, &bodies(object, &settings()).load_balancer)
 }
 
 fn private_link_body(ask: &Ask, settings: &Settings) -> Option<Value> {

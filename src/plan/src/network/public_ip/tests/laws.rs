@@ -17,7 +17,7 @@ fn want() -> impl Strategy<Value = Option<Want>> {
     let tags = proptest::option::of(Just(("team".to_owned(), "y".to_owned())));
     let usage = (any::<bool>(), label, tags).prop_map(|(makes, dns_label, tags)| {
         let creation = if makes { Creation::Make { prefix: None } } else { Creation::MustExist };
-        uses(creation, PublicIpSettings { dns_label, tags: tags.into_iter().collect(), ip_tags: None })
+        uses(creation, PublicIpSettings { dns_label, tags: tags.into_iter().collect(), ..Default::default() })
     });
     let nothing = Want { present: Part::default(), gone: Gone::Nothing };
     let left = Want { present: Part::default(), gone: Gone::LeftToOthers };
