@@ -51,9 +51,11 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
     /// Make the changes too that remove or replace something of a Service, when this program takes the Services over from
-    /// the Azure cloud-controller-manager. Without it they wait, and the Services' events say so.
-    #[arg(long, env = "LAZULI_ACCEPT_PLAN")]
-    accept_plan: bool,
+    /// the Azure cloud-controller-manager, if they are those of the plan with this hash: --dry-run prints it. Without it
+    /// they wait, and the Services' events say so.
+    #[arg(long, env = "LAZULI_ACCEPT_PLAN", value_name = "HASH", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", value_parser = plan_hash)]
+    accept_plan: Option<String>,
     /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
     /// changed. 0: never.
     #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(..=86_400))]
@@ -195,7 +197,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             zones: Some(options.zones.clone()).filter(|zones| !zones.is_empty()),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
-            accepts_plan: options.accept_plan,
+            accepted_plan: options.accept_plan.clone(),
             resync: Some(Duration::from_secs(options.resync_seconds)).filter(|every| !every.is_zero()),
             events,
         },
@@ -207,12 +209,12 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         if !serves_services {
             tracing::warn!("service-lb does not run, and only its changes are planned");
         }
-        let planning = async { if serves_services { controller.dry_run().await } else { Ok(Vec::new()) } };
-        let planned = tokio::select! {
+        let planning = async { if serves_services { controller.dry_run().await } else { Ok((Vec::new(), None)) } };
+        let (planned, hash) = tokio::select! {
             planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
             () = stop.cancelled() => return Err(RunError::Interrupted.into()),
         };
-        print!("{}", plan(&planned));
+        print!("{}", plan(&planned, hash.as_deref()));
         return Ok(());
     }
     if !serves_services {
@@ -284,11 +286,26 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 }
 
 /// A plan, as it is printed.
-fn plan(planned: &[Planned]) -> String {
+/// The plan for people. `hash` is that of what it removes or replaces.
+fn plan(planned: &[Planned], hash: Option<&str>) -> String {
     if planned.is_empty() {
         return "nothing would be written\n".to_owned();
     }
-    planned.iter().map(|one| format!("{one}\n")).collect()
+    let mut text: String = planned.iter().map(|one| format!("{one}\n")).collect();
+    if let Some(hash) = hash {
+        text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
+    }
+    text
+}
+
+/// The hash of a plan, as a dry run prints it.
+fn plan_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == 16 && text.chars().all(|char| char.is_ascii_digit() || ('a'..='f').contains(&char));
+    is_hash.then(|| text.to_owned()).ok_or_else(|| {
+        "it takes the hash of the plan that is accepted, 16 hexadecimal digits: lazuli cloud-controllers --dry-run with the \
+         same settings prints the plan and its hash"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
-            accepts_plan: false,
+            accepted_plan: None,
             resync: None,
             events: self.events.clone(),
         };

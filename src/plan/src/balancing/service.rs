@@ -156,9 +156,7 @@ impl Service for Balanced {
     ) -> Want {
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
-            Key::PublicIp(public_ip) => {
-                Want::PublicIp(of_public_ip(spec, public_ip, level, seen.reports.get(key).map(|report| &**report)))
-            }
+            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level, seen)),
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
@@ -182,8 +180,10 @@ impl Service for Balanced {
         }
     }
 
-    fn awaits_members(spec: &Spec, inputs: &Inputs) -> bool {
-        inputs.without_members.contains(&spec.load_balancer)
+    fn awaits_members(spec: &Spec, inputs: &Inputs) -> Option<(Key, String)> {
+        let what = || "waits until the NIC of a Node has joined its backend pool".to_owned();
+        let is_empty = inputs.without_members.contains(&spec.load_balancer);
+        is_empty.then(|| (Key::LoadBalancer(spec.load_balancer.clone()), what()))
     }
 
     fn asks_the_same(one: &Spec, other: &Spec) -> bool {
@@ -227,7 +227,8 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
 }
 
-fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, shown: Option<&Report>) -> public_ip::Want {
+fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, seen: &Seen<'_, Balanced>) -> public_ip::Want {
+    let shown = seen.reports.get(&Key::PublicIp(id.clone()));
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
         return nothing;
@@ -243,6 +244,10 @@ fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, shown: Option<&Re
         Some(want) => want,
         None if level < Level::Clean => nothing,
         None if shown.is_some_and(|report| report.is_shared) => wants::public_ip_left_to_others(),
+        // A load balancer that has nothing left to remove keeps the frontend for others.
+        None if seen.reports.values().any(|report| report.frontends.contains(&Frontend::Public(id.clone()))) => {
+            wants::public_ip_released_unless_used()
+        }
         None => wants::public_ip_released(),
     }
 }
@@ -316,7 +321,12 @@ fn of_security_group(
     }
     match level {
         Level::Make => want.gone.destinations = unshown(spec, seen),
-        Level::Clean => want.gone = given_up(id, spec, seen),
+        Level::Clean => {
+            want.gone = given_up(id, spec, seen);
+            // While the cluster has no Node, rules that name nodes stay for the Services that are served.
+            let is_at_nodes = spec.is_some_and(|spec| !spec.ask.floating_ip);
+            want.gone.nodes &= !(is_at_nodes && inputs.nodes.is_empty());
+        }
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
     want

@@ -60,6 +60,9 @@ pub enum Gone {
     /// It has, and others still use it: its name leaves the tag unless it is the last. The last Service first closes the
     /// security group for the whole address, which one that is not the last does not.
     LeftToOthers,
+    /// It has, and its load balancer keeps the frontend, for outbound or NAT rules of others: the public IP stays while
+    /// something uses it, and the owner is told. Otherwise as [`Released`](Self::Released).
+    ReleasedUnlessUsed,
 }
 
 /// What one Service wants of a public IP.
