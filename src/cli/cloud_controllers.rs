@@ -489,8 +489,21 @@ public IP ip:
   remove rule x
   add backend pool y
 ";
-        assert_eq!(plan(&[one("load balancer kubernetes", true), one("public IP ip", false)]), expected);
-        assert_eq!(plan(&[]), "nothing would be written\n");
+        let planned = [one("load balancer kubernetes", true), one("public IP ip", false)];
+        assert_eq!(plan(&planned, None), expected);
+        let text = plan(&planned, Some("0123456789abcdef"));
+        assert!(text.starts_with(expected) && text.contains("--accept-plan=0123456789abcdef"), "{text}");
+        assert_eq!(plan(&[], None), "nothing would be written\n");
+    }
+
+    #[test]
+    fn a_plan_is_accepted_by_its_hash_and_a_plain_flag_says_how() {
+        let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
+        assert!(parse("--accept-plan=0123456789abcdef").is_ok());
+        for wrong in ["--accept-plan", "--accept-plan=true", "--accept-plan=0123456789ABCDEF"] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("--dry-run"), "{error}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,14 +21,16 @@ impl Rig {
         all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Serves a Service, ends the process, and has its owner delete it.
-    async fn deleted_meanwhile(&self, name: &str, annotations: &[(&str, &str)]) {
+    /// Serves a Service, ends the process, and has its owner remove these annotations and delete it.
+    async fn deleted_meanwhile(&self, name: &str, annotations: &[(&str, &str)], removed: &[&str]) {
         self.annotated(name, annotations);
         let (stop, running) = self.controller("first");
         self.addresses(name).await;
         sleep(Duration::from_secs(60)).await;
         stop.cancel();
         running.await.unwrap();
+        let kept: Vec<_> = annotations.iter().filter(|(key, _)| !removed.contains(key)).copied().collect();
+        self.annotated(name, &kept);
         self.server.delete("services", "default", name).unwrap();
         assert!(self.server.get("services", "default", name).is_some(), "the finalizer keeps it");
     }
@@ -37,7 +39,7 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn a_service_met_first_as_deleting_leaves_no_public_ip_in_the_group_that_it_names() {
     let rig = with_groups(settings()).await;
-    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "Addresses")]).await;
+    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "Addresses")], &[]).await;
     assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await.len(), 1);
     let (stop, running) = rig.controller("second");
     rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
@@ -48,10 +50,30 @@ async fn a_service_met_first_as_deleting_leaves_no_public_ip_in_the_group_that_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_met_first_as_deleting_leaves_no_private_link_service_in_the_group_that_it_names() {
+    let rig = with_groups(Settings { pool_kind: PoolKind::Nic, ..settings() }).await;
+    let annotations = [
+        ("azure-load-balancer-internal", "true"),
+        ("azure-pls-create", "true"),
+        ("azure-pls-name", "entry"),
+        ("azure-pls-resource-group", "links"),
+    ];
+    // The name of the private link service is nowhere but in its tag.
+    rig.deleted_meanwhile("web", &annotations, &["azure-pls-create", "azure-pls-name"]).await;
+    assert_eq!(rig.names_in(NetworkType::PrivateLinkService, "links").await, ["entry"]);
+    let (stop, running) = rig.controller("second");
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.names_in(NetworkType::PrivateLinkService, "links").await, Vec::<String>::new());
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_that_cannot_be_read_holds_up_only_the_service_that_names_it() {
     let rig = with_groups(settings()).await;
     rig.service("other");
-    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "addresses")]).await;
+    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "addresses")], &[]).await;
     rig.server.delete("services", "default", "other").unwrap();
     let matching = Match {
         method: Some("GET".to_owned()),

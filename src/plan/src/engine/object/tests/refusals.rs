@@ -114,31 +114,3 @@ fn when_one_after_the_other_is_refused_those_that_ask_anew_do_not_wait() {
     let (_, op) = next(&mut bench, actions, "");
     assert_eq!((op, bench.now - asked_at < ms(1_000)), (letters("z"), true));
 }
-
-#[test]
-fn who_was_refused_waits_for_others_no_longer_than_half_a_minute() {
-    let mut bench = Bench::new();
-    let (id, _) = bench.write_of(&[("bad", "x", "")], "");
-    refused(&mut bench, id, Fault::Invalid, "");
-    // It is mended, and the others change without a pause.
-    let mut actions = bench.request("bad", 2, "z", "");
-    let began = bench.now;
-    let mut shown = String::new();
-    for letter in "abcdefghijklmno".chars() {
-        let mut all = shown.clone();
-        all.push(letter);
-        actions.extend(bench.request("good", u64::from(letter), &all, ""));
-        let read: Vec<_> = actions.drain(..).filter(|action| matches!(action, Action::Observe { .. })).collect();
-        let after = if read.is_empty() { vec![] } else { bench.observed(&read, Ok(model(&shown))) };
-        let (id, op) = next(&mut bench, after, &shown);
-        if op.contains(&'z') {
-            assert!(!op.contains(&letter), "alone");
-            assert!(bench.now - began <= Duration::from_secs(35), "{:?}", bench.now - began);
-            return;
-        }
-        bench.now += Duration::from_secs(4);
-        shown = op.iter().collect();
-        actions = done(&mut bench, id, &op);
-    }
-    panic!("it was never tried");
-}
