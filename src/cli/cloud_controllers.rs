@@ -54,11 +54,12 @@ pub(super) struct Options {
     /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
     #[arg(long, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
-    /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program
-    /// takes the Services over from the Azure cloud-controller-manager. Without it they wait, and the Services' events say
-    /// so.
-    #[arg(long, env = "LAZULI_ACCEPT_PLAN")]
-    accept_plan: bool,
+    /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program takes the Services over from
+    /// the Azure cloud-controller-manager, if they are those of the plan with this hash: --dry-run prints it. Without it
+    /// they wait, and the Services' events say so.
+    #[arg(long, env = "LAZULI_ACCEPT_PLAN", value_name = "HASH", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", value_parser = plan_hash)]
+    accept_plan: Option<String>,
     /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. Default:
     /// all public addresses that no Node, Pod or other Service of the cluster has. What a Service has already stays.
     #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
@@ -207,7 +208,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             zones: Some(options.zones.clone()).filter(|zones| !zones.is_empty()),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
-            accepts_plan: options.accept_plan,
+            accepted_plan: options.accept_plan.clone(),
             external: ClusterAddresses {
                 allowed: options.allowed_external_addresses.clone(),
                 pods: options.nodes.cluster_ranges().to_vec(),
@@ -224,12 +225,12 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         if !serves_services {
             tracing::warn!("service-lb does not run, and only its changes are planned");
         }
-        let planning = async { if serves_services { controller.dry_run().await } else { Ok(Vec::new()) } };
-        let planned = tokio::select! {
+        let planning = async { if serves_services { controller.dry_run().await } else { Ok((Vec::new(), None)) } };
+        let (planned, hash) = tokio::select! {
             planned = tokio::time::timeout(PLANNING, planning) => planned.map_err(|_| RunError::NoPlan)??,
             () = stop.cancelled() => return Err(RunError::Interrupted.into()),
         };
-        print!("{}", plan(&planned));
+        print!("{}", plan(&planned, hash.as_deref()));
         return Ok(());
     }
     if !serves_services {
@@ -301,11 +302,26 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
 }
 
 /// A plan, as it is printed.
-fn plan(planned: &[Planned]) -> String {
+/// The plan for people. `hash` is that of what it removes or replaces.
+fn plan(planned: &[Planned], hash: Option<&str>) -> String {
     if planned.is_empty() {
         return "nothing would be written\n".to_owned();
     }
-    planned.iter().map(|one| format!("{one}\n")).collect()
+    let mut text: String = planned.iter().map(|one| format!("{one}\n")).collect();
+    if let Some(hash) = hash {
+        text.push_str(&format!("at a take-over, --accept-plan={hash} accepts what is removed or replaced\n"));
+    }
+    text
+}
+
+/// The hash of a plan, as a dry run prints it.
+fn plan_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == 16 && text.chars().all(|char| char.is_ascii_digit() || ('a'..='f').contains(&char));
+    is_hash.then(|| text.to_owned()).ok_or_else(|| {
+        "it takes the hash of the plan that is accepted, 16 hexadecimal digits: lazuli cloud-controllers --dry-run with the \
+         same settings prints the plan and its hash"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -489,8 +505,21 @@ public IP ip:
   remove rule x
   add backend pool y
 ";
-        assert_eq!(plan(&[one("load balancer kubernetes", true), one("public IP ip", false)]), expected);
-        assert_eq!(plan(&[]), "nothing would be written\n");
+        let planned = [one("load balancer kubernetes", true), one("public IP ip", false)];
+        assert_eq!(plan(&planned, None), expected);
+        let text = plan(&planned, Some("0123456789abcdef"));
+        assert!(text.starts_with(expected) && text.contains("--accept-plan=0123456789abcdef"), "{text}");
+        assert_eq!(plan(&[], None), "nothing would be written\n");
+    }
+
+    #[test]
+    fn a_plan_is_accepted_by_its_hash_and_a_plain_flag_says_how() {
+        let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
+        assert!(parse("--accept-plan=0123456789abcdef").is_ok());
+        for wrong in ["--accept-plan", "--accept-plan=true", "--accept-plan=0123456789ABCDEF"] {
+            let error = parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("--dry-run"), "{error}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -117,6 +117,7 @@ pub(super) fn settings(json: &Value) -> Settings {
     Settings {
         cluster_name: "kubernetes".to_owned(),
         subscription: SUBSCRIPTION.to_owned(),
+        compute_subscription: SUBSCRIPTION.to_owned(),
         location: "westeurope".to_owned(),
         resource_group: group(),
         load_balancer_resource_group: group(),

@@ -151,7 +151,7 @@ impl Judged {
                 identity: identity.to_owned(),
             },
             class: None,
-            accepts_plan: false,
+            accepted_plan: None,
             resync: None,
             events,
         };

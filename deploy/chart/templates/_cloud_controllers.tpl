@@ -77,8 +77,8 @@
     {{- with .zones }}
     - --zones={{ join "," . }}
     {{- end }}
-    {{- if .acceptPlan }}
-    - --accept-plan
+    {{- with .acceptPlan }}
+    - --accept-plan={{ . }}
     {{- end }}
     {{- with .allowedExternalAddresses }}
     - --allowed-external-addresses={{ join "," . }}

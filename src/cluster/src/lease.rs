@@ -8,12 +8,15 @@ use std::time::Duration;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use lazuli_plan::lease::{Election, Next, Record, Terms};
+use lazuli_plan::lease::{Election, Next, Record, Terms, carried};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
+
+/// What the annotations of the Lease begin with that are marks of this program.
+const MARKS: &str = "lazuli.azure/";
 
 /// How long one request may take. Longer ones would leave no time for a second try before the lease ends.
 const CALL: Duration = Duration::from_secs(4);
@@ -141,21 +144,28 @@ pub async fn lead(
     }
 }
 
-/// A mark that replicas leave on the Lease: the value of an annotation.
+/// A mark that replicas leave on the Lease: an annotation whose key begins with `lazuli.azure/`. Whether there is one, as
+/// the leader sees it: one from before another controller led went when this replica took the Lease.
 ///
 /// # Errors
 /// When the API server refuses or does not answer. A Lease that is not there has no marks.
-pub async fn read_mark(client: &Client, lease: &LeaseName, key: &str) -> kube::Result<Option<String>> {
+pub async fn read_mark(client: &Client, lease: &LeaseName, key: &str) -> kube::Result<bool> {
     let found = read(client, lease).await?;
-    Ok(found.and_then(|found| found["metadata"]["annotations"][key].as_str().map(str::to_owned)))
+    Ok(found.is_some_and(|found| found["metadata"]["annotations"][key].is_string()))
 }
 
-/// Leaves a mark on the Lease. The leader that renews it meanwhile meets another version, reads it and goes on.
+/// Leaves a mark on the Lease, for this leadership and those of this program that follow it. The leader that renews it meanwhile meets another version, reads it and goes on.
 ///
 /// # Errors
 /// When the API server refuses or does not answer.
 pub async fn write_mark(client: &Client, lease: &LeaseName, key: &str) -> kube::Result<()> {
-    let body = json!({"metadata": {"annotations": {key: "true"}}}).to_string().into_bytes();
+    let found = read(client, lease).await?.unwrap_or_default();
+    // Where another replica leads by now, its number makes the mark void.
+    if found["spec"]["holderIdentity"] != lease.identity {
+        return Ok(());
+    }
+    let leadership = transitions(&found).to_string();
+    let body = json!({"metadata": {"annotations": {key: leadership}}}).to_string().into_bytes();
     let request = Request::builder().method(Method::PATCH).uri(lease.path());
     let request = request.header("content-type", "application/merge-patch+json").body(body);
     let request = request.map_err(kube::Error::HttpError)?;
@@ -208,16 +218,33 @@ fn held(shown: &Value, lease: &LeaseName, taken: bool, terms: Terms) -> Value {
     }
     body["metadata"]["namespace"] = json!(lease.namespace);
     body["metadata"]["name"] = json!(lease.name);
-    let now = format!("{:.6}", Timestamp::now());
-    let spec = &mut body["spec"];
+    let stamp = format!("{:.6}", Timestamp::now());
+    let before = transitions(&body);
     if taken {
-        spec["leaseTransitions"] = json!(spec["leaseTransitions"].as_i64().unwrap_or(0).saturating_add(1));
-        spec["acquireTime"] = json!(now);
+        let now = before.saturating_add(1);
+        body["spec"]["leaseTransitions"] = json!(now);
+        body["spec"]["acquireTime"] = json!(stamp);
+        if let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
+            annotations.retain(|key, mark| {
+                let is_mark = key.starts_with(MARKS);
+                match carried(mark.as_str().unwrap_or_default(), before, now).filter(|_| is_mark) {
+                    Some(carried) => *mark = carried.into(),
+                    None => return !is_mark,
+                }
+                true
+            });
+        }
     }
+    let spec = &mut body["spec"];
     spec["holderIdentity"] = json!(lease.identity);
     spec["leaseDurationSeconds"] = json!(terms.duration.as_secs());
-    spec["renewTime"] = json!(now);
+    spec["renewTime"] = json!(stamp);
     body
+}
+
+/// How often the Lease has got another holder.
+fn transitions(lease: &Value) -> i64 {
+    lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0)
 }
 
 /// Gives the Lease up as client-go does: no holder, and a duration of one second.
@@ -332,6 +359,21 @@ mod tests {
         candidate.stop.cancel();
         assert_eq!(candidate.task.await.unwrap(), Ended::Stopped);
         assert_eq!(lease(&server)["spec"]["holderIdentity"], "first");
+    }
+
+    #[test]
+    fn a_mark_ends_with_the_leadership_of_another_controller() {
+        let lease = LeaseName { namespace: "n".to_owned(), name: "l".to_owned(), identity: "me".to_owned() };
+        let shown = |marked_at: &str, transitions: i64| {
+            json!({"metadata": {"annotations": {"lazuli.azure/mark": marked_at, "other.example/mark": "1"}},
+                "spec": {"holderIdentity": "other", "leaseTransitions": transitions}})
+        };
+        let annotations =
+            |shown: &Value, taken| held(shown, &lease, taken, Terms::default())["metadata"]["annotations"].clone();
+        let of_ours = json!({"lazuli.azure/mark": "5", "other.example/mark": "1"});
+        assert_eq!(annotations(&shown("4", 4), true), of_ours);
+        assert_eq!(annotations(&shown("4", 5), true), json!({"other.example/mark": "1"}));
+        assert_eq!(annotations(&shown("5", 5), false), of_ours, "a renewal is no new leadership");
     }
 
     #[test]

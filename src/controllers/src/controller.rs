@@ -1,10 +1,11 @@
 //! Starts the service controller and feeds it.
 
+mod discover;
 mod look;
 mod recovery;
 mod take_over;
 
-pub(crate) use recovery::Lost;
+pub(crate) use {discover::is_closed, recovery::Lost};
 
 use std::{
     borrow::Cow,
@@ -26,7 +27,11 @@ use lazuli_cluster::{
     follow_backends, follow_endpoints, follow_namespaces, follow_services, lead,
 };
 use lazuli_plan::{
-    balancing::{Balanced, Key, LocalPools, Spec, events},
+    balancing::{
+        Balanced, Key, LocalPools, Spec,
+        discovery::{self, Owned, Standing},
+        events,
+    },
     engine::{
         freshness,
         object::{EnvChange, Event as ObjectEvent},
@@ -40,7 +45,6 @@ use lazuli_plan::{
         backends::{BackendNode, BackendNodes},
         load_balancer::LoadBalancer,
         private_link::PrivateLink,
-        public_ip::PublicIp,
         settings::LoadBalancerSku,
     },
     permit::Priority,
@@ -86,8 +90,8 @@ pub struct Options {
     pub lease: LeaseName,
     /// The `loadBalancerClass` that is claimed; `None` for Services without one.
     pub class: Option<String>,
-    /// Whether changes that remove or replace something of a Service are made at the first leadership too.
-    pub accepts_plan: bool,
+    /// The hash of the plan that the operator has accepted: what it removes or replaces is done at the first leadership too.
+    pub accepted_plan: Option<String>,
     /// The ranges that `azure-additional-public-ips` is restricted to, and ranges of Pods.
     pub external: ClusterAddresses,
     /// How old an observation may become before its object is read again, to find what others changed; `None` for never.
@@ -195,6 +199,7 @@ impl Controller {
                                     told.evidence.leads();
                                 }
                                 self.informed.retry.notify_one();
+                                self.leads_now();
                                 if let Some(nodes) = &self.nodes {
                                     nodes.leads(now + freshness::LATE);
                                 }
@@ -295,35 +300,24 @@ impl Controller {
         let settings = &self.informed.settings;
         let until = Until::within(LISTS);
         self.read_zones(&until).await?;
-        let list = |kind, group| self.informed.network.list(kind, &settings.subscription, group, &until);
         let mut found = Found::default();
         let managed = self.informed.load_balancers();
-        for body in list(NetworkType::PublicIp, &settings.resource_group).await? {
-            let Some(ip) = id_of(&body).and_then(|id| PublicIp::read(&id, &body).ok()) else { continue };
-            // Clusters that share a resource group may have Services of one name.
-            let is_ours = !ip.is_of_another_cluster(&settings.cluster_name);
-            for service in ip.services().into_iter().filter(|_| is_ours) {
-                found.tagged.entry(service.to_lowercase()).or_default().insert(ip.id.clone());
-            }
-            if is_ours && ip.is_released() {
-                self.informed.told().balancers.released(ip.id.clone());
-            }
-            self.informed.told().evidence.public_ip_observed(&ip.id, Some(&ip));
-            if let Some(address) = ip.address {
-                found.by_address.insert(address, ip.id);
+        for place in discovery::configured(settings) {
+            match self.read_place(&place, &until).await {
+                Err(error) if !is_closed(&error.fault) => return Err(error),
+                // Only Services that name it wait for it.
+                Ok(_) | Err(_) => {}
             }
         }
-        for body in list(NetworkType::LoadBalancer, &settings.load_balancer_resource_group).await? {
+        let (kind, group) = (NetworkType::LoadBalancer, &settings.load_balancer_resource_group);
+        for body in self.informed.network.list(kind, &settings.subscription, group, &until).await? {
             let Some(balancer) = id_of(&body).and_then(|id| LoadBalancer::read(&id, &body).ok()) else { continue };
             if managed.contains(&balancer.id) {
                 self.informed.balancer_observed(&balancer.id, Some(&balancer));
             } else {
                 self.informed.told().evidence.balancer_seen(&balancer.id, Some(&balancer));
             }
-        }
-        for body in list(NetworkType::PrivateLinkService, &settings.private_link_resource_group).await? {
-            let link = id_of(&body).and_then(|id| PrivateLink::read(&id, &body).ok());
-            found.private_links.extend(link.filter(|link| link.is_of_cluster(&settings.cluster_name)));
+            self.informed.told().discovered.load_balancer_listed(&balancer);
         }
         // A cluster without internal Services needs no virtual network.
         if let Ok(vnet) = settings.vnet_id() {
@@ -336,12 +330,24 @@ impl Controller {
             found.subnets =
                 subnets.into_iter().flatten().filter_map(|subnet| Some((id_of(subnet)?, prefixes(subnet)))).collect();
         }
-        info!(services = found.tagged.len(), "what Azure holds of Services is known");
+        info!(services = self.informed.told().discovered.services(), "what Azure holds of Services is known");
         Ok(found)
+    }
+
+    /// What was listed before this process led may lack what the leader before has made.
+    fn leads_now(&self) {
+        let services = self.informed.told().services.clone().unwrap_or_default();
+        services.values().filter(|service| self.goes(&service.object)).for_each(|service| self.changed(service));
+        self.informed.look.notify_one();
     }
 
     fn services_changed(&self, change: Change<VersionedService>) {
         let was_synced = self.informed.shared().synced;
+        let changed = match &change {
+            Change::Applied(name, Some(_)) => Some(Some(name.clone())),
+            Change::Replaced(_) => Some(None),
+            _ => None,
+        };
         match change {
             Change::Replaced(all) => {
                 let all: BTreeMap<String, VersionedService> = all.into_iter().collect();
@@ -380,6 +386,9 @@ impl Controller {
             Change::Lost(why) => warn!(why, "Services cannot be followed; it is tried again"),
         }
         self.note_synced(was_synced);
+        if changed.is_some_and(|name| !self.due_places(name.as_deref(), &BTreeSet::new()).is_empty()) {
+            self.informed.look.notify_one();
+        }
     }
 
     /// Everything waits for the first lists.
@@ -577,22 +586,18 @@ impl Controller {
         if wants_balancer && self.informed.has_no_backends() {
             self.informed.events.send(events::no_backends(&object.key));
         }
-        let found = self.informed.found.get();
-        let mut keys: BTreeSet<Key> = self.informed.load_balancers().into_iter().map(Key::LoadBalancer).collect();
-        keys.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
-        let tagged = found.and_then(|found| found.tagged.get(&object.key.tag_name().to_lowercase()));
-        keys.extend(tagged.into_iter().flatten().cloned().map(Key::PublicIp));
-        keys.extend(self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp));
-        if !wants_balancer {
-            // One that its Service asks for no more, with the annotation gone, stays until the Service goes.
-            let owns = |link: &&PrivateLink| {
-                link.owner().is_some_and(|owner| owner.eq_ignore_ascii_case(&object.key.tag_name()))
-            };
-            let owned = found.into_iter().flat_map(|found| &found.private_links).filter(owns);
-            keys.extend(owned.map(|link| Key::PrivateLink(link.id.clone())));
-        }
+        let standing = if wants_balancer { Standing::Served } else { Standing::Going };
+        let ask = if wants_balancer { None } else { self.parse(object).ok() };
+        let Owned { keys, unread } = {
+            let told = self.informed.told();
+            told.discovered.owned(object, ask.as_ref(), standing, told.trusted_from, &self.informed.settings)
+        };
+        let mut found: BTreeSet<Key> = self.informed.load_balancers().into_iter().map(Key::LoadBalancer).collect();
+        found.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
+        found.extend(keys);
+        found.extend(self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp));
         let status = Some(object.ingress.clone()).filter(|ingress| !ingress.is_empty());
-        Some(Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found: keys })
+        Some(Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found, unread })
     }
 
     fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {
@@ -639,9 +644,8 @@ impl Controller {
             let id = match (wants::public_ip_id(public, settings)?, public) {
                 (Some(id), _) => id,
                 (None, PublicIpAsk::WithAddress { address, resource_group, .. }) => {
-                    let found = self.informed.found.get().and_then(|found| found.by_address.get(address)).cloned();
                     let missing = || format!("public IP {address} was not found in resource group {resource_group}");
-                    let found = found.or_else(|| self.informed.told().by_address.get(address).cloned());
+                    let found = self.informed.told().discovered.with_address(*address, resource_group).cloned();
                     found.ok_or_else(|| SpecError::Sentence(missing()))?
                 }
                 (None, _) => continue,
@@ -661,8 +665,8 @@ impl Controller {
         let (mut private_link, mut private_link_subnet) = (None, None);
         if let Some(link) = &ask.private_link {
             let frontend = LoadBalancer::frontend_id(&load_balancer, &ask.families[0].frontend);
-            let all = self.informed.found.get().map(|found| &found.private_links[..]).unwrap_or_default();
-            let name = lazuli_plan::network::private_link::name(link, &frontend, all);
+            let all: Vec<PrivateLink> = self.informed.told().discovered.private_links().cloned().collect();
+            let name = lazuli_plan::network::private_link::name(link, &frontend, &all);
             private_link = Some(settings.private_link_id(&link.resource_group, &name)?);
             private_link_subnet = Some(settings.subnet_id(&link.subnet)?);
         }

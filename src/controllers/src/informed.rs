@@ -15,6 +15,7 @@ use lazuli_plan::{
         Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
         admitted::AdmittedNodes,
         balancers::Leaving,
+        discovery::Discovered,
         interfaces::{Interfaces, Machines},
     },
     engine::{
@@ -27,7 +28,6 @@ use lazuli_plan::{
         Cidr, Settings,
         backends::{BackendNodes, Selection},
         load_balancer, nic,
-        private_link::PrivateLink,
         settings::{LoadBalancerSku, PoolKind},
     },
     service::{ClusterAddresses, ServiceKey, names},
@@ -87,8 +87,8 @@ pub(crate) struct Told {
     /// Services, as `namespace/name`, that are not served now: they have no place, name an address that is not there, or have
     /// a value that cannot be used.
     pub(crate) unplaced: BTreeSet<String>,
-    /// Public IPs by their address, as lists after that of the start have shown them.
-    pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
+    /// What lists have shown of what Services may own.
+    pub(crate) discovered: Discovered,
     /// What load balancers and public IPs have shown.
     pub(crate) evidence: Evidence,
     /// What is to be told again after a panic.
@@ -150,8 +150,8 @@ impl Default for Told {
             without_members: BTreeSet::new(),
             endpoints: None,
             unplaced: BTreeSet::new(),
-            by_address: BTreeMap::new(),
             evidence: Evidence::default(),
+            discovered: Discovered::default(),
             lost: Lost::default(),
             inputs: None,
         }
@@ -161,14 +161,14 @@ impl Default for Told {
 /// What Azure held when this process began to lead.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Public IPs by the Services in their tags, as `namespace/name` in lower case.
-    pub(crate) tagged: BTreeMap<String, BTreeSet<ArmId>>,
-    /// Public IPs by their address.
-    pub(crate) by_address: BTreeMap<IpAddr, ArmId>,
     /// The prefixes of the subnets of the configured virtual network.
     pub(crate) subnets: BTreeMap<ArmId, Vec<Cidr>>,
-    /// Private link services, and the Services that own them, as `namespace/name` in lower case.
-    pub(crate) private_links: Vec<PrivateLink>,
+}
+
+/// The code and the message of what Azure answered.
+pub(crate) fn answer(error: &ArmError) -> String {
+    let words = [error.code.as_str(), error.message.as_str()];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
 /// What all keys share.
@@ -255,8 +255,7 @@ impl Informed {
 
     /// Notes what Azure answered when it refused a write.
     pub(crate) fn refused(&self, object: &ArmId, error: &ArmError) {
-        let words = [error.code.as_str(), error.message.as_str()];
-        let answer = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ");
+        let answer = answer(error);
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.insert(object.clone(), answer);
     }
@@ -283,10 +282,10 @@ impl Informed {
     /// What every step shares.
     pub(crate) fn shared(&self) -> Shared {
         let told = self.told();
-        // An empty list of Services or Nodes is more likely a mistake than a cluster.
-        let is_listed = |empty: Option<bool>| empty == Some(false);
-        let synced = is_listed(told.services.as_ref().map(BTreeMap::is_empty))
-            && is_listed(told.nodes.as_ref().map(BTreeMap::is_empty))
+        // An empty list of Services is more likely a mistake than a cluster. What goes with the last Node waits for none:
+        // pools keep their last members, and security groups their nodes.
+        let synced = told.services.as_ref().is_some_and(|services| !services.is_empty())
+            && told.nodes.is_some()
             && self.found.get().is_some()
             && (told.namespaces.is_some() || !self.follows_namespaces())
             && (told.endpoints.is_some() || !self.follows_endpoints());

@@ -200,12 +200,12 @@ impl Informed {
         }
     }
 
-    /// What is to be looked for of machines.
-    pub(crate) fn unknown_machines(&self) -> Unknown {
+    /// What is to be looked for of machines, beside what this look has read.
+    pub(crate) fn unknown_machines(&self, looked: &Unknown) -> Unknown {
         let told = self.told();
         let needs = self.needs(&told);
         match &told.nodes {
-            Some(nodes) if needs.nics || needs.sets => told.machines.unknown(nodes, &self.selection(), needs),
+            Some(nodes) if needs.nics || needs.sets => told.machines.unknown(nodes, &self.selection(), needs, looked),
             _ => Unknown::default(),
         }
     }

@@ -5,11 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use lazuli_azure::{Until, error::ArmError, network::NetworkType};
 use lazuli_plan::{
     balancing::{
-        LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Spec,
-        preview::{Environment, Observed, Planned, Subject, preview},
+        Key, LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Spec,
+        preview::{Environment, Observed, Planned, Subject, not_served, preview},
     },
     engine::service::{Desired, Snapshot},
-    fault::Fault,
     model::ArmId,
     network::{load_balancer, private_link, public_ip, security_group},
     service::ServiceKey,
@@ -17,7 +16,21 @@ use lazuli_plan::{
 use serde_json::Value;
 use tracing::warn;
 
-use crate::{controller::LISTS, informed::Informed, objects::Planned as Object};
+use crate::{
+    controller::{LISTS, is_closed},
+    informed::Informed,
+    objects::Planned as Object,
+};
+
+/// The hash of what of a plan removes or replaces something: the operator accepts that plan by it, and no other. `None` where
+/// nothing is removed or replaced.
+pub(crate) fn plan_hash(planned: &[Planned]) -> Option<String> {
+    let held = planned.iter().filter(|one| one.replaces).map(|one| format!("{one}\n"));
+    let text: String = held.collect();
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let short = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    (!text.is_empty()).then_some(short)
+}
 
 impl Environment for Informed {
     /// Members that leave are shown, though they stay until the operator accepts that.
@@ -42,22 +55,25 @@ impl Environment for Informed {
     }
 }
 
-/// A Service as a preview knows it; `None` where its specification is wrong, for then nothing of it changes.
-pub(crate) fn subject(key: &ServiceKey, snapshot: Snapshot<lazuli_plan::balancing::Balanced>) -> Option<Subject> {
+/// A Service as a preview knows it. Of one whose specification is wrong nothing changes: what is said of it instead.
+pub(crate) fn subject(
+    key: &ServiceKey,
+    snapshot: Snapshot<lazuli_plan::balancing::Balanced>,
+) -> Result<Subject, Planned> {
     let spec: Option<Spec> = match snapshot.desired {
         Desired::Present(spec) => Some(spec),
         Desired::Gone => None,
-        Desired::Invalid(_) => return None,
+        Desired::Invalid(mistakes) => return Err(not_served(key, snapshot.status.is_some(), &mistakes)),
     };
     let (key, found, status) = (key.clone(), snapshot.found, snapshot.status);
-    Some(Subject { key, spec, found, status, finalizer: snapshot.finalizer })
+    Ok(Subject { key, spec, found, status, finalizer: snapshot.finalizer })
 }
 
 /// What a list of a resource group showed. A group that only a Service's annotation names may not exist or be closed to
 /// the identity: that Service is told so, and the plan of the others does not fail for it.
 fn in_named<T>(listed: Result<Vec<T>, ArmError>, group: &str, is_own: bool) -> Result<Vec<T>, ArmError> {
     match listed {
-        Err(error) if !is_own && matches!(error.fault, Fault::NotFound | Fault::ScopeNotFound | Fault::Forbidden) => {
+        Err(error) if !is_own && is_closed(&error.fault) => {
             warn!(group, %error, "a resource group that a Service names cannot be read; the plan goes without it");
             Ok(vec![])
         }
@@ -84,7 +100,10 @@ impl Informed {
             observed.load_balancers.extend(read.filter(|_| managed.contains(&id)).map(|read| (id, read)));
         }
         let specs = || subjects.iter().filter_map(|subject| subject.spec.as_ref());
-        let named = specs().flat_map(|spec| spec.public_ips.values()).map(|ip| ip.resource_group().to_lowercase());
+        let found = || subjects.iter().flat_map(|subject| &subject.found);
+        let found_ips = found().filter_map(|key| if let Key::PublicIp(id) = key { Some(id) } else { None });
+        let named = specs().flat_map(|spec| spec.public_ips.values()).chain(found_ips);
+        let named = named.map(|ip| ip.resource_group().to_lowercase());
         let groups: BTreeSet<String> = named.chain([settings.resource_group.to_lowercase()]).collect();
         for group in groups {
             for (id, body) in in_named(list(NetworkType::PublicIp, group.clone()).await, &group, is_own(&group))? {
@@ -95,8 +114,9 @@ impl Informed {
             let read = security_group::SecurityGroup::read(&id, &body).ok();
             observed.security_groups.extend(read.map(|read| (id, read)));
         }
-        let named =
-            specs().filter_map(|spec| spec.private_link.as_ref()).map(|link| link.resource_group().to_lowercase());
+        let found_links = found().filter_map(|key| if let Key::PrivateLink(id) = key { Some(id) } else { None });
+        let named = specs().filter_map(|spec| spec.private_link.as_ref()).chain(found_links);
+        let named = named.map(|link| link.resource_group().to_lowercase());
         let groups: BTreeSet<String> = named.chain([settings.private_link_resource_group.to_lowercase()]).collect();
         for group in groups {
             let listed = list(NetworkType::PrivateLinkService, group.clone()).await;

@@ -42,7 +42,7 @@ impl Services {
     fn report(&self, service: &ServiceKey, reason: &Reason<Key>) {
         let object = match reason {
             Reason::Refused(key, _) | Reason::Retry(key, _) | Reason::Held(key) => Some(key.id()),
-            Reason::Ensured | Reason::Deleted | Reason::Invalid(_) => None,
+            Reason::Ensured | Reason::Deleted | Reason::Invalid(_) | Reason::Waits(..) | Reason::Unread(_) => None,
         };
         let answer = object.map(|object| self.informed.refusal_of(object)).unwrap_or_default();
         let event = events::of_reason(service, reason, &answer);

@@ -68,6 +68,7 @@ pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings
     Settings {
         cluster_name: cluster_name.to_owned(),
         subscription: network.subscription_id.clone(),
+        compute_subscription: cluster.subscription_id.clone(),
         location: cluster.location.clone(),
         resource_group: cluster.resource_group.as_str().to_owned(),
         load_balancer_resource_group: load_balancing.resource_group.as_str().to_owned(),

@@ -329,6 +329,7 @@ pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
         | Fault::ZoneMismatch
         // The identity may write the VM. Another method would name the same disk, and be refused the same way.
         | Fault::LinkedForbidden
+        | Fault::Denied
         | Fault::OperationFailed => Reaction::Bisect,
         Fault::ScopeNotFound
         | Fault::Throttled { .. }

@@ -54,6 +54,9 @@ pub enum Fault {
     /// The identity may do this to the resource, and lacks a right on another one that the request links to it: a disk,
     /// its encryption set, the source of a copy. It is about the member of a batch that has the link.
     LinkedForbidden,
+    /// Azure refuses this very request with a 403, such as a policy of the operator
+    /// (`RequestDisallowedByPolicy`). The identity has the right, so it is about what a member of a batch asks for.
+    Denied,
     /// No token, or none that Azure takes.
     Unauthenticated,
     /// This Azure does not know the action or the API version.
@@ -164,7 +167,7 @@ pub fn code(rpc: Rpc, fault: &Fault, effect: Effect) -> Code {
             Code::FailedPrecondition
         }
         (Fault::Invalid | Fault::ZoneMismatch | Fault::Unsupported, _) => Code::InvalidArgument,
-        (Fault::Forbidden | Fault::LinkedForbidden, _) => Code::PermissionDenied,
+        (Fault::Forbidden | Fault::LinkedForbidden | Fault::Denied, _) => Code::PermissionDenied,
         (Fault::Unauthenticated, _) => Code::Unauthenticated,
         (Fault::Deadline, _) => Code::DeadlineExceeded,
     };
@@ -201,6 +204,7 @@ pub fn reason(rpc: Rpc, fault: &Fault) -> Option<Reason> {
             | Fault::BeingDetached
             | Fault::InUse
             | Fault::Invalid
+            | Fault::Denied
             | Fault::Unsupported
             | Fault::Unclear
             | Fault::OperationFailed
@@ -342,7 +346,9 @@ pub fn classify(answer: &Answer<'_>) -> Fault {
     match answer.status {
         405 | 501 => Fault::Unsupported,
         400 | 411 | 413 | 415 | 422 => Fault::Invalid,
-        403 => Fault::Forbidden,
+        // The storage service has codes of its own for a missing right, all of which begin so.
+        403 if answer.code.is_empty() || answer.code.starts_with("Authorization") => Fault::Forbidden,
+        403 => Fault::Denied,
         // Something on the way was not found (`EndpointNotFound`, a proxy's page). It says nothing of the resource, and
         // "gone" would end a volume that exists.
         404 => Fault::Malformed,
@@ -378,6 +384,7 @@ mod tests {
             Fault::Invalid,
             Fault::Forbidden,
             Fault::LinkedForbidden,
+            Fault::Denied,
             Fault::Unauthenticated,
             Fault::Unsupported,
             Fault::Unclear,
@@ -486,6 +493,9 @@ mod tests {
             (409, "OperationNotAllowed", Fault::Unclear),
             (403, "AuthorizationFailed", Fault::Forbidden),
             (403, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
+            (403, "RequestDisallowedByPolicy", Fault::Denied),
+            (403, "AuthorizationPermissionMismatch", Fault::Forbidden),
+            (403, "", Fault::Forbidden),
             (200, "LinkedAuthorizationFailed", Fault::LinkedForbidden),
             (401, "InvalidAuthenticationToken", Fault::Unauthenticated),
             (400, "NoRegisteredProviderFound", Fault::Unsupported),

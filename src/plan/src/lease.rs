@@ -36,6 +36,16 @@ pub struct Record {
     pub duration: Duration,
 }
 
+/// What becomes of a mark on the Lease when a replica of this program takes the Lease. A mark names the leadership at which
+/// it holds, by its `spec.leaseTransitions`, and goes from one leadership of this program to the next. Another controller
+/// that led in between has counted one more, and has left the mark as it was: such a mark is void.
+///
+/// Versions before this one wrote `true`, which says nothing of the leadership and is believed once.
+#[must_use]
+pub fn carried(mark: &str, before: i64, now: i64) -> Option<String> {
+    (mark == "true" || mark == before.to_string()).then(|| now.to_string())
+}
+
 /// What to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
@@ -200,6 +210,14 @@ mod tests {
         let mut second = candidate();
         second.saw(Some(record("9", "")), at(0));
         assert_eq!(second.next(at(0)), Next::Take { version: "9".to_owned() });
+    }
+
+    #[test]
+    fn a_mark_goes_from_one_leadership_to_the_next_and_is_void_when_another_controller_led_in_between() {
+        assert_eq!(carried("7", 7, 8), Some("8".to_owned()));
+        assert_eq!(carried("7", 8, 9), None, "another controller has counted one more");
+        assert_eq!(carried("true", 8, 9), Some("9".to_owned()));
+        assert_eq!(carried("", 0, 1), None);
     }
 
     #[test]

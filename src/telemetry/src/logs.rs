@@ -1,6 +1,6 @@
 //! Log lines on stderr; stdout belongs to results.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
@@ -61,14 +61,42 @@ pub fn init(format: Format, filter: &str) -> Result<(), LogError> {
     match format {
         Format::Text => fmt()
             .with_env_filter(parse(filter)?)
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_writer(std::io::stderr)
+            .with_ansi(io::stderr().is_terminal())
+            .with_writer(|| OneLine(io::stderr()))
             .try_init()
             .map_err(already_set)?,
-        Format::Json => json(filter, std::io::stderr)?.try_init().map_err(already_set)?,
+        Format::Json => json(filter, io::stderr)?.try_init().map_err(already_set)?,
     }
     std::panic::set_hook(Box::new(log_place));
     Ok(())
+}
+
+/// Writes each log line as one line. The formatter writes a line with all its fields at once; a field may hold text of
+/// others, such as what Azure answered, and a line break in it would look like a line of this program.
+struct OneLine<W>(W);
+
+impl<W: io::Write> io::Write for OneLine<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let (text, end) = match line.split_last() {
+            Some((b'\n', text)) => (text, &b"\n"[..]),
+            _ => (line, &b""[..]),
+        };
+        let mut escaped = Vec::with_capacity(line.len());
+        for byte in text {
+            match byte {
+                b'\n' => escaped.extend(b"\\n"),
+                b'\r' => escaped.extend(b"\\r"),
+                byte => escaped.push(*byte),
+            }
+        }
+        escaped.extend(end);
+        self.0.write_all(&escaped)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, LogError> {
@@ -128,6 +156,24 @@ mod tests {
         assert_eq!(line["message"], "attached");
         assert_eq!(line["level"], "INFO");
         assert_eq!(line["span"]["volume"], "pv-1");
+    }
+
+    #[test]
+    fn text_of_others_breaks_no_line() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = fmt().with_ansi(false).with_writer(move || OneLine(writer.clone())).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let error = "InvalidName: bad\n2026-01-01T00:00:00Z  INFO lazuli: all is well\r";
+            tracing::warn!(%error, "Azure refused a write");
+            tracing::info!("next");
+        });
+        let bytes = lines.0.lock().expect("not poisoned").clone();
+        let text = String::from_utf8(bytes).expect("is text");
+        let all: Vec<&str> = text.lines().collect();
+        let [refused, next] = &all[..] else { panic!("{text}") };
+        assert!(refused.contains("bad\\n2026") && refused.ends_with("well\\r"), "{refused}");
+        assert!(next.ends_with("next"), "{next}");
     }
 
     #[test]

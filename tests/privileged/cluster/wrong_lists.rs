@@ -190,6 +190,7 @@ impl Cluster {
         let program = env!("CARGO_BIN_EXE_lazuli");
         let authority = format!("SSL_CERT_FILE={}", at("tls/ca.pem"));
         let (config, kubeconfig) = (at("wrong-lists.json"), self.kubernetes.kubeconfig_of_server("wrong-lists", &url));
+        // The first plan is made of empty lists and holds nothing, so that removals do not wait for the operator.
         let arguments = words(&[
             &authority,
             program,
@@ -198,8 +199,6 @@ impl Cluster {
             "10.244.0.0/16",
             "--lease-name",
             "wrong-lists",
-            // Without it every removal would wait, for this Lease has never been held.
-            "--accept-plan",
             "--cloud-config",
             &config,
             "--kubeconfig",

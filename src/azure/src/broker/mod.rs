@@ -628,6 +628,7 @@ impl List {
         let refused = matches!(
             error.fault,
             Fault::Forbidden
+                | Fault::Denied
                 | Fault::NotFound
                 | Fault::ScopeNotFound
                 | Fault::Unsupported

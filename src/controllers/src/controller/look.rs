@@ -3,14 +3,15 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_azure::{Until, error::ArmError, network::NetworkType};
+use futures::future::join_all;
+use lazuli_azure::{Until, compute::Freshness, error::ArmError, network::NetworkType};
 use lazuli_cluster::VersionedService;
 use lazuli_plan::{
     balancing::interfaces::Unknown,
     fault::Fault,
     model::ArmId,
-    network::{Settings, nic::Nic, public_ip::PublicIp, settings::LoadBalancerSku},
-    service::{AddressAsk, PublicIpAsk},
+    network::{Settings, nic::Nic, settings::LoadBalancerSku},
+    permit::Priority,
 };
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
@@ -32,6 +33,7 @@ fn is_final(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::Forbidden
+            | Fault::Denied
             | Fault::NotFound
             | Fault::ScopeNotFound
             | Fault::Unsupported
@@ -53,6 +55,7 @@ impl Controller {
                 }
                 () = self.informed.look.notified() => {
                     self.look_for_machines().await;
+                    self.discover().await;
                     // Nodes join one after another.
                     tokio::time::sleep(LOOK_SOON).await;
                 }
@@ -60,9 +63,9 @@ impl Controller {
                     self.look_for_machines().await;
                     if !self.informed.told().unplaced.is_empty() {
                         self.informed.look_at_evidence().await;
-                        self.look_for_public_ips().await;
-                        self.place_again();
                     }
+                    self.discover().await;
+                    self.place_again();
                 }
             }
         }
@@ -99,53 +102,24 @@ impl Controller {
 
     /// Looks for the NICs and sets of machines.
     pub(super) async fn look_for_machines(&self) {
-        let unknown = self.informed.unknown_machines();
-        let groups = self.groups_of_sets(&unknown);
-        if unknown == Unknown::default() && groups.is_empty() {
+        let mut looked = Unknown::default();
+        let mut next = self.informed.unknown_machines(&looked);
+        let groups = self.groups_of_sets(&next);
+        if next == Unknown::default() && groups.is_empty() {
             self.note_looked();
             return;
         }
         let until = Until::within(LISTS);
         for (subscription, group) in groups {
             match self.informed.network.list_scale_sets(&subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        if let Ok(model) = Nic::read(&id, body) {
-                            told.machines.observed(&id, Some(&model));
-                        }
-                    }
-                }
+                Ok(bodies) => self.nics_shown(&bodies),
                 Err(error) => warn!(error = error.with_causes(), group, "scale sets cannot be listed"),
             }
         }
-        for set in &unknown.scale_sets {
-            if let Err(error) = self.informed.look_at_instances(set).await {
-                let error = error.with_causes();
-                warn!(error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
-            }
-        }
-        let needs = self.informed.needs(&self.informed.told());
-        for (subscription, group) in unknown.groups {
-            if needs.nics {
-                self.look_for_nics(&subscription, &group, &until).await;
-            }
-            if !needs.sets {
-                continue;
-            }
-            match self.informed.network.list_machines(&subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let told = &mut *self.informed.told();
-                    for body in &bodies {
-                        let Some(id) = id_of(body) else { continue };
-                        let set = body.pointer("/properties/availabilitySet/id").and_then(Value::as_str);
-                        let set = set.and_then(|set| set.rsplit('/').next()).unwrap_or_default();
-                        told.machines.in_set(id, set.to_owned());
-                    }
-                }
-                Err(error) => warn!(error = error.with_causes(), group, "machines cannot be listed; it is tried again"),
-            }
+        while next != Unknown::default() {
+            self.look_at(&next, &until).await;
+            looked.add(next);
+            next = self.informed.unknown_machines(&looked);
         }
         let moved = self.informed.assign_nodes(&mut self.informed.told());
         if moved {
@@ -156,34 +130,75 @@ impl Controller {
         self.place_again();
     }
 
+    /// Reads what is not known of machines.
+    async fn look_at(&self, unknown: &Unknown, until: &Until) {
+        let network = &self.informed.network;
+        for set in &unknown.scale_sets {
+            if let Err(error) = self.informed.look_at_instances(set).await {
+                let error = error.with_causes();
+                warn!(error, set = set.name(), "the instances of a scale set cannot be listed; it is tried again");
+            }
+        }
+        for (subscription, group) in &unknown.nic_groups {
+            match network.list(NetworkType::Interface, subscription, group, until).await {
+                Ok(bodies) => self.nics_shown(&bodies),
+                Err(error) => {
+                    warn!(error = error.with_causes(), group, "network interfaces cannot be listed; it is tried again")
+                }
+            }
+        }
+        for (subscription, group) in &unknown.machine_groups {
+            match network.list_machines(subscription, group, until).await {
+                Ok(bodies) => {
+                    let told = &mut *self.informed.told();
+                    bodies.iter().for_each(|body| {
+                        if let Some(id) = id_of(body) {
+                            told.machines.machine_observed(id, body);
+                        }
+                    });
+                }
+                Err(error) => warn!(error = error.with_causes(), group, "machines cannot be listed; it is tried again"),
+            }
+        }
+        // Many reads of one group become a list of it.
+        let by_id = unknown.nics.iter().map(|nic| async move {
+            let freshness = Freshness::any().priority(Priority::Read);
+            (nic, network.read(NetworkType::Interface, nic, freshness, until).await)
+        });
+        for (nic, read) in join_all(by_id).await {
+            match read {
+                Ok(read) => self.nics_shown([&*read.body]),
+                Err(error) => warn!(
+                    error = error.with_causes(),
+                    nic = %nic,
+                    "a network interface that a machine names cannot be read; it is tried again"
+                ),
+            }
+        }
+    }
+
+    /// Takes in the NICs, or models of scale sets, that a read or list has shown.
+    fn nics_shown<'b>(&self, bodies: impl IntoIterator<Item = &'b Value>) {
+        let told = &mut *self.informed.told();
+        for body in bodies {
+            let Some(id) = id_of(body) else { continue };
+            if let Ok(nic) = Nic::read(&id, body) {
+                told.machines.observed(&id, Some(&nic));
+            }
+        }
+    }
+
     /// The resource groups whose scale sets are to be listed, as subscription and name: those of new Nodes, and at the
     /// first look that of the cluster, for a set without Nodes may name a pool.
     fn groups_of_sets(&self, unknown: &Unknown) -> BTreeSet<(String, String)> {
-        let of = |set: &ArmId| (set.subscription().to_owned(), set.resource_group().to_lowercase());
+        let of = |set: &ArmId| (set.subscription().to_lowercase(), set.resource_group().to_lowercase());
         let mut groups: BTreeSet<(String, String)> = unknown.scale_sets.iter().map(of).collect();
         let told = self.informed.told();
         if !told.has_looked && told.nodes.is_some() && self.informed.needs(&told).nics {
             let settings = &self.informed.settings;
-            groups.insert((settings.subscription.clone(), settings.resource_group.to_lowercase()));
+            groups.insert((settings.compute_subscription.to_lowercase(), settings.resource_group.to_lowercase()));
         }
         groups
-    }
-
-    async fn look_for_nics(&self, subscription: &str, group: &str, until: &Until) {
-        match self.informed.network.list(NetworkType::Interface, subscription, group, until).await {
-            Ok(bodies) => {
-                let told = &mut *self.informed.told();
-                for body in &bodies {
-                    let Some(id) = id_of(body) else { continue };
-                    if let Ok(nic) = Nic::read(&id, body) {
-                        told.machines.observed(&id, Some(&nic));
-                    }
-                }
-            }
-            Err(error) => {
-                warn!(error = error.with_causes(), group, "network interfaces cannot be listed; it is tried again")
-            }
-        }
     }
 
     /// Services whose place depends on machines wait for the first look.
@@ -206,40 +221,5 @@ impl Controller {
             unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
         };
         services.iter().for_each(|service| self.changed(service));
-    }
-
-    /// Looks for public IPs that Services name by their address and that were not there.
-    async fn look_for_public_ips(&self) {
-        let settings = &self.informed.settings;
-        let groups: BTreeSet<String> = {
-            let services: Vec<VersionedService> = {
-                let told = self.informed.told();
-                told.unplaced.iter().filter_map(|name| told.services.as_ref()?.get(name).cloned()).collect()
-            };
-            let asks: Vec<_> = services.iter().filter_map(|service| self.parse(&service.object).ok()).collect();
-            let asks = asks.into_iter();
-            let told = self.informed.told();
-            let addresses = asks.flat_map(|ask| ask.families).filter_map(|family| match family.address {
-                AddressAsk::Public(PublicIpAsk::WithAddress { address, resource_group, .. }) => {
-                    Some((address, resource_group))
-                }
-                _ => None,
-            });
-            addresses.filter(|(address, _)| !told.by_address.contains_key(address)).map(|(_, group)| group).collect()
-        };
-        for group in groups {
-            let until = Until::within(LISTS);
-            match self.informed.network.list(NetworkType::PublicIp, &settings.subscription, &group, &until).await {
-                Ok(bodies) => {
-                    let read = |body: &Value| id_of(body).and_then(|id| PublicIp::read(&id, body).ok());
-                    let with_address = |ip: PublicIp| Some((ip.address?, ip.id));
-                    let found = bodies.iter().filter_map(read).filter_map(with_address);
-                    self.informed.told().by_address.extend(found);
-                }
-                Err(error) => {
-                    warn!(error = error.with_causes(), group, "public IPs cannot be listed; it is tried again")
-                }
-            }
-        }
     }
 }

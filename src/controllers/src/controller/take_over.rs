@@ -6,26 +6,29 @@ use lazuli_plan::{balancing::preview::Planned, engine::Acceptance};
 use tracing::{error, warn};
 
 use super::{AGAIN, Controller};
-use crate::preview;
+use crate::preview::{self, plan_hash};
 
-/// The annotation of the Lease that says that a replica of this program has taken the Services over.
+/// The annotation of the Lease that says that a replica of this program has taken the Services over, and that no other
+/// controller has led since.
 const TAKEN_OVER: &str = "lazuli.azure/services-taken-over";
 
 impl Controller {
-    /// What the controller would write if it led now, without a write. What other writers change meanwhile is not in it.
+    /// What the controller would write if it led now, without a write, and the hash by which the operator accepts what that
+    /// removes or replaces. What other writers change meanwhile is not in it.
     ///
     /// # Errors
     /// When Azure cannot be read.
-    pub async fn dry_run(self) -> Result<Vec<Planned>, ArmError> {
+    pub async fn dry_run(self) -> Result<(Vec<Planned>, Option<String>), ArmError> {
         // What the start reads is what the plan is made from.
         self.informed.told().evidence.is_of_leader = true;
         let previewing = async {
             self.informed.listed.notified().await;
-            self.preview(true).await
+            let held = self.preview(false).await?;
+            Ok((self.preview(true).await?, plan_hash(&held)))
         };
         tokio::select! {
             planned = previewing => planned,
-            () = self.feed() => Ok(vec![]),
+            () = self.feed() => Ok((vec![], None)),
         }
     }
 
@@ -33,39 +36,46 @@ impl Controller {
     async fn preview(&self, with_going: bool) -> Result<Vec<Planned>, ArmError> {
         // Machines decide where Services belong.
         self.look_for_machines().await;
+        self.discover().await;
         let services = self.informed.told().services.clone().unwrap_or_default();
-        let snapshots = services.values().filter_map(|service| Some((&service.object.key, self.snapshot(service)?)));
-        let subjects = snapshots.filter_map(|(key, snapshot)| preview::subject(key, snapshot));
-        let subjects: Vec<_> = subjects.filter(|subject| with_going || subject.spec.is_some()).collect();
-        self.informed.preview(&subjects).await
+        let (mut subjects, mut refused) = (Vec::new(), Vec::new());
+        for service in services.values() {
+            let Some(snapshot) = self.snapshot(service) else { continue };
+            match preview::subject(&service.object.key, snapshot) {
+                Ok(subject) => subjects.extend((with_going || subject.spec.is_some()).then_some(subject)),
+                Err(planned) => refused.push(planned),
+            }
+        }
+        let mut planned = self.informed.preview(&subjects).await?;
+        planned.extend(refused);
+        Ok(planned)
     }
 
     /// Decides at the first leadership whether changes that remove or replace something wait for the operator. Who led before
     /// is written on the Lease.
     pub(super) async fn take_over(&self) {
         let (api, lease) = (&self.informed.api.client, &self.options.lease);
-        let accepted = match read_mark(api, lease, TAKEN_OVER).await {
-            Ok(mark) => mark.is_some() || self.options.accepts_plan,
-            Err(error) => {
-                warn!(%error, "the Lease cannot be read; changes that remove or replace something wait");
-                self.options.accepts_plan
-            }
-        };
+        let is_taken_over = read_mark(api, lease, TAKEN_OVER).await.unwrap_or_else(|error| {
+            warn!(%error, "the Lease cannot be read; changes that remove or replace something wait");
+            false
+        });
         self.informed.listed.notified().await;
-        if !accepted {
+        if !is_taken_over {
             loop {
                 match self.preview(false).await {
                     Ok(planned) => {
-                        let held: Vec<&Planned> = planned.iter().filter(|one| one.replaces).collect();
-                        if held.is_empty() {
+                        let Some(hash) = plan_hash(&planned) else { break };
+                        let accepted = self.options.accepted_plan.as_deref();
+                        if accepted == Some(&hash) {
                             break;
                         }
-                        for one in held {
-                            warn!("the take-over would change {one}");
+                        for one in planned.iter().filter(|one| one.replaces) {
+                            warn!(changes = one.changes.join("; "), "the take-over would change {}", one.object);
                         }
                         error!(
-                            "changes that remove or replace something or let more sources in wait: look at them, then start with \
-                             --accept-plan"
+                            accepted,
+                            "changes that remove or replace something or let more sources in wait: look at them, then \
+                             start with --accept-plan={hash}"
                         );
                         return;
                     }

@@ -125,8 +125,8 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
-            accepts_plan: false,
             external: Default::default(),
+            accepted_plan: None,
             resync: None,
             events: self.events.clone(),
         };

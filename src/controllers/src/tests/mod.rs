@@ -36,9 +36,11 @@ const RESYNC: Duration = Duration::from_secs(1_200);
 const ARM: &str = "https://management.azure.com/";
 const LOGIN: &str = "https://login.microsoftonline.com/";
 
+mod discovery;
 mod dual_stack;
 mod events;
 mod nics;
+mod policy;
 mod preconfigured;
 mod private_links;
 mod scale_sets;
@@ -61,6 +63,7 @@ pub(crate) fn settings() -> Settings {
     Settings {
         cluster_name: "kubernetes".to_owned(),
         subscription: scenario::SUBSCRIPTION.to_owned(),
+        compute_subscription: scenario::SUBSCRIPTION.to_owned(),
         location: scenario::LOCATION.to_owned(),
         resource_group: group(),
         load_balancer_resource_group: group(),
@@ -153,12 +156,12 @@ impl Rig {
     /// A replica that also writes events.
     fn controller(&self, identity: &str) -> (CancellationToken, JoinHandle<Ended>) {
         let stop = CancellationToken::new();
-        let controller = self.replica(identity, false, &stop);
+        let controller = self.replica(identity, None, &stop);
         (stop.clone(), tokio::spawn(controller.run(stop)))
     }
 
     /// A replica that has not begun; its events are written until `stop`.
-    fn replica(&self, identity: &str, accepts_plan: bool, stop: &CancellationToken) -> Controller {
+    fn replica(&self, identity: &str, accepted_plan: Option<String>, stop: &CancellationToken) -> Controller {
         let metrics = EventMetrics::register(&mut prometheus_client::registry::Registry::default());
         let (events, queue) = event_queue(&metrics);
         let reporter = Reporter { controller: "lazuli-cloud-controllers".to_owned(), instance: identity.to_owned() };
@@ -173,8 +176,8 @@ impl Rig {
                 identity: identity.to_owned(),
             },
             class: None,
-            accepts_plan,
             external: Default::default(),
+            accepted_plan,
             resync: Some(RESYNC),
             events,
         };

@@ -56,8 +56,19 @@ async fn a_take_over_that_would_remove_something_waits_for_the_operator() {
     rig.addresses("other").await;
     rig.stop(second).await;
 
+    // The hash of another plan accepts nothing.
     let stop = CancellationToken::new();
-    let third = rig.replica("third", true, &stop);
+    let wrong = rig.replica("wrong", Some("0123456789abcdef".to_owned()), &stop);
+    let wrong = (stop.clone(), tokio::spawn(wrong.run(stop)));
+    sleep(Duration::from_secs(300)).await;
+    let ports = rig.ports().await;
+    assert!(ports.contains(&80), "{ports:?}");
+    rig.stop(wrong).await;
+
+    let stop = CancellationToken::new();
+    let (planned, hash) = rig.replica("dry", None, &stop).dry_run().await.unwrap();
+    assert!(hash.is_some(), "{planned:?}");
+    let third = rig.replica("third", hash, &stop);
     let third = (stop.clone(), tokio::spawn(third.run(stop)));
     rig.until("the plan is carried out", async || rig.eighties().await == 1).await;
     rig.stop(third).await;
@@ -84,7 +95,7 @@ async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
     let (writes, service) = (rig.writes(), rig.server.get("services", "default", "web"));
     let dry = async || {
         let stop = CancellationToken::new();
-        let planned = rig.replica("dry", false, &stop).dry_run().await.unwrap();
+        let planned = rig.replica("dry", None, &stop).dry_run().await.unwrap().0;
         planned.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(dry().await, "");
@@ -113,7 +124,7 @@ async fn a_service_that_names_an_absent_group_or_public_ip_does_not_hide_the_pla
     rig.annotated("lost", &[("azure-load-balancer-resource-group", "nosuchgroup")]);
     rig.annotated("named", &[("azure-pip-name", "no-such-ip")]);
     let stop = CancellationToken::new();
-    let planned = rig.replica("dry", false, &stop).dry_run().await.unwrap();
+    let planned = rig.replica("dry", None, &stop).dry_run().await.unwrap().0;
     let text = planned.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     assert!(text.contains("Service default/good:"), "{text}");
     assert!(text.contains("set the status to an address that Azure chooses"), "{text}");
@@ -229,4 +240,47 @@ async fn a_leader_that_met_a_service_before_it_moved_changes_its_side_by_no_typi
     rig.until("the next leader serves the new port", async || rig.ports().await == [443]).await;
     assert!(rig.addresses("web").await[0].starts_with("10."));
     rig.stop(second).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_which_services_it_would_refuse_and_why() {
+    let rig = Rig::start().await;
+    rig.service("good");
+    rig.annotated("wrong", &[("azure-load-balancer-tcp-idle-timeout", "soon")]);
+    rig.annotated("lost", &[("azure-load-balancer-ipv4", "20.9.9.9")]);
+    let stop = CancellationToken::new();
+    let planned = rig.replica("dry", None, &stop).dry_run().await.unwrap().0;
+    let of =
+        |name: &str| planned.iter().find(|one| one.object == format!("Service default/{name}")).unwrap().to_string();
+    assert!(of("good").contains("set the status"));
+    assert!(of("wrong").contains("not served: ") && of("wrong").contains("tcp-idle-timeout"), "{}", of("wrong"));
+    assert!(of("lost").contains("not served: public IP 20.9.9.9 was not found"), "{}", of("lost"));
+    assert!(planned.iter().all(|one| !one.replaces));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_over_after_a_rollback_to_the_go_manager_waits_again() {
+    let rig = Rig::start().await;
+    rig.service("web");
+    let first = rig.controller("first");
+    rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+    // Another replica of this program goes on without a question.
+    let second = rig.controller("second");
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(second).await;
+
+    // The Go manager leads for a while. It leaves annotations as they are.
+    let mut lease = rig.server.get("leases", "kube-system", "cloud-controller-manager").unwrap();
+    assert!(lease["metadata"]["annotations"]["lazuli.azure/services-taken-over"].is_string(), "{lease}");
+    lease["spec"]["leaseTransitions"] = json!(lease["spec"]["leaseTransitions"].as_i64().unwrap() + 1);
+    lease["spec"]["holderIdentity"] = json!("");
+    rig.server.put("leases", lease).unwrap();
+    rig.set_port("web", 81);
+    let third = rig.controller("third");
+    rig.until("the owner is told", async || rig.events("web").iter().any(|(reason, _)| reason == "PlanHeld")).await;
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(rig.eighties().await, 1, "{:?}", rig.ports().await);
+    rig.stop(third).await;
 }

@@ -177,6 +177,7 @@ pub(super) fn failure_for(failure: &VolumeError, disk: &ArmId, goal: Goal) -> Vo
         | Fault::Unclear
         | Fault::Exhausted
         | Fault::LinkedForbidden
+        | Fault::Denied
         | Fault::OperationFailed => named.is_none_or(|named| named == *disk),
         _ => true,
     };

@@ -1,7 +1,7 @@
 //! What the owner of a Service is told by Kubernetes events.
 
 use crate::{
-    engine::{Refusal, service::Reason as Found},
+    engine::{Refusal, Waiting, service::Reason as Found},
     event::{Event, Reason, Regarding},
     fault::{self, Fault, Rpc},
     model::ArmId,
@@ -22,6 +22,20 @@ pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Eve
         Found::Ensured => event(Reason::EnsuredLoadBalancer, "Azure serves the Service as it asks".to_owned()),
         Found::Deleted => event(Reason::DeletedLoadBalancer, "nothing of the Service is left in Azure".to_owned()),
         Found::Invalid(mistakes) => event(Reason::InvalidService, mistakes.join("; ")),
+        Found::Waits(key, waiting) => event(
+            Reason::SyncLoadBalancerFailed,
+            format!("for more than a minute the Service waits for {key}: {}", of_waiting(waiting)),
+        ),
+        Found::Unread(places) => {
+            let what = "the Service keeps its finalizer, because it may own more than is known";
+            event(
+                Reason::SyncLoadBalancerFailed,
+                format!(
+                    "{what}: {}; let the controller read there, or remove the annotation if the group is gone for good",
+                    places.join("; ")
+                ),
+            )
+        }
         Found::Held(key) => event(
             Reason::PlanHeld,
             format!(
@@ -40,6 +54,20 @@ pub fn of_reason(service: &ServiceKey, reason: &Found<Key>, answer: &str) -> Eve
         Found::Retry(key, fault) => {
             event(of_fault(fault), format!("{key} cannot be changed{}", answered(fault, answer)))
         }
+    }
+}
+
+/// What an object waits for, and what a person can do.
+fn of_waiting(waiting: &Waiting) -> String {
+    match waiting {
+        Waiting::Plan(what) => format!("it {what}; look at what holds it in Azure"),
+        Waiting::OtherOperation => {
+            "Azure reports an operation of another client on it; see its activity log, and end the operation".to_owned()
+        }
+        Waiting::Write => "its write has not ended; see its activity log".to_owned(),
+        Waiting::FreshReads => "Azure does not show yet what was written; see its activity log".to_owned(),
+        Waiting::Acceptance => "the operator has not accepted the plan".to_owned(),
+        Waiting::Retry(_) => "it is tried again after a pause".to_owned(),
     }
 }
 

@@ -20,6 +20,8 @@ use std::{
     net::IpAddr,
 };
 
+use serde_json::Value;
+
 use super::{Key, admitted::AdmittedNodes, objects::load_balancer_of};
 use crate::{
     engine::object::{Object, Plan, Served, Write},
@@ -27,6 +29,7 @@ use crate::{
     network::{
         Family, Provisioning, Settings,
         backends::{BackendNode, BackendNodes, Selection},
+        json::{at, list, text},
         load_balancer::{LoadBalancer, most_that_leave},
         nic::{self, Holder, Nic},
         settings::LoadBalancerSku,
@@ -110,6 +113,8 @@ pub struct Machines {
     nics: BTreeMap<ArmId, Nic>,
     /// The NICs of a machine; the primary one is the first.
     of_machine: BTreeMap<ArmId, Vec<ArmId>>,
+    /// The NICs that a machine itself names; the primary one is the first. They may be in any resource group.
+    profiles: BTreeMap<ArmId, Vec<ArmId>>,
     /// The availability set of a machine, in its own spelling.
     sets: BTreeMap<ArmId, String>,
     /// The models of scale sets.
@@ -146,9 +151,16 @@ impl Machines {
         true
     }
 
-    /// Takes in the availability set of a machine.
-    pub fn in_set(&mut self, machine: ArmId, set: String) {
-        self.sets.insert(machine, set);
+    /// Takes in what a list has shown of a machine: its availability set and the ids of its NICs.
+    pub fn machine_observed(&mut self, machine: ArmId, body: &Value) {
+        let set = text(body, &["properties", "availabilitySet", "id"]);
+        let set = set.and_then(|set| set.rsplit('/').next()).unwrap_or_default();
+        self.sets.insert(machine.clone(), set.to_owned());
+        let nics = list(body, &["properties", "networkProfile", "networkInterfaces"]);
+        let is_primary = |nic: &&Value| at(nic, &["properties", "primary"]).and_then(Value::as_bool) == Some(true);
+        let (first, others): (Vec<&Value>, Vec<&Value>) = nics.iter().partition(is_primary);
+        let ids = first.into_iter().chain(others).filter_map(|nic| text(nic, &["id"])?.parse().ok());
+        self.profiles.insert(machine, ids.collect());
     }
 
     /// Takes in whether instances of a scale set lag behind its model. Returns whether that is new.
@@ -177,9 +189,22 @@ impl Machines {
         self.nics.get(id).or_else(|| self.models.get(id))
     }
 
-    /// The NIC of a Node that its pools name, and the set of its machine.
+    /// The NIC of a Node that its pools name: the one that its machine names as primary, else the one that says so.
     fn of(&self, node: &BackendNode) -> Option<&ArmId> {
-        self.of_machine.get(&node.machine()?)?.first()
+        let machine = node.machine()?;
+        let named = self.profiles.get(&machine).and_then(|nics| nics.first());
+        named.filter(|nic| self.nics.contains_key(nic)).or_else(|| self.of_machine.get(&machine)?.first())
+    }
+
+    /// Whether the primary NIC of a machine is known. One that another NIC of the machine may be is not.
+    fn knows_nic(&self, machine: &ArmId) -> bool {
+        match self.profiles.get(machine).and_then(|nics| nics.first()) {
+            Some(named) => self.nics.contains_key(named),
+            None => {
+                let mut nics = self.of_machine.get(machine).into_iter().flatten().filter_map(|id| self.nics.get(id));
+                nics.any(|nic| nic.is_primary || Holder::of(machine) == Holder::Instance)
+            }
+        }
     }
 
     /// The scale set or availability set of a Node; empty where it is in none.
@@ -200,17 +225,34 @@ impl Machines {
         sets
     }
 
-    /// What is to be read of machines whose NIC or set is needed and not known. The provider id of an instance names its set.
-    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs: Needs) -> Unknown {
+    /// What is to be read next of machines whose NIC or set is needed and not known, beside what this look has read.
+    ///
+    /// A list of the NICs in the group of the machines shows most NICs. The list of the machines names those of other groups,
+    /// which are read by their ids. The provider id of an instance names its set.
+    pub fn unknown(&self, nodes: &BackendNodes, selection: &Selection<'_>, needs: Needs, looked: &Unknown) -> Unknown {
         let mut unknown = Unknown::default();
         for (_, node) in selection.of(nodes) {
             let Some(machine) = node.machine() else { continue };
-            let has_nic = || self.of_machine.get(&machine).is_some_and(|nics| !nics.is_empty());
-            let lacks_nic = needs.nics && !has_nic();
+            let lacks_nic = needs.nics && !self.knows_nic(&machine);
             if Holder::of(&machine) == Holder::Instance {
-                unknown.scale_sets.extend(machine.parent().filter(|_| lacks_nic));
-            } else if lacks_nic || (needs.sets && !self.sets.contains_key(&machine)) {
-                unknown.groups.insert((machine.subscription().to_owned(), machine.resource_group().to_owned()));
+                let set = machine.parent().filter(|set| lacks_nic && !looked.scale_sets.contains(set));
+                unknown.scale_sets.extend(set);
+                continue;
+            }
+            let group = (machine.subscription().to_lowercase(), machine.resource_group().to_lowercase());
+            let named = self.profiles.get(&machine).and_then(|nics| nics.first());
+            match named {
+                Some(nic) if lacks_nic && !looked.nics.contains(nic) => _ = unknown.nics.insert(nic.clone()),
+                None if lacks_nic && !looked.nic_groups.contains(&group) => {
+                    _ = unknown.nic_groups.insert(group.clone())
+                }
+                _ if lacks_nic && !looked.machine_groups.contains(&group) => {
+                    unknown.machine_groups.insert(group.clone());
+                }
+                _ => {}
+            }
+            if needs.sets && !self.sets.contains_key(&machine) && !looked.machine_groups.contains(&group) {
+                unknown.machine_groups.insert(group);
             }
         }
         unknown
@@ -226,13 +268,27 @@ pub struct Needs {
     pub sets: bool,
 }
 
-/// What is to be read of machines.
+/// What is to be read of machines, or has been. Resource groups are subscription and name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unknown {
-    /// Resource groups of machines, as subscription and name.
-    pub groups: BTreeSet<(String, String)>,
-    /// Uniform scale sets.
+    /// Resource groups whose NICs are listed.
+    pub nic_groups: BTreeSet<(String, String)>,
+    /// Resource groups whose machines are listed.
+    pub machine_groups: BTreeSet<(String, String)>,
+    /// NICs that machines name, and that are in other groups.
+    pub nics: BTreeSet<ArmId>,
+    /// Uniform scale sets whose instances are listed.
     pub scale_sets: BTreeSet<ArmId>,
+}
+
+impl Unknown {
+    /// Adds what has been read.
+    pub fn add(&mut self, read: Self) {
+        self.nic_groups.extend(read.nic_groups);
+        self.machine_groups.extend(read.machine_groups);
+        self.nics.extend(read.nics);
+        self.scale_sets.extend(read.scale_sets);
+    }
 }
 
 /// The first Node, by name, that is an instance of a uniform scale set.
@@ -289,7 +345,8 @@ pub fn memberships(
         let there: Vec<&ArmId> =
             machines.nics.iter().filter(|(_, nic)| nic.is_in(&pool.id)).map(|(id, _)| id).collect();
         let (stays, leaves): (Vec<&ArmId>, Vec<&ArmId>) = there.iter().partition(|id| wants(id));
-        let mut most = most_that_leave(there.len()).min(leaves.len());
+        // A list without a Node is more likely a mistake than a cluster.
+        let mut most = if nodes.is_empty() { 0 } else { most_that_leave(there.len()).min(leaves.len()) };
         if stays.is_empty() && most == leaves.len() {
             // The last member leaves when another has joined.
             most = most.saturating_sub(1);

@@ -6,6 +6,7 @@
 //! | [`admitted`] | which nodes the security group admits, where floating IP is off |
 //! | [`balancers`] | the load balancers that Services and Nodes are spread over, and the members of their pools |
 //! | [`describe`] | edits in words, for people |
+//! | [`discovery`] | which objects a Service may own, and which resource groups are listed to find them |
 //! | [`events`] | what the owner of a Service is told by Kubernetes events |
 //! | [`interfaces`] | the pools that the NICs of Nodes belong to |
 //! | [`local_pools`] | the Nodes that pools of Services with local traffic list |
@@ -21,6 +22,7 @@
 pub mod admitted;
 pub mod balancers;
 pub mod describe;
+pub mod discovery;
 pub mod events;
 pub mod interfaces;
 pub mod listing;

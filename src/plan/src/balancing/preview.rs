@@ -108,6 +108,13 @@ impl fmt::Display for Planned {
     }
 }
 
+/// What is said of a Service whose specification is wrong. `has_status`: it was served before, and keeps what it has.
+pub fn not_served(service: &ServiceKey, has_status: bool, mistakes: &[String]) -> Planned {
+    let how = if has_status { "not changed" } else { "not served" };
+    let changes = mistakes.iter().map(|mistake| format!("{how}: {mistake}")).collect();
+    Planned { object: format!("Service {service}"), changes, replaces: false }
+}
+
 /// The wants of all Services, by object.
 #[derive(Default)]
 struct Wants {

@@ -160,11 +160,7 @@ impl Service for Balanced {
         let stays = spec.is_some_and(|spec| spec.ask.private_link_stays);
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
-            Key::PublicIp(public_ip) => {
-                let is_kept = seen.reports.values().any(|report| report.found.released.contains(public_ip));
-                let shown = seen.reports.get(key).map(|report| &**report);
-                Want::PublicIp(of_public_ip(spec, public_ip, level, shown, is_kept))
-            }
+            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level, seen)),
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) if stays => Want::PrivateLink(network::Want {
@@ -194,8 +190,10 @@ impl Service for Balanced {
         }
     }
 
-    fn awaits_members(spec: &Spec, inputs: &Inputs) -> bool {
-        inputs.without_members.contains(&spec.load_balancer)
+    fn awaits_members(spec: &Spec, inputs: &Inputs) -> Option<(Key, String)> {
+        let what = || "waits until the NIC of a Node has joined its backend pool".to_owned();
+        let is_empty = inputs.without_members.contains(&spec.load_balancer);
+        is_empty.then(|| (Key::LoadBalancer(spec.load_balancer.clone()), what()))
     }
 
     fn asks_the_same(one: &Spec, other: &Spec) -> bool {
@@ -239,14 +237,10 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
 }
 
-/// `is_kept`: a load balancer has shown that the frontend of it stays.
-fn of_public_ip(
-    spec: Option<&Spec>,
-    id: &ArmId,
-    level: Level,
-    shown: Option<&Report>,
-    is_kept: bool,
-) -> public_ip::Want {
+fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, seen: &Seen<'_, Balanced>) -> public_ip::Want {
+    let shown = seen.reports.get(&Key::PublicIp(id.clone()));
+    // A load balancer has shown that the frontend of it stays.
+    let is_kept = seen.reports.values().any(|report| report.found.released.contains(id));
     let nothing = network::Want { present: public_ip::Part::default(), gone: public_ip::Gone::Nothing };
     if level == Level::Look {
         return nothing;
@@ -263,6 +257,10 @@ fn of_public_ip(
         None if level < Level::Clean => nothing,
         None if shown.is_some_and(|report| report.is_shared) => wants::public_ip_left_to_others(),
         None if is_kept => wants::public_ip_kept_by_frontend(),
+        // A load balancer that has nothing left to remove keeps the frontend for others.
+        None if seen.reports.values().any(|report| report.frontends.contains(&Frontend::Public(id.clone()))) => {
+            wants::public_ip_released_unless_used()
+        }
         None => wants::public_ip_released(),
     }
 }
@@ -336,7 +334,12 @@ fn of_security_group(
     }
     match level {
         Level::Make => want.gone.destinations = unshown(spec, seen),
-        Level::Clean => want.gone = given_up(id, spec, seen),
+        Level::Clean => {
+            want.gone = given_up(id, spec, seen);
+            // While the cluster has no Node, rules that name nodes stay for the Services that are served.
+            let is_at_nodes = spec.is_some_and(|spec| !spec.ask.floating_ip);
+            want.gone.nodes &= !(is_at_nodes && inputs.nodes.is_empty());
+        }
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
     want

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Balanced, Inputs, Key, LoadBalancers, PublicIps, Report, SecurityGroups, Spec, Want};
+use super::{Balanced, Inputs, Key, LoadBalancers, PublicIps, Report, SecurityGroups, Spec, Want, discovery};
 use crate::{
     engine::{
         Acceptance, Lease, Outcome, Shared,
@@ -31,9 +31,12 @@ use crate::{
 };
 
 mod access;
+mod discovered;
 mod preconfigured;
 mod preview;
 mod told;
+
+use discovered::standing;
 
 /// One message between keys.
 #[derive(Debug)]
@@ -162,6 +165,10 @@ struct World {
     group: Track<SecurityGroups>,
     inputs: Inputs,
     messages: VecDeque<Message>,
+    /// What the lists of this process have shown.
+    discovered: discovery::Discovered,
+    /// Resource groups that cannot be read.
+    closed: BTreeSet<String>,
     /// What Services were told that is left undone on purpose.
     notices: Vec<network::Refusal>,
 }
@@ -212,6 +219,8 @@ impl World {
             group,
             inputs: Inputs::new(settings, BTreeSet::new()),
             messages: VecDeque::new(),
+            discovered: discovery::Discovered::default(),
+            closed: BTreeSet::new(),
             notices: vec![],
         }
     }
@@ -228,20 +237,12 @@ impl World {
             track.state = object::State::default();
         }
         self.group.state = object::State::default();
+        self.discovered = discovery::Discovered::default();
         self.clock.writes.clear();
         let all: Vec<ServiceObject> = self.services.values().map(|owner| owner.object.clone()).collect();
         for object in all {
             self.change(object);
         }
-    }
-
-    /// The public IPs that a Service's tag is on.
-    fn tagged(&self, service: &ServiceKey) -> Vec<Key> {
-        let lists = |track: &&Track<PublicIps>| {
-            let body = track.body.as_ref();
-            body.is_some_and(|body| public_ip::PublicIp::read(&track.id, body).unwrap().lists(&service.tag_name()))
-        };
-        self.public_ips.values().filter(lists).map(|track| Key::PublicIp(track.id.clone())).collect()
     }
 
     /// The public IPs that no Service has any more.
@@ -304,28 +305,23 @@ impl World {
                 }
             }
         };
-        if let Desired::Present(spec) = &desired {
-            for id in spec.public_ips.values() {
-                let track = || Track {
-                    id: id.clone(),
-                    state: object::State::default(),
-                    inputs: public_ip_env(&settings, id),
-                    body: None,
-                    version: 0,
-                    read: |id: &ArmId, body: &Value| public_ip::PublicIp::read(id, body).unwrap(),
-                    apply: |body: Option<Value>, op: &Vec<public_ip::Edit>, env: &public_ip::Env| {
-                        public_ip::apply_raw(body, op, env)
-                    },
-                };
-                self.public_ips.entry(id.clone()).or_insert_with(track);
-            }
-        }
+        self.discover();
+        let ask = parse(object, &settings, &self.existing(object)).ok();
+        let owned = self.discovered.owned(object, ask.as_ref(), standing(object), Duration::ZERO, &settings);
         let mut found: BTreeSet<Key> = self.load_balancers.keys().cloned().map(Key::LoadBalancer).collect();
         found.insert(Key::SecurityGroup(self.group.id.clone()));
-        found.extend(self.tagged(&object.key));
         found.extend(self.released());
+        found.extend(owned.keys);
+        let of_spec = match &desired {
+            Desired::Present(spec) => spec.public_ips.values().cloned().collect(),
+            _ => vec![],
+        };
+        let of_found = found.iter().filter(|key| matches!(key, Key::PublicIp(_))).map(|key| key.id().clone());
+        for id in of_spec.into_iter().chain(of_found.collect::<Vec<_>>()) {
+            self.track(&id);
+        }
         let status = self.services.get(&object.key).and_then(|owner| owner.status.clone());
-        Snapshot { version, desired, finalizer: object.has_finalizer, status, found }
+        Snapshot { version, desired, finalizer: object.has_finalizer, status, found, unread: owned.unread }
     }
 
     /// The API server shows this state of a Service.
@@ -407,6 +403,9 @@ impl World {
                 match message {
                     Message::Want(key, from, generation, want) => self.want(&key, from, generation, want),
                     Message::Told(to, key, generation, outcome) => {
+                        if let Outcome::Done(report) = &outcome {
+                            self.notices.extend(report.found.notices.clone());
+                        }
                         self.step_service(&to, service::Event::Told { key, generation, outcome });
                     }
                 }

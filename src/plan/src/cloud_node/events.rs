@@ -73,9 +73,12 @@ fn of_fault(fault: &Fault, otherwise: Reason) -> Option<Reason> {
     match fault {
         Fault::Forbidden | Fault::LinkedForbidden => Some(Reason::AuthorizationFailed),
         Fault::Unauthenticated => Some(Reason::CredentialRefused),
-        Fault::NotFound | Fault::ScopeNotFound | Fault::Invalid | Fault::Unsupported | Fault::Malformed => {
-            Some(otherwise)
-        }
+        Fault::NotFound
+        | Fault::ScopeNotFound
+        | Fault::Invalid
+        | Fault::Denied
+        | Fault::Unsupported
+        | Fault::Malformed => Some(otherwise),
         _ => None,
     }
 }
@@ -93,6 +96,7 @@ fn because(fault: &Fault) -> &'static str {
             ": Azure does not find its resource group or its subscription, which proves nothing of the VM"
         }
         Fault::Invalid => ": Azure calls the request invalid",
+        Fault::Denied => ": a policy of Azure denies the request",
         Fault::Unsupported => ": this Azure does not know the request",
         Fault::Malformed => ": the answer cannot be understood",
         _ => "",

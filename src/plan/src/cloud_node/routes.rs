@@ -123,6 +123,7 @@ fn because(fault: &Fault) -> &'static str {
         Fault::LinkedForbidden => {
             ": the controllers' identity lacks a right on what the table refers to, such as its subnet"
         }
+        Fault::Denied => ": a policy of Azure denies what is written",
         Fault::Locked => ": a management lock forbids it",
         Fault::Exhausted => ": it takes no more routes",
         _ => "",

@@ -372,6 +372,11 @@ pub struct State<O: Object> {
     refusal: Option<Fault>,
     /// Whether no write has succeeded since a member was refused: the object itself may be the cause.
     fruitless: bool,
+    /// Requesters whose parts Azure has refused and not taken since, and since when each may be tried again. Each is written
+    /// alone.
+    suspects: BTreeMap<O::Requester, Duration>,
+    /// Until when requesters wait, because Azure refused one after the other: what they ask for may not be the cause.
+    paused: BTreeMap<O::Requester, Duration>,
     /// Since Azure has said that the object is not provisioned, or has refused what refers to it: it is repaired even if
     /// nothing is wanted of it. A read that is sent before this time may not show what is wrong.
     suspected: Option<Duration>,
@@ -412,6 +417,8 @@ impl<O: Object> Default for State<O> {
             bisection: Bisection::default(),
             refusal: None,
             fruitless: false,
+            suspects: BTreeMap::new(),
+            paused: BTreeMap::new(),
             suspected: None,
             observed: None,
             freshness: Freshness::default(),
@@ -473,10 +480,12 @@ impl<O: Object> State<O> {
                     self.may_succeed_now(&from);
                 } else {
                     self.refused.remove(&from);
+                    self.paused.remove(&from);
                 }
             }
             Event::Withdrawn(from) => {
                 self.wants.withdraw(&from);
+                self.suspects.remove(&from);
                 self.may_succeed_now(&from);
             }
             Event::Observed { id, sent_at, by, result } => {
@@ -528,6 +537,7 @@ impl<O: Object> State<O> {
                 self.quiet.requested(now);
                 if change == EnvChange::Cures {
                     self.refused.clear();
+                    self.paused.clear();
                 }
             }
             // Only wakes what a lack of lease or a time has stopped.
@@ -541,6 +551,7 @@ impl<O: Object> State<O> {
     fn may_succeed_now(&mut self, requester: &O::Requester) {
         self.refused.remove(requester);
         self.refusals.remove(requester);
+        self.paused.remove(requester);
         if self.bisection.contains(requester) {
             self.bisection.end();
         }
@@ -587,7 +598,11 @@ impl<O: Object> State<O> {
         self.failures.succeeded();
         self.fruitless = false;
         self.bisection.cleared(&write.members);
-        write.members.iter().for_each(|member| _ = self.refusals.remove(member));
+        self.paused.clear();
+        for member in &write.members {
+            self.refusals.remove(member);
+            self.suspects.remove(member);
+        }
         let partial = self.partial.take();
         self.last_write = Some(LastWrite { wants: write.wants, partial, ended_at: now, lagging: 0, shown_by: None });
         match after {

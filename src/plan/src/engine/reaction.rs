@@ -35,6 +35,7 @@ pub fn to_write(fault: &Fault) -> Reaction {
         | Fault::ZoneMismatch
         | Fault::AttachedElsewhere { .. }
         | Fault::LinkedForbidden
+        | Fault::Denied
         | Fault::Unclear
         | Fault::OperationFailed => Reaction::Bisect,
         Fault::ScopeNotFound
@@ -48,7 +49,7 @@ pub fn to_write(fault: &Fault) -> Reaction {
 }
 
 /// Whether something other than the refused want or its inputs may cure a fault of one member: another object that uses
-/// the resource, a quota, a right, a failure of Azure's own. Such a member is tried again after a pause.
+/// the resource, a quota, a right, a policy, a failure of Azure's own. Such a member is tried again after a pause.
 pub fn may_pass(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -56,6 +57,7 @@ pub fn may_pass(fault: &Fault) -> bool {
             | Fault::Exhausted
             | Fault::AttachedElsewhere { .. }
             | Fault::LinkedForbidden
+            | Fault::Denied
             | Fault::OperationFailed
     )
 }
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_one_member_can_cause_is_bisected_and_what_the_identity_lacks_is_not() {
-        for fault in [Fault::Invalid, Fault::OperationFailed, Fault::Exhausted, Fault::LinkedForbidden] {
+        for fault in [Fault::Invalid, Fault::OperationFailed, Fault::Exhausted, Fault::LinkedForbidden, Fault::Denied] {
             assert_eq!(to_write(&fault), Reaction::Bisect, "{fault:?}");
         }
         for fault in [Fault::Forbidden, Fault::Locked, Fault::Unauthenticated, Fault::Unavailable] {

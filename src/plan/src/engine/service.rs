@@ -71,6 +71,10 @@ use crate::fault::Fault;
 
 /// How long Azure must have refused requests as too many before the owner of the Service is told.
 const THROTTLED: Duration = Duration::from_secs(120);
+/// How long the Service must have waited for one thing before its owner is told.
+pub const LONG_WAIT: Duration = Duration::from_secs(60);
+/// The same where a write is under way or waits for its turn: the queue of a thousand writes is longer than a minute.
+const LONG_WRITE: Duration = Duration::from_secs(300);
 
 /// What a Service is made of.
 pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
@@ -131,10 +135,10 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
         inputs: &Self::Inputs,
     ) -> bool;
 
-    /// Whether the Service's backends are still to join: its pool is filled by others than the Service, and a member is on
-    /// its way. A status that is not set yet waits for the first.
-    fn awaits_members(_: &Self::Spec, _: &Self::Inputs) -> bool {
-        false
+    /// The object that the Service's backends are still to join, and in words what is waited for: its pool is filled by
+    /// others than the Service, and a member is on its way. A status that is not set yet waits for the first.
+    fn awaits_members(_: &Self::Spec, _: &Self::Inputs) -> Option<(Self::Key, String)> {
+        None
     }
 
     /// Whether a user asks for the same by two specs. What else a spec holds, such as where the Service is placed, may have
@@ -250,6 +254,9 @@ pub struct Snapshot<S: Service> {
     pub status: Option<S::Status>,
     /// The objects on which parts of it have been seen, and those that may hold parts of any Service.
     pub found: BTreeSet<S::Key>,
+    /// Why parts of it may be where nobody has looked yet, a sentence for each place. The finalizer of a Service that goes
+    /// stays until there is none.
+    pub unread: Vec<String>,
 }
 
 /// What a Service asks for.
@@ -363,6 +370,10 @@ pub enum Reason<K> {
     Retry(K, Fault),
     /// An object holds a plan that removes or replaces something until it is accepted.
     Held(K),
+    /// For [`LONG_WAIT`] at least the Service waits for an object.
+    Waits(K, Waiting),
+    /// For [`LONG_WAIT`] everything that is known of the Service is gone, and there are places where it may have more.
+    Unread(Vec<String>),
     /// Everything of the Service is gone.
     Deleted,
 }
@@ -389,6 +400,8 @@ struct Asked<S: Service> {
     /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
     level: Level,
     outcome: Option<Outcome<S::Report>>,
+    /// Since when the object has told of nothing but waiting.
+    waits_since: Option<Duration>,
     /// Whether Azure has refused it since it was told. It may wait for another operation since then.
     is_refused: bool,
     /// Whether it is told again although the want is the same.
@@ -433,6 +446,8 @@ pub struct State<S: Service> {
     throttled_since: Option<Duration>,
     /// Whether the ladder has ended at a stage that is not done, and nothing has happened since that a stage looks at.
     waits: bool,
+    /// What the Service itself waits for, beside its objects, and since when.
+    awaited: Option<(Awaited<S::Key>, Duration)>,
     draining: bool,
     wake: Option<Duration>,
 }
@@ -458,10 +473,20 @@ impl<S: Service> Default for State<S> {
             reported: None,
             throttled_since: None,
             waits: false,
+            awaited: None,
             draining: false,
             wake: None,
         }
     }
+}
+
+/// What a Service waits for beside what its objects tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Awaited<K> {
+    /// The first backend of an object.
+    Members(K, String),
+    /// Places where it may have parts.
+    Unread(Vec<String>),
 }
 
 /// Folds an event into the facts and decides what to do.
@@ -503,7 +528,7 @@ impl<S: Service> State<S> {
         match event {
             Event::Changed(snapshot) => self.changed(snapshot),
             Event::Removed => self.removed(actions),
-            Event::Told { key, generation, outcome } => self.told(key, generation, outcome),
+            Event::Told { key, generation, outcome } => self.told(key, generation, outcome, now),
             Event::Patched { id, result } => {
                 let Some((_, patch)) = self.patch.take_if(|(sent, _)| *sent == id) else { return };
                 self.waits = false;
@@ -516,6 +541,7 @@ impl<S: Service> State<S> {
             Event::Lost(key) => {
                 if let Some(asked) = self.asked.get_mut(&key) {
                     (asked.outcome, asked.is_refused, asked.again) = (None, false, true);
+                    asked.waits_since = None;
                     self.waits = false;
                 }
             }
@@ -566,7 +592,7 @@ impl<S: Service> State<S> {
         if self.taken_over.is_some() { Acceptance::Awaited } else { Acceptance::Given }
     }
 
-    fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>) {
+    fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>, now: Duration) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
         // What is not done and was not leaves the stages as they are.
         self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_));
@@ -579,6 +605,7 @@ impl<S: Service> State<S> {
             Outcome::Refused(refusal) => matches!(refusal, Refusal::Azure(_)),
             Outcome::Waiting(_) => asked.is_refused,
         };
+        asked.waits_since = matches!(outcome, Outcome::Waiting(_)).then(|| asked.waits_since.unwrap_or(now));
         asked.outcome = Some(outcome);
         let is_left = S::role(&key) == Role::LoadBalancer && asked.level == Level::Clean;
         if let Some(report) = report {
@@ -667,8 +694,48 @@ impl<S: Service> State<S> {
         if let Some(at) = wake {
             self.wake = earlier(self.wake, at);
         }
-        if let Some(reason) = reason {
+        if let Some(reason) = reason.or_else(|| self.long_wait(now)) {
             self.report(reason, actions);
+        }
+    }
+
+    /// What the Service has waited for too long; else notes when it will have.
+    fn long_wait(&mut self, now: Duration) -> Option<Reason<S::Key>> {
+        let of_objects = self.asked.iter().filter_map(|(key, asked)| {
+            let Some(Outcome::Waiting(waiting)) = &asked.outcome else { return None };
+            let longest = match waiting {
+                Waiting::Plan(_) | Waiting::OtherOperation | Waiting::FreshReads => LONG_WAIT,
+                Waiting::Write => LONG_WRITE,
+                // These are failures.
+                Waiting::Acceptance | Waiting::Retry(_) => return None,
+            };
+            Some((asked.waits_since? + longest, Reason::Waits(key.clone(), waiting.clone())))
+        });
+        let own = self.awaited.iter().map(|(awaited, since)| {
+            let reason = match awaited {
+                Awaited::Members(key, what) => Reason::Waits(key.clone(), Waiting::Plan(what.clone())),
+                Awaited::Unread(places) => Reason::Unread(places.clone()),
+            };
+            (*since + LONG_WAIT, reason)
+        });
+        let (at, reason) = of_objects.chain(own).min_by_key(|(at, _)| *at)?;
+        if now < at {
+            self.wake = earlier(self.wake, at);
+            return None;
+        }
+        Some(reason)
+    }
+
+    /// Notes what the Service itself waits for from now on, if it did not wait for that already.
+    fn awaits(&mut self, awaited: Awaited<S::Key>, now: Duration) {
+        let since = match &self.awaited {
+            Some((before, since)) if std::mem::discriminant(before) == std::mem::discriminant(&awaited) => *since,
+            _ => now,
+        };
+        self.awaited = Some((awaited, since));
+        self.waits = true;
+        if now < since + LONG_WAIT {
+            self.wake = earlier(self.wake, since + LONG_WAIT);
         }
     }
 }

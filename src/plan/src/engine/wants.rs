@@ -26,6 +26,13 @@ pub struct Entry<W, R> {
     written: bool,
 }
 
+impl<W, R> Entry<W, R> {
+    /// Whether the requester was told last that it is done.
+    pub fn is_done(&self) -> bool {
+        matches!(self.told, Some(Outcome::Done(_)))
+    }
+}
+
 impl<K, W, R> Default for Wants<K, W, R> {
     fn default() -> Self {
         Self(BTreeMap::new())

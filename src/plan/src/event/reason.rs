@@ -290,7 +290,8 @@ impl Reason {
                 "PlanHeld",
                 SYNC,
                 AT_ONCE,
-                "See the changes with lazuli cloud-controllers --dry-run, then start the controller with --accept-plan.",
+                "See the changes with lazuli cloud-controllers --dry-run, then start the controller with --accept-plan and the \
+                 hash that it prints.",
             ),
             Self::PortConflict => {
                 ("PortConflict", SYNC, AT_ONCE, "Use another port, or remove the address from one of both Services.")

@@ -15,6 +15,8 @@ pub struct Settings {
     pub cluster_name: String,
     /// The subscription of the network: `networkResourceSubscriptionID`, else `subscriptionId`.
     pub subscription: String,
+    /// `subscriptionId`: that of the machines.
+    pub compute_subscription: String,
     /// `location`.
     pub location: String,
     /// `resourceGroup`: of public IPs, and of what has no group of its own.

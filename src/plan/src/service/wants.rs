@@ -72,6 +72,11 @@ pub fn public_ip_released() -> Want<public_ip::Part, public_ip::Gone> {
     Want { present: public_ip::Part::default(), gone: public_ip::Gone::Released }
 }
 
+/// A public IP that a Service has given up, and whose frontend its load balancer keeps.
+pub fn public_ip_released_unless_used() -> Want<public_ip::Part, public_ip::Gone> {
+    Want { present: public_ip::Part::default(), gone: public_ip::Gone::ReleasedUnlessUsed }
+}
+
 /// A public IP that a Service has given up and that other Services still use.
 pub fn public_ip_left_to_others() -> Want<public_ip::Part, public_ip::Gone> {
     Want { present: public_ip::Part::default(), gone: public_ip::Gone::LeftToOthers }

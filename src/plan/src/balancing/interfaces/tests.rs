@@ -52,7 +52,7 @@ impl World {
     }
 
     /// A read shows the load balancer with these rules.
-    fn show_balancer(&mut self, rules: serde_json::Value) {
+    fn show_balancer(&mut self, rules: Value) {
         let id = self.balancer();
         let body = json!({"sku": {"name": "Standard"}, "properties": {
             "frontendIPConfigurations": [{"name": self.base().as_str(), "properties": {"privateIPAddress": "10.240.1.2"}}],
@@ -147,7 +147,9 @@ fn a_wrong_list_of_nodes_empties_no_pool_at_once_and_never_wholly() {
     let mut world = World::new(30);
     let pool = world.pool();
     (0..30).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
-    world.nodes.clear();
+    let all = std::mem::take(&mut world.nodes);
+    assert_eq!(world.changes(), (vec![], vec![]), "a list without a Node moves nothing");
+    world.nodes = all.into_iter().filter(|(name, _)| name == "node-0").collect();
     let mut left = 0;
     loop {
         let (joins, leaves) = world.changes();
@@ -161,7 +163,7 @@ fn a_wrong_list_of_nodes_empties_no_pool_at_once_and_never_wholly() {
             world.show(at, &[]);
         }
     }
-    assert_eq!(left, 29, "the last member stays");
+    assert_eq!(left, 29, "the member that is a Node stays");
 }
 
 #[test]
@@ -179,8 +181,9 @@ fn of_a_basic_load_balancer_only_its_availability_set_is_a_member() {
     let mut world = World::new(2);
     world.settings.sku = LoadBalancerSku::Basic;
     world.settings.primary_vm_set = "first".to_owned();
-    world.machines.in_set(vm(0), "FIRST".to_owned());
-    world.machines.in_set(vm(1), "second".to_owned());
+    let in_set = |set: &str| json!({"properties": {"availabilitySet": {"id": format!("{GROUP}/Microsoft.Compute/availabilitySets/{set}")}}});
+    world.machines.machine_observed(vm(0), &in_set("FIRST"));
+    world.machines.machine_observed(vm(1), &in_set("second"));
     assert_eq!(world.changes(), (vec![nic_id(0)], vec![]));
     assert_eq!(world.machines.sets(world.nodes.values()), ["FIRST", "second"]);
 }
@@ -320,10 +323,14 @@ fn a_model_is_held_while_a_write_would_upgrade_instances_that_lag() {
 fn what_is_not_known_of_an_instance_its_set_tells() {
     let mut world = World::of_set(2);
     let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
-    assert_eq!(world.machines.unknown(&world.nodes, &selection, Needs { nics: true, sets: true }), Unknown::default());
+    let needs = Needs { nics: true, sets: true };
+    let unknown = |machines: &Machines, looked: &Unknown| machines.unknown(&world.nodes, &selection, needs, looked);
+    assert_eq!(unknown(&world.machines, &Unknown::default()), Unknown::default());
     world.machines = Machines::default();
-    let unknown = world.machines.unknown(&world.nodes, &selection, Needs { nics: true, sets: true });
-    assert_eq!(unknown, Unknown { groups: BTreeSet::new(), scale_sets: [set_id()].into() });
+    let sets = Unknown { scale_sets: [set_id()].into(), ..Unknown::default() };
+    let unknown = |looked: &Unknown| world.machines.unknown(&world.nodes, &selection, needs, looked);
+    assert_eq!(unknown(&Unknown::default()), sets);
+    assert_eq!(unknown(&sets), Unknown::default(), "once in a look");
     assert_eq!(world.machines.sets(world.nodes.values()), ["agents"]);
     assert_eq!(node_of_set(&world.nodes, &set_id()), Some("agents000000"));
 }
@@ -373,4 +380,48 @@ fn members_stay_while_a_rule_is_at_a_frontend_and_leave_with_the_last() {
     assert_eq!(left(&mut world, &[&other]), [], "no rule is at the frontend yet");
     world.leave(&[other], &["10.240.1.2".parse().unwrap()]);
     assert_eq!(world.changes().1, [nic_id(0)], "the last that used the frontend gives up its address");
+}
+
+#[test]
+fn the_primary_nic_of_a_machine_is_found_by_its_id_in_any_group() {
+    let mut world = World::new(2);
+    let selection = Selection { resource_group: "group", leaves_out_control_plane: true };
+    let needs = Needs { nics: true, sets: false };
+    let shown = |id: &ArmId, is_primary: bool| {
+        let body = json!({"properties": {"primary": is_primary, "virtualMachine": {"id": vm(1).as_str()}, "ipConfigurations": [
+            {"name": "ipconfig1", "properties": {"primary": true, "privateIPAddressVersion": "IPv4"}}]}});
+        Nic::read(id, &body).unwrap()
+    };
+    let elsewhere: ArmId =
+        "/subscriptions/sub/resourceGroups/nics/providers/Microsoft.Network/networkInterfaces/first".parse().unwrap();
+    world.machines = Machines::default();
+    world.show(0, &[]);
+    // A list of the machine's own group shows its second NIC only.
+    world.machines.observed(&nic_id(1), Some(&shown(&nic_id(1), false)));
+    let mut looked = Unknown::default();
+    let next = |world: &World, looked: &Unknown| world.machines.unknown(&world.nodes, &selection, needs, looked);
+    let group = || [("sub".to_owned(), "group".to_owned())].into();
+    let nics = next(&world, &looked);
+    assert_eq!(nics, Unknown { nic_groups: group(), ..Unknown::default() });
+    looked.add(nics);
+    let machines = next(&world, &looked);
+    assert_eq!(machines, Unknown { machine_groups: group(), ..Unknown::default() });
+    looked.add(machines);
+    assert_eq!(next(&world, &looked), Unknown::default(), "the machine is not there");
+
+    let nics = json!([{"id": nic_id(1).as_str(), "properties": {"primary": false}},
+        {"id": elsewhere.as_str(), "properties": {"primary": true}}]);
+    world.machines.machine_observed(vm(1), &json!({"properties": {"networkProfile": {"networkInterfaces": nics}}}));
+    let by_id = next(&world, &looked);
+    assert_eq!(by_id, Unknown { nics: [elsewhere.clone()].into(), ..Unknown::default() });
+    world.machines.observed(&elsewhere, Some(&shown(&elsewhere, true)));
+    assert_eq!(next(&world, &looked), Unknown::default());
+    let (joins, _) = world.changes();
+    assert!(joins.contains(&elsewhere) && !joins.contains(&nic_id(1)), "{joins:?}");
+
+    // Another NIC has taken its place: the machine is asked again.
+    world.machines.observed(&elsewhere, None);
+    let by_id = next(&world, &Unknown::default());
+    assert_eq!(by_id.nics, [elsewhere].into());
+    assert_eq!(next(&world, &by_id).machine_groups, group());
 }

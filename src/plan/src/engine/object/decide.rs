@@ -16,6 +16,7 @@ use crate::{
         in_flight::InFlight,
         permit::PermitState,
         reaction,
+        wants::Entry,
     },
     fault::Fault,
     poll,
@@ -25,6 +26,8 @@ use crate::{
 /// How long an operation of another writer (`Updating`) is waited for. After that the object is planned and written all
 /// the same: Azure's answer to the write decides.
 pub const LONGEST_UPDATING: Duration = Duration::from_secs(300);
+/// How long a requester whose part was refused lets those go first whose parts were not.
+const LONGEST_TURN: Duration = Duration::from_secs(30);
 /// The pauses before an object is read again that does not show what the last write wrote. Together they are shorter than
 /// [`LAG`].
 const LAG_PAUSES: [Duration; 4] =
@@ -79,7 +82,7 @@ impl<O: Object> State<O> {
                 return;
             }
             self.planned = Some(observation);
-            let Some(mut active) = self.active(now, actions) else { continue };
+            let Some(mut active) = self.active(env, now, actions) else { continue };
             let mut plan = self.plan(&active, env);
             let held = self.held(env, &active, &plan);
             if !held.is_empty() {
@@ -262,7 +265,7 @@ impl<O: Object> State<O> {
     }
 
     /// The wants that the next plan serves. `None` when a bisection has found its member, which is refused now.
-    fn active(&mut self, now: Duration, actions: &mut Vec<Action<O>>) -> Option<Active<O>> {
+    fn active(&mut self, env: &Env<'_, O>, now: Duration, actions: &mut Vec<Action<O>>) -> Option<Active<O>> {
         let restricted = match self.bisection.next_step() {
             BisectionStep::Unrestricted => None,
             BisectionStep::Try(members) => Some(members),
@@ -278,14 +281,60 @@ impl<O: Object> State<O> {
         };
         let is_active = |requester: &O::Requester| {
             !self.refused.contains_key(requester)
+                && !self.paused.contains_key(requester)
                 && restricted.as_ref().is_none_or(|members| members.contains(requester))
         };
         let active = self.wants.iter().filter(|(requester, _)| is_active(requester));
-        Some(active.map(|(requester, entry)| (requester.clone(), entry.in_force.clone())).collect())
+        let active = active.map(|(requester, entry)| (requester.clone(), entry.in_force.clone()));
+        if restricted.is_some() || self.suspects.is_empty() {
+            return Some(active.collect());
+        }
+        Some(self.with_one_suspect(active.collect(), env, now))
     }
 
-    /// Takes up the refused wants that are to be tried again.
+    /// Of those that Azure has refused before at most one is written, and alone, so that none of the others waits for another
+    /// search: when the others need no write, or before them if it has waited too long.
+    fn with_one_suspect(&self, all: Active<O>, env: &Env<'_, O>, now: Duration) -> Active<O> {
+        let (suspects, mut active): (Active<O>, Active<O>) =
+            all.into_iter().partition(|(requester, _)| self.suspects.contains_key(requester));
+        let since = |suspect: &O::Requester| self.suspects.get(suspect).copied().unwrap_or(now);
+        let has_waited = |(suspect, _): &(&O::Requester, &O::Want)| now >= since(suspect) + LONGEST_TURN;
+        if let Some((suspect, want)) = suspects.iter().find(has_waited) {
+            let mut alone = active.clone();
+            alone.retain(|requester, _| self.wants.get(requester).is_some_and(Entry::is_done));
+            alone.insert(suspect.clone(), want.clone());
+            if self.writes(&alone, env) {
+                return alone;
+            }
+        }
+        let mut suspects = suspects.into_iter();
+        while !self.writes(&active, env)
+            && let Some((suspect, want)) = suspects.next()
+        {
+            active.insert(suspect, want);
+        }
+        active
+    }
+
+    /// Whether a plan of these wants has a write that need not wait for the operator.
+    fn writes(&self, active: &Active<O>, env: &Env<'_, O>) -> bool {
+        let mut plan = self.plan(active, env);
+        let held = self.held(env, active, &plan);
+        if !held.is_empty() {
+            let rest = active.iter().filter(|(requester, _)| !held.contains(requester));
+            plan = self.plan(&rest.map(|(one, want)| (one.clone(), want.clone())).collect(), env);
+        }
+        plan.write.is_some_and(|write| !self.is_held_whole(env, &write))
+    }
+
+    /// Takes up the wants that are to be tried again: those that were refused, and those that wait since another was.
     fn retry_refused(&mut self, now: Duration) {
+        let before = self.paused.len();
+        self.paused.retain(|_, until| *until > now);
+        self.settled &= self.paused.len() == before;
+        if let Some(next) = self.paused.values().min() {
+            self.wake = earlier(self.wake, *next);
+        }
         let due = |refused: &Refused| refused.retry_at.is_some_and(|at| at <= now);
         if self.refused.values().any(due) {
             self.refused.retain(|_, refused| !due(refused));
@@ -307,14 +356,26 @@ impl<O: Object> State<O> {
             let backoff = self.refusals.entry(member.clone()).or_insert(Backoff::FAILURE);
             now + backoff.failed()
         });
-        let refusal = Refusal::Azure(fault);
+        let refusal = Refusal::Azure(fault.clone());
         self.refused.insert(member.clone(), Refused { refusal: refusal.clone(), retry_at });
         self.tell(member, &Outcome::Refused(refusal), actions);
-        if self.fruitless {
-            // Nothing has succeeded since the last refusal. The object itself may be the cause.
-            self.pause_until = now + self.failures.failed();
+        // What is refused again says nothing of the others.
+        if self.suspects.insert(member.clone(), retry_at.unwrap_or(now)).is_some() {
+            return;
         }
-        self.fruitless = true;
+        if std::mem::replace(&mut self.fruitless, true) {
+            // Nothing has succeeded since the refusal of another. The object itself may be the cause. Who asks for something
+            // else from now on does not wait.
+            let until = now + self.failures.failed();
+            let is_tried = |one: &O::Requester| !self.refused.contains_key(one) && !self.suspects.contains_key(one);
+            // What is done stays in the plans: what others have removed may be its own.
+            let others = self.wants.iter().filter(|(one, entry)| is_tried(one) && !entry.is_done());
+            let others: Vec<O::Requester> = others.map(|(one, _)| one.clone()).collect();
+            for other in others {
+                self.tell(&other, &Outcome::Waiting(Waiting::Retry(fault.clone())), actions);
+                self.paused.insert(other, until);
+            }
+        }
     }
 
     /// Tries a member once more that was found because no other was left. What made the writes fail may have passed during

@@ -1,4 +1,5 @@
 mod creation;
+mod refusals;
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Action, Asked, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
+use super::{Action, Asked, Awaited, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
 
 /// The levels that the objects are to be told, up to the first stage that is not done.
 struct Ladder<'a, S: Service> {
@@ -21,9 +21,11 @@ struct Ladder<'a, S: Service> {
 }
 
 /// Where a ladder ends.
-enum End<T> {
+enum End<T, K> {
     /// A stage is not done.
     Stage,
+    /// The first backend is to join an object.
+    Members(K, String),
     /// A patch is due.
     Patch(Patch<T>),
     /// Everything is done.
@@ -104,8 +106,12 @@ impl<S: Service> State<S> {
                     self.tell_refused_again(&S::keys(env.id, spec, env.inputs));
                 }
                 let end = self.climb(env, actions, |ladder| ladder.present(spec, &snapshot), Some(spec));
+                if !matches!(end, End::Members(..)) {
+                    self.awaited = None;
+                }
                 match end {
                     End::Stage => self.waits = true,
+                    End::Members(key, what) => self.awaits(Awaited::Members(key, what), now),
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => {
                         self.left.clear();
@@ -116,8 +122,14 @@ impl<S: Service> State<S> {
             Desired::Invalid(mistakes) => self.report(Reason::Invalid(mistakes.clone()), actions),
             Desired::Gone if snapshot.finalizer => {
                 self.tell_refused_again(&BTreeSet::new());
-                match self.climb(env, actions, |ladder| ladder.gone(&snapshot), None) {
-                    End::Stage => self.waits = true,
+                let end = self.climb(env, actions, |ladder| ladder.gone(&snapshot), None);
+                if matches!(end, End::Top) && !snapshot.unread.is_empty() {
+                    self.awaits(Awaited::Unread(snapshot.unread.clone()), now);
+                    return;
+                }
+                self.awaited = None;
+                match end {
+                    End::Stage | End::Members(..) => self.waits = true,
                     End::Patch(patch) => self.patch(env, now, patch, actions),
                     End::Top => self.patch(env, now, Patch::RemoveFinalizer, actions),
                 }
@@ -167,9 +179,9 @@ impl<S: Service> State<S> {
         &mut self,
         env: &Env<'_, S>,
         actions: &mut Vec<Action<S>>,
-        stages: impl Fn(&mut Ladder<'_, S>) -> End<S::Status>,
+        stages: impl Fn(&mut Ladder<'_, S>) -> End<S::Status, S::Key>,
         spec: Option<&S::Spec>,
-    ) -> End<S::Status> {
+    ) -> End<S::Status, S::Key> {
         self.forget_trimmed(env);
         loop {
             let status = self.snapshot.as_ref().and_then(|snapshot| snapshot.status.as_ref());
@@ -226,8 +238,9 @@ impl<S: Service> State<S> {
         }
         self.generation += 1;
         let (generation, want_of) = (self.generation, want.clone());
-        let (outcome, is_refused, again) = (None, false, false);
-        let asked = Asked { generation, want: want_of, acceptance, spec, level, outcome, is_refused, again };
+        let (outcome, waits_since, is_refused, again) = (None, None, false, false);
+        let asked =
+            Asked { generation, want: want_of, acceptance, spec, level, outcome, waits_since, is_refused, again };
         self.asked.insert(key.clone(), Box::new(asked));
         actions.push(Action::Tell { key, generation, want, acceptance });
         false
@@ -236,7 +249,7 @@ impl<S: Service> State<S> {
 
 impl<S: Service> Ladder<'_, S> {
     /// The stages of a Service that is to be present.
-    fn present(&mut self, spec: &S::Spec, snapshot: &Snapshot<S>) -> End<S::Status> {
+    fn present(&mut self, spec: &S::Spec, snapshot: &Snapshot<S>) -> End<S::Status, S::Key> {
         use {Level::*, Role::*};
         let keys = S::keys(self.id, spec, self.inputs);
         let others: Vec<S::Key> =
@@ -308,8 +321,12 @@ impl<S: Service> Ladder<'_, S> {
         }
         match status {
             Some(_) if is_shown => {}
-            Some(_) if S::awaits_members(spec, self.inputs) => return End::Stage,
-            Some(status) => return End::Patch(Patch::SetStatus(status)),
+            Some(status) => {
+                return match S::awaits_members(spec, self.inputs) {
+                    Some((key, what)) => End::Members(key, what),
+                    None => End::Patch(Patch::SetStatus(status)),
+                };
+            }
             None => return End::Stage,
         }
         if !looked {
@@ -327,7 +344,7 @@ impl<S: Service> Ladder<'_, S> {
     }
 
     /// The stages of a Service that is to be gone.
-    fn gone(&mut self, snapshot: &Snapshot<S>) -> End<S::Status> {
+    fn gone(&mut self, snapshot: &Snapshot<S>) -> End<S::Status, S::Key> {
         use {Level::*, Role::*};
         let all: Vec<S::Key> = snapshot.found.iter().chain(self.state.asked.keys()).cloned().collect();
         let mut looked = true;
@@ -344,7 +361,7 @@ impl<S: Service> Ladder<'_, S> {
     }
 
     /// The stages that remove, from the admission to the address.
-    fn remove(&mut self, all: &[S::Key]) -> End<S::Status> {
+    fn remove(&mut self, all: &[S::Key]) -> End<S::Status, S::Key> {
         use {
             Level::{Clean, Quiet},
             Role::*,

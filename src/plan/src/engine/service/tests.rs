@@ -57,8 +57,8 @@ impl Service for Web {
         *key == OLD_LB && *spec == MOVED && seen.reports.get(OLD_LB).is_some_and(|report| **report == HOLDS)
     }
 
-    fn awaits_members(spec: &u8, _: &Order) -> bool {
-        *spec == UNSERVED
+    fn awaits_members(spec: &u8, _: &Order) -> Option<(&'static str, String)> {
+        (*spec == UNSERVED).then(|| (LB, "waits for a member".to_owned()))
     }
 
     fn status((): &(), _: &u8, seen: &Seen<'_, Self>, _: &Order) -> Option<u8> {
@@ -90,7 +90,7 @@ impl Bench {
     fn snapshot(&mut self, desired: Desired<u8>, finalizer: bool, status: Option<u8>) -> Event<Web> {
         self.version += 1;
         let found = BTreeSet::from([OLD_LB, GROUP]);
-        Event::Changed(Snapshot { version: self.version, desired, finalizer, status, found })
+        Event::Changed(Snapshot { version: self.version, desired, finalizer, status, found, unread: vec![] })
     }
 
     /// Answers every tell of the actions, and of what follows, as done, until nothing is told any more. Returns what was
@@ -465,4 +465,58 @@ fn what_the_security_group_was_told_is_known_until_it_has_given_up_the_rest() {
     assert!(told.contains(&(GROUP, Level::Clean)), "{told:?}");
     assert_eq!(other.last(), Some(&Action::Report(Reason::Ensured)));
     assert_eq!(bench.state.told, BTreeSet::from([2]));
+}
+
+#[test]
+fn a_service_is_gone_only_when_every_place_that_it_names_has_been_read() {
+    let mut bench = Bench::new(Order::Parallel);
+    let Event::Changed(gone) = bench.snapshot(Desired::Gone, true, None) else { unreachable!() };
+    let places = vec!["the public IPs of resource group closed cannot be read".to_owned()];
+    let unread = Snapshot { unread: places.clone(), ..gone.clone() };
+    let actions = bench.step(Event::Changed(unread));
+    let (told, other) = bench.answer_all(actions);
+    assert!(told.contains(&(OLD_LB, Level::Clean)), "what is known goes: {told:?}");
+    assert_eq!(other, []);
+    assert_eq!(bench.state.wake_at(), Some(LONG_WAIT));
+    bench.now = LONG_WAIT;
+    assert_eq!(bench.step(Event::Woke), [Action::Report(Reason::Unread(places))]);
+    let actions = bench.step(Event::Changed(gone));
+    assert_eq!(patches(&actions), [Patch::RemoveFinalizer]);
+}
+
+#[test]
+fn what_is_waited_for_longer_than_a_minute_is_reported_with_its_object() {
+    for (waiting, longest) in [
+        (Waiting::Plan("waits until the NICs have left".to_owned()), LONG_WAIT),
+        (Waiting::OtherOperation, LONG_WAIT),
+        (Waiting::FreshReads, LONG_WAIT),
+        (Waiting::Write, Duration::from_secs(300)),
+    ] {
+        let mut bench = Bench::new(Order::Parallel);
+        let gone = bench.snapshot(Desired::Gone, true, None);
+        bench.now = Duration::from_secs(5);
+        let actions = bench.step(gone);
+        for action in actions {
+            let Action::Tell { key, generation, .. } = action else { continue };
+            let outcome = if key == OLD_LB { Outcome::Waiting(waiting.clone()) } else { Outcome::Done(7) };
+            assert_eq!(bench.step(Event::Told { key, generation, outcome }), []);
+        }
+        let due = Duration::from_secs(5) + longest;
+        assert_eq!(bench.state.wake_at(), Some(due), "{waiting:?}");
+        bench.now = due;
+        let reason = Reason::Waits(OLD_LB, waiting);
+        assert_eq!(bench.step(Event::Woke), [Action::Report(reason)]);
+        assert_eq!(bench.step(Event::Woke), [], "once");
+    }
+}
+
+#[test]
+fn a_first_backend_that_does_not_come_is_reported() {
+    let mut bench = Bench::new(Order::Parallel);
+    let snapshot = bench.snapshot(Desired::Present(UNSERVED), true, None);
+    let actions = bench.step(snapshot);
+    assert_eq!(bench.answer_all(actions).1, []);
+    bench.now = LONG_WAIT;
+    let waiting = Waiting::Plan("waits for a member".to_owned());
+    assert_eq!(bench.step(Event::Woke), [Action::Report(Reason::Waits(LB, waiting))]);
 }

@@ -111,6 +111,8 @@ pub(super) enum Happens {
         result: Result<u64, PatchFault>,
     },
     Informed(Owner),
+    /// The process has listed what carries the tags of Services.
+    Listed,
     NodesInformed,
     LeaseEnds,
     Acquires,
@@ -130,6 +132,8 @@ pub(super) struct Replica {
     pub(super) tail_is_late: bool,
     pub(super) trusted_from: Duration,
     pub(super) inputs: Inputs,
+    /// What the lists of this process have shown; `None` before they have ended.
+    pub(super) listed: Option<BTreeSet<Name>>,
     pub(super) objects: BTreeMap<Name, object::State<Arm>>,
     pub(super) services: BTreeMap<Owner, service::State<Arm>>,
     /// The Services that have told the security group what they want.
@@ -169,6 +173,10 @@ pub(super) struct Run {
     pub(super) lag_until: Duration,
     pub(super) operations_of: BTreeMap<u64, Name>,
     pub(super) refused: BTreeMap<Owner, u32>,
+    /// Until when a policy denies new rules of a Service.
+    pub(super) policies: BTreeMap<Owner, Duration>,
+    /// How many writes a policy has denied because of a Service, since something that matters has changed.
+    pub(super) denied: BTreeMap<Owner, u32>,
     pub(super) writes: u64,
     pub(super) last_write: Duration,
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -212,6 +220,8 @@ impl Run {
             lag_until: Duration::ZERO,
             operations_of: BTreeMap::new(),
             refused: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            denied: BTreeMap::new(),
             writes: 0,
             last_write: Duration::ZERO,
             counts: BTreeMap::new(),
@@ -369,6 +379,7 @@ impl Run {
             Happens::Acquires => self.acquire(replica),
             Happens::Accepts => self.accepts(),
             Happens::Informed(owner) if alive => self.inform(replica, owner),
+            Happens::Listed if alive => self.listed(replica),
             Happens::NodesInformed if alive => {
                 self.replicas[replica].inputs.nodes.clone_from(&self.nodes);
                 let names: Vec<Name> = self.replicas[replica].objects.keys().copied().collect();
@@ -416,7 +427,8 @@ impl Run {
             Happens::Patched { owner, id, result } => {
                 self.step_service(replica, owner, service::Event::Patched { id, result });
             }
-            Happens::ReadArrives { .. } | Happens::LeaseEnds | Happens::Informed(_) | Happens::NodesInformed => {}
+            Happens::ReadArrives { .. } | Happens::LeaseEnds | Happens::Informed(_) => {}
+            Happens::Listed | Happens::NodesInformed => {}
         }
     }
 
@@ -432,6 +444,7 @@ impl Run {
         }
         self.count("lease acquired");
         self.refused.clear();
+        self.denied.clear();
         self.note(|| format!("replica {replica} leads"));
         self.end_process(replica);
         let (now, nodes) = (self.now, self.nodes.clone());
@@ -446,6 +459,21 @@ impl Run {
         let owners: Vec<Owner> = self.api.services.keys().copied().collect();
         for owner in owners {
             self.later(300, replica, Happens::Informed(owner));
+        }
+        // A list that is sent earlier may lack what the leader before makes late.
+        let at = now + LATE + self.numbers.ms(20_000);
+        self.at(at, replica, Happens::Listed);
+    }
+
+    fn listed(&mut self, replica: usize) {
+        self.count("tags listed");
+        let lag = if self.now < self.lag_until { self.numbers.ms(3_000) } else { Duration::ZERO };
+        let as_of = self.now.saturating_sub(lag);
+        let shown = self.azure.names().filter(|name| self.azure.read(*name, as_of).is_some()).collect();
+        self.replicas[replica].listed = Some(shown);
+        let owners: Vec<Owner> = self.api.services.keys().copied().collect();
+        for owner in owners {
+            self.inform(replica, owner);
         }
     }
 
@@ -462,14 +490,33 @@ impl Run {
             Some(ask) => Desired::Present(ask.clone()),
             None => Desired::Invalid(vec!["an annotation is wrong".to_owned()]),
         };
-        let own = [false, true].map(|second| Name::PublicIp(super::api::own_public_ip(owner, second)));
         let found = LOAD_BALANCERS.map(Name::LoadBalancer).chain([Name::PublicIp(0), Name::SecurityGroup]);
+        // Frontends show their public IPs, a specification names what it asks for, and all else that carries the Service's
+        // tag is found by lists.
+        let balancers = LOAD_BALANCERS.filter_map(|number| self.azure.current(Name::LoadBalancer(number)));
+        let on_frontends = balancers.flat_map(|version| match &version.body {
+            Body::LoadBalancer(body) => body.frontends.values().copied().collect(),
+            _ => Vec::new(),
+        });
+        let on_frontends: BTreeSet<FrontendAddress> = on_frontends.collect();
+        let own = [false, true].map(|second| super::api::own_public_ip(owner, second));
+        let used = own.into_iter().filter(|number| on_frontends.contains(&FrontendAddress::Public(*number)));
+        let found = found.chain(used.map(Name::PublicIp));
+        let tagged = own.map(Name::PublicIp).into_iter().chain([Name::PrivateLink(owner)]);
+        let listed = &self.replicas[replica].listed;
+        let shown = tagged.filter(|name| listed.as_ref().is_some_and(|listed| listed.contains(name)));
+        let named = service.ask.iter().filter(|_| desired == Desired::Gone).flat_map(|ask| {
+            let public_ip = super::toy::public_ip(owner, ask).map(Name::PublicIp);
+            public_ip.into_iter().chain(ask.link.then_some(Name::PrivateLink(owner)))
+        });
+        let is_read = listed.is_some() || self.mutant == Mutant::ForgetsUnread;
         let snapshot = Snapshot {
             version: service.version,
+            found: found.chain(shown).chain(named).collect(),
+            unread: if is_read { vec![] } else { vec!["the tags are not listed yet".to_owned()] },
             desired,
             finalizer: service.finalizer,
             status: service.status,
-            found: found.chain(own).chain([Name::PrivateLink(owner)]).collect(),
         };
         self.step_service(replica, owner, service::Event::Changed(snapshot));
     }
@@ -556,6 +603,8 @@ impl Run {
                     Reason::Refused(..) => "report: refused",
                     Reason::Retry(..) => "report: retry",
                     Reason::Held(_) => "report: held",
+                    Reason::Waits(..) => "report: waits",
+                    Reason::Unread(_) => "report: unread",
                     Reason::Deleted => "report: deleted",
                 });
             }

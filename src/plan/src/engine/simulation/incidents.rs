@@ -72,6 +72,9 @@ impl Run {
                 self.unaccepted_until = self.unaccepted_until.max(self.now + Duration::from_secs(seconds));
                 self.at(self.unaccepted_until, 0, Happens::Accepts);
             }
+            Incident::Policy(owner, seconds) => {
+                self.policies.insert(owner, self.now + Duration::from_secs(seconds));
+            }
             Incident::Breaks(name) => {
                 if !self.azure.is_busy(name) && self.azure.current(name).is_some() {
                     self.count("public IP failed");
@@ -135,6 +138,7 @@ impl Run {
 
     fn user_changed(&mut self, owner: Owner) {
         self.refused.clear();
+        self.denied.clear();
         self.taken_over.remove(&owner);
         self.oracle.changed(owner, self.api.services.get(&owner), self.now);
         self.inform_all(owner);

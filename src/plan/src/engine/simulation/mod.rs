@@ -28,7 +28,7 @@ const QUICK: u64 = 5_000;
 const FULL: u64 = 200_000;
 
 /// What every long run must have met: the faults of Azure, the moves of the lease, and each transition of the steps.
-const REACHED: [&str; 75] = [
+const REACHED: [&str; 77] = [
     "azure: 409",
     "azure: 412",
     "azure: 429, reference not provisioned",
@@ -77,6 +77,7 @@ const REACHED: [&str; 75] = [
     "service deleted",
     "service type changed",
     "service with a mistake",
+    "tags listed",
     "told: frontend only",
     "told: load balancer",
     "told: load balancer clean",
@@ -99,6 +100,7 @@ const REACHED: [&str; 75] = [
     "write: 503",
     "write: accepted",
     "write: answer lost",
+    "write: denied by a policy",
     "write: fails half way",
     "write: fails late",
     "write: late",

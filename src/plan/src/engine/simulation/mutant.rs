@@ -42,6 +42,8 @@ pub(super) enum Mutant {
     RetriesRefusals,
     /// The finalizer goes with the deletion.
     FinalizerEarly,
+    /// A Service is gone before what it may own is found.
+    ForgetsUnread,
     /// A private link service outlives its Service.
     LeavesLink,
     /// A write that removes does not wait for the operator.
@@ -57,7 +59,7 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::AbsenceDeletes,
         Self::OverwritesForeign,
         Self::EmptiesPool,
@@ -76,6 +78,7 @@ impl Mutant {
         Self::DropsWants,
         Self::RetriesRefusals,
         Self::FinalizerEarly,
+        Self::ForgetsUnread,
         Self::LeavesLink,
         Self::RemovesUnaccepted,
         Self::ForgetsReferences,

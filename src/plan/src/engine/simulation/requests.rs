@@ -147,6 +147,13 @@ impl Run {
         if fate == Some(Fate::Late) {
             self.count("write: late");
         }
+        if self.is_denied(name, body.as_ref()) {
+            self.count("write: denied by a policy");
+            if answered {
+                self.answer(replica, process, Happens::Ended { name, id, result: Err((Fault::Denied, false)) });
+            }
+            return;
+        }
         let poisoned = |body: &Option<Body>| match body {
             Some(Body::LoadBalancer(body)) => {
                 body.rules.keys().filter(|rule| rule.2 == POISON).map(|rule| rule.0).collect()
@@ -201,6 +208,29 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Whether a policy denies a write. Once the Service is found that it is about, no write has new rules of others beside
+    /// its own: they would be denied with it.
+    fn is_denied(&mut self, name: Name, body: Option<&Body>) -> bool {
+        let rules = |body: Option<&Body>| match body {
+            Some(Body::LoadBalancer(body)) => body.rules.keys().copied().collect(),
+            _ => BTreeSet::new(),
+        };
+        let before = rules(self.azure.current(name).map(|version| &version.body));
+        let gets: BTreeSet<Owner> = rules(body).difference(&before).map(|rule| rule.0).collect();
+        let now = self.now;
+        let is_denied = |owner: &&Owner| self.policies.get(*owner).is_some_and(|until| now < *until);
+        let denied: Vec<Owner> = gets.iter().filter(is_denied).copied().collect();
+        for owner in &denied {
+            let times = self.denied.entry(*owner).or_default();
+            *times += 1;
+            // Five Services at most.
+            if *times > 1 + 3 + 1 && gets.len() > 1 {
+                self.judge(Err(format!("the new rules of services {gets:?} are denied with those of service {owner}")));
+            }
+        }
+        !denied.is_empty()
     }
 
     /// Lets another writer be faster than a write that arrives now, where an incident says so.
@@ -290,6 +320,7 @@ impl Run {
         if result.is_ok() && matches!(name, Name::PublicIp(_)) {
             // What was refused may succeed now.
             self.refused.clear();
+            self.denied.clear();
         }
         let this = &mut self.replicas[replica];
         let result = match result {

@@ -98,6 +98,8 @@ pub(super) enum Incident {
     Race(Race),
     /// For so many seconds the operator has not accepted what removes or replaces something.
     Unaccepted(u64),
+    /// For so many seconds a policy denies writes of load balancers that give a Service a new rule.
+    Policy(Owner, u64),
     /// A public IP becomes `Failed`.
     Breaks(Name),
     /// The leader cannot reach the API server any more. Its last writes may arrive when another replica leads.
@@ -185,7 +187,7 @@ impl Schedule {
                 _ => numbers.ms(60_000),
             };
             let owner = numbers.below(OWNERS) as u8;
-            let incident = match numbers.below(53) {
+            let incident = match numbers.below(54) {
                 0..12 => Incident::Apply(owner, ask(owner, &mut numbers)),
                 12 => Incident::Mistake(owner),
                 13 | 14 => Incident::Delete(owner),
@@ -281,6 +283,13 @@ impl Schedule {
                     incidents.push((at, Incident::Unaccepted(30 + numbers.below(30))));
                     at += numbers.ms(9_000);
                     Incident::Apply(owner, less)
+                }
+                // A policy denies what the Service asks for, and its change comes together with that of another.
+                53 => {
+                    let other = numbers.below(OWNERS) as u8;
+                    incidents.push((at, Incident::Policy(owner, 20 + numbers.below(100))));
+                    incidents.push((at, Incident::Apply(other, ask(other, &mut numbers))));
+                    Incident::Apply(owner, ask(owner, &mut numbers))
                 }
                 _ => {
                     let race = if numbers.one_in(2) { Race::Deletes } else { Race::Holds(1 + numbers.below(20)) };

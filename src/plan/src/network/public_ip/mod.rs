@@ -64,6 +64,9 @@ pub enum Gone {
     /// It has, and the frontend of it stays as the last of its load balancer. A tag notes that it is given up, so that it
     /// goes when the frontend has gone, though the Service does not exist any more.
     KeptByFrontend,
+    /// It has, and its load balancer keeps the frontend, for outbound or NAT rules of others: the public IP stays while
+    /// something uses it, and the owner is told. Otherwise as [`Released`](Self::Released).
+    ReleasedUnlessUsed,
 }
 
 /// What one Service wants of a public IP.

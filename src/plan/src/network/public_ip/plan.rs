@@ -9,6 +9,7 @@ use super::{
     tags,
 };
 use crate::{
+    model::ArmId,
     network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
     service::{DnsLabel, ServiceKey},
 };
@@ -112,7 +113,9 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
     let mut releases_dns = false;
     if !is_users && foreign_cluster.is_none() {
         let leaving = |how: Gone| {
-            let is_it = move |(_, want): &(&ServiceKey, &super::Want)| want.gone == how && want.present.usage.is_none();
+            let is_it = move |(_, want): &(&ServiceKey, &super::Want)| {
+                gone(want, actual) == how && want.present.usage.is_none()
+            };
             wants.iter().filter(is_it).map(|(service, _)| service.tag_name())
         };
         let released = leaving(Gone::Released).chain(leaving(Gone::KeptByFrontend)).map(|name| (name, false));
@@ -173,7 +176,10 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         }
         let state = match &want.present.usage {
             Some(usage) => judge(service, usage, actual, is_users, &edits, env),
-            None if want.gone == Gone::Nothing || is_users || foreign_cluster.is_some() => {
+            None if want.gone == Gone::ReleasedUnlessUsed && actual.lists(&service.tag_name()) && is_kept(actual) => {
+                Served::Done(Found { notices: vec![stays_in_use(actual)], ..Found::default() })
+            }
+            None if gone(want, actual) == Gone::Nothing || is_users || foreign_cluster.is_some() => {
                 Served::Done(Found::default())
             }
             // It is the last, so that it must be released with the whole address.
@@ -199,6 +205,30 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         served.insert(service.clone(), state);
     }
     Plan { edits, served, is_partial: false }
+}
+
+/// Whether something uses the public IP.
+fn is_kept(actual: &PublicIp) -> bool {
+    actual.used_by.is_some()
+}
+
+/// What a Service has given up, as the public IP was observed.
+fn gone(want: &super::Want, actual: &PublicIp) -> Gone {
+    match want.gone {
+        Gone::ReleasedUnlessUsed if is_kept(actual) => Gone::Nothing,
+        Gone::ReleasedUnlessUsed => Gone::Released,
+        gone => gone,
+    }
+}
+
+/// Why a public IP outlives its Service.
+fn stays_in_use(actual: &PublicIp) -> Refusal {
+    let (name, user) = (actual.id.name(), actual.used_by.as_ref().map(ArmId::as_str).unwrap_or_default());
+    let message = format!(
+        "public IP {name} stays, because {user} has it and an outbound or NAT rule uses that; remove the rule, the frontend \
+         and the public IP if they are not needed"
+    );
+    Refusal::new(RefusalReason::ForeignOwner, message)
 }
 
 /// Why a Service may not use this public IP.

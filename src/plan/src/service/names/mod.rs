@@ -55,6 +55,11 @@ impl BaseName {
         name.get(..self.0.len()).is_some_and(|start| start.eq_ignore_ascii_case(&self.0))
             && (name.len() == self.0.len() || name.as_bytes()[self.0.len()] == b'-')
     }
+
+    /// Whether a name has the base as one of its parts, which dashes separate. The case of letters is ignored.
+    pub fn is_in(&self, name: &str) -> bool {
+        name.split('-').any(|part| part.eq_ignore_ascii_case(&self.0))
+    }
 }
 
 impl fmt::Display for BaseName {

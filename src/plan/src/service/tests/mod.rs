@@ -37,6 +37,7 @@ pub(crate) fn settings() -> Settings {
     Settings {
         cluster_name: "kubernetes".to_owned(),
         subscription: "sub".to_owned(),
+        compute_subscription: "sub".to_owned(),
         location: "westeurope".to_owned(),
         resource_group: group(),
         load_balancer_resource_group: group(),

@@ -1,0 +1,96 @@
+//! Services that a process meets first as deleting: what they own is found before they are said to be gone.
+
+use lazuli_emulator::incident::{Effect, Incident, Match};
+
+use super::*;
+
+/// A cluster beside which there are two more resource groups.
+async fn with_groups(settings: Settings) -> Rig {
+    let mut scenario = Scenario::default();
+    let first = scenario.resource_groups[0].clone();
+    for name in ["addresses", "links"] {
+        scenario.resource_groups.push(scenario::ResourceGroup { name: name.to_owned(), ..first.clone() });
+    }
+    Rig::of(settings, scenario).await
+}
+
+impl Rig {
+    async fn names_in(&self, kind: NetworkType, group: &str) -> Vec<String> {
+        let until = lazuli_azure::Until::within(Duration::from_secs(60));
+        let all = self.network.list(kind, scenario::SUBSCRIPTION, group, &until).await.unwrap();
+        all.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Serves a Service, ends the process, and has its owner remove these annotations and delete it.
+    async fn deleted_meanwhile(&self, name: &str, annotations: &[(&str, &str)], removed: &[&str]) {
+        self.annotated(name, annotations);
+        let (stop, running) = self.controller("first");
+        self.addresses(name).await;
+        sleep(Duration::from_secs(60)).await;
+        stop.cancel();
+        running.await.unwrap();
+        let kept: Vec<_> = annotations.iter().filter(|(key, _)| !removed.contains(key)).copied().collect();
+        self.annotated(name, &kept);
+        self.server.delete("services", "default", name).unwrap();
+        assert!(self.server.get("services", "default", name).is_some(), "the finalizer keeps it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_met_first_as_deleting_leaves_no_public_ip_in_the_group_that_it_names() {
+    let rig = with_groups(settings()).await;
+    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "Addresses")], &[]).await;
+    assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await.len(), 1);
+    let (stop, running) = rig.controller("second");
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await, Vec::<String>::new());
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_met_first_as_deleting_leaves_no_private_link_service_in_the_group_that_it_names() {
+    let rig = with_groups(Settings { pool_kind: PoolKind::Nic, ..settings() }).await;
+    let annotations = [
+        ("azure-load-balancer-internal", "true"),
+        ("azure-pls-create", "true"),
+        ("azure-pls-name", "entry"),
+        ("azure-pls-resource-group", "links"),
+    ];
+    // The name of the private link service is nowhere but in its tag.
+    rig.deleted_meanwhile("web", &annotations, &["azure-pls-create", "azure-pls-name"]).await;
+    assert_eq!(rig.names_in(NetworkType::PrivateLinkService, "links").await, ["entry"]);
+    let (stop, running) = rig.controller("second");
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.names_in(NetworkType::PrivateLinkService, "links").await, Vec::<String>::new());
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_cannot_be_read_holds_up_only_the_service_that_names_it() {
+    let rig = with_groups(settings()).await;
+    rig.service("other");
+    rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "addresses")], &[]).await;
+    rig.server.delete("services", "default", "other").unwrap();
+    let matching = Match {
+        method: Some("GET".to_owned()),
+        path: Some("*/resourceGroups/addresses/*".to_owned()),
+        ..Match::default()
+    };
+    let then = Effect { status: Some(403), code: Some("AuthorizationFailed".to_owned()), ..Effect::default() };
+    rig.emulator.control().add_incident(Incident { matching, then, times: 0 }).unwrap();
+    let (stop, running) = rig.controller("second");
+    rig.until("other is gone", async || rig.server.get("services", "default", "other").is_none()).await;
+    rig.until("the owner of web is told", async || !rig.events("web").is_empty()).await;
+    sleep(Duration::from_secs(300)).await;
+    assert!(rig.server.get("services", "default", "web").is_some());
+
+    rig.emulator.control().clear_incidents();
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await, Vec::<String>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
