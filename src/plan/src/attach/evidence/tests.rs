@@ -433,7 +433,7 @@ fn every_falsified_evidence_is_noticed() {
     for mutant in Mutant::ALL {
         let noticed =
             TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })
-                .run(&a_case(), |case| case.judge(&case.plan(mutant)).map_err(|why| TestCaseError::fail(why)));
+                .run(&a_case(), |case| case.judge(&case.plan(mutant)).map_err(TestCaseError::fail));
         assert!(noticed.is_err(), "{mutant:?} goes unnoticed");
     }
 }
