@@ -93,7 +93,7 @@ impl Program for CloudControllerManager {
         ),
         row("leader-elect-renew-deadline", Duration, NotNeeded, "it follows from the Lease's 15 s"),
         row("leader-elect-retry-period", Duration, NotNeeded, "it follows from the Lease's 15 s"),
-        row("leader-elect-resource-lock", Words(&["leases"]), NotNeeded, "the lock is a Lease"),
+        row("leader-elect-resource-lock", Words(&["leases"]), NotNeeded, "the lock is a Lease, as the Go manager's is"),
         row(
             "master",
             Words(&[""]),

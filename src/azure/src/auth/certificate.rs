@@ -113,10 +113,10 @@ impl Certificate {
             Ok(PrivateKeyDer::Pkcs8(key)) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
             Ok(PrivateKeyDer::Pkcs1(key)) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
             Ok(other) => RsaKeyPair::from_pkcs8(other.secret_der()),
-            Err(pem::Error::NoItemsFound) => {
-                let is_encrypted = bytes.windows(22).any(|window| window == b"BEGIN ENCRYPTED PRIVAT");
-                return Err(if is_encrypted { CertificateError::EncryptedPem } else { CertificateError::NoKey });
+            Err(_) if bytes.windows(22).any(|window| window == b"BEGIN ENCRYPTED PRIVAT") => {
+                return Err(CertificateError::EncryptedPem);
             }
+            Err(pem::Error::NoItemsFound) => return Err(CertificateError::NoKey),
             Err(error) => return Err(CertificateError::Pem(error)),
         };
         let certificates = CertificateDer::pem_slice_iter(bytes)

@@ -89,12 +89,14 @@ async fn a_request_over_a_connection_that_names_a_host_of_another_site_reaches_n
     let names = vec!["emulator.test".parse().unwrap()];
     let listen_tls = Some("127.0.0.1:0".parse().unwrap());
     let emulator = Emulator::start(Options { names, listen_tls, throttling: false, ..options() }).await.unwrap();
+    // First, for it installs the provider of TLS.
+    let plain = reqwest_client();
     let authority = reqwest::Certificate::from_pem(emulator.ca_pem().unwrap().as_bytes()).unwrap();
     let secure = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).http1_only().build().unwrap();
     let login = format!("/{}/v2.0/.well-known/openid-configuration", crate::scenario::TENANT);
     let metadata = "/metadata/endpoints?api-version=2022-09-01".to_owned();
     let instance = "/_imds/plain-0/metadata/instance?api-version=2021-02-01".to_owned();
-    for (client, base) in [(reqwest_client(), emulator.url()), (secure, emulator.tls_url().unwrap())] {
+    for (client, base) in [(plain, emulator.url()), (secure, emulator.tls_url().unwrap())] {
         for (path, served) in
             [(login.clone(), 200), (metadata.clone(), 200), (instance.clone(), 200), (disk_uri("d"), 401)]
         {
