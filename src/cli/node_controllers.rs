@@ -128,7 +128,7 @@ pub(super) enum NodeArgumentsError {
 impl NodeArguments {
     /// The address ranges of Pods, as far as they are given.
     pub(super) fn cluster_ranges(&self) -> &[Cidr] {
-        &self.cluster_cidr
+        &self.cluster_cidr.0
     }
 
     /// Whether a controller is to run.

@@ -113,12 +113,6 @@ impl Program for CloudControllerManager {
             "a Node that is not Ready is looked at when its watch shows it, then every 10 to 60 s",
         ),
         row(
-            "node-status-update-frequency",
-            Duration,
-            NotNeeded,
-            "the addresses of a Node are written when it is initialised",
-        ),
-        row(
             "route-reconciliation-period",
             Duration,
             NotNeeded,

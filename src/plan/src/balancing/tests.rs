@@ -245,6 +245,15 @@ impl World {
         }
     }
 
+    /// The public IPs that a Service's tag is on.
+    fn tagged(&self, service: &ServiceKey) -> Vec<Key> {
+        let lists = |track: &&Track<PublicIps>| {
+            let body = track.body.as_ref();
+            body.is_some_and(|body| public_ip::PublicIp::read(&track.id, body).unwrap().lists(&service.tag_name()))
+        };
+        self.public_ips.values().filter(lists).map(|track| Key::PublicIp(track.id.clone())).collect()
+    }
+
     /// The public IPs that no Service has any more.
     fn released(&self) -> Vec<Key> {
         let is_it = |track: &&Track<PublicIps>| {

@@ -24,7 +24,7 @@ pub struct ArmId {
 
 /// The longest id, in bytes. Azure's own names are far shorter; an id comes from who may write a volume or a Service, and
 /// is a key of tables here.
-pub const LONGEST_ID: usize = 1_024;
+const LONGEST_ID: usize = 1_024;
 /// How much of a text that is no id an error shows, in characters.
 const SHOWN: usize = 256;
 

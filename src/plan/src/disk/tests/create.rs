@@ -10,6 +10,7 @@ fn an_empty_class_makes_a_closed_standard_ssd() {
         plan.spec,
         DiskSpec {
             location: "eastus".to_owned(),
+            extended_location: None,
             zones: vec![],
             sku: SkuName::StandardSsdLrs,
             tags: map(&[("k8s-azure-created-by", "kubernetes-azure-dd"), ("lazuli-request", "pvc-1")]),

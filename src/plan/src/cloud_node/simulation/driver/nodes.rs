@@ -67,6 +67,7 @@ impl Run {
                     step::Reason::Unproved(_) => "report: unproved",
                     step::Reason::RouteRefused(_) => "report: route refused",
                     step::Reason::RouteKept(_) => "report: route kept",
+                    step::Reason::NoPodRange => "report: no pod range",
                 });
             }
             step::Action::Drained => {}
