@@ -183,7 +183,7 @@ impl NodeControllers {
         };
         tokio::select! {
             () = async { _ = tokio::join!(following, feeding); } => {}
-            () = interfaces::follow(&self.known) => {}
+            () = Box::pin(interfaces::follow(&self.known)) => {}
         }
     }
 

@@ -133,15 +133,16 @@ async fn a_node_that_takes_the_range_of_another_gets_no_route_and_an_event() {
     }
     sleep(Duration::from_secs(120)).await;
     assert_eq!(rig.routes().await.len(), 2, "{:?}", rig.routes().await);
-    let mut told = rig.told.try_lock().unwrap();
-    let events: Vec<Event> = std::iter::from_fn(|| told.receive().now_or_never().flatten()).collect();
+    let events: Vec<Event> = {
+        let mut told = rig.told.try_lock().unwrap();
+        std::iter::from_fn(|| told.receive().now_or_never().flatten()).collect()
+    };
     for at in 2..5 {
         let is_refused = |event: &Event| {
             event.regarding == Regarding::Node(format!("node-{at}")) && event.reason.as_str() == "FailedToCreateRoute"
         };
         assert!(events.iter().any(is_refused), "node-{at}");
     }
-    drop(told);
     stop.cancel();
     running.await.unwrap();
 }
