@@ -14,7 +14,7 @@
 //! | `created`, `deleted`, `expanded` | at the answer the disk is there as promised; it is gone, and no machine lists it; it has the size |
 //! | `listed`, `found` | ListVolumes and ControllerGetVolume tell what was so throughout the call |
 //! | `code` | a code that the state does not warrant; a final one for what is still possible; RESOURCE_EXHAUSTED for 429 |
-//! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read; writes are bounded |
+//! | `economy` | a publish of an attached disk, undisturbed, costs no write and at most one read, and one more the first time that a process serves the disk; writes are bounded |
 //! | `converges`, `leak` | when all is quiet every wish comes true, and nothing else is left |
 //!
 //! An answer is judged at its own instant. Only where another actor (a tool, the other replica) touched the same
