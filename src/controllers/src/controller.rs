@@ -342,6 +342,7 @@ impl Controller {
 
     fn services_changed(&self, change: Change<VersionedService>) {
         let was_synced = self.informed.shared().synced;
+        let agree_with_others = self.informed.told().note_peers(&change);
         match change {
             Change::Replaced(all) => {
                 let all: BTreeMap<String, VersionedService> = all.into_iter().collect();
@@ -378,6 +379,9 @@ impl Controller {
             }
             Change::Confirmed => {}
             Change::Lost(why) => warn!(why, "Services cannot be followed; it is tried again"),
+        }
+        if let Some(workers) = self.informed.workers.get().filter(|_| agree_with_others) {
+            workers.services.wake_all();
         }
         self.note_synced(was_synced);
     }

@@ -3,11 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use super::{
     Key, Report,
     report::{Frontend, ports},
+    sharing::{self, Peers, Standing},
 };
 use crate::{
     engine::service::{Level, Order, Role, Seen, Service},
@@ -48,6 +50,8 @@ pub struct Inputs {
     pub nodes: BTreeSet<IpAddr>,
     /// Load balancers whose pool of NICs has no member yet and gets one.
     pub without_members: BTreeSet<ArmId>,
+    /// The Services of the cluster, which may own addresses that others use.
+    pub peers: Arc<Peers>,
     /// The security group of the cloud configuration.
     security_group: Option<ArmId>,
 }
@@ -56,7 +60,7 @@ impl Inputs {
     /// What the settings and the addresses of the backends make.
     pub fn new(settings: Settings, nodes: BTreeSet<IpAddr>) -> Self {
         let security_group = settings.security_group_id().ok();
-        Self { settings, nodes, without_members: BTreeSet::new(), security_group }
+        Self { settings, nodes, without_members: BTreeSet::new(), peers: Arc::default(), security_group }
     }
 }
 
@@ -159,14 +163,19 @@ impl Service for Balanced {
             Key::PublicIp(public_ip) => {
                 let is_kept = seen.reports.values().any(|report| report.found.released.contains(public_ip));
                 let shown = seen.reports.get(key).map(|report| &**report);
-                Want::PublicIp(of_public_ip(spec, public_ip, level, shown, is_kept))
+                let mut want = of_public_ip(spec, public_ip, level, shown, is_kept);
+                if let Some(usage) = &mut want.present.usage {
+                    usage.outside = outside(usage, public_ip, seen, &inputs.settings);
+                }
+                Want::PublicIp(want)
             }
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
-            Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
+            Key::PrivateLink(_) => Want::PrivateLink(of_private_link(id, spec, level, seen, inputs)),
             // What was let in stays: other private link services may have addresses there.
             Key::Subnet(_) => {
-                Want::Subnet(subnet::Want { lets_private_links_in: spec.is_some() && level >= Level::Make })
+                let is_own = spec.is_some_and(|spec| has_own_frontend(id, spec, seen, inputs));
+                Want::Subnet(subnet::Want { lets_private_links_in: is_own && level >= Level::Make })
             }
         }
     }
@@ -179,7 +188,13 @@ impl Service for Balanced {
                 noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
             }
         }
-        for address in present.deny_all.iter().filter(|address| !is_node(address)) {
+        for allow in present.guest.allow.iter().map(|allow| &allow.asked) {
+            for address in &allow.destinations {
+                noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
+            }
+        }
+        let denied = present.deny_all.iter().chain(&present.guest.deny_all);
+        for address in denied.filter(|address| !is_node(address)) {
             noted.entry(*address).or_default();
         }
     }
@@ -227,6 +242,22 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
         None => balancer?.found.addresses.get(&family).copied(),
     };
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
+}
+
+/// The addresses in the Service's status, where it may not name anything of the resource group of a public IP or its prefix.
+fn outside(
+    usage: &public_ip::Use,
+    id: &ArmId,
+    seen: &Seen<'_, Balanced>,
+    settings: &Settings,
+) -> Option<BTreeSet<IpAddr>> {
+    let prefix = match &usage.creation {
+        public_ip::Creation::Make { prefix } => prefix.as_ref(),
+        public_ip::Creation::MustExist => None,
+    };
+    let is_allowed = |id: &ArmId| settings.allows_group(id.resource_group());
+    let is_outside = !is_allowed(id) || !prefix.is_none_or(is_allowed);
+    is_outside.then(|| seen.status.into_iter().flatten().copied().collect())
 }
 
 /// `is_kept`: a load balancer has shown that the frontend of it stays.
@@ -323,6 +354,7 @@ fn of_security_group(
         }
         let former = Former::default();
         want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
+        wants::at_addresses_of_others(&mut want.present, &of_others(id, spec, seen, inputs));
     }
     match level {
         Level::Make => want.gone.destinations = unshown(spec, seen),
@@ -330,6 +362,20 @@ fn of_security_group(
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
     want
+}
+
+/// The addresses of other Services that do not agree with what this one does there beside its load-balancing rules, and the
+/// ports for which it has such rules there.
+fn of_others(id: &ServiceKey, spec: &Spec, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> Admission {
+    let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
+    let is_of_others = |family: Family| sharing::standing(id, spec, family, seen, &inputs.peers).is_restricted();
+    let ports_at = |family: Family, address: IpAddr| {
+        let public = spec.public_ips.get(&family).cloned().map(Frontend::Public);
+        let frontend = public.unwrap_or(Frontend::Private(address));
+        balancer.and_then(|report| report.ports_at.get(&frontend)).cloned().unwrap_or_default()
+    };
+    let all = addresses(spec, seen).into_iter().filter(|(family, _)| is_of_others(*family));
+    all.map(|(family, address)| (address, ports_at(family, address))).collect()
 }
 
 /// The addresses of the status that nothing shows any more. A frontend keeps its name when its address changes, so one write
@@ -397,7 +443,13 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
     security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }
 }
 
+/// Whether the frontend that a private link service would be in front of is the Service's own.
+fn has_own_frontend(id: &ServiceKey, spec: &Spec, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> bool {
+    sharing::standing(id, spec, Family::V4, seen, &inputs.peers) == Standing::Own
+}
+
 fn of_private_link(
+    id: &ServiceKey,
     spec: Option<&Spec>,
     level: Level,
     seen: &Seen<'_, Balanced>,
@@ -406,7 +458,12 @@ fn of_private_link(
     let asked = spec.filter(|_| level >= Level::Make).and_then(|spec| {
         let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()))?;
         let frontend = balancer.found.frontends.get(&Family::V4)?;
-        wants::private_link(&spec.ask, &inputs.settings, frontend).ok()?
+        let mut want = wants::private_link(&spec.ask, &inputs.settings, frontend).ok()??;
+        if let Some(link) = &mut want.present.link {
+            link.is_own = has_own_frontend(id, spec, seen, inputs);
+            link.is_allowed = inputs.settings.allows_group(&link.ask.resource_group);
+        }
+        Some(want)
     });
     match spec {
         None if level == Level::Clean => wants::private_link_released(),

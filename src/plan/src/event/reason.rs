@@ -56,6 +56,7 @@ pub enum Reason {
     NoPlacement,
     Mismatch,
     LastFrontend,
+    SharedAddress,
     UnknownAnnotation,
     IgnoredValue,
     NoEffect,
@@ -89,7 +90,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -121,6 +122,7 @@ impl Reason {
         Self::NoPlacement,
         Self::Mismatch,
         Self::LastFrontend,
+        Self::SharedAddress,
         Self::UnknownAnnotation,
         Self::IgnoredValue,
         Self::NoEffect,
@@ -294,6 +296,13 @@ impl Reason {
                 SYNC,
                 AT_ONCE,
                 "It goes when another Service gets a frontend there. To free its address before, delete the load balancer.",
+            ),
+            Self::SharedAddress => (
+                "SharedAddress",
+                SYNC,
+                AT_ONCE,
+                "If that is meant, let the owner of the address name the other namespace in its Service's annotation \
+                 lazuli.azure/share-with; otherwise use another address.",
             ),
             Self::UnknownAnnotation => {
                 ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")

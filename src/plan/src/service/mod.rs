@@ -24,6 +24,7 @@ pub mod names;
 pub mod object;
 mod parse;
 pub mod selector;
+mod share;
 pub mod wants;
 
 #[cfg(test)]
@@ -37,3 +38,4 @@ pub use key::ServiceKey;
 pub use mistake::{Mistake, Subject, Warning, WarningReason};
 pub use object::ServiceObject;
 pub use parse::{Existing, parse};
+pub use share::shares_with;

@@ -50,7 +50,7 @@ fn nodes_are_no_addresses_of_a_service() {
         destinations: [address("10.0.0.200"), address("20.9.9.9")].into(),
     };
     let deny_all = nodes.into_iter().chain([address("20.0.0.1")]).collect();
-    let present = security_group::Part { allow: vec![allow], deny_all };
+    let present = security_group::Part { allow: vec![allow], deny_all, ..Default::default() };
     let want = Want::SecurityGroup(network::Want { present, gone: security_group::Gone::default() });
     let mut noted = Admission::new();
     Balanced::note_admission(&want, &inputs, &mut noted);

@@ -42,6 +42,27 @@ pub struct Part {
     pub allow: Vec<Allow>,
     /// The destinations that no other source may reach.
     pub deny_all: BTreeSet<IpAddr>,
+    /// What it asks for at addresses of other Services that do not agree.
+    pub guest: GuestPart,
+}
+
+/// What a Service asks for at an address that is another Service's and that the owner does not see. It stays where it is,
+/// and is not made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuestPart {
+    /// Who may reach ports without a load-balancing rule.
+    pub allow: Vec<GuestAllow>,
+    /// The destinations that no other source may reach.
+    pub deny_all: BTreeSet<IpAddr>,
+}
+
+/// Who may reach ports of another Service's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestAllow {
+    /// What is asked for.
+    pub asked: Allow,
+    /// The ports of it that have a load-balancing rule. The others are not opened: where one is open it stays.
+    pub with_rules: BTreeSet<u16>,
 }
 
 /// Sources that may reach ports of destinations.

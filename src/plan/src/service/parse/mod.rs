@@ -9,8 +9,9 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     Ask, FamilyAsk, Mistake, Mode, PlacementAsk, ServiceObject, Side, Warning, WarningReason,
-    annotation::{Annotations, key},
+    annotation::{Annotations, SHARE_WITH, key},
     names::{self, BaseName},
+    share,
 };
 use crate::network::{Settings, settings::LoadBalancerSku};
 
@@ -60,6 +61,12 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
         })
         .collect();
     let Reader { mut annotations, base, side, .. } = read;
+    let (shares_with, others) = share::shares_with(object);
+    annotations.warnings.extend(others.iter().map(|other| {
+        let message =
+            format!("annotation {SHARE_WITH} holds {other:?}, which is no name of a namespace and opens nothing");
+        Warning::new(WarningReason::IgnoredValue, message)
+    }));
     annotations.mistakes.sort();
     annotations.mistakes.dedup();
     annotations.warnings.sort();
@@ -78,6 +85,7 @@ pub fn parse(object: &ServiceObject, settings: &Settings, existing: &Existing) -
         private_link,
         is_local: object.is_local,
         floating_ip,
+        shares_with,
         warnings: annotations.warnings,
     })
 }

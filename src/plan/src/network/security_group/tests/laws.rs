@@ -41,7 +41,7 @@ fn part(spec: &Spec) -> Part {
     let destination = DESTINATIONS[usize::from(spec.destination)];
     let allow = allow(SOURCES[usize::from(spec.sources)], PORTS[usize::from(spec.ports)], &[destination]);
     let deny_all = if spec.denies { [ip(destination)].into() } else { BTreeSet::new() };
-    Part { allow: vec![allow], deny_all }
+    Part { allow: vec![allow], deny_all, ..Part::default() }
 }
 
 /// How many Services had an address.

@@ -39,7 +39,10 @@ type Want = crate::network::Want<Part, Gone>;
 fn present(allows: Vec<Allow>, deny_all: &[&str]) -> Want {
     let destinations = allows.iter().flat_map(|allow| allow.destinations.clone()).collect();
     let deny_all = deny_all.iter().map(|text| ip(text)).collect();
-    Want { present: Part { allow: allows, deny_all }, gone: Gone { destinations, ..Gone::default() } }
+    Want {
+        present: Part { allow: allows, deny_all, ..Part::default() },
+        gone: Gone { destinations, ..Gone::default() },
+    }
 }
 
 /// A Service that had these addresses and is gone.

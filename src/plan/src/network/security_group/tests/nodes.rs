@@ -45,7 +45,7 @@ fn node_port(number: u8, spec: Spec) -> u16 {
 }
 
 fn part(number: u8, spec: Spec) -> Part {
-    Part { allow: vec![allow(SOURCES[spec.sources], &[node_port(number, spec)], &NODES)], deny_all: BTreeSet::new() }
+    Part { allow: vec![allow(SOURCES[spec.sources], &[node_port(number, spec)], &NODES)], ..Part::default() }
 }
 
 fn base(number: u8) -> BaseName {
@@ -151,7 +151,7 @@ fn a_node_that_has_left_every_pool_leaves_the_rules_and_no_other_address_does() 
     let wants = |part: Part| -> Wants { [(key(1), Want { present: part, gone: Gone::default() })].into() };
     let mut env = Env { nodes: NODES.iter().map(|text| ip(text)).collect(), ..env() };
     let both = settle(&wants(part(1, spec)), crate::service::tests::empty_group(), &env);
-    let one = Part { allow: vec![allow(SOURCES[1], &[node_port(1, spec)], &NODES[..1])], deny_all: BTreeSet::new() };
+    let one = Part { allow: vec![allow(SOURCES[1], &[node_port(1, spec)], &NODES[..1])], ..Part::default() };
     env.nodes = [ip(NODES[0])].into();
     let stays = settle(&wants(one.clone()), both.clone(), &env);
     assert_eq!(stays, both, "it may be in a pool");
