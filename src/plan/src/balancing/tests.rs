@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +35,7 @@ mod access;
 mod discovered;
 mod preconfigured;
 mod preview;
+mod shared;
 mod told;
 
 use discovered::standing;
@@ -347,6 +349,7 @@ impl World {
         owner.object = object.clone();
         owner.version += 1;
         let version = owner.version;
+        self.inputs.peers = Arc::new(self.services.values().map(|owner| &owner.object).collect());
         let snapshot = self.snapshot(&object, version);
         self.step_service(&key, service::Event::Changed(snapshot));
         self.settle();

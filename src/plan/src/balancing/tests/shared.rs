@@ -1,0 +1,71 @@
+//! What a Service may do at the address of another one.
+
+use super::*;
+use crate::network::RefusalReason;
+
+const SHARE_WITH: &str = crate::service::annotation::SHARE_WITH;
+
+/// The Service with TCP ports 443 and, without a load-balancing rule, 8443, in a namespace, on the public IP of this name.
+fn guest(namespace: &str, public_ip: &str, more: &[(&str, &str)]) -> ServiceObject {
+    let all = [("azure-pip-name", public_ip), ("port_8443_no_lb_rule", "true")];
+    let mut object = fresh("guest", annotated(&all.into_iter().chain(more.iter().copied()).collect::<Vec<_>>()));
+    object.key.namespace = namespace.to_owned();
+    object.ports = vec![port(PortProtocol::Tcp, 443), port(PortProtocol::Tcp, 8443)];
+    object
+}
+
+impl World {
+    /// A Service with a public IP of its own, which lets these namespaces share it; its name and that of the public IP.
+    fn owner(&mut self, shares_with: &str) -> (ServiceKey, String) {
+        let mut owner = fresh("owner", annotated(&[]));
+        if !shares_with.is_empty() {
+            owner.annotations.insert(SHARE_WITH.to_owned(), shares_with.to_owned());
+        }
+        self.change(owner.clone());
+        let name = self.public_ips.keys().next().unwrap().name().to_owned();
+        (owner.key, name)
+    }
+
+    /// The ports that are admitted, and whether something is denied.
+    fn admitted(&self) -> (BTreeSet<String>, bool) {
+        let rules = self.rules();
+        let allowed = rules.iter().filter(|rule| rule.is_allow).flat_map(|rule| rule.ports.clone()).collect();
+        (allowed, rules.iter().any(|rule| !rule.is_allow))
+    }
+
+    fn is_told_of_sharing(&self) -> bool {
+        self.notices.iter().any(|notice| notice.reason == RefusalReason::SharedAddress)
+    }
+}
+
+fn ports(all: &[&str]) -> BTreeSet<String> {
+    all.iter().map(|port| (*port).to_owned()).collect()
+}
+
+/// Ranges, and a denial of all else.
+const DENIES: [(&str, &str); 2] =
+    [("azure-allowed-ip-ranges", "192.0.2.0/24"), ("azure-deny-all-except-load-balancer-source-ranges", "true")];
+
+#[test]
+fn a_service_of_another_namespace_admits_at_an_address_only_what_is_balanced_and_denies_nothing() {
+    let mut world = World::new();
+    let (_, name) = world.owner("");
+    let object = guest("stranger", &name, &DENIES);
+    world.change(object.clone());
+    assert_eq!(world.status(&object.key), ["20.0.0.1"]);
+    assert_eq!(world.admitted(), (ports(&["80", "443"]), false));
+    assert!(world.is_told_of_sharing());
+    // The same for one of whom the address is: its owner, one of the same namespace, and one that the owner names.
+    for (namespace, shares_with) in [("default", ""), ("friend", "other, friend")] {
+        let mut world = World::new();
+        let (_, name) = world.owner(shares_with);
+        world.change(guest(namespace, &name, &DENIES));
+        assert_eq!(world.admitted(), (ports(&["80", "443", "8443"]), true), "{namespace}");
+        assert!(!world.is_told_of_sharing());
+    }
+    let mut world = World::new();
+    let mut alone = guest("stranger", "", &DENIES);
+    alone.annotations.remove("service.beta.kubernetes.io/azure-pip-name");
+    world.change(alone);
+    assert_eq!(world.admitted(), (ports(&["443", "8443"]), true));
+}
