@@ -179,7 +179,7 @@ pub(super) async fn run(options: Options) -> Outcome {
 
 /// The options as a command line gives them.
 #[cfg(feature = "emulator")]
-#[derive(Parser)]
+#[derive(Debug, Parser)]
 struct CommandLine {
     #[command(flatten)]
     options: Options,

@@ -20,7 +20,8 @@ use lazuli_plan::{
         settings::{LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe},
     },
     service::{
-        AddressAsk, Ask, Existing, PublicIpAsk, ServiceKey, ServiceObject, Side, annotation, names,
+        AddressAsk, Ask, Existing, PublicIpAsk, ServiceKey, ServiceObject, Shown, Side, annotation,
+        names::{self, BaseName},
         object::{PortProtocol, ServicePort},
         parse,
         wants::{self, Former, Stage},
@@ -171,6 +172,7 @@ pub(super) fn service(json: &Value, ingress: Vec<IpAddr>) -> ServiceObject {
         is_client_ip_affine: spec["sessionAffinity"] == "ClientIP",
         source_ranges: texts(&spec["loadBalancerSourceRanges"]),
         load_balancer_ip: spec["loadBalancerIP"].as_str().map(str::to_owned),
+        cluster_ips: vec![],
         ingress,
         is_deleting: false,
         has_finalizer: true,
@@ -228,6 +230,16 @@ fn zones() -> Vec<String> {
 impl<'a> World<'a> {
     pub(super) fn new(settings: &'a Settings) -> Self {
         Self { settings, documents: BTreeMap::new(), live: BTreeMap::new(), written: BTreeSet::new() }
+    }
+
+    /// What load balancers show of a Service.
+    fn shown(&self, service: &ServiceKey) -> Option<Shown> {
+        let documents = self.documents.iter().map(|(id, body)| (id.parse::<ArmId>().unwrap(), body));
+        let all: Vec<_> = documents
+            .filter(|(id, _)| id.is_type("Microsoft.Network/loadBalancers"))
+            .map(|(id, body)| Shown::all(&load_balancer::LoadBalancer::read(&id, body).unwrap()))
+            .collect();
+        Shown::of(&BaseName::of(service), &all)
     }
 
     /// Writes what a planner plans until it is quiet; how each Service is served then.
@@ -352,6 +364,8 @@ impl<'a> World<'a> {
             id: settings.security_group_id().unwrap(),
             tags: settings.tags.clone(),
             nodes: BTreeSet::new(),
+            all_nodes: BTreeSet::new(),
+            reached: BTreeSet::new(),
             keep: BTreeMap::new(),
             departed: BTreeSet::new(),
             node_ports: BTreeMap::new(),
@@ -723,8 +737,10 @@ fn compare(recording: &Value, case: &Value) -> Vec<String> {
         let next = if step["service"].is_object() {
             let old = keys.get(&name).and_then(|service| world.live.get(service));
             let known = old.map(|live| live.addresses.iter().copied().collect()).unwrap_or_default();
-            let existing = Existing { side: old.map(|live| live.ask.side), ..Existing::default() };
+            let is_served = old.is_some();
             let object = service(&step["service"], known);
+            let shown = is_served.then(|| world.shown(&object.key)).flatten();
+            let existing = Existing { shown, ..Existing::default() };
             keys.insert(name.clone(), object.key.clone());
             if object.is_load_balancer {
                 match parse(&object, &settings, &existing) {

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use lazuli_rig::Folder;
 use tokio::time::timeout;
 
 /// How long all of it may take. Every process waits for what it needs, so it takes a second or two.
@@ -23,7 +24,7 @@ fn block(heading: &str) -> String {
 
 #[tokio::test]
 async fn the_commands_to_run_it_by_hand_work_when_they_are_pasted_as_a_whole() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::make("quick-start").unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_lazuli"));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (build, commands): (Vec<String>, Vec<String>) = block("## Run it by hand")

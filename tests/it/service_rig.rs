@@ -152,6 +152,7 @@ impl Judged {
             },
             class: None,
             accepted_plan: None,
+            external: Default::default(),
             resync: None,
             events,
         };

@@ -5,7 +5,6 @@ use std::fmt;
 use std::net::IpAddr;
 
 use http::{Method, Request};
-use k8s_openapi::serde_json::{Value, json};
 use kube::Client;
 use lazuli_plan::network::Family;
 use lazuli_plan::service::annotation::is_in_use;
@@ -13,6 +12,7 @@ use lazuli_plan::service::object::{FINALIZER, PortProtocol, ServicePort};
 use lazuli_plan::service::{ServiceKey, ServiceObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::client::{answered, null_as_empty};
@@ -349,7 +349,7 @@ mod tests {
         let key = |name: &str| format!("service.beta.kubernetes.io/{name}");
         let kept = |annotations: Value| {
             let metadata = json!({"name": "web", "annotations": annotations});
-            let metadata: ServiceMetadata = k8s_openapi::serde_json::from_value(metadata).unwrap();
+            let metadata: ServiceMetadata = serde_json::from_value(metadata).unwrap();
             metadata.annotations
         };
         assert_eq!(kept(Value::Null), BTreeMap::new());

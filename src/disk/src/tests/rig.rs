@@ -15,6 +15,7 @@ use lazuli_emulator::{
     scenario::{self, Disk, Scenario},
 };
 use lazuli_plan::{
+    dangling::DetachUnused,
     force_detach::ForceDetach,
     list::VolumeHandles,
     lun::LunReservations,
@@ -27,7 +28,7 @@ use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{Settings, Volumes};
+use crate::{Admission, Settings, Volumes};
 
 const ARM: &str = "https://management.azure.com";
 const LOGIN: &str = "https://login.microsoftonline.com";
@@ -100,6 +101,8 @@ impl Rig {
             node_facts: None,
             events: lossy::Sender::nowhere(),
             force_detach: ForceDetach::Off,
+            detach_unused: DetachUnused::On,
+            admission: Admission::default(),
             method: self.method,
         })
     }
