@@ -370,6 +370,10 @@ fn of_security_group(
         }
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
+    for address in &want.present.guest.keep {
+        want.gone.destinations.remove(address);
+        want.gone.shared.remove(address);
+    }
     want
 }
 

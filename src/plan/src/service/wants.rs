@@ -221,8 +221,8 @@ pub fn security_group(
 }
 
 /// Leaves to what is there already what a Service asks for at addresses of other Services that do not agree: a denial, and
-/// that ports are reached which have no load-balancing rule there. `addresses` holds the ports that have one, as the load
-/// balancer shows it.
+/// that ports are reached which have no load-balancing rule there. Where a mistake keeps its rules, it keeps none of the
+/// owner's that allow. `addresses` holds the ports that have one, as the load balancer shows it.
 pub fn at_addresses_of_others(
     part: &mut security_group::Part,
     addresses: &BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
@@ -232,6 +232,9 @@ pub fn at_addresses_of_others(
         part.guest.deny_all.extend(denied.iter().copied().filter(is_of_others));
         denied.retain(|address| !is_of_others(address));
     }
+    part.guest.keep = part.keep.iter().copied().filter(is_of_others).collect();
+    part.keep.retain(|address| !is_of_others(address));
+    part.keep_denied.extend(&part.guest.keep);
     for allow in &mut part.allow {
         let asked = allow.clone();
         for (address, open) in addresses.iter().filter(|(address, _)| asked.destinations.contains(address)) {

@@ -69,3 +69,32 @@ fn a_service_of_another_namespace_admits_at_an_address_only_what_is_balanced_and
     world.change(alone);
     assert_eq!(world.admitted(), (ports(&["443", "8443"]), true));
 }
+
+#[test]
+fn a_wrong_range_of_a_guest_denies_nothing_at_the_owners_address_and_keeps_none_of_its_rules() {
+    let mut world = World::new();
+    let (owner, name) = world.owner("");
+    let wrong = ("azure-allowed-ip-ranges", "10.1.0.0/16,10.2.0.1/16");
+    let object = guest("stranger", &name, &[wrong]);
+    world.change(object.clone());
+    assert_eq!(world.admitted(), (ports(&["80", "443"]), false));
+    assert!(world.is_told_of_sharing());
+    // The owner admits fewer sources while the guest's rules are kept by a mistake.
+    let frozen = guest("stranger", &name, &[("azure-disable-load-balancer-nsg-rule", "ture"), wrong]);
+    world.change(ServiceObject { ports: vec![port(PortProtocol::Tcp, 443)], ..frozen });
+    let guests = |world: &World| {
+        world.rules().into_iter().filter(|rule| rule.ports == ["443"]).map(|rule| rule.sources).collect::<Vec<_>>()
+    };
+    assert_eq!(guests(&world), [["10.1.0.0/16"]]);
+    let mut narrowed = world.services[&owner].object.clone();
+    narrowed.annotations.extend(annotated(&[("azure-allowed-ip-ranges", "192.0.2.0/24")]).annotations);
+    world.change(narrowed);
+    let of_owner: Vec<Vec<String>> =
+        world.rules().into_iter().filter(|rule| rule.ports == ["80"]).map(|rule| rule.sources).collect();
+    assert_eq!(of_owner, [["192.0.2.0/24"]]);
+    world.restart();
+    assert_eq!(world.clock.writes, Vec::<String>::new());
+    assert_eq!(guests(&world), [["10.1.0.0/16"]], "what is there stays");
+    world.delete(&[&object.key]);
+    assert_eq!(world.admitted(), (ports(&["80"]), false));
+}

@@ -77,6 +77,9 @@ pub struct GuestPart {
     pub allow: Vec<GuestAllow>,
     /// The destinations that no other source may reach.
     pub deny_all: BTreeSet<IpAddr>,
+    /// The destinations at which the Service gives up nothing, for what it asks is not known. What other Services give up
+    /// there goes all the same, except denials.
+    pub keep: BTreeSet<IpAddr>,
 }
 
 /// Who may reach ports of another Service's address.
