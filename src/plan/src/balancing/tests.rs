@@ -410,7 +410,15 @@ impl World {
 
     /// Runs until nothing is left to do; time passes where a state asks to be woken.
     fn settle(&mut self) {
+        let (mut writes, mut quiet) = (self.clock.writes.len(), 0);
         for _ in 0..200 {
+            // What is refused is looked at again and again.
+            quiet = if self.clock.writes.len() == writes { quiet + 1 } else { 0 };
+            writes = self.clock.writes.len();
+            let is_refused = |owner: &Owner| matches!(owner.events.last(), Some(service::Reason::Refused(..)));
+            if quiet > 50 && self.services.values().any(is_refused) {
+                return;
+            }
             while let Some(message) = self.messages.pop_front() {
                 match message {
                     Message::Want(key, from, generation, want) => self.want(&key, from, generation, want),

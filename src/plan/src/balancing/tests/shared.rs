@@ -1,7 +1,7 @@
 //! What a Service may do at the address of another one.
 
 use super::*;
-use crate::network::RefusalReason;
+use crate::network::{RefusalReason, settings::AddressSharing};
 
 const SHARE_WITH: &str = crate::service::annotation::SHARE_WITH;
 
@@ -97,4 +97,57 @@ fn a_wrong_range_of_a_guest_denies_nothing_at_the_owners_address_and_keeps_none_
     assert_eq!(guests(&world), [["10.1.0.0/16"]], "what is there stays");
     world.delete(&[&object.key]);
     assert_eq!(world.admitted(), (ports(&["80"]), false));
+}
+
+#[test]
+fn addresses_that_are_not_to_be_shared_take_no_new_rule_of_another_namespace() {
+    let sharing = |sharing: AddressSharing, shares_with: &str| {
+        let mut world = World::new();
+        let (_, name) = world.owner(shares_with);
+        for track in world.load_balancers.values_mut() {
+            track.inputs.sharing = sharing;
+        }
+        let object = guest("stranger", &name, &[]);
+        world.change(object.clone());
+        (world, object.key)
+    };
+    let (world, key) = sharing(AddressSharing::Namespace, "");
+    let reason = world.services[&key].events.last().unwrap();
+    let service::Reason::Refused(_, crate::engine::Refusal::Plan(why)) = reason else { panic!("{reason:?}") };
+    assert!(why.reason == "ForeignOwner" && why.message.contains("Service default/owner"), "{why:?}");
+    assert_eq!(world.status(&key), Vec::<String>::new());
+    let (world, key) = sharing(AddressSharing::Namespace, "stranger");
+    assert_eq!(world.status(&key), ["20.0.0.1"]);
+    // What is there stays, also for another process.
+    let (mut world, key) = sharing(AddressSharing::Any, "");
+    for track in world.load_balancers.values_mut() {
+        track.inputs.sharing = AddressSharing::Namespace;
+    }
+    world.restart();
+    assert_eq!(world.clock.writes, Vec::<String>::new());
+    assert_eq!(world.status(&key), ["20.0.0.1"]);
+    assert!(!matches!(world.services[&key].events.last(), Some(service::Reason::Refused(..))));
+}
+
+#[test]
+fn a_service_that_is_refused_at_an_address_has_opened_nothing_there() {
+    let mut world = World::new();
+    let (_, name) = world.owner("");
+    // It is served at an address of its own, with the owner's port, and then names the owner's.
+    let ranges = ("azure-allowed-ip-ranges", "192.0.2.0/24");
+    let mut object = fresh("guest", annotated(&[ranges]));
+    object.key.namespace = "stranger".to_owned();
+    world.change(object.clone());
+    let mut moved = world.services[&object.key].object.clone();
+    moved.annotations = annotated(&[("azure-pip-name", &name), ranges]).annotations;
+    world.change(moved);
+    let last = world.services[&object.key].events.last().unwrap();
+    let service::Reason::Refused(_, crate::engine::Refusal::Plan(why)) = last else { panic!("{last:?}") };
+    assert_eq!(why.reason, "PortConflict");
+    let admitted = world
+        .rules()
+        .into_iter()
+        .flat_map(|rule| rule.destinations.into_iter().map(move |to| (to, rule.sources.clone())));
+    let at_owners = admitted.filter(|(to, _)| to == "20.0.0.1").count();
+    assert_eq!(at_owners, 1, "{:?}", world.rules());
 }
