@@ -1,6 +1,6 @@
 //! `lazuli cloud-controllers`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::Args;
 #[cfg(feature = "emulator")]
@@ -10,7 +10,10 @@ use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, writ
 use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
 use lazuli_plan::{
-    balancing::preview::Planned, controller_list::Controller as ControllerName, list::VolumeHandles, network::Cidr,
+    balancing::preview::Planned,
+    controller_list::Controller as ControllerName,
+    list::VolumeHandles,
+    network::{Cidr, settings::AddressSharing},
     service::ClusterAddresses,
 };
 use lazuli_reconcile::metrics::Metrics;
@@ -64,6 +67,15 @@ pub(super) struct Options {
     /// all public addresses that no Node, Pod or other Service of the cluster has. What a Service has already stays.
     #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
     allowed_external_addresses: Vec<Cidr>,
+    /// Which Services may share an address: any, with an event where a Service of another namespace uses it; or namespace: only
+    /// those of one namespace, and of the namespaces that the owner of the address names in its Service's annotation
+    /// lazuli.azure/share-with. What Azure shows already stays.
+    #[arg(long, env = "LAZULI_SHARE_ADDRESSES", value_enum, default_value_t = ShareAddresses::Any)]
+    share_addresses: ShareAddresses,
+    /// The resource groups in which Services may name public IPs, their prefixes and private link services, beside those of
+    /// the cloud configuration. Default: all. What a Service has already it keeps.
+    #[arg(long, env = "LAZULI_ALLOWED_SERVICE_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP", value_parser = not_empty)]
+    allowed_service_resource_groups: Vec<String>,
     /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
     /// changed. 0: never.
     #[arg(long, env = "LAZULI_RESYNC_SECONDS", default_value_t = 3_600, value_parser = clap::value_parser!(u64).range(..=86_400))]
@@ -82,6 +94,24 @@ pub(super) struct Options {
     webhook: WebhookOptions,
     #[command(flatten)]
     of_manager: GoArguments<CloudControllerManager>,
+}
+
+/// Which Services may share an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ShareAddresses {
+    /// All.
+    Any,
+    /// Those of one namespace, and of the namespaces that the owner names.
+    Namespace,
+}
+
+impl From<ShareAddresses> for AddressSharing {
+    fn from(share: ShareAddresses) -> Self {
+        match share {
+            ShareAddresses::Any => Self::Any,
+            ShareAddresses::Namespace => Self::Namespace,
+        }
+    }
 }
 
 /// How long a dry run may take: the lists of a large cluster and of what Azure holds take seconds.
@@ -181,11 +211,14 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     for warning in config.for_cloud_controllers(LooksAfter { services: serves_services, nodes: nodes.is_some() })? {
         tracing::warn!("the cloud configuration: {warning}");
     }
-    let settings = if serves_services {
+    let mut settings = if serves_services {
         settings::settings(&config, &options.cluster_name)?
     } else {
         settings::without_services(&config, &options.cluster_name)
     };
+    settings.share_addresses = options.share_addresses.into();
+    let groups = options.allowed_service_resource_groups.iter().map(|group| group.to_lowercase()).collect();
+    settings.allowed_groups = Some(groups).filter(|groups: &BTreeSet<String>| !groups.is_empty());
     let (routes, retry) = (options.cloud.routes.table()?, settings::retry(&config));
     let azure = clients::connect_with(&config, routes, &mut registry, seed(), retry).await?;
     azure.network.arm().set_ceilings(settings::ceilings(&config));

@@ -147,6 +147,8 @@ pub(super) fn settings(json: &Value) -> Settings {
         may_change_ip_tags: false,
         tags: TagPolicy::parse(&text(&json["tags"]), &no_map, "").0,
         edge_zone: None,
+        share_addresses: Default::default(),
+        allowed_groups: None,
     }
 }
 
@@ -343,6 +345,7 @@ impl<'a> World<'a> {
             migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
             is_preconfigured: settings.is_preconfigured(&id),
+            sharing: settings.share_addresses,
         };
         self.write(
             &id,

@@ -83,6 +83,12 @@
     {{- with .allowedExternalAddresses }}
     - --allowed-external-addresses={{ join "," . }}
     {{- end }}
+    {{- if ne .shareAddresses "any" }}
+    - --share-addresses={{ .shareAddresses }}
+    {{- end }}
+    {{- with .allowedServiceResourceGroups }}
+    - --allowed-service-resource-groups={{ join "," . }}
+    {{- end }}
     - --resync-seconds={{ int .resyncSeconds }}
     - --controllers={{ join "," .controllers }}
     {{- with .clusterCidr }}

@@ -343,6 +343,7 @@ impl Controller {
 
     fn services_changed(&self, change: Change<VersionedService>) {
         let was_synced = self.informed.shared().synced;
+        let agree_with_others = self.informed.told().note_peers(&change);
         let changed = match &change {
             Change::Applied(name, Some(_)) => Some(Some(name.clone())),
             Change::Replaced(_) => Some(None),
@@ -384,6 +385,9 @@ impl Controller {
             }
             Change::Confirmed => {}
             Change::Lost(why) => warn!(why, "Services cannot be followed; it is tried again"),
+        }
+        if let Some(workers) = self.informed.workers.get().filter(|_| agree_with_others) {
+            workers.services.wake_all();
         }
         self.note_synced(was_synced);
         if changed.is_some_and(|name| !self.due_places(name.as_deref(), &BTreeSet::new()).is_empty()) {

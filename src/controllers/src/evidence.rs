@@ -100,6 +100,7 @@ impl Told {
         let own = Shown::of(&BaseName::of(&object.key), self.evidence.balancers.values());
         for address in own.iter().flat_map(|own| own.addresses(|id| self.evidence.address(id))).flatten() {
             all.frontends.remove(&address);
+            all.own.insert(address);
         }
         all
     }

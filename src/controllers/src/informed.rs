@@ -9,7 +9,7 @@ use std::{
 };
 
 use lazuli_azure::{error::ArmError, network::Network};
-use lazuli_cluster::VersionedService;
+use lazuli_cluster::{Change, VersionedService};
 use lazuli_plan::{
     balancing::{
         Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
@@ -17,6 +17,7 @@ use lazuli_plan::{
         balancers::Leaving,
         discovery::Discovered,
         interfaces::{Interfaces, Machines},
+        sharing::Peers,
     },
     engine::{
         Acceptance, Shared,
@@ -93,6 +94,8 @@ pub(crate) struct Told {
     pub(crate) evidence: Evidence,
     /// What is to be told again after a panic.
     pub(crate) lost: Lost,
+    /// The Services, which may own addresses that others use.
+    peers: Arc<Peers>,
     /// What every Service's step needs of the nodes, made once for each change of them.
     inputs: Option<Arc<Inputs>>,
 }
@@ -103,6 +106,29 @@ impl Told {
         let differs = change(&mut self.nodes);
         if differs {
             self.inputs = None;
+        }
+        differs
+    }
+
+    /// Takes in which Services there are. Returns whether one agrees with others than before.
+    pub(crate) fn note_peers(&mut self, change: &Change<VersionedService>) -> bool {
+        let services = &self.services;
+        let known = |name: &String| Some(services.as_ref()?.get(name)?.object.key.clone());
+        let peers = Arc::make_mut(&mut self.peers);
+        let differs = match change {
+            Change::Replaced(all) => {
+                let before = std::mem::replace(peers, all.iter().map(|(_, service)| &service.object).collect());
+                before != *peers
+            }
+            Change::Applied(_, Some(service)) => peers.insert(&service.object),
+            Change::Applied(name, None) | Change::Deleted(name) => {
+                known(name).iter().for_each(|key| peers.remove(key));
+                false
+            }
+            Change::Confirmed | Change::Lost(_) => return false,
+        };
+        if let Some(inputs) = &mut self.inputs {
+            Arc::make_mut(inputs).peers = Arc::clone(&self.peers);
         }
         differs
     }
@@ -153,6 +179,7 @@ impl Default for Told {
             evidence: Evidence::default(),
             discovered: Discovered::default(),
             lost: Lost::default(),
+            peers: Arc::default(),
             inputs: None,
         }
     }
@@ -333,6 +360,7 @@ impl Informed {
             let all = told.nodes.iter().flat_map(BTreeMap::values);
             inputs.all_nodes.extend(all.flat_map(|node| node.addresses.iter().chain(&node.other_addresses)));
             inputs.without_members.clone_from(&told.without_members);
+            inputs.peers = Arc::clone(&told.peers);
             Arc::new(inputs)
         };
         told.inputs.get_or_insert_with(make).clone()

@@ -186,6 +186,7 @@ impl Planned for LoadBalancers {
             migrates_pools: settings.migrates_pools,
             maximum_rules: settings.maximum_rules,
             is_preconfigured: settings.is_preconfigured(id),
+            sharing: settings.share_addresses,
         })
     }
 

@@ -7,7 +7,9 @@ use lazuli_config as config;
 use lazuli_plan::{
     network::{
         Settings, TagPolicy,
-        settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe},
+        settings::{
+            AddressSharing, LoadBalancerConfiguration, LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe,
+        },
     },
     permit::{Ceiling, Ceilings, Rate},
     service::selector::{LabelSelector, Operator, Requirement},
@@ -109,6 +111,8 @@ pub fn without_services(config: &config::Config, cluster_name: &str) -> Settings
         may_change_ip_tags: load_balancing.mutate_ip_tags,
         tags: TagPolicy { set: tags.apply.clone(), keep_prefixes: tags.keep_prefixes.clone() },
         edge_zone: cluster.extended_location.as_ref().map(|edge| edge.name.clone()),
+        share_addresses: AddressSharing::default(),
+        allowed_groups: None,
     }
 }
 

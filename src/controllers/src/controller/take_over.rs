@@ -62,6 +62,14 @@ impl Controller {
         self.informed.listed.notified().await;
         if !is_taken_over {
             loop {
+                // A Service with a mistake is read by what load balancers show. Before that is known it is in no plan, and
+                // what it changes would come after the operator was not asked.
+                self.informed.told().evidence.is_wanted = true;
+                self.informed.look_at_evidence().await;
+                if !self.informed.told().evidence.is_of_leader {
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
                 match self.preview(false).await {
                     Ok(planned) => {
                         let Some(hash) = plan_hash(&planned) else { break };

@@ -45,6 +45,7 @@ mod preconfigured;
 mod private_links;
 mod scale_sets;
 mod several;
+mod shared;
 mod take_over;
 
 struct Rig {
@@ -88,6 +89,8 @@ pub(crate) fn settings() -> Settings {
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
         edge_zone: None,
+        share_addresses: Default::default(),
+        allowed_groups: None,
     }
 }
 

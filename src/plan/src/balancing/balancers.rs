@@ -413,7 +413,8 @@ pub fn pools<'a>(
         let name = settings.pool_name(*family);
         let addresses = if several { balancers.members(id, &name, all.clone()) } else { all.clone() };
         let addresses = balancers.that_may_join(id, &name, addresses, admitted);
-        let may_be_empty = several && !is_preconfigured && kind == PoolKind::NodeIp;
+        // A list without Nodes may be a mistake of what answers: no pool is emptied by it.
+        let may_be_empty = several && !is_preconfigured && kind == PoolKind::NodeIp && !nodes.is_empty();
         pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty, keeps: false });
     }
     if !several || is_preconfigured || kind != PoolKind::NodeIp {
@@ -434,7 +435,10 @@ pub fn pools<'a>(
             let wanted = own.map(|(address, node)| (*address, node.clone())).collect();
             let addresses = balancers.local_members(id, &name, wanted);
             let addresses = balancers.that_may_join(id, &name, addresses, admitted);
-            pools.insert(name, PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: true, keeps: false });
+            pools.insert(
+                name,
+                PoolMembers { kind, vnet: vnet.clone(), addresses, may_be_empty: !nodes.is_empty(), keeps: false },
+            );
         }
     }
     pools

@@ -168,6 +168,7 @@ mod tests {
             R::NoPlacement,
             R::Mismatch,
             R::LastFrontend,
+            R::SharedAddress,
         ];
         for reason in refusals.map(R::as_str) {
             let why = Explanation { reason, message: "it is so.".to_owned() };

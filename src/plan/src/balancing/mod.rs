@@ -15,6 +15,7 @@
 //! | [`preview`](mod@preview) | what would be written, without a write |
 //! | [`report`] | what an object shows of one Service |
 //! | [`service`] | the Service: its keys, the order of its writes, its wants, its status |
+//! | [`sharing`] | which Service an address belongs to, and whether it agrees with what others do there |
 //!
 //! What a Service gives up is found in what the objects show of it, never in its own status: an address in a status may
 //! have been given to another Service since.
@@ -31,6 +32,7 @@ pub mod objects;
 pub mod preview;
 pub mod report;
 pub mod service;
+pub mod sharing;
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,7 @@ use crate::{
     },
     model::ArmId,
     network::{
-        Family, load_balancer,
+        Family, RefusalReason, load_balancer,
         load_balancer::LoadBalancer,
         private_link,
         private_link::PrivateLink,
@@ -258,6 +258,13 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
             changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
             let kept = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
             changes.extend(kept.map(|warning| format!("leave as it is: {}", warning.message)));
+            let notices: BTreeSet<String> = reports
+                .values()
+                .flat_map(|report| &report.found.notices)
+                .filter(|notice| notice.reason == RefusalReason::SharedAddress)
+                .map(|notice| format!("note: {notice}"))
+                .collect();
+            changes.extend(notices);
         }
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),
         None => {}

@@ -5,6 +5,7 @@ use std::{
     net::IpAddr,
 };
 
+use super::objects::load_balancer_of;
 use crate::{
     model::ArmId,
     network::{
@@ -26,12 +27,16 @@ pub struct Report {
     pub shared: BTreeSet<Frontend>,
     /// Of a load balancer: the ports at which traffic of the Service's rules passes the security group.
     pub ports: BTreeSet<(SecurityProtocol, u16)>,
+    /// The same by frontend.
+    pub ports_at: BTreeMap<Frontend, BTreeSet<(SecurityProtocol, u16)>>,
     /// Of a public IP: its address.
     pub address: Option<IpAddr>,
     /// Of a public IP: whether its tag lists the Service.
     pub is_tagged: bool,
     /// Of a public IP: whether its tag lists another Service, or none because a user made it.
     pub is_shared: bool,
+    /// Of a public IP: the frontend of a load balancer that has it.
+    pub used_by: Option<ArmId>,
 }
 
 /// A frontend, as far as its address goes.
@@ -49,7 +54,8 @@ impl Report {
         let Some(actual) = actual else { return Self::default() };
         let is_tagged = actual.lists(&service.tag_name());
         let is_shared = actual.is_users() || actual.lists_another(&service.tag_name());
-        Self { address: actual.address, is_tagged, is_shared, ..Self::default() }
+        let used_by = actual.used_by.clone().filter(|user| load_balancer_of(user).is_some());
+        Self { address: actual.address, is_tagged, is_shared, used_by, ..Self::default() }
     }
 }
 
@@ -99,11 +105,19 @@ impl<'a> Shown<'a> {
         let base = BaseName::of(service).as_str().to_ascii_lowercase();
         let rules = self.rules.get(&base).map_or(&[][..], Vec::as_slice);
         let own = self.own.get(&base).into_iter().flatten();
+        let address = |id: &ArmId| {
+            let frontend = self.frontends.get(id)?;
+            let public = frontend.public_ip.clone().map(Frontend::Public);
+            public.or(frontend.private_address.map(Frontend::Private))
+        };
+        for rule in rules {
+            if let Some(frontend) = rule.frontend.as_ref().and_then(address) {
+                report.ports_at.entry(frontend).or_default().insert(admitted_port(rule));
+            }
+        }
         let used: BTreeSet<&ArmId> = own.chain(rules.iter().filter_map(|rule| rule.frontend.as_ref())).collect();
         for id in used {
-            let Some(frontend) = self.frontends.get(id) else { continue };
-            let address = frontend.public_ip.clone().map(Frontend::Public);
-            let address = address.or(frontend.private_address.map(Frontend::Private));
+            let address = address(id);
             if self.users.get(id).is_some_and(|users| users.iter().any(|user| *user != base)) {
                 report.shared.extend(address.clone());
             }
@@ -117,11 +131,7 @@ impl<'a> Shown<'a> {
 /// The port at which a rule's traffic passes the security group: that of the frontend with floating IP, else that of the
 /// backends.
 pub(super) fn admitted_port(rule: &Rule) -> (SecurityProtocol, u16) {
-    let protocol = match rule.protocol {
-        Some(TransportProtocol::Tcp) => SecurityProtocol::Tcp,
-        Some(TransportProtocol::Udp) => SecurityProtocol::Udp,
-        Some(TransportProtocol::All) | None => SecurityProtocol::Any,
-    };
+    let protocol = rule.protocol.map_or(SecurityProtocol::Any, TransportProtocol::in_security_rules);
     (protocol, if rule.floating_ip { rule.frontend_port } else { rule.backend_port })
 }
 

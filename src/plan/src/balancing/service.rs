@@ -3,11 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use super::{
     Key, Report,
     report::{Frontend, ports},
+    sharing::{self, Peers, Standing},
 };
 use crate::{
     engine::service::{Level, Order, Role, Seen, Service},
@@ -50,6 +52,8 @@ pub struct Inputs {
     pub all_nodes: BTreeSet<IpAddr>,
     /// Load balancers whose pool of NICs has no member yet and gets one.
     pub without_members: BTreeSet<ArmId>,
+    /// The Services of the cluster, which may own addresses that others use.
+    pub peers: Arc<Peers>,
     /// The security group of the cloud configuration.
     security_group: Option<ArmId>,
 }
@@ -59,7 +63,8 @@ impl Inputs {
     pub fn new(settings: Settings, nodes: BTreeSet<IpAddr>) -> Self {
         let security_group = settings.security_group_id().ok();
         let all_nodes = nodes.clone();
-        Self { settings, nodes, all_nodes, without_members: BTreeSet::new(), security_group }
+        let (without_members, peers) = (BTreeSet::new(), Arc::default());
+        Self { settings, nodes, all_nodes, without_members, peers, security_group }
     }
 }
 
@@ -160,33 +165,39 @@ impl Service for Balanced {
         let stays = spec.is_some_and(|spec| spec.ask.private_link_stays);
         let spec = spec.filter(|spec| spec.needs(key, inputs));
         match key {
-            Key::PublicIp(public_ip) => Want::PublicIp(of_public_ip(spec, public_ip, level, seen)),
+            Key::PublicIp(public_ip) => {
+                let mut want = of_public_ip(spec, public_ip, level, seen);
+                if let Some(usage) = &mut want.present.usage {
+                    usage.outside = outside(usage, public_ip, seen, &inputs.settings);
+                }
+                Want::PublicIp(want)
+            }
             Key::LoadBalancer(_) => Want::LoadBalancer(of_load_balancer(id, spec, key, level, seen, inputs)),
             Key::SecurityGroup(_) => Want::SecurityGroup(of_security_group(id, spec, level, seen, inputs)),
             Key::PrivateLink(_) if stays => Want::PrivateLink(network::Want {
                 present: private_link::Part::default(),
                 gone: private_link::Gone::Nothing,
             }),
-            Key::PrivateLink(_) => Want::PrivateLink(of_private_link(spec, level, seen, inputs)),
+            Key::PrivateLink(_) => Want::PrivateLink(of_private_link(id, spec, level, seen, inputs)),
             // What was let in stays: other private link services may have addresses there.
             Key::Subnet(_) => {
-                Want::Subnet(subnet::Want { lets_private_links_in: spec.is_some() && level >= Level::Make })
+                let is_own = spec.is_some_and(|spec| has_own_frontend(id, spec, seen, inputs));
+                Want::Subnet(subnet::Want { lets_private_links_in: is_own && level >= Level::Make })
             }
         }
     }
 
     fn note_admission(want: &Want, inputs: &Inputs, noted: &mut Admission) {
         let Want::SecurityGroup(network::Want { present, .. }) = want else { return };
-        let is_node = |address: &&IpAddr| inputs.nodes.contains(address);
-        for allow in &present.allow {
+        let is_node = |address: &IpAddr| inputs.nodes.contains(address);
+        for allow in present.allows() {
             for address in allow.destinations.iter().filter(|address| !is_node(address)) {
                 noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
             }
         }
-        let denied =
-            [&present.deny_all, &present.deny_alone, &present.keep_denied, &present.keep].into_iter().flatten();
+        let denied = present.denials_stay().chain(present.keep.iter().copied());
         for address in denied.filter(|address| !is_node(address)) {
-            noted.entry(*address).or_default();
+            noted.entry(address).or_default();
         }
     }
 
@@ -235,6 +246,22 @@ fn addresses(spec: &Spec, seen: &Seen<'_, Balanced>) -> BTreeMap<Family, IpAddr>
         None => balancer?.found.addresses.get(&family).copied(),
     };
     spec.ask.families.iter().filter_map(|family| Some((family.family, address(family.family)?))).collect()
+}
+
+/// The addresses in the Service's status, where it may not name anything of the resource group of a public IP or its prefix.
+fn outside(
+    usage: &public_ip::Use,
+    id: &ArmId,
+    seen: &Seen<'_, Balanced>,
+    settings: &Settings,
+) -> Option<BTreeSet<IpAddr>> {
+    let prefix = match &usage.creation {
+        public_ip::Creation::Make { prefix } => prefix.as_ref(),
+        public_ip::Creation::MustExist => None,
+    };
+    let is_allowed = |id: &ArmId| settings.allows_group(id.resource_group());
+    let is_outside = !is_allowed(id) || !prefix.is_none_or(is_allowed);
+    is_outside.then(|| seen.status.into_iter().flatten().copied().collect())
 }
 
 fn of_public_ip(spec: Option<&Spec>, id: &ArmId, level: Level, seen: &Seen<'_, Balanced>) -> public_ip::Want {
@@ -331,6 +358,7 @@ fn of_security_group(
         }
         let former = Former::default();
         want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
+        wants::at_addresses_of_others(&mut want.present, &of_others(id, spec, seen, inputs));
     }
     match level {
         Level::Make => want.gone.destinations = unshown(spec, seen),
@@ -342,7 +370,25 @@ fn of_security_group(
         }
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
+    for address in &want.present.guest.keep {
+        want.gone.destinations.remove(address);
+        want.gone.shared.remove(address);
+    }
     want
+}
+
+/// The addresses of other Services that do not agree with what this one does there beside its load-balancing rules, and the
+/// ports for which it has such rules there.
+fn of_others(id: &ServiceKey, spec: &Spec, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> Admission {
+    let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
+    let is_of_others = |family: Family| sharing::standing(id, spec, family, seen, &inputs.peers).is_restricted();
+    let ports_at = |family: Family, address: IpAddr| {
+        let public = spec.public_ips.get(&family).cloned().map(Frontend::Public);
+        let frontend = public.unwrap_or(Frontend::Private(address));
+        balancer.and_then(|report| report.ports_at.get(&frontend)).cloned().unwrap_or_default()
+    };
+    let all = addresses(spec, seen).into_iter().filter(|(family, _)| is_of_others(*family));
+    all.map(|(family, address)| (address, ports_at(family, address))).collect()
 }
 
 /// The addresses of the status that nothing shows any more. A frontend keeps its name when its address changes, so one write
@@ -410,7 +456,13 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
     security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }
 }
 
+/// Whether the frontend that a private link service would be in front of is the Service's own.
+fn has_own_frontend(id: &ServiceKey, spec: &Spec, seen: &Seen<'_, Balanced>, inputs: &Inputs) -> bool {
+    sharing::standing(id, spec, Family::V4, seen, &inputs.peers) == Standing::Own
+}
+
 fn of_private_link(
+    id: &ServiceKey,
     spec: Option<&Spec>,
     level: Level,
     seen: &Seen<'_, Balanced>,
@@ -419,7 +471,12 @@ fn of_private_link(
     let asked = spec.filter(|_| level >= Level::Make).and_then(|spec| {
         let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()))?;
         let frontend = balancer.found.frontends.get(&Family::V4)?;
-        wants::private_link(&spec.ask, &inputs.settings, frontend).ok()?
+        let mut want = wants::private_link(&spec.ask, &inputs.settings, frontend).ok()??;
+        if let Some(link) = &mut want.present.link {
+            link.is_own = has_own_frontend(id, spec, seen, inputs);
+            link.is_allowed = inputs.settings.allows_group(&link.ask.resource_group);
+        }
+        Some(want)
     });
     match spec {
         None if level == Level::Clean => wants::private_link_released(),

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +35,7 @@ mod access;
 mod discovered;
 mod preconfigured;
 mod preview;
+mod shared;
 mod told;
 
 use discovered::standing;
@@ -274,7 +276,9 @@ impl World {
             public_ip::PublicIp::read(id, body).unwrap().address
         };
         let own_addresses = shown.as_ref().and_then(|shown| shown.addresses(address).into_iter().collect());
-        let mut cluster = ClusterAddresses { nodes: self.inputs.all_nodes.clone(), ..ClusterAddresses::default() };
+        let own = shown.iter().flat_map(|shown| shown.addresses(address)).flatten().collect();
+        let nodes = self.inputs.all_nodes.clone();
+        let mut cluster = ClusterAddresses { nodes, own, ..ClusterAddresses::default() };
         for owner in self.services.values() {
             cluster.note_service(object, &owner.as_shown());
         }
@@ -347,6 +351,7 @@ impl World {
         owner.object = object.clone();
         owner.version += 1;
         let version = owner.version;
+        self.inputs.peers = Arc::new(self.services.values().map(|owner| &owner.object).collect());
         let snapshot = self.snapshot(&object, version);
         self.step_service(&key, service::Event::Changed(snapshot));
         self.settle();
@@ -407,7 +412,15 @@ impl World {
 
     /// Runs until nothing is left to do; time passes where a state asks to be woken.
     fn settle(&mut self) {
+        let (mut writes, mut quiet) = (self.clock.writes.len(), 0);
         for _ in 0..200 {
+            // What is refused is looked at again and again.
+            quiet = if self.clock.writes.len() == writes { quiet + 1 } else { 0 };
+            writes = self.clock.writes.len();
+            let is_refused = |owner: &Owner| matches!(owner.events.last(), Some(service::Reason::Refused(..)));
+            if quiet > 50 && self.services.values().any(is_refused) {
+                return;
+            }
             while let Some(message) = self.messages.pop_front() {
                 match message {
                     Message::Want(key, from, generation, want) => self.want(&key, from, generation, want),

@@ -58,6 +58,7 @@ pub enum Reason {
     NoPlacement,
     Mismatch,
     LastFrontend,
+    SharedAddress,
     UnknownAnnotation,
     IgnoredValue,
     KeptValue,
@@ -94,7 +95,7 @@ const CHECK: &str = "CheckNode";
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::AuthorizationFailed,
         Self::LinkedAuthorizationFailed,
         Self::CredentialRefused,
@@ -128,6 +129,7 @@ impl Reason {
         Self::NoPlacement,
         Self::Mismatch,
         Self::LastFrontend,
+        Self::SharedAddress,
         Self::UnknownAnnotation,
         Self::IgnoredValue,
         Self::KeptValue,
@@ -318,6 +320,13 @@ impl Reason {
                 SYNC,
                 AT_ONCE,
                 "It goes when another Service gets a frontend there. To free its address before, delete the load balancer.",
+            ),
+            Self::SharedAddress => (
+                "SharedAddress",
+                SYNC,
+                AT_ONCE,
+                "If that is meant, let the owner of the address name the other namespace in its Service's annotation \
+                 lazuli.azure/share-with; otherwise use another address.",
             ),
             Self::UnknownAnnotation => {
                 ("UnknownAnnotation", SYNC, AT_ONCE, "Correct the annotation's key, or remove the annotation.")

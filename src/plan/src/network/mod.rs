@@ -239,6 +239,8 @@ pub enum RefusalReason {
     Mismatch,
     /// A frontend that no Service has any more stays, because it is the last of a load balancer that stays.
     LastFrontend,
+    /// The address is another Service's, and not all that is asked is done there.
+    SharedAddress,
 }
 
 impl RefusalReason {
@@ -253,6 +255,7 @@ impl RefusalReason {
             Self::NoPlacement => "NoPlacement",
             Self::Mismatch => "Mismatch",
             Self::LastFrontend => "LastFrontend",
+            Self::SharedAddress => "SharedAddress",
         }
     }
 }

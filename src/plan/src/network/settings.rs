@@ -1,6 +1,6 @@
 //! What the cloud configuration says of load balancers and what belongs to them.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Family, TagPolicy};
 use crate::{
@@ -67,6 +67,21 @@ pub struct Settings {
     pub tags: TagPolicy,
     /// `extendedLocationName`: an edge zone.
     pub edge_zone: Option<String>,
+    /// The flag `--share-addresses`: which Services may share an address.
+    pub share_addresses: AddressSharing,
+    /// The flag `--allowed-service-resource-groups`, in lower case: where Services may name public IPs, prefixes and private
+    /// link services, beside the groups of the configuration. `None`: everywhere.
+    pub allowed_groups: Option<BTreeSet<String>>,
+}
+
+/// Which Services may share an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum AddressSharing {
+    /// All; one of another namespace is told of in an event.
+    #[default]
+    Any,
+    /// Those of one namespace, and of the namespaces that the owner of the address names.
+    Namespace,
 }
 
 /// `loadBalancerSku`.
@@ -211,6 +226,14 @@ impl Settings {
         let name = load_balancer.name();
         let is_internal = crate::service::names::load_balancer_stem(name) != name;
         self.preconfigured_pools.covers(if is_internal { Side::Internal } else { Side::Public })
+    }
+
+    /// Whether a Service may name something of a resource group.
+    pub fn allows_group(&self, group: &str) -> bool {
+        let own = [&self.resource_group, &self.load_balancer_resource_group, &self.private_link_resource_group];
+        self.allowed_groups.as_ref().is_none_or(|allowed| {
+            own.iter().any(|own| own.eq_ignore_ascii_case(group)) || allowed.contains(&group.to_lowercase())
+        })
     }
 
     /// The name of the pool that all nodes of a family belong to.

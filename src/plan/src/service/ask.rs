@@ -1,6 +1,9 @@
 //! What a valid Service asks of Azure.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{ServiceKey, Warning, names::BaseName};
 use crate::{
@@ -45,6 +48,8 @@ pub struct Ask {
     pub floating_ip: bool,
     /// Whether a value is read by what load balancers show of the Service, which must not be old then.
     pub reads_shown: bool,
+    /// The namespaces whose Services may do at its addresses what they may do at their own: `lazuli.azure/share-with`.
+    pub shares_with: BTreeSet<String>,
     /// What is odd about it, for events.
     pub warnings: Vec<Warning>,
 }
@@ -179,6 +184,17 @@ pub enum TransportProtocol {
     Udp,
     /// `All`: high-availability ports, and SCTP.
     All,
+}
+
+impl TransportProtocol {
+    /// The protocol of security rules for it.
+    pub fn in_security_rules(self) -> SecurityProtocol {
+        match self {
+            Self::Tcp => SecurityProtocol::Tcp,
+            Self::Udp => SecurityProtocol::Udp,
+            Self::All => SecurityProtocol::Any,
+        }
+    }
 }
 
 /// Which flows of one client go to one backend.

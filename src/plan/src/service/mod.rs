@@ -26,6 +26,7 @@ pub mod names;
 pub mod object;
 mod parse;
 pub mod selector;
+mod share;
 pub mod shown;
 pub mod wants;
 
@@ -41,4 +42,5 @@ pub use key::ServiceKey;
 pub use mistake::{Mistake, Subject, Warning, WarningReason};
 pub use object::ServiceObject;
 pub use parse::{ClusterAddresses, Existing, parse};
+pub use share::shares_with;
 pub use shown::Shown;

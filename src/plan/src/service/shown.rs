@@ -38,7 +38,9 @@ impl Shown {
     pub fn all(balancer: &LoadBalancer) -> ShownServices {
         let mut all = ShownServices::new();
         let mut frontends: BTreeMap<ArmId, &Frontend> = BTreeMap::new();
-        for frontend in &balancer.frontends {
+        // One that stayed as the last of its load balancer is no Service's any more.
+        let released = balancer.released_frontend();
+        for frontend in balancer.frontends.iter().filter(|frontend| released != Some(*frontend)) {
             let id = LoadBalancer::frontend_id(&balancer.id, &frontend.name);
             all.entry(base_of(&frontend.name)).or_default().frontends.insert(id.clone(), frontend.clone());
             frontends.insert(id, frontend);

@@ -63,7 +63,7 @@ pub fn public_ip(ask: &PublicIpAsk, family: Family) -> Want<public_ip::Part, pub
         PublicIpAsk::Managed { prefix, .. } => Creation::Make { prefix: prefix.clone() },
         PublicIpAsk::Named { .. } | PublicIpAsk::WithAddress { .. } => Creation::MustExist,
     };
-    let usage = public_ip::Use { family, creation, settings: ask.settings().clone() };
+    let usage = public_ip::Use { family, creation, settings: ask.settings().clone(), outside: None };
     Want { present: public_ip::Part { usage: Some(usage) }, gone: public_ip::Gone::Nothing }
 }
 
@@ -108,7 +108,7 @@ pub fn load_balancer(
     former: &Former,
     stage: Stage,
 ) -> Result<Want<load_balancer::Part, load_balancer::Gone>, ArmIdError> {
-    let mut part = load_balancer::Part::default();
+    let mut part = load_balancer::Part { shares_with: ask.shares_with.clone(), ..Default::default() };
     if stage == Stage::Looking {
         return Ok(Want { present: part, gone: load_balancer::Gone::Nothing });
     }
@@ -220,6 +220,37 @@ pub fn security_group(
     Want { present: part, gone }
 }
 
+/// Leaves to what is there already what a Service asks for at addresses of other Services that do not agree: a denial, and
+/// that ports are reached which have no load-balancing rule there. Where a mistake keeps its rules, it keeps none of the
+/// owner's that allow. `addresses` holds the ports that have one, as the load balancer shows it.
+pub fn at_addresses_of_others(
+    part: &mut security_group::Part,
+    addresses: &BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
+) {
+    let is_of_others = |address: &IpAddr| addresses.contains_key(address);
+    for denied in [&mut part.deny_all, &mut part.deny_alone] {
+        part.guest.deny_all.extend(denied.iter().copied().filter(is_of_others));
+        denied.retain(|address| !is_of_others(address));
+    }
+    part.guest.keep = part.keep.iter().copied().filter(is_of_others).collect();
+    part.keep.retain(|address| !is_of_others(address));
+    part.keep_denied.extend(&part.guest.keep);
+    for allow in &mut part.allow {
+        let asked = allow.clone();
+        for (address, open) in addresses.iter().filter(|(address, _)| asked.destinations.contains(address)) {
+            let is_for_all = open.contains(&(SecurityProtocol::Any, 0));
+            let has_rule = |port: &u16| is_for_all || open.contains(&(asked.protocol, *port));
+            let with_rules: BTreeSet<u16> = asked.ports.iter().copied().filter(has_rule).collect();
+            if !asked.ports.iter().all(|port| with_rules.contains(port)) {
+                allow.destinations.remove(address);
+                let asked = security_group::Allow { destinations: [*address].into(), ..asked.clone() };
+                part.guest.allow.push(security_group::GuestAllow { asked, with_rules });
+            }
+        }
+    }
+    part.allow.retain(|allow| !allow.destinations.is_empty());
+}
+
 /// The addresses that a Service is known to have had, when nothing may reach it any more.
 pub fn security_group_left(service: &ServiceKey, former: &Former) -> Want<security_group::Part, security_group::Gone> {
     let (destinations, base) = (former.addresses.clone(), Some(BaseName::of(service)));
@@ -274,7 +305,8 @@ pub fn private_link(
 ) -> Result<Option<Want<private_link::Part, private_link::Gone>>, ArmIdError> {
     let Some(link) = &ask.private_link else { return Ok(None) };
     let subnet = settings.subnet_id(&link.subnet)?;
-    let link = private_link::Link { frontend: frontend.clone(), subnet, ask: link.clone() };
+    let link =
+        private_link::Link { frontend: frontend.clone(), subnet, is_own: true, is_allowed: true, ask: link.clone() };
     let present = private_link::Part { link: Some(link) };
     Ok(Some(Want { present, gone: private_link::Gone::Nothing }))
 }

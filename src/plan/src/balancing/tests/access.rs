@@ -260,3 +260,16 @@ fn a_rule_that_admits_more_where_a_service_is_reached_waits_at_a_take_over() {
         "a denial"
     );
 }
+
+#[test]
+fn an_own_address_that_is_given_up_is_not_kept_as_an_additional_one() {
+    let mut world = World::new();
+    let web = fresh("web", annotated(&[INTERNAL]));
+    world.change(web.clone());
+    let own = world.status(&web.key)[0].clone();
+    // It becomes public, and names the address that its frontend had: that is free for others from now on.
+    world.annotate(&web.key, &[("azure-additional-public-ips", &own)], &[80]);
+    assert!(!world.status(&web.key).contains(&own), "{own} in {:?}", world.status(&web.key));
+    let named = world.rules().into_iter().filter(|rule| rule.is_allow && rule.destinations.contains(&own)).count();
+    assert_eq!(named, 0, "no rule admits anybody to {own}");
+}

@@ -157,3 +157,16 @@ fn a_load_balancer_with_a_pool_of_others_keeps_its_last_frontend() {
     assert_eq!(world.frontends("kubernetes"), (vec![base(&one)], false));
     assert_eq!(world.balancer("kubernetes").pools.len(), 2);
 }
+
+#[test]
+fn a_frontend_that_stayed_makes_no_typing_error_of_a_new_service_public() {
+    let mut world = preconfigured(&kinds()[0]);
+    let web = fresh("web", annotated(&[]));
+    world.change(web.clone());
+    let object = world.services[&web.key].object.clone();
+    world.change(ServiceObject { is_load_balancer: false, ..object.clone() });
+    assert_eq!(world.frontends("kubernetes").0.len(), 1, "the last frontend stays");
+    let annotations = annotated(&[("azure-load-balancer-internal", "ture")]).annotations;
+    world.change(ServiceObject { annotations, is_load_balancer: true, ..object });
+    assert!(world.status(&web.key).is_empty(), "{:?}", world.status(&web.key));
+}

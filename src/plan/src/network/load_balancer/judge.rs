@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     model::ArmId,
-    network::{Found, Served, Waiting},
+    network::{Found, Refusal, RefusalReason, Served, Waiting},
     service::names::BaseName,
 };
 
@@ -60,6 +60,11 @@ pub(super) fn judge(part: &Placed, index: &Index, env: &Env) -> Served {
     if part.part.frontends.is_empty() {
         return Served::Done(found);
     }
+    found.notices.extend(part.unagreed.map(|owner| {
+        let message =
+            format!("its address is that of Service {owner}, which does not name namespace {}", part.service.namespace);
+        Refusal::new(RefusalReason::SharedAddress, message)
+    }));
     let Some(actual) = index.model else { return Served::Pending };
     let mut is_waiting = false;
     for asked in &part.part.frontends {

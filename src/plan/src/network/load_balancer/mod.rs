@@ -33,7 +33,7 @@ pub use released::TAG as RELEASED_FRONTEND_TAG;
 
 use super::{
     Cidr, Family, TagPolicy,
-    settings::{LoadBalancerSku, PoolKind},
+    settings::{AddressSharing, LoadBalancerSku, PoolKind},
 };
 use crate::{
     model::ArmId,
@@ -51,6 +51,8 @@ pub struct Part {
     pub probes: Vec<ProbeAsk>,
     /// The pools of its families, also of one that has no rule.
     pub pools: Vec<String>,
+    /// The namespaces whose Services it lets share its frontends.
+    pub shares_with: BTreeSet<String>,
 }
 
 /// A frontend that a Service asks for.
@@ -187,6 +189,8 @@ pub struct Env {
     /// Whether the operator fills its pools: `preConfiguredBackendPoolLoadBalancerTypes`. It stays with them and their
     /// members when its last Service goes.
     pub is_preconfigured: bool,
+    /// Which Services may share a frontend.
+    pub sharing: AddressSharing,
 }
 
 /// The members that a pool should have.

@@ -13,8 +13,15 @@ use super::{
 };
 use crate::{
     model::ArmId,
-    network::{Family, Refusal, RefusalReason, Want, settings::LoadBalancerSku},
-    service::{ProbeAsk, ServiceKey, TransportProtocol, names::BaseName},
+    network::{
+        Family, Refusal, RefusalReason, Want,
+        settings::{AddressSharing, LoadBalancerSku},
+    },
+    service::{
+        ProbeAsk, ServiceKey, TransportProtocol,
+        annotation::SHARE_WITH,
+        names::{self, BaseName},
+    },
 };
 
 /// A Service's part with its frontends found: every name and id is known.
@@ -27,6 +34,8 @@ pub(super) struct Placed<'a> {
     pub(super) frontends: BTreeMap<Family, Frontend>,
     pub(super) rules: Vec<Rule>,
     pub(super) probes: Vec<Probe>,
+    /// The Service of another namespace whose frontend it uses, where that one does not agree.
+    pub(super) unagreed: Option<&'a ServiceKey>,
 }
 
 impl Placed<'_> {
@@ -59,6 +68,10 @@ pub(super) struct Placing<'a> {
     rules: usize,
     frontends: BTreeSet<String>,
     on_pool: BTreeMap<ArmId, usize>,
+    /// The Services, by their base names in lower case.
+    bases: BTreeMap<String, &'a ServiceKey>,
+    /// Which Service has a pool of its own.
+    own_pools: BTreeMap<String, &'a ServiceKey>,
 }
 
 impl<'a> Placing<'a> {
@@ -88,13 +101,18 @@ impl<'a> Placing<'a> {
             rules,
             frontends,
             on_pool,
+            bases: wants.keys().map(|service| (fold(BaseName::of(service).as_str()), service)).collect(),
+            own_pools: BTreeMap::new(),
         }
     }
 
     /// Places one Service, or says why it is refused.
     pub(super) fn add(&mut self, service: &'a ServiceKey, want: &'a Want<Part, Gone>) -> Result<(), Refusal> {
-        let part = self.place(service, &want.present, &want.gone)?;
+        let mut part = self.place(service, &want.present, &want.gone)?;
+        part.unagreed = self.unagreed(&part);
         self.refuse_other_sku(&part)?;
+        self.refuse_unagreed(&part)?;
+        self.refuse_pool_of_another(&part)?;
         self.refuse_conflicts(&part)?;
         self.refuse_excess(&part)?;
         for rule in &part.rules {
@@ -117,7 +135,75 @@ impl<'a> Placing<'a> {
                 self.by_address.entry(address).or_insert_with(|| frontend.clone());
             }
         }
+        let local = part.part.pools.iter().filter(|pool| is_own_pool(service, pool)).map(|pool| fold(pool));
+        self.own_pools.extend(local.map(|pool| (pool, service)));
         self.placed.push(part);
+        Ok(())
+    }
+
+    /// The Service of another namespace whose frontend a Service uses, unless that one agrees: the one whose uid the public IP
+    /// bears in its name, else the one whose uid the frontend bears.
+    fn unagreed(&self, part: &Placed) -> Option<&'a ServiceKey> {
+        part.frontends.values().find_map(|frontend| {
+            let maker = frontend.public_ip.as_ref().and_then(names::base_of_maker);
+            let owner = maker.or_else(|| names::base_in(&frontend.name))?;
+            if owner.eq_ignore_ascii_case(part.base.as_str()) {
+                return None;
+            }
+            let (owner, want) =
+                self.bases.get(&fold(owner)).and_then(|owner| Some((*owner, self.wants.get(*owner)?)))?;
+            let namespace = &part.service.namespace;
+            (owner.namespace != *namespace && !want.present.shares_with.contains(namespace)).then_some(owner)
+        })
+    }
+
+    /// Whether Azure shows all rules of a part.
+    fn adds_no_rule(&self, part: &Placed) -> bool {
+        part.rules.iter().all(|rule| self.index.rule(&rule.name).is_some())
+    }
+
+    /// Refuses new rules on the frontend of another namespace where the configuration says so.
+    fn refuse_unagreed(&self, part: &Placed) -> Result<(), Refusal> {
+        match part.unagreed.filter(|_| self.env.sharing == AddressSharing::Namespace && !self.adds_no_rule(part)) {
+            None => Ok(()),
+            Some(owner) => Err(Refusal::new(
+                RefusalReason::ForeignOwner,
+                format!(
+                    "its address is that of Service {owner}, and --share-addresses=namespace lets only Services of namespace {} \
+                     and of those in that Service's annotation {SHARE_WITH} share it",
+                    owner.namespace
+                ),
+            )),
+        }
+    }
+
+    /// Refuses new rules to a pool of local traffic that another Service has: `a-b/c` and `a/b-c` make the same name.
+    fn refuse_pool_of_another(&self, part: &Placed) -> Result<(), Refusal> {
+        if self.adds_no_rule(part) {
+            return Ok(());
+        }
+        for pool in part.part.pools.iter().filter(|pool| is_own_pool(part.service, pool)) {
+            let id = LoadBalancer::pool_id(&self.env.id, pool);
+            let rules = self.index.model.into_iter().flat_map(|model| &model.rules);
+            let mut of_others = rules.filter(|rule| {
+                let stays = !self.leaving.contains(&fold(&rule.name));
+                rule.pool.as_ref() == Some(&id) && !part.base.owns(&rule.name) && stays
+            });
+            let by = match (self.own_pools.get(&fold(pool)), of_others.next()) {
+                (Some(service), _) => format!("Service {service}"),
+                (None, Some(rule)) => self.owner(&rule.name),
+                (None, None) => continue,
+            };
+            return Err(Refusal::new(
+                RefusalReason::ForeignOwner,
+                format!(
+                    "backend pool {pool} of load balancer {} is that of {}: the namespaces and names of both Services make one \
+                     name of a pool; give this Service another name, or externalTrafficPolicy Cluster",
+                    self.env.id.name(),
+                    by.trim_end_matches(',')
+                ),
+            ));
+        }
         Ok(())
     }
 
@@ -145,7 +231,7 @@ impl<'a> Placing<'a> {
         }
         let rules = part.rules.iter().map(|rule| wanted_rule(rule, &frontends, self.env)).collect();
         let probes = part.probes.iter().map(wanted_probe).collect();
-        Ok(Placed { service, base, part, gone, frontends, rules, probes })
+        Ok(Placed { service, base, part, gone, frontends, rules, probes, unagreed: None })
     }
 
     /// A frontend of another name that has the public IP, or the private address that the Service names.
@@ -233,13 +319,18 @@ impl<'a> Placing<'a> {
         if part.rules.iter().all(|rule| self.index.rule(&rule.name).is_some()) {
             return Ok(());
         }
+        let what = match model.sku {
+            LoadBalancerSku::Basic => "let a Go cloud-controller-manager that migrates load balancers do that before",
+            LoadBalancerSku::Standard => "no Standard load balancer becomes a Basic one",
+        };
+        let (actual, configured) = (model.sku.as_str(), self.env.sku.as_str());
         Err(Refusal::new(
             RefusalReason::Mismatch,
             format!(
-                "load balancer {} is {}, and loadBalancerSku says {}; migrate it, or correct loadBalancerSku",
+                "load balancer {} is {actual}, and loadBalancerSku says {configured}: this controller does not migrate it; {what}, \
+                 or set loadBalancerSku to {}",
                 self.env.id.name(),
-                model.sku.as_str(),
-                self.env.sku.as_str()
+                actual.to_lowercase()
             ),
         ))
     }
@@ -287,6 +378,14 @@ impl<'a> Placing<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a pool is that of the local traffic of a Service.
+fn is_own_pool(service: &ServiceKey, pool: &str) -> bool {
+    let begins =
+        pool.get(..service.namespace.len()).is_some_and(|start| start.eq_ignore_ascii_case(&service.namespace));
+    let is_it = |family: &Family| names::local_pool(service, *family).eq_ignore_ascii_case(pool);
+    begins && [Family::V4, Family::V6].iter().any(is_it)
 }
 
 /// Whether a frontend has the address that is asked for.

@@ -40,6 +40,10 @@ pub struct Link {
     pub frontend: ArmId,
     /// The subnet of its addresses.
     pub subnet: ArmId,
+    /// Whether the frontend is the Service's own. Before the frontend of another one it gets none, and changes none.
+    pub is_own: bool,
+    /// Whether Services may name private link services of its resource group. In another one none is made.
+    pub is_allowed: bool,
     /// All else.
     pub ask: PrivateLinkAsk,
 }

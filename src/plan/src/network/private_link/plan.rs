@@ -106,10 +106,20 @@ fn edits(owner: &ServiceKey, link: &Link, actual: Option<&PrivateLink>, env: &En
 }
 
 fn create(wants: &Wants, env: &Env) -> Plan<Edit> {
-    let maker = users(wants).find(|(_, link)| link.ask.is_configured).or_else(|| users(wants).next());
+    let makers = || users(wants).filter(|(_, link)| link.is_own && link.is_allowed);
+    let maker = makers().find(|(_, link)| link.ask.is_configured).or_else(|| makers().next());
     let served = wants.iter().map(|(service, want)| {
         let state = match (&want.present.link, maker) {
-            (None, _) | (Some(_), None) => Served::Done(Found::default()),
+            (None, _) => Served::Done(Found::default()),
+            (Some(link), None) if !link.is_own => Served::Refused(before_anothers(link, env)),
+            (Some(_), None) => Served::Refused(Refusal::new(
+                RefusalReason::ForeignOwner,
+                format!(
+                    "Services may not name private link services of resource group {}: it is none of \
+                     --allowed-service-resource-groups; name an allowed group, or have the operator allow this one",
+                    env.id.resource_group()
+                ),
+            )),
             (Some(_), Some((owner, _))) if owner == service => Served::Pending,
             (Some(_), Some(_)) => Served::Waiting(Waiting::For(env.id.clone())),
         };
@@ -120,6 +130,16 @@ fn create(wants: &Wants, env: &Env) -> Plan<Edit> {
         edits: maker.map(|(owner, link)| edits(owner, link, None, env)).unwrap_or_default(),
         is_partial: false,
     }
+}
+
+fn before_anothers(link: &Link, env: &Env) -> Refusal {
+    let message = format!(
+        "private link service {} would be in front of frontend {}, which is not that of this Service: only the owner of a \
+         frontend decides who reaches it through private links. Use an address of the Service's own",
+        env.id.name(),
+        link.frontend.name()
+    );
+    Refusal::new(RefusalReason::ForeignOwner, message)
 }
 
 fn change(wants: &Wants, actual: &PrivateLink, env: &Env) -> Plan<Edit> {
@@ -170,6 +190,9 @@ fn change(wants: &Wants, actual: &PrivateLink, env: &Env) -> Plan<Edit> {
                     actual.owner().unwrap_or("(none in its tag)")
                 ),
             )),
+            Some(link) if is_owner(service) && !planned.is_empty() && !link.is_own => {
+                Served::Refused(before_anothers(link, env))
+            }
             Some(_) if is_owner(service) && !planned.is_empty() => Served::Pending,
             Some(_) => Served::Done(Found::default()),
         };

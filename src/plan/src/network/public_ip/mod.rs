@@ -17,6 +17,8 @@ pub use edit::{Edit, NewPublicIp, apply, apply_raw, replaces};
 pub use model::PublicIp;
 pub use plan::plan;
 
+use std::{collections::BTreeSet, net::IpAddr};
+
 use super::{Family, TagPolicy, settings::LoadBalancerSku};
 use crate::{model::ArmId, service::PublicIpSettings};
 
@@ -36,6 +38,9 @@ pub struct Use {
     pub creation: Creation,
     /// Label and tags.
     pub settings: PublicIpSettings,
+    /// Where Services may not name anything of its resource group or prefix: the addresses in the Service's status. What the
+    /// Service has already it keeps.
+    pub outside: Option<BTreeSet<IpAddr>>,
 }
 
 /// What to do when a public IP is missing.

@@ -1,6 +1,9 @@
 //! What one public IP needs for all Services that use it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::{
     Creation, Env, Gone, Use, Wants,
@@ -11,7 +14,10 @@ use super::{
 use crate::{
     model::ArmId,
     network::{Found, Plan, Provisioning, Refusal, RefusalReason, Served, Waiting, tags as network_tags},
-    service::{DnsLabel, ServiceKey},
+    service::{
+        DnsLabel, ServiceKey,
+        names::{self, BaseName},
+    },
 };
 
 /// Plans one write of the public IP.
@@ -29,8 +35,8 @@ fn users(wants: &Wants) -> impl Iterator<Item = (&ServiceKey, &Use)> {
 
 fn create(wants: &Wants, env: &Env) -> Plan<Edit> {
     let maker = users(wants).find_map(|(service, usage)| match &usage.creation {
-        Creation::Make { prefix } => Some((service, usage, prefix)),
-        Creation::MustExist => None,
+        Creation::Make { prefix } if usage.outside.is_none() => Some((service, usage, prefix)),
+        Creation::Make { .. } | Creation::MustExist => None,
     });
     let mut served: BTreeMap<ServiceKey, Served> = BTreeMap::new();
     for (service, want) in wants {
@@ -38,6 +44,7 @@ fn create(wants: &Wants, env: &Env) -> Plan<Edit> {
             (None, _) => Served::Done(Found::default()),
             (Some(_), Some((owner, ..))) if owner == service => Served::Pending,
             (Some(_), Some(_)) => Served::Waiting(Waiting::For(env.id.clone())),
+            (Some(usage), None) if usage.outside.is_some() => Served::Refused(is_outside(usage, env)),
             (Some(_), None) => Served::Refused(Refusal::new(
                 RefusalReason::NotFound,
                 format!(
@@ -156,10 +163,12 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         let services = tags::services_text(&actual.tags).to_owned();
         edits.push(Edit::Tags { set: [(tags::RELEASED.to_owned(), services)].into(), remove: vec![] });
     } else if !is_last_gone && foreign_cluster.is_none() {
+        let own: Vec<(&ServiceKey, &Use)> =
+            using.iter().copied().filter(|(service, _)| !is_used_by_others(service, actual)).collect();
         if !is_users {
-            tag_edits(&names, releases_dns, &using, actual, env, &mut change);
+            tag_edits(&names, releases_dns, (&using, &own), actual, env, &mut change);
         }
-        let label = label_edit(&using, actual, is_users, &mut change);
+        let label = label_edit(&own, actual, is_users, &mut change);
         if !change.is_empty() {
             edits.push(Edit::Tags { set: change.set, remove: change.remove });
         }
@@ -231,6 +240,43 @@ fn stays_in_use(actual: &PublicIp) -> Refusal {
     Refusal::new(RefusalReason::ForeignOwner, message)
 }
 
+/// Whether something else than a Service's own frontend uses the public IP: then the Service changes neither its label nor its
+/// tags. A frontend of a Service that has left it to this one alone is as good as its own.
+fn is_used_by_others(service: &ServiceKey, actual: &PublicIp) -> bool {
+    let Some(user) = &actual.used_by else { return false };
+    let is_frontend = user.as_str().to_ascii_lowercase().contains("/loadbalancers/");
+    let is_alone = || {
+        let services = actual.services();
+        !services.is_empty() && !actual.lists_another(&service.tag_name())
+    };
+    !(is_frontend && (BaseName::of(service).owns(user.name()) || (names::base_in(user.name()).is_some() && is_alone())))
+}
+
+/// What the owner of a Service is told whose label and tags a public IP does not get.
+fn keeps_label_and_tags(user: &ArmId, env: &Env) -> Refusal {
+    let message = format!(
+        "public IP {} keeps its DNS label and its tags, because {user} has it, which is not the Service's own",
+        env.id.name()
+    );
+    Refusal::new(RefusalReason::SharedAddress, message)
+}
+
+fn is_outside(usage: &Use, env: &Env) -> Refusal {
+    let prefix = match &usage.creation {
+        Creation::Make { prefix: Some(prefix) } => {
+            format!(", or resource group {} of its prefix,", prefix.resource_group())
+        }
+        Creation::Make { prefix: None } | Creation::MustExist => String::new(),
+    };
+    let message = format!(
+        "Services may not name public IP {} of resource group {}: that{prefix} is none of --allowed-service-resource-groups; name \
+         one of an allowed group, or have the operator allow this one",
+        env.id.name(),
+        env.id.resource_group()
+    );
+    Refusal::new(RefusalReason::ForeignOwner, message)
+}
+
 /// Why a Service may not use this public IP.
 fn refuse(
     service: &ServiceKey,
@@ -242,6 +288,10 @@ fn refuse(
     env: &Env,
 ) -> Option<Refusal> {
     let name = actual.id.name();
+    let has_it = |status: &BTreeSet<IpAddr>| actual.address.is_some_and(|address| status.contains(&address));
+    if usage.outside.as_ref().is_some_and(|status| !actual.lists(&service.tag_name()) && !has_it(status)) {
+        return Some(is_outside(usage, env));
+    }
     if let Some(cluster) = foreign_cluster.filter(|_| !actual.is_users()) {
         let message = format!("public IP {name} belongs to cluster {cluster}; name another public IP");
         return Some(Refusal::new(RefusalReason::ForeignOwner, message));
@@ -292,11 +342,12 @@ fn tag_is_full(services: usize, env: &Env) -> Refusal {
     )
 }
 
-/// The change of the tags of a public IP that this provider made.
+/// The change of the tags of a public IP that this provider made. `own` are those of the Services `using` it whose tags it
+/// gets.
 fn tag_edits(
     names: &[String],
     releases_dns: bool,
-    using: &[(&ServiceKey, &Use)],
+    (using, own): (&[(&ServiceKey, &Use)], &[(&ServiceKey, &Use)]),
     actual: &PublicIp,
     env: &Env,
     change: &mut network_tags::TagChange,
@@ -306,8 +357,8 @@ fn tag_edits(
     // A Service that is listed and has not told what it asks for may ask for tags of its own.
     let is_known = |name: &String| using.iter().any(|(service, _)| service.tag_name().eq_ignore_ascii_case(name));
     let is_read = using.iter().all(|(_, usage)| !usage.settings.tags_stay);
-    if is_read && names.iter().all(is_known) {
-        let wanted = wanted_tags(env, using.iter().map(|(_, usage)| *usage));
+    if is_read && names.iter().all(is_known) && !own.is_empty() {
+        let wanted = wanted_tags(env, own.iter().map(|(_, usage)| *usage));
         *change = of_configuration(wanted, actual, env);
     }
     if !is_same {
@@ -384,9 +435,11 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
         DnsLabel::Removed => actual.dns_label.is_none(),
         DnsLabel::Set(label) => actual.dns_label.as_ref().is_some_and(|there| there.eq_ignore_ascii_case(label)),
     };
+    let by_others = actual.used_by.as_ref().filter(|_| is_used_by_others(service, actual));
     let has_tags = is_users || usage.settings.tags.keys().all(|name| network_tags::find(&actual.tags, name).is_some());
     let has_ip_tags = !edits.iter().any(|edit| matches!(edit, Edit::IpTags(_)));
-    if !is_listed || !has_label || !has_tags || !has_ip_tags {
+    let is_labelled = by_others.is_some() || (has_label && has_tags);
+    if !is_listed || !is_labelled || !has_ip_tags {
         return Served::Pending;
     }
     let Some(address) = actual.address else { return Served::Waiting(Waiting::Address) };
@@ -395,6 +448,7 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
     }
     let mut found = Found { host_name: actual.host_name.clone(), ..Found::default() };
     found.addresses.insert(actual.family, address);
+    found.notices.extend(by_others.filter(|_| !has_label || !has_tags).map(|user| keeps_label_and_tags(user, env)));
     let asked = usage.settings.ip_tags.as_ref().filter(|asked| **asked != actual.ip_tags);
     if asked.is_some() && !is_users && !env.may_change_ip_tags {
         found.notices.push(Refusal::new(

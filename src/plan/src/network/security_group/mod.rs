@@ -52,13 +52,43 @@ pub struct Part {
     pub keep_denied: BTreeSet<IpAddr>,
     /// The destinations at which every rule of this provider stays.
     pub keep: BTreeSet<IpAddr>,
+    /// What it asks for at addresses of other Services that do not agree.
+    pub guest: GuestPart,
 }
 
 impl Part {
     /// The destinations at which a denial that is there stays.
-    fn denials_stay(&self) -> impl Iterator<Item = IpAddr> {
-        [&self.deny_all, &self.deny_alone, &self.keep_denied].into_iter().flatten().copied()
+    pub fn denials_stay(&self) -> impl Iterator<Item = IpAddr> {
+        let all = [&self.deny_all, &self.deny_alone, &self.keep_denied, &self.guest.deny_all];
+        all.into_iter().flatten().copied()
     }
+
+    /// All that it asks to be allowed.
+    pub fn allows(&self) -> impl Iterator<Item = &Allow> {
+        self.allow.iter().chain(self.guest.allow.iter().map(|guest| &guest.asked))
+    }
+}
+
+/// What a Service asks for at an address that is another Service's and that the owner does not see. It stays where it is,
+/// and is not made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuestPart {
+    /// Who may reach ports without a load-balancing rule.
+    pub allow: Vec<GuestAllow>,
+    /// The destinations that no other source may reach.
+    pub deny_all: BTreeSet<IpAddr>,
+    /// The destinations at which the Service gives up nothing, for what it asks is not known. What other Services give up
+    /// there goes all the same, except denials.
+    pub keep: BTreeSet<IpAddr>,
+}
+
+/// Who may reach ports of another Service's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestAllow {
+    /// What is asked for.
+    pub asked: Allow,
+    /// The ports of it that have a load-balancing rule. The others are not opened: where one is open it stays.
+    pub with_rules: BTreeSet<u16>,
 }
 
 /// Sources that may reach ports of destinations.

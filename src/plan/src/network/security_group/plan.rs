@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Allow, Env, FIRST_PRIORITY, Gone, LAST_PRIORITY, Part, Wants,
+    Allow, Env, FIRST_PRIORITY, Gone, GuestAllow, GuestPart, LAST_PRIORITY, Part, Wants,
     edit::Edit,
     limits,
     model::{SecurityGroup, SecurityRule, same_prefix},
@@ -84,7 +84,7 @@ fn allowed(wants: &Wants) -> Allowed<'_> {
     // Only who spares others asks.
     if wants.values().any(|want| !want.present.deny_alone.is_empty()) {
         for (service, want) in wants {
-            for address in want.present.allow.iter().flat_map(|allow| &allow.destinations) {
+            for address in want.present.allows().flat_map(|allow| &allow.destinations) {
                 all.entry(*address).or_default().push(service);
             }
         }
@@ -113,6 +113,45 @@ fn asked(part: &Part, denied: &BTreeSet<IpAddr>) -> Vec<Asked> {
     });
     let allowed = part.allow.iter().filter(|allow| !allow.destinations.is_empty()).map(asked_allow);
     denied.chain(allowed).collect()
+}
+
+/// The rules that a part asks for at addresses of others: those that the group shows, and what is made beside them. `out` gets
+/// the addresses where something is not made.
+fn as_guest(part: &GuestPart, shown: &Index, out: &mut BTreeSet<IpAddr>) -> Vec<Asked> {
+    let mut rules = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let of_family = part.deny_all.iter().copied().filter(|address| Family::of(*address) == family);
+        let asked = asked_deny(family, of_family.collect());
+        let (there, missing): (BTreeSet<_>, BTreeSet<_>) =
+            asked.destinations.iter().copied().partition(|address| shown.serves(&asked, *address));
+        out.extend(missing);
+        if !there.is_empty() {
+            rules.push(Asked { destinations: there, ..asked });
+        }
+    }
+    for GuestAllow { asked, with_rules } in &part.allow {
+        for address in &asked.destinations {
+            let may_be_open = |port: &&u16| with_rules.contains(port) || shown.admits(asked, *address, **port);
+            let ports: Vec<u16> = asked.ports.iter().filter(may_be_open).copied().collect();
+            out.extend(Some(*address).filter(|_| ports.len() < asked.ports.len()));
+            if !ports.is_empty() {
+                let destinations = [*address].into();
+                rules.push(asked_allow(&Allow { ports, destinations, ..asked.clone() }));
+            }
+        }
+    }
+    rules
+}
+
+/// What the owner of a Service is told that asks for more at the address of another one than is made there.
+fn not_made(addresses: &BTreeSet<IpAddr>) -> Refusal {
+    let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    let message = format!(
+        "{} is the address of another Service, whose owner has not agreed: ports without a load-balancing rule get no security \
+         rule there, and what no range admits is not denied",
+        addresses.join(", ")
+    );
+    Refusal::new(RefusalReason::SharedAddress, message)
 }
 
 /// Whether a rule of this provider, under whatever hash, allows at a destination exactly what another one would.
@@ -201,6 +240,16 @@ impl<'a> Index<'a> {
         by_name || by_meaning() || self.serves_by_old(&asked.rule, destination)
     }
 
+    /// Whether a port of a destination is open to the sources of an allow rule.
+    fn admits(&self, allow: &Allow, destination: IpAddr, port: u16) -> bool {
+        let by_name = self.allowing.get(&destination).into_iter().flatten().copied();
+        let old = self.old.iter().filter(|old| old.addresses.contains(&destination)).map(|old| old.rule);
+        by_name.chain(old).any(|rule| {
+            let has = |source: &String| rule.sources.iter().any(|there| same_prefix(there, source));
+            admits(rule, allow.protocol, port) && allow.sources.iter().all(has)
+        })
+    }
+
     /// Whether rules from before 1.30 do for a destination what an allow rule would do.
     fn serves_by_old(&self, rule: &SecurityRule, destination: IpAddr) -> bool {
         rule.is_allow
@@ -225,9 +274,18 @@ impl<'a> Index<'a> {
 pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Edit> {
     let Some(actual) = actual else { return without_group(wants, env) };
     let allowed = allowed(wants);
-    let rules = |service, part| asked(part, &denied(service, part, &allowed, env));
-    let parts: BTreeMap<&ServiceKey, Vec<Asked>> =
-        wants.iter().map(|(service, want)| (service, rules(service, &want.present))).collect();
+    let has_guests = wants.values().any(|want| want.present.guest != GuestPart::default());
+    let shown = has_guests.then(|| Index::of(actual, std::iter::empty()));
+    let mut left_out: BTreeMap<&ServiceKey, BTreeSet<IpAddr>> = BTreeMap::new();
+    let mut parts: BTreeMap<&ServiceKey, Vec<Asked>> = BTreeMap::new();
+    for (service, want) in wants {
+        let mut rules = asked(&want.present, &denied(service, &want.present, &allowed, env));
+        if let Some(shown) = &shown {
+            let out = left_out.entry(service).or_default();
+            rules.extend(as_guest(&want.present.guest, shown, out));
+        }
+        parts.insert(service, rules);
+    }
     let all: Vec<&Asked> = parts.values().flatten().collect();
     let index = Index::of(actual, all.iter().copied());
     // Services that are served already add nothing. A newcomer that exceeds a limit is the one that is refused.
@@ -271,7 +329,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
             let state = match refused.remove(service) {
                 Some(refusal) => Served::Refused(refusal),
                 None if !newcomers.contains(service) && !is_left(&want.gone, actual, &kept) => {
-                    Served::Done(Found::default())
+                    let notice = left_out.get(service).filter(|out| !out.is_empty()).map(not_made);
+                    Served::Done(Found { notices: notice.into_iter().collect(), ..Found::default() })
                 }
                 None => Served::Pending,
             };
@@ -283,7 +342,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
 
 fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     let served = wants.iter().map(|(service, want)| {
-        let state = if asked(&want.present, &want.present.deny_all).is_empty() {
+        let part = &want.present;
+        let state = if asked(part, &part.deny_all).is_empty() && part.guest == GuestPart::default() {
             Served::Done(Found::default())
         } else {
             let message = format!("security group {} does not exist; create it or correct securityGroupName", env.id);

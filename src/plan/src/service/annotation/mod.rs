@@ -18,6 +18,9 @@ pub const PREFIX: &str = "service.beta.kubernetes.io/";
 
 /// The prefix of keys that are Lazuli's own.
 const OWN_PREFIX: &str = "lazuli.azure/";
+/// The namespaces, separated by commas, whose Services may do at the addresses of a Service what they may do at their own.
+/// It is this provider's own and in no table of the Go manager.
+pub const SHARE_WITH: &str = "lazuli.azure/share-with";
 
 /// One annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

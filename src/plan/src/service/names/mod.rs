@@ -20,7 +20,7 @@ mod md5;
 use std::fmt;
 
 use super::{SecurityProtocol, ServiceKey, object::PortProtocol};
-use crate::network::Family;
+use crate::{model::ArmId, network::Family};
 
 /// The longest name before the suffix of a family: Azure's limit of 80 less `-IPv6`.
 const LONGEST: usize = 75;
@@ -76,6 +76,11 @@ pub fn base_in(name: &str) -> Option<&str> {
         && characters.all(|character| character.is_ascii_hexdigit())
         && matches!(name.as_bytes().get(32), None | Some(b'-'));
     looks.then_some(start)
+}
+
+/// The base name of the Service that a public IP was made for: a part of the name of the public IP.
+pub fn base_of_maker(public_ip: &ArmId) -> Option<&str> {
+    public_ip.name().split('-').find_map(base_in)
 }
 
 /// Whether a text can be the name of a resource of the network provider (source: resource-name-rules).

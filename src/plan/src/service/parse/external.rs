@@ -59,6 +59,8 @@ pub struct ClusterAddresses {
     pub cluster_ips: BTreeSet<IpAddr>,
     /// The addresses at which other Services are reached.
     pub frontends: BTreeSet<IpAddr>,
+    /// The addresses of the frontends that load balancers show of the Service itself.
+    pub own: BTreeSet<IpAddr>,
 }
 
 impl ClusterAddresses {
@@ -109,7 +111,9 @@ pub(super) enum Item {
     Malformed,
 }
 
-/// The items of the annotation. What the status has stays.
+/// The items of the annotation. What the status has stays, unless it is there as the address of a frontend of the Service's
+/// own: then it is free for others once the frontend has gone. A status is changed before its frontend goes, so the frontend
+/// is shown for as long as the status has its address.
 pub(super) fn items<'t>(
     items: impl IntoIterator<Item = &'t str>,
     status: &[IpAddr],
@@ -117,7 +121,7 @@ pub(super) fn items<'t>(
 ) -> Vec<Item> {
     let item = |text: &'t str| match text.parse::<IpAddr>() {
         Err(_) => Item::Malformed,
-        Ok(address) if status.contains(&address) => Item::Address(address),
+        Ok(address) if status.contains(&address) && !cluster.own.contains(&address) => Item::Address(address),
         Ok(address) => cluster.refuses(address).map_or(Item::Address(address), |why| Item::Refused(address, why)),
     };
     items.into_iter().map(item).collect()

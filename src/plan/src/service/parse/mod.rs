@@ -14,8 +14,9 @@ pub use external::ClusterAddresses;
 
 use super::{
     Ask, FamilyAsk, Mistake, Mode, PlacementAsk, ServiceObject, Side, Warning, WarningReason,
-    annotation::{Annotations, key},
+    annotation::{Annotations, SHARE_WITH, key},
     names::{self, BaseName},
+    share,
     shown::Shown,
 };
 use crate::network::{Settings, settings::LoadBalancerSku};
@@ -110,6 +111,12 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
         })
         .collect();
     let Reader { mut annotations, base, side, .. } = read;
+    let (shares_with, others) = share::shares_with(object);
+    annotations.warnings.extend(others.iter().map(|other| {
+        let message =
+            format!("annotation {SHARE_WITH} holds {other:?}, which is no name of a namespace and opens nothing");
+        Warning::new(WarningReason::IgnoredValue, message)
+    }));
     annotations.mistakes.sort();
     annotations.mistakes.dedup();
     annotations.warnings.sort();
@@ -130,6 +137,7 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
         is_local: object.is_local,
         floating_ip,
         reads_shown: annotations.reads_shown,
+        shares_with,
         warnings: annotations.warnings,
     })
 }

@@ -62,6 +62,8 @@ pub(crate) fn settings() -> Settings {
         may_change_ip_tags: false,
         tags: TagPolicy::default(),
         edge_zone: None,
+        share_addresses: Default::default(),
+        allowed_groups: None,
     }
 }
 
@@ -115,6 +117,7 @@ pub(crate) fn load_balancer_env(settings: &Settings, side: Side) -> load_balance
         migrates_pools: settings.migrates_pools,
         maximum_rules: settings.maximum_rules,
         is_preconfigured: settings.preconfigured_pools.covers(side),
+        sharing: settings.share_addresses,
     }
 }
 

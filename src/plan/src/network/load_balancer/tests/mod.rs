@@ -348,7 +348,8 @@ fn a_load_balancer_of_another_sku_serves_on_and_takes_no_new_service() {
         refusal(&plan, &two),
         Refusal::new(
             RefusalReason::Mismatch,
-            "load balancer kubernetes is Basic, and loadBalancerSku says Standard; migrate it, or correct loadBalancerSku"
+            "load balancer kubernetes is Basic, and loadBalancerSku says Standard: this controller does not migrate it; let a Go \
+             cloud-controller-manager that migrates load balancers do that before, or set loadBalancerSku to basic"
         )
     );
 }

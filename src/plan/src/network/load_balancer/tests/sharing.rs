@@ -235,3 +235,49 @@ fn a_frontend_without_rules_goes_when_its_address_is_given_up() {
     let body = settle(&want(&former, Stage::Trimming), body, &env).unwrap();
     assert_eq!(names(&body, "frontendIPConfigurations"), [base(&two)].into());
 }
+
+#[test]
+fn a_second_service_whose_local_pool_has_the_same_name_is_refused() {
+    let settings = Settings {
+        configurations: vec![crate::network::settings::LoadBalancerConfiguration {
+            name: "kubernetes".to_owned(),
+            primary_vm_set: "agents".to_owned(),
+            allow_placement: true,
+            service_labels: None,
+            namespace_labels: None,
+            node_labels: None,
+        }],
+        ..settings()
+    };
+    let local = |number: u8, namespace: &str, name: &str| {
+        let health_check_node_port = 31_000 + u16::from(number);
+        let mut object = ServiceObject { is_local: true, health_check_node_port, ..numbered(number, &[80]) };
+        (object.key.namespace, object.key.name) = (namespace.to_owned(), name.to_owned());
+        object
+    };
+    let (one, two) = (local(1, "a-b", "c"), local(2, "a", "b-c"));
+    let want = |object: &ServiceObject| (object.key.clone(), want_of(object, &settings, Stage::Trimming));
+    let is_pool = |refusal: &Refusal, of: &str| {
+        refusal.reason == RefusalReason::ForeignOwner
+            && refusal.message.contains("a-b-c")
+            && refusal.message.contains(of)
+    };
+    // The one that is there first has it, also when only Azure shows it.
+    let body = settle(&[want(&one)].into(), None, &env());
+    let (plan, after) = step(&[want(&one), want(&two)].into(), body.clone(), &env());
+    assert!(is_pool(&refusal(&plan, &two), "Service a-b/c") && after == body, "{plan:?}");
+    let (plan, _) = step(&[want(&two)].into(), body.clone(), &env());
+    assert!(is_pool(&refusal(&plan, &two), "no known Service"), "{plan:?}");
+    // Of two that come together one has it.
+    let (plan, _) = step(&[want(&one), want(&two)].into(), None, &env());
+    assert!(is_pool(&refusal(&plan, &one), "Service a/b-c"), "{plan:?}");
+    // Two that Azure has already stay.
+    let mut both = body.unwrap();
+    let other = settle(&[want(&two)].into(), None, &env()).unwrap();
+    for list in ["frontendIPConfigurations", "loadBalancingRules", "probes"] {
+        let more = other["properties"][list].as_array().unwrap().clone();
+        both["properties"][list].as_array_mut().unwrap().extend(more);
+    }
+    let (plan, _) = step(&[want(&one), want(&two)].into(), Some(both), &env());
+    assert!(plan.is_quiet() && plan.served.values().all(|served| matches!(served, Served::Done(_))), "{plan:?}");
+}

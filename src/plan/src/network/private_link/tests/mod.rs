@@ -43,7 +43,13 @@ fn ask() -> PrivateLinkAsk {
 }
 
 fn wants_link(ask: PrivateLinkAsk) -> Want {
-    let link = Link { frontend: frontend("a"), subnet: settings().subnet_id(&ask.subnet).unwrap(), ask };
+    let link = Link {
+        frontend: frontend("a"),
+        subnet: settings().subnet_id(&ask.subnet).unwrap(),
+        is_own: true,
+        is_allowed: true,
+        ask,
+    };
     Want { present: Part { link: Some(link) }, gone: Gone::Nothing }
 }
 
@@ -166,4 +172,36 @@ fn its_name_and_frontend_cannot_change() {
     let there = PrivateLink::read(&env().id, &body.unwrap()).unwrap();
     assert_eq!(name(&ask(), &frontend("a"), std::slice::from_ref(&there)), "pls-a");
     assert_eq!(name(&ask(), &frontend("b"), &[there]), "pls-b");
+}
+
+#[test]
+fn none_is_made_or_changed_before_the_frontend_of_another_service() {
+    let guest = |ask| {
+        let mut want = wants_link(ask);
+        want.present.link.as_mut().unwrap().is_own = false;
+        want
+    };
+    let (plan, body) = step(&one(1, guest(ask())), None);
+    assert!(matches!(&plan.served[&key(1)], Served::Refused(why) if why.reason == RefusalReason::ForeignOwner));
+    assert_eq!(body, None);
+    // It shares the one of the owner, and its own that is there stays as it is.
+    let (_, made) = step(&one(1, wants_link(ask())), None);
+    let mut both = one(1, wants_link(ask()));
+    both.extend(one(2, guest(ask())));
+    assert!(matches!(step(&both, made.clone()).0.served[&key(2)], Served::Done(_)));
+    let (plan, _) = step(&one(1, guest(ask())), made.clone());
+    assert!(plan.is_quiet() && matches!(plan.served[&key(1)], Served::Done(_)));
+    let (plan, _) = step(&one(1, guest(PrivateLinkAsk { visible_to: vec!["*".to_owned()], ..ask() })), made);
+    assert!(plan.is_quiet() && matches!(plan.served[&key(1)], Served::Refused(_)), "{plan:?}");
+}
+
+#[test]
+fn none_is_made_in_a_resource_group_that_services_may_not_name() {
+    let mut want = wants_link(ask());
+    want.present.link.as_mut().unwrap().is_allowed = false;
+    let (plan, body) = step(&one(1, want.clone()), None);
+    assert!(matches!(&plan.served[&key(1)], Served::Refused(why) if why.message.contains("resource group group")));
+    assert_eq!(body, None);
+    let (_, made) = step(&one(1, wants_link(ask())), None);
+    assert!(matches!(step(&one(1, want), made).0.served[&key(1)], Served::Done(_)));
 }

@@ -22,7 +22,10 @@ fn key(number: u8) -> ServiceKey {
 }
 
 fn uses(creation: Creation, settings: PublicIpSettings) -> Want {
-    Want { present: Part { usage: Some(Use { family: Family::V4, creation, settings }) }, gone: Gone::Nothing }
+    Want {
+        present: Part { usage: Some(Use { family: Family::V4, creation, settings, outside: None }) },
+        gone: Gone::Nothing,
+    }
 }
 
 fn makes() -> Want {
@@ -105,7 +108,7 @@ fn a_service_is_done_when_the_address_is_there() {
     let (plan, _) = step(&wants([(1, makes())]), Some(tagged("default/web1")), &env());
     assert!(plan.is_quiet());
     let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
-    assert_eq!(found.addresses[&Family::V4], "20.0.0.4".parse::<std::net::IpAddr>().unwrap());
+    assert_eq!(found.addresses[&Family::V4], "20.0.0.4".parse::<IpAddr>().unwrap());
     let mut fresh = tagged("default/web1");
     fresh["properties"]["ipAddress"] = json!("");
     let (plan, _) = step(&wants([(1, makes())]), Some(fresh), &env());
@@ -366,4 +369,77 @@ fn a_public_ip_whose_frontend_stays_goes_when_the_frontend_has_gone() {
     let back = apply_raw(Some(noted), &again.edits, &env()).unwrap();
     assert!(!PublicIp::read(&env().id, &back).unwrap().is_released());
     assert!(matches!(plan_of(&wants([(1, makes())]), &back).served[&key(1)], Served::Done(_)));
+}
+
+/// A public IP that this frontend or IP configuration has.
+fn used_by(tags: &Value, user: &str) -> Value {
+    let mut body = body(tags);
+    body["properties"]["ipConfiguration"] =
+        json!({ "id": format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/{user}") });
+    body["properties"]["dnsSettings"] = json!({ "domainNameLabel": "theirs", "fqdn": "theirs.example" });
+    body
+}
+
+#[test]
+fn a_public_ip_that_something_else_uses_keeps_its_label_and_its_tags() {
+    let asks = || {
+        let tags = [("team".to_owned(), "mine".to_owned())].into();
+        uses(Creation::MustExist, PublicIpSettings { dns_label: label("mine"), tags, tags_stay: false, ip_tags: None })
+    };
+    let env = env();
+    let own = crate::service::names::BaseName::of(&key(1));
+    let other = format!("a{}", "0".repeat(31));
+    let tagged = json!({ tags::SERVICES: "default/web1,default/other", tags::CLUSTER: "kubernetes" });
+    let labels = |body: &Value| {
+        let plan = plan(&wants([(1, asks())]), Some(&PublicIp::read(&env.id, body).unwrap()), &env);
+        let changes = plan.edits.iter().any(|edit| match edit {
+            Edit::DnsLabel(_) => true,
+            Edit::Tags { set, .. } => set.contains_key("team"),
+            _ => false,
+        });
+        (changes, plan.served[&key(1)].clone())
+    };
+    for user in [
+        "networkInterfaces/vm/ipConfigurations/i".to_owned(),
+        "applicationGateways/g/frontendIPConfigurations/f".to_owned(),
+        "loadBalancers/theirs/frontendIPConfigurations/f".to_owned(),
+        format!("loadBalancers/kubernetes/frontendIPConfigurations/{other}"),
+    ] {
+        for tags in [json!({}), tagged.clone()] {
+            let (changes, served) = labels(&used_by(&tags, &user));
+            assert!(!changes, "{user} {tags}");
+            let Served::Done(found) = served else { panic!("{served:?}") };
+            assert_eq!(found.notices[0].reason, RefusalReason::SharedAddress);
+        }
+    }
+    // Its own frontend, one that the last other Service has left to it, and none.
+    let alone = json!({ tags::SERVICES: "default/web1", tags::CLUSTER: "kubernetes" });
+    for (tags, user) in [
+        (json!({}), format!("loadBalancers/kubernetes/frontendIPConfigurations/{own}")),
+        (alone.clone(), format!("loadBalancers/kubernetes/frontendIPConfigurations/{other}")),
+    ] {
+        assert!(labels(&used_by(&tags, &user)).0, "{user}");
+    }
+    assert!(labels(&body(&json!({}))).0);
+}
+
+#[test]
+fn a_public_ip_of_a_resource_group_that_services_may_not_name_is_kept_and_not_taken() {
+    let status = |address: &str| -> Option<BTreeSet<IpAddr>> { Some([address.parse().unwrap()].into()) };
+    let outside = |want: Want, outside| {
+        let usage = Use { outside, ..want.present.usage.unwrap() };
+        Want { present: Part { usage: Some(usage) }, gone: Gone::Nothing }
+    };
+    let plan_of = |want: Want, body: Option<&Value>| {
+        let actual = body.map(|body| PublicIp::read(&env().id, body).unwrap());
+        plan(&wants([(1, want)]), actual.as_ref(), &env())
+    };
+    let refused = |plan: &Plan<Edit>| matches!(&plan.served[&key(1)], Served::Refused(why) if why.message.contains("--allowed-service-resource-groups"));
+    let none = plan_of(outside(makes(), Some(Default::default())), None);
+    assert!(refused(&none) && none.is_quiet(), "{none:?}");
+    let theirs = body(&json!({}));
+    assert!(refused(&plan_of(outside(shares(), Some(Default::default())), Some(&theirs))));
+    assert!(!refused(&plan_of(outside(shares(), status("20.0.0.4")), Some(&theirs))), "the status has its address");
+    let listed = body(&json!({ tags::SERVICES: "default/web1", tags::CLUSTER: "kubernetes" }));
+    assert!(!refused(&plan_of(outside(makes(), Some(Default::default())), Some(&listed))), "its tag lists the Service");
 }
