@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// Services with what each asks of the public IP.
+type Using<'a> = [(&'a ServiceKey, &'a Use)];
+
 /// Plans one write of the public IP.
 pub fn plan(wants: &Wants, actual: Option<&PublicIp>, env: &Env) -> Plan<Edit> {
     match actual {
@@ -347,7 +350,7 @@ fn tag_is_full(services: usize, env: &Env) -> Refusal {
 fn tag_edits(
     names: &[String],
     releases_dns: bool,
-    (using, own): (&[(&ServiceKey, &Use)], &[(&ServiceKey, &Use)]),
+    (using, own): (&Using, &Using),
     actual: &PublicIp,
     env: &Env,
     change: &mut network_tags::TagChange,

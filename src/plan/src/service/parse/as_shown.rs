@@ -182,11 +182,11 @@ impl Correction<'_> {
         };
         let mut own = self.shown.frontends.values().filter(|one| base.owns(&one.name)).peekable();
         own.peek()?;
-        let subnets = own.filter_map(|frontend| {
+        let mut subnets = own.filter_map(|frontend| {
             let subnet = frontend.subnet.as_ref()?.name();
             named(subnet).iter().any(|name| name.eq_ignore_ascii_case(&frontend.name)).then_some(subnet)
         });
-        Some(Value::text(subnets.last()))
+        Some(Value::text(subnets.next_back()))
     }
 
     /// The items that may be had; and where one is no address at all, what the status has beside the addresses of the
