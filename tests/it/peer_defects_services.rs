@@ -8,10 +8,10 @@
 //! | the Go manager | here | proved by |
 //! |---|---|---|
 //! | everything but `true` is false, silently | a mistake that names annotation, value and what is allowed | `a_mistake_names_annotation_value_and_what_is_allowed` |
-//! | `internal: "True"` is public for the load balancer and internal for the security group | internal; a Service that is live stays as it is, with a warning, until the annotation changes | `a_public_service_whose_internal_is_true_in_other_letters_stays_public_until_it_changes` |
-//! | a flag with space around it is false | true; a Service that is live stays as it is until the annotation changes | `a_flag_that_the_go_manager_took_for_false_stays_false_until_it_changes` |
-//! | an unknown probe protocol is TCP, malformed pairs are dropped | a mistake; ignored with a warning on a live Service | `a_probe_protocol_and_pairs_that_are_none_are_ignored_on_a_live_service` |
-//! | a range that is none closes the Service without a word (events are sent only while it is deleted) | a mistake; on a live Service it stays closed, with a warning | `a_range_that_is_none_closes_a_live_service_and_is_a_mistake_of_a_new_one` |
+//! | `internal: "True"` is public for the load balancer and internal for the security group | internal; a Service that is live stays as it is, with a warning, until the annotation changes | `a_service_changes_its_side_by_no_spelling_of_true_and_by_no_mistake` |
+//! | a flag with space around it is false | true; a Service that is live stays as it is until the annotation changes | `a_flag_that_cannot_be_read_is_what_azure_shows` |
+//! | an unknown probe protocol is TCP, malformed pairs are dropped | a mistake; ignored with a warning on a live Service | `a_mistake_in_any_annotation_of_a_served_service_writes_nothing` |
+//! | a range that is none closes the Service without a word (events are sent only while it is deleted) | a mistake; on a live Service it stays closed, with a warning | `a_range_that_is_none_closes_a_service_new_or_not` |
 //! | an empty or unreadable `loadBalancerIP` counts as IPv6 | a mistake of the field | `a_mistake_in_a_field_names_the_field` |
 //! | a node port of 0 reaches Azure | a mistake that says which port needs one and why | `a_mistake_in_a_field_names_the_field` |
 //! | a misspelt annotation does nothing | a warning that names the one that was meant | `a_misspelt_key_names_the_one_that_was_meant` `what_has_no_effect_or_is_misspelt_is_a_warning` |
