@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use http::Uri;
 use kube::Client;
@@ -41,18 +40,13 @@ fn next_page(objects: u32, bytes: usize) -> u32 {
 
 /// The API server took a call and did not answer it in time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {} s", .0.as_secs())]
-struct NoAnswer(Duration);
+#[error("no answer within {} s", CALL.as_secs())]
+struct NoAnswer;
 
 /// One call, with an end.
 pub(super) async fn answered<T>(call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    answered_within(CALL, call).await
-}
-
-/// One call, with a sooner end.
-pub(super) async fn answered_within<T>(wait: Duration, call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    let late = |_| Err(kube::Error::Service(Box::new(NoAnswer(wait))));
-    tokio::time::timeout(wait, call).await.unwrap_or_else(late)
+    let late = |_| Err(kube::Error::Service(Box::new(NoAnswer)));
+    tokio::time::timeout(CALL, call).await.unwrap_or_else(late)
 }
 
 /// One object of a collection; `None` where there is none of that name.

@@ -1,8 +1,6 @@
 //! Whether the bearer of a token may read metrics: whose token it is by a TokenReview, and whether that user may `get`
 //! the path `/metrics` by a SubjectAccessReview. The API server decides about its own `/metrics` in the same way.
 
-use std::time::Duration;
-
 use kube::Client;
 use kube::api::PostParams;
 use kube::core::Request;
@@ -11,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::client::{answered_within, null_as_empty};
+use super::client::{answered, null_as_empty};
 
 /// The collections. Source: Kubernetes; an object of them is made and never stored.
 pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -102,9 +100,6 @@ pub async fn review_metrics_reader(client: &Client, token: &BearerToken) -> Resu
     }
 }
 
-/// How long a review may take: Prometheus waits 10 seconds for metrics by default, and learns so why it gets none.
-const REVIEW: Duration = Duration::from_secs(8);
-
 /// Makes a review and gives its status.
 async fn made<Status: DeserializeOwned>(
     client: &Client,
@@ -124,7 +119,7 @@ async fn made<Status: DeserializeOwned>(
     let request = request.map_err(|source| failed(kube::Error::BuildRequest(source)))?;
     // As text: the answer repeats the token, and the typed request of the client library logs an answer that it cannot
     // decode.
-    let text = answered_within(REVIEW, client.request_text(request)).await.map_err(failed)?;
+    let text = answered(client.request_text(request)).await.map_err(failed)?;
     let made: Made<Status> = serde_json::from_str(&text).map_err(|_| ReviewError::Malformed { resource })?;
     Ok(made.status)
 }

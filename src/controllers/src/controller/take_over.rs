@@ -65,6 +65,8 @@ impl Controller {
                 // A Service with a mistake is read by what load balancers show. Before that is known it is in no plan, and
                 // what it changes would come after the operator was not asked.
                 self.informed.told().evidence.is_wanted = true;
+                // What is served meanwhile needs the machines.
+                self.look_for_machines().await;
                 self.informed.look_at_evidence().await;
                 if !self.informed.told().evidence.is_of_leader {
                     tokio::time::sleep(AGAIN).await;
