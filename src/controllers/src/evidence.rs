@@ -150,6 +150,12 @@ impl Informed {
         waits
     }
 
+    /// Whether a Service waits for what load balancers show.
+    pub(crate) fn lacks_evidence(&self) -> bool {
+        let told = self.told();
+        told.evidence.is_wanted && !told.evidence.is_of_leader
+    }
+
     /// What a Service is read beside.
     pub(crate) fn existing(&self, object: &ServiceObject) -> Existing {
         let told = self.told();

@@ -62,17 +62,17 @@ impl Controller {
         self.informed.listed.notified().await;
         if !is_taken_over {
             loop {
+                let previewed = self.preview(false).await;
                 // A Service with a mistake is read by what load balancers show. Before that is known it is in no plan, and
                 // what it changes would come after the operator was not asked.
-                self.informed.told().evidence.is_wanted = true;
-                // What is served meanwhile needs the machines.
-                self.look_for_machines().await;
-                self.informed.look_at_evidence().await;
-                if !self.informed.told().evidence.is_of_leader {
-                    tokio::time::sleep(AGAIN).await;
+                if self.informed.lacks_evidence() {
+                    self.informed.look_at_evidence().await;
+                    if self.informed.lacks_evidence() {
+                        tokio::time::sleep(AGAIN).await;
+                    }
                     continue;
                 }
-                match self.preview(false).await {
+                match previewed {
                     Ok(planned) => {
                         let Some(hash) = plan_hash(&planned) else { break };
                         let accepted = self.options.accepted_plan.as_deref();
