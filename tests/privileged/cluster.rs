@@ -146,10 +146,11 @@ impl Cluster {
 
     /// Waits until every container of the chart's pods runs and is ready.
     async fn serving(&mut self) {
+        let deployments = self.objects().iter().filter(|object| object["kind"] == "Deployment").count();
         let ready = |list: Option<&Value>| {
             let pods = list.and_then(|list| list["items"].as_array()).map_or(&[][..], Vec::as_slice);
-            // Two replicas, and a pod on each node.
-            pods.len() == 2 + NODES.len() && pods.iter().all(is_ready)
+            // Two replicas of each Deployment, and a pod on each node.
+            pods.len() == 2 * deployments + NODES.len() && pods.iter().all(is_ready)
         };
         self.kubernetes.until("the chart's pods", PODS_OF_THE_CHART, ready).await;
     }

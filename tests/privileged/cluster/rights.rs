@@ -271,11 +271,13 @@ async fn the_rights_that_are_used_are_the_rights_that_the_chart_gives() {
         cluster.delete_pod(name).await;
     }
     cluster.no_attachments().await;
-    // As an attach leaves it that ends after the detach: the disk of a volume that is to be deleted.
+    // A person attaches the disk of a volume that is to be deleted: it stays until that person detaches it.
     cluster.azure.other_tool().await.attach(NODES[1], &disk, 7).await;
     for name in ["lost", "used"] {
         cluster.delete_claim(name).await;
     }
+    cluster.count("the end of the other volume", VOLUMES, 1).await;
+    cluster.azure.other_tool().await.yank(NODES[1], &disk).await;
     cluster.count("the end of all volumes", VOLUMES, 0).await;
 
     cluster.rights_are_used(|_| true);
