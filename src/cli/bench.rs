@@ -6,6 +6,7 @@ mod control;
 mod emulator;
 mod figures;
 mod footprint;
+mod hostile_input;
 mod life_storm;
 mod list_volumes;
 mod node_churn;
@@ -81,6 +82,15 @@ enum Bench {
     /// (p - 250) / 25, at least 0, where p is twice the number of nodes over 1,000, rounded up. The rest of makespan_s is
     /// work of this computer, so that without --spread there is no ratio.
     NodeJoin(node_join::Options),
+    /// Sends hostile reviews to the admission webhook, lets the cloud controllers watch large Services, and fails where that
+    /// costs memory.
+    ///
+    /// Set up as node-churn. Each review is of a PersistentVolume whose disk is in a subscription and a resource group of its
+    /// own, with an id as long as ids may be. Each Service has so many KiB in its annotations, labels, ranges, external
+    /// addresses and managed fields by turns, and is of a loadBalancerClass that other controllers serve: it is
+    /// watched and held, and costs Azure nothing. Then the informers list everything anew. growth_bytes is how far the peak of the
+    /// controllers' memory is over idle_rss_bytes, that of an empty cluster. The bench fails where it is over --limit-mib.
+    HostileInput(hostile_input::Options),
     /// How fast the emulator itself is: single requests and a list of 20,000 disks, in process and over loopback TCP.
     Emulator(emulator::Options),
     /// The size of this program, and the memory of an idle controller and node plugin.
@@ -97,6 +107,7 @@ pub(super) async fn run(options: Options) -> Outcome {
         Bench::ServiceStorm(options) => service_storm::run(options).await,
         Bench::NodeChurn(options) => node_churn::run(options).await,
         Bench::NodeJoin(options) => node_join::run(options).await,
+        Bench::HostileInput(options) => hostile_input::run(options).await,
         Bench::Emulator(options) => emulator::run(options).await,
         Bench::Footprint(options) => footprint::run(options).await,
         Bench::ListVolumes(options) => list_volumes::run(options).await,

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
     ops::Range,
     path::Path,
     time::{Duration, Instant},
@@ -83,6 +83,8 @@ pub(super) struct Layout<'a> {
     pub(super) machines: u32,
     /// Whether Nodes have pod ranges and routes.
     pub(super) routes: bool,
+    /// Where the controllers answer admission reviews, and with which certificate and key.
+    pub(super) webhook: Option<(SocketAddr, &'a str, &'a str)>,
     pub(super) latency: &'a str,
     pub(super) throttling: bool,
     pub(super) seed: u64,
@@ -97,6 +99,7 @@ impl Default for Layout<'_> {
             pool_kind: PoolKind::NodeIp,
             machines: 0,
             routes: false,
+            webhook: None,
             latency: "typical",
             throttling: true,
             seed: 1,
@@ -179,6 +182,15 @@ impl Cluster {
         let mut controllers = processes::cloud_controllers(&config, &kubeconfig);
         if layout.routes {
             controllers.arg(format!("--cluster-cidr={}/{}", POD_RANGES.0, POD_RANGES.1));
+        }
+        if let Some((address, certificate, key)) = layout.webhook {
+            let files = [("certificate", certificate), ("key", key)];
+            controllers.arg(format!("--webhook-address={address}"));
+            for (name, text) in files {
+                let file = folder.join(name);
+                std::fs::write(&file, text)?;
+                controllers.arg(format!("--webhook-{name}={}", file.display()));
+            }
         }
         let controllers = controllers.spawn()?;
         let compute = format!("azure://{group}/providers/Microsoft.Compute");
@@ -272,6 +284,12 @@ impl Cluster {
         });
         self.server.put("services", service)?;
         Ok(name)
+    }
+
+    /// Makes an object as it is.
+    pub(super) fn put(&self, plural: &str, object: Value) -> Result<(), AnyError> {
+        self.server.put(plural, object)?;
+        Ok(())
     }
 
     /// Lets the informers list everything anew.

@@ -1,6 +1,9 @@
 //! `lazuli get load-balancers`: frontends, the Services that each serves, rules and backends.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
@@ -50,7 +53,7 @@ async fn load_balancers(cloud: &CloudOptions) -> Result<(Vec<Row>, Cluster), Box
         .collect();
     let mut public_ips: BTreeMap<ArmId, PublicIp> = BTreeMap::new();
     let groups = balancers.iter().flat_map(|one| &one.frontends).filter_map(|one| one.public_ip.as_ref());
-    let groups: std::collections::BTreeSet<String> = groups.map(|ip| ip.resource_group().to_owned()).collect();
+    let groups: BTreeSet<String> = groups.map(|ip| ip.resource_group().to_owned()).collect();
     for group in &groups {
         let read = |body: &Value| PublicIp::read(&id_of(body)?, body).ok();
         let bodies = list(NetworkType::PublicIp, group).await?;
@@ -81,7 +84,7 @@ struct NoServices(String);
 
 /// The Services of the cluster.
 async fn services(client: kube::Client) -> Result<Vec<ServiceKey>, NoServices> {
-    let (following, mut told) = follow_services(client);
+    let (following, mut told) = follow_services(client, BTreeSet::new());
     let first = async {
         match told.recv().await {
             Some(Change::Replaced(all)) => Ok(all.into_iter().map(|(_, service)| service.object.key).collect()),

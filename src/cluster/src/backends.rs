@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::client::null_as_empty;
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::nodes::NODES;
 
 /// A change of the Nodes.
@@ -21,7 +21,7 @@ pub type BackendsChange = Change<BackendNode>;
 /// Follows the Nodes until the receiver is dropped. Poll the future beside the receiver.
 pub fn follow_backends(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<BackendsChange>) {
     let (changes, told) = mpsc::channel(WAITING);
-    (follow::<SlimBackend>(client, NODES, String::new(), changes), told)
+    (follow::<SlimBackend>(client, NODES, Interest::default(), changes), told)
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -75,7 +75,7 @@ impl Slim for SlimBackend {
     }
 
     /// A Node that is being deleted is no backend.
-    fn keep(self, _driver: &str) -> Option<BackendNode> {
+    fn keep(self, _: &Interest) -> Option<BackendNode> {
         let Self { metadata, spec, status } = self;
         if metadata.deletion_timestamp.is_some() {
             return None;

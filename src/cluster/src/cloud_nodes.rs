@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::client::{Pages, answered, get, null_as_empty};
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::nodes::{NODES, NodeCondition, is_ready};
 
 /// The addresses that kubelet was told to use, as a list with commas. Source: Kubernetes, `cloud-provider/api`.
@@ -72,7 +72,7 @@ impl WriteNodeError {
 /// Follows the Nodes until the receiver is dropped. Poll the future beside the receiver.
 pub fn follow_cloud_nodes(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<CloudNodesChange>) {
     let (changes, told) = mpsc::channel(WAITING);
-    (follow::<SlimCloudNode>(client, NODES, String::new(), changes), told)
+    (follow::<SlimCloudNode>(client, NODES, Interest::default(), changes), told)
 }
 
 /// Patches the Node of this uid. A patch of its taints needs that it is still at this version. Returns the Node after it.
@@ -325,7 +325,7 @@ impl Slim for SlimCloudNode {
         &self.metadata.base
     }
 
-    fn keep(self, _driver: &str) -> Option<CloudNode> {
+    fn keep(self, _: &Interest) -> Option<CloudNode> {
         Some(self.into_node())
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::client::null_as_empty;
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 
@@ -29,7 +29,7 @@ pub type EndpointsChange = Change<EndpointNodes>;
 /// Follows the EndpointSlices until the receiver is dropped. Poll the future beside the receiver.
 pub fn follow_endpoints(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<EndpointsChange>) {
     let (changes, told) = mpsc::channel(WAITING);
-    (follow::<SlimSlice>(client, SLICES, String::new(), changes), told)
+    (follow::<SlimSlice>(client, SLICES, Interest::default(), changes), told)
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -69,7 +69,7 @@ impl Slim for SlimSlice {
     }
 
     /// A slice without a Service belongs to none.
-    fn keep(self, _driver: &str) -> Option<EndpointNodes> {
+    fn keep(self, _: &Interest) -> Option<EndpointNodes> {
         let Self { metadata, endpoints } = self;
         if metadata.labels.service.is_empty() {
             return None;

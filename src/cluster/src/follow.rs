@@ -11,6 +11,7 @@
 //!        └── 410 Gone, or silence ──────────┘  broken: Lost, wait, watch again from the last version
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -39,7 +40,23 @@ pub(super) trait Slim: DeserializeOwned + Clone + Send + 'static {
     type Kept: Send + 'static;
     fn metadata(&self) -> &SlimMetadata;
     /// `None`: nothing in it matters, as if it did not exist.
-    fn keep(self, driver: &str) -> Option<Self::Kept>;
+    fn keep(self, interest: &Interest) -> Option<Self::Kept>;
+}
+
+/// What of the objects of a collection is kept, where that depends on who follows it.
+#[derive(Debug, Default)]
+pub(super) struct Interest {
+    /// Whose volumes are kept.
+    pub(super) driver: String,
+    /// Which labels of Services are kept.
+    pub(super) labels: BTreeSet<String>,
+}
+
+impl Interest {
+    /// What is of a driver.
+    pub(super) fn of_driver(driver: &str) -> Self {
+        Self { driver: driver.to_owned(), labels: BTreeSet::new() }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -99,10 +116,10 @@ enum End {
 pub(super) async fn follow<K: Slim>(
     client: Client,
     path: &'static str,
-    driver: String,
+    interest: Interest,
     changes: mpsc::Sender<Change<K::Kept>>,
 ) {
-    let follower = Follower { client, request: Request::new(path), path, driver, changes };
+    let follower = Follower { client, request: Request::new(path), path, interest, changes };
     let mut backoff = Backoff::default();
     loop {
         let version = match follower.list::<K>().await {
@@ -134,7 +151,7 @@ struct Follower<V> {
     client: Client,
     request: Request,
     path: &'static str,
-    driver: String,
+    interest: Interest,
     changes: mpsc::Sender<Change<V>>,
 }
 
@@ -152,7 +169,7 @@ impl<V: Send + 'static> Follower<V> {
             page.resource_version().clone_into(&mut version);
             for item in page.into_items() {
                 let name = item.metadata().key();
-                if let Some(value) = item.keep(&self.driver) {
+                if let Some(value) = item.keep(&self.interest) {
                     kept.push((name, value));
                 }
             }
@@ -206,7 +223,7 @@ impl<V: Send + 'static> Follower<V> {
             let change = match event.map_err(WatchEnd::from_client)? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     version.clone_from(&object.metadata().resource_version);
-                    Change::Applied(object.metadata().key(), object.keep(&self.driver))
+                    Change::Applied(object.metadata().key(), object.keep(&self.interest))
                 }
                 WatchEvent::Deleted(object) => {
                     version.clone_from(&object.metadata().resource_version);

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::client::{Pages, get};
-use super::follow::{Slim as _, SlimMetadata};
+use super::follow::{Interest, Slim as _, SlimMetadata};
 use super::nodes::NODES;
 use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES};
 
@@ -27,6 +27,11 @@ pub struct ListError {
 }
 
 impl ListError {
+    /// Why a list of this resource failed.
+    pub(super) fn new(resource: &'static str, source: kube::Error) -> Self {
+        Self { resource, source: Box::new(source) }
+    }
+
     /// Whether the API server refuses it to the user of the kubeconfig.
     pub fn is_forbidden(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if status.code == 403)
@@ -41,7 +46,7 @@ pub(super) async fn list<K: DeserializeOwned>(
 ) -> Result<Vec<K>, ListError> {
     let mut pages = Pages::new(client, collection);
     let mut all = Vec::new();
-    let failed = |source| ListError { resource, source: Box::new(source) };
+    let failed = |source| ListError::new(resource, source);
     while let Some(page) = pages.next::<K>().await.map_err(failed)? {
         all.extend(page.into_items());
     }
@@ -146,9 +151,10 @@ pub async fn list_reservations(
     let handles: BTreeMap<&str, &str> =
         volumes.iter().map(|volume| (volume.name.as_str(), volume.handle.as_str())).collect();
     let mut nodes: BTreeMap<String, Vec<Reservation>> = BTreeMap::new();
+    let interest = Interest::of_driver(driver);
     for attachment in list::<SlimAttachment>(client, ATTACHMENTS, "volumeattachments").await? {
         let name = attachment.metadata().name.clone();
-        if let Some(kept) = attachment.keep(driver) {
+        if let Some(kept) = attachment.keep(&interest) {
             let (node, reservation) =
                 kept.into_reservation(name, |volume| handles.get(volume).map(|h| (*h).to_owned()));
             nodes.entry(node).or_default().push(reservation);

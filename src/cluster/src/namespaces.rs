@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::client::null_as_empty;
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
@@ -17,7 +17,7 @@ pub type NamespacesChange = Change<BTreeMap<String, String>>;
 /// Follows the labels of namespaces until the receiver is dropped. Poll the future beside the receiver.
 pub fn follow_namespaces(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<NamespacesChange>) {
     let (changes, told) = mpsc::channel(WAITING);
-    (follow::<SlimNamespace>(client, NAMESPACES, String::new(), changes), told)
+    (follow::<SlimNamespace>(client, NAMESPACES, Interest::default(), changes), told)
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -40,7 +40,7 @@ impl Slim for SlimNamespace {
         &self.metadata.base
     }
 
-    fn keep(self, _driver: &str) -> Option<Self::Kept> {
+    fn keep(self, _: &Interest) -> Option<Self::Kept> {
         Some(self.metadata.labels)
     }
 }

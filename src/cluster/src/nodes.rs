@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use lazuli_telemetry::Condition;
 
 use super::client::null_as_empty;
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
 /// The collection.
@@ -51,7 +51,7 @@ pub async fn watch_nodes(
 /// Follows the Nodes and tells the snapshot; does not return by itself.
 async fn keep(client: &Client, snapshot: &watch::Sender<ClusterNodes>, live: &Condition) {
     let (changes, mut told) = mpsc::channel(WAITING);
-    let following = follow::<SlimNode>(client.clone(), NODES, String::new(), changes);
+    let following = follow::<SlimNode>(client.clone(), NODES, Interest::default(), changes);
     let keeping = async {
         let mut liveness = Liveness::of(live, "Nodes");
         let mut heard = Heard::default();
@@ -195,7 +195,7 @@ impl Slim for SlimNode {
         &self.metadata.common
     }
 
-    fn keep(self, _: &str) -> Option<Node> {
+    fn keep(self, _: &Interest) -> Option<Node> {
         let out_of_service = self.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
         let group = self.metadata.labels.resource_group.filter(|group| !group.is_empty());
         Some(Node {

@@ -31,7 +31,7 @@ use tracing::{info, warn};
 
 use lazuli_telemetry::Condition;
 
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
 
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
@@ -78,8 +78,8 @@ async fn keep(
     let (attachment_changes, mut attachments) = mpsc::channel(WAITING);
     let (volume_changes, mut volumes) = mpsc::channel(WAITING);
     let following_attachments =
-        follow::<SlimAttachment>(client.clone(), ATTACHMENTS, driver.to_owned(), attachment_changes);
-    let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, driver.to_owned(), volume_changes);
+        follow::<SlimAttachment>(client.clone(), ATTACHMENTS, Interest::of_driver(driver), attachment_changes);
+    let following_volumes = follow::<SlimVolume>(client.clone(), VOLUMES, Interest::of_driver(driver), volume_changes);
     let keeping = async {
         let mut picture = Picture::new(snapshot, known_handles);
         let mut liveness = Liveness::of(live, "VolumeAttachments and PersistentVolumes");
@@ -442,8 +442,8 @@ impl Slim for SlimVolume {
         &self.metadata
     }
 
-    fn keep(self, driver: &str) -> Option<Arc<str>> {
-        self.spec.handle(driver).map(Arc::from)
+    fn keep(self, interest: &Interest) -> Option<Arc<str>> {
+        self.spec.handle(&interest.driver).map(Arc::from)
     }
 }
 
@@ -454,8 +454,8 @@ impl Slim for SlimAttachment {
         &self.metadata
     }
 
-    fn keep(self, driver: &str) -> Option<Attachment> {
-        if self.spec.attacher != driver {
+    fn keep(self, interest: &Interest) -> Option<Attachment> {
+        if self.spec.attacher != interest.driver {
             return None;
         }
         let named = self
@@ -475,7 +475,7 @@ impl Slim for SlimAttachment {
             lun,
             source: match (source.persistent_volume_name.clone(), source.inline_volume_spec.clone()) {
                 (Some(volume), _) => Source::Volume(volume),
-                (None, Some(spec)) => spec.handle(driver).map_or(Source::Unknown, Source::Inline),
+                (None, Some(spec)) => spec.handle(&interest.driver).map_or(Source::Unknown, Source::Inline),
                 (None, None) => Source::Unknown,
             },
             node: self.spec.node_name,

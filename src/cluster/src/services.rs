@@ -1,6 +1,6 @@
 //! Services: which there are, and the patches that a load balancer's controller makes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -15,9 +15,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::client::Pages;
 use super::client::{answered, null_as_empty};
-use super::follow::{Change, Slim, SlimMetadata, WAITING, follow};
-use super::inventory::{ListError, list};
+use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
+use super::inventory::ListError;
 
 /// The collection, over all namespaces.
 const SERVICES: &str = "/api/v1/services";
@@ -69,20 +70,29 @@ pub enum PatchServiceError {
     },
 }
 
-/// Follows the Services until the receiver is dropped. Poll the future beside the receiver.
-pub fn follow_services(client: Client) -> (impl Future<Output = ()>, mpsc::Receiver<ServicesChange>) {
+/// Follows the Services until the receiver is dropped. Poll the future beside the receiver. Of their labels those with these
+/// keys are kept: a Service may have any number of others.
+pub fn follow_services(
+    client: Client,
+    labels: BTreeSet<String>,
+) -> (impl Future<Output = ()>, mpsc::Receiver<ServicesChange>) {
     let (changes, told) = mpsc::channel(WAITING);
-    (follow::<SlimService>(client, SERVICES, String::new(), changes), told)
+    let interest = Interest { labels, ..Interest::default() };
+    (follow::<SlimService>(client, SERVICES, interest, changes), told)
 }
 
-/// The Services that are load balancers, once and whole.
+/// The Services that are load balancers, once and whole but for their labels.
 ///
 /// # Errors
 /// When they cannot be listed.
 pub async fn list_load_balancers(client: &Client) -> Result<Vec<ServiceObject>, ListError> {
-    let listed = list::<SlimService>(client, SERVICES, "services").await?;
-    // Of Services nothing depends on the driver.
-    Ok(listed.into_iter().filter_map(|service| service.keep("")).map(|kept| kept.object).collect())
+    let (interest, mut kept) = (Interest::default(), Vec::new());
+    let mut pages = Pages::new(client, SERVICES);
+    while let Some(page) = pages.next::<SlimService>().await.map_err(|source| ListError::new("services", source))? {
+        let services = page.into_items().into_iter().filter_map(|service| service.keep(&interest));
+        kept.extend(services.map(|service| service.object));
+    }
+    Ok(kept)
 }
 
 /// Patches a Service if it is still at this version. Returns the version after it.
@@ -167,6 +177,9 @@ const CUT_TO: usize = 1024;
 /// list of ranges this one admits nobody and denies the rest.
 const CUT: &str = "…(cut: too many bytes)";
 
+/// What is kept of an address that is longer. No valid one has more than 45 bytes.
+const LONGEST_ADDRESS: usize = 256;
+
 /// Decodes the annotations that anything looks at. Who may write a Service may give it 256 KiB of others.
 fn annotations_in_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct InUse;
@@ -200,6 +213,32 @@ fn annotations_in_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTre
     Ok(annotations)
 }
 
+/// Decodes the ranges, of which a list that is too long is cut like an annotation.
+fn ranges_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let mut ranges: Vec<String> = null_as_empty(deserializer)?;
+    // With a comma after each, as in an annotation.
+    let bytes = |ranges: &[String]| ranges.iter().map(|range| range.len() + 1).sum::<usize>();
+    if bytes(&ranges) > MOST_BYTES {
+        while bytes(&ranges) > CUT_TO {
+            ranges.truncate(ranges.len() / 2);
+        }
+        ranges.push(CUT.to_owned());
+        ranges.shrink_to_fit();
+    }
+    Ok(ranges)
+}
+
+/// Decodes an address, of which no more than a mistake is kept where it is longer than any address.
+fn address_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let mut address: Option<String> = Option::deserialize(deserializer)?;
+    if let Some(address) = address.as_mut().filter(|address| address.len() > LONGEST_ADDRESS) {
+        address.truncate(address.floor_char_boundary(LONGEST_ADDRESS));
+        address.push_str(CUT);
+        address.shrink_to_fit();
+    }
+    Ok(address)
+}
+
 /// Cuts the longest values until all of them have [`MOST_BYTES`] at most.
 fn cut(annotations: &mut BTreeMap<String, String>) {
     let mut total: usize = annotations.values().map(String::len).sum();
@@ -227,9 +266,9 @@ struct ServiceSpec {
     external_traffic_policy: String,
     health_check_node_port: u16,
     session_affinity: String,
-    #[serde(deserialize_with = "null_as_empty")]
+    #[serde(deserialize_with = "ranges_in_bounds")]
     load_balancer_source_ranges: Vec<String>,
-    #[serde(rename = "loadBalancerIP")]
+    #[serde(rename = "loadBalancerIP", deserialize_with = "address_in_bounds")]
     load_balancer_ip: Option<String>,
     #[serde(rename = "clusterIPs", deserialize_with = "null_as_empty")]
     cluster_ips: Vec<String>,
@@ -272,8 +311,9 @@ impl Slim for SlimService {
     }
 
     /// A Service that neither is nor was a load balancer does not matter.
-    fn keep(self, _driver: &str) -> Option<VersionedService> {
-        let Self { metadata, spec, status } = self;
+    fn keep(self, interest: &Interest) -> Option<VersionedService> {
+        let Self { mut metadata, spec, status } = self;
+        metadata.labels.retain(|key, _| interest.labels.contains(key));
         let is_load_balancer = spec.kind == "LoadBalancer";
         let has_finalizer = metadata.finalizers.iter().any(|one| one == FINALIZER);
         if !is_load_balancer && !has_finalizer {
@@ -375,12 +415,42 @@ mod tests {
         assert!(cut.len() <= CUT_TO + CUT.len() && cut.ends_with(CUT), "{cut}");
     }
 
+    #[test]
+    fn of_labels_and_of_the_specification_only_what_is_in_use_is_kept_and_no_more_than_azure_takes() {
+        let kept = |labels: Value, spec: Value| {
+            let service = json!({"metadata": {"name": "web", "labels": labels, "managedFields": [{"x": "y"}]}, "spec": spec,
+                "status": {"conditions": [{"message": "x".repeat(1000)}]}});
+            let service: SlimService = serde_json::from_value(service).unwrap();
+            let interest = Interest { labels: ["team".to_owned()].into(), ..Interest::default() };
+            service.keep(&interest).unwrap().object
+        };
+        let many: BTreeMap<String, &str> = (0..5_000).map(|number| (format!("label-{number}"), "x")).collect();
+        let mut labels = json!(many);
+        labels["team"] = json!("shop");
+        let spec = |ranges: &[String], address: &str| {
+            json!({"type": "LoadBalancer", "externalIPs": vec!["192.0.2.1"; 10_000], "loadBalancerSourceRanges": ranges,
+                "loadBalancerIP": address})
+        };
+        // As many ranges as Azure takes in a rule stay whole.
+        let range = |number: u32| format!("203.113.{}.{}/32", number / 256, number % 256);
+        let most: Vec<String> = (0..4_000).map(range).collect();
+        let object = kept(labels, spec(&most, "10.0.0.1"));
+        assert_eq!(object.labels, BTreeMap::from([("team".to_owned(), "shop".to_owned())]));
+        assert_eq!((object.source_ranges, object.load_balancer_ip.as_deref()), (most, Some("10.0.0.1")));
+        let more: Vec<String> = (0..13_000).map(range).collect();
+        let object = kept(Value::Null, spec(&more, &"1".repeat(250_000)));
+        let bytes: usize = object.source_ranges.iter().map(String::len).sum();
+        assert!(bytes <= CUT_TO + CUT.len() && object.source_ranges.last().is_some_and(|last| last == CUT), "{bytes}");
+        let address = object.load_balancer_ip.unwrap();
+        assert!(address.len() <= LONGEST_ADDRESS + CUT.len() && address.ends_with(CUT), "{address}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn services_are_followed_by_namespace_and_name() {
         let (server, client) = start();
         server.put("services", service("web")).unwrap();
         server.put("services", json!({"metadata": {"name": "dns"}, "spec": {"ports": [{"port": 53}]}})).unwrap();
-        let (following, mut told) = follow_services(client);
+        let (following, mut told) = follow_services(client, BTreeSet::new());
         tokio::spawn(following);
         let Some(Change::Replaced(all)) = told.recv().await else { panic!("no list") };
         let [(name, first)] = &all[..] else { panic!("{all:?}") };

@@ -269,7 +269,8 @@ impl Controller {
             }
         };
         _ = self.informed.found.set(found);
-        let (services, mut of_services) = follow_services(self.informed.api.client.clone());
+        let (services, mut of_services) =
+            follow_services(self.informed.api.client.clone(), self.informed.service_labels());
         let (nodes, mut of_nodes) = follow_backends(self.informed.api.client.clone());
         let (namespaces, mut of_namespaces) =
             only_if(self.informed.follows_namespaces(), || follow_namespaces(self.informed.api.client.clone()));

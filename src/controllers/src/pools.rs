@@ -37,6 +37,11 @@ pub(crate) fn id_of(body: &Value) -> Option<ArmId> {
     body.get("id")?.as_str()?.parse().ok()
 }
 
+/// The keys that selectors ask for.
+fn keys<'s>(selectors: impl Iterator<Item = &'s LabelSelector>) -> impl Iterator<Item = &'s String> {
+    selectors.flat_map(|one| one.labels.keys().chain(one.expressions.iter().map(|part| &part.key)))
+}
+
 impl Informed {
     fn selectors(
         &self,
@@ -55,11 +60,14 @@ impl Informed {
         self.settings.has_several_load_balancers() && self.settings.pool_kind == PoolKind::NodeIp
     }
 
+    /// The labels of Services that selectors ask for.
+    pub(crate) fn service_labels(&self) -> BTreeSet<String> {
+        keys(self.selectors(|one| &one.service_labels)).cloned().collect()
+    }
+
     /// The labels of Nodes that selectors ask for.
     pub(crate) fn node_labels(&self) -> BTreeSet<&str> {
-        let selectors = self.selectors(|one| &one.node_labels);
-        let keys = selectors.flat_map(|one| one.labels.keys().chain(one.expressions.iter().map(|part| &part.key)));
-        keys.map(String::as_str).collect()
+        keys(self.selectors(|one| &one.node_labels)).map(String::as_str).collect()
     }
 
     /// The members of the pools of a load balancer.
