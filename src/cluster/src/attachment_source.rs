@@ -12,6 +12,7 @@ use ring::digest::{Context, SHA256};
 
 use super::client::{PAGE, Page, answered};
 use super::reservations::{ATTACHMENTS, SlimAttachment};
+use super::server::ApiError;
 
 /// Why it is not known what a VolumeAttachment is about.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ use super::reservations::{ATTACHMENTS, SlimAttachment};
 pub struct AttachmentSourceError {
     name: String,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 /// The name that Kubernetes gives to the VolumeAttachment of a volume on a node (source: `getAttachmentName` of the
@@ -49,7 +50,7 @@ pub async fn attachment_source(
     node: &str,
 ) -> Result<AttachmentSource, AttachmentSourceError> {
     let name = name(handle, driver, node);
-    let failed = |source| AttachmentSourceError { name: name.clone(), source: Box::new(source) };
+    let failed = |source| AttachmentSourceError { name: name.clone(), source: ApiError::boxed(source) };
     // A list of one name needs no right that following all of them does not.
     let only = ListParams::default().fields(&format!("metadata.name={name}")).limit(PAGE);
     let request = Request::new(ATTACHMENTS).list(&only).map_err(|error| failed(kube::Error::BuildRequest(error)))?;

@@ -8,13 +8,16 @@ use http::Uri;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::client::ClientBuilder;
+use kube::client::retry::RetryPolicy;
 use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 
 use super::proxy::{self, ProxyError};
-use super::server::{CALL, NamedServer};
+use super::server::{CALL, NamedServer, NotedStatus};
 
 /// Source: Kubernetes sets it in every pod.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -22,6 +25,8 @@ const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 /// Who asks, in the API server's audit log and metrics.
 const USER_AGENT: &str = concat!("lazuli/", env!("CARGO_PKG_VERSION"));
 
+/// Requests that wait for the connection; source: the client library's own bound.
+const WAITING_REQUESTS: usize = 1_024;
 /// The most objects a page of a list has; source: the default of client-go.
 pub(super) const PAGE: u32 = 500;
 /// How many objects the first page has. An object may have 1.5 MiB, and who writes it may mean harm.
@@ -209,8 +214,12 @@ pub async fn connect_as(
         None => proxy::of_environment(&config.cluster_url, variables).map_err(ConnectError::Proxy)?,
     };
     let named = NamedServer::new(&config.cluster_url);
+    // The library would repeat requests below the layer that names the server, where no layer sees what was answered.
+    config.default_retry = false;
     let client = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
-    Ok(Some(client.with_layer(&named).build()))
+    let repeating = RetryLayer::new(RetryPolicy::server_retry());
+    let client = client.with_layer(&NotedStatus).with_layer(&BufferLayer::new(WAITING_REQUESTS));
+    Ok(Some(client.with_layer(&repeating).with_layer(&named).build()))
 }
 
 /// The configuration of kubeconfigs, and the proxy that they name.

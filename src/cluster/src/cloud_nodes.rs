@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::client::{Pages, answered, get, null_as_empty};
 use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::nodes::{NODES, NodeCondition, is_ready};
+use super::server::ApiError;
 
 /// The addresses that kubelet was told to use, as a list with commas. Source: Kubernetes, `cloud-provider/api`.
 const PROVIDED_ADDRESSES: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -46,7 +47,7 @@ pub enum WriteNodeError {
         needs: &'static str,
         /// Why.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<ApiError>,
     },
 }
 
@@ -64,7 +65,7 @@ impl WriteNodeError {
         match source {
             kube::Error::Api(status) if status.code == 404 => Self::Gone(node.to_owned()),
             kube::Error::Api(status) if status.code == 409 => Self::Changed(node.to_owned()),
-            source => Self::Failed { node: node.to_owned(), needs, source: Box::new(source) },
+            source => Self::Failed { node: node.to_owned(), needs, source: ApiError::boxed(source) },
         }
     }
 }

@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -273,13 +274,29 @@ enum FollowError {
     #[error("{} ({})", .0.message, .0.code)]
     Refused(Box<kube::core::Status>),
     #[error("{0}")]
+    Unreached(String),
+    #[error("{0}")]
     Client(kube::Error),
+}
+
+/// An error with its causes, without those that repeat their own.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let (mut text, mut source) = (error.to_string(), error.source());
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
 }
 
 impl From<kube::Error> for FollowError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::Service(error) => Self::Unreached(with_causes(&*error)),
             error => Self::Client(error),
         }
     }

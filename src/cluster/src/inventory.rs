@@ -16,6 +16,7 @@ use super::client::{Pages, get};
 use super::follow::{Interest, Slim as _, SlimMetadata};
 use super::nodes::NODES;
 use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES};
+use super::server::ApiError;
 
 /// Why something of the cluster could not be listed.
 #[derive(Debug, thiserror::Error)]
@@ -23,18 +24,18 @@ use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES};
 pub struct ListError {
     resource: &'static str,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 impl ListError {
     /// Why a list of this resource failed.
     pub(super) fn new(resource: &'static str, source: kube::Error) -> Self {
-        Self { resource, source: Box::new(source) }
+        Self { resource, source: ApiError::boxed(source) }
     }
 
     /// Whether the API server refuses it to the user of the kubeconfig.
     pub fn is_forbidden(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if status.code == 403)
+        matches!(self.source.call(), kube::Error::Api(status) if status.code == 403)
     }
 }
 
@@ -288,7 +289,7 @@ struct LeaseSpec {
 pub async fn lease_holder(client: &Client, namespace: &str, name: &str) -> Result<Option<String>, ListError> {
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     let read = get::<SlimLease>(client, &collection, name).await;
-    let lease = read.map_err(|source| ListError { resource: "leases", source: Box::new(source) })?;
+    let lease = read.map_err(|source| ListError { resource: "leases", source: ApiError::boxed(source) })?;
     Ok(lease.and_then(|lease| lease.spec.holder_identity).filter(|holder| !holder.is_empty()))
 }
 

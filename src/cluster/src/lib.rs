@@ -54,6 +54,7 @@ pub use own_node::{OwnNodeError, machine_labels, publish_facts, remove_startup_t
 pub use proxy::ProxyError;
 pub use reservations::watch_luns;
 pub use secret::{SecretError, SecretValues, read_secret};
+pub use server::ApiError;
 pub use services::{
     PatchServiceError, ServicePatch, ServicesChange, VersionedService, follow_services, list_load_balancers,
     patch_service,

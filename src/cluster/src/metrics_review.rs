@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::client::{answered, null_as_empty};
+use super::server::ApiError;
 
 /// The collections. Source: Kubernetes; an object of them is made and never stored.
 pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -36,7 +37,7 @@ pub enum ReviewError {
         resource: &'static str,
         /// Why.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<ApiError>,
     },
     /// The answer is no review. Without the decoder's words: they may quote the token.
     #[error("the answer to a review in {resource} cannot be understood")]
@@ -113,7 +114,7 @@ async fn made<Status: DeserializeOwned>(
     }
     let failed = |error| match error {
         kube::Error::Api(status) => ReviewError::Refused { resource, message: status.message },
-        source => ReviewError::Failed { resource, source: Box::new(source) },
+        source => ReviewError::Failed { resource, source: ApiError::boxed(source) },
     };
     let request = Request::new(collection).create(&PostParams::default(), review.to_string().into_bytes());
     let request = request.map_err(|source| failed(kube::Error::BuildRequest(source)))?;

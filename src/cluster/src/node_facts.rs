@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::client::{Pages, answered, get, null_as_empty};
 use super::nodes::{NODES, NodeCondition, is_ready};
 use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES};
+use super::server::ApiError;
 
 /// The nodes' Leases. Source: Kubernetes, `v1.NamespaceNodeLease`.
 pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
@@ -32,11 +33,11 @@ pub struct NodeFactsError {
     what: String,
     needs: &'static str,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 fn failed(what: impl Into<String>, needs: &'static str) -> impl FnOnce(kube::Error) -> NodeFactsError {
-    move |source| NodeFactsError { what: what.into(), needs, source: Box::new(source) }
+    move |source| NodeFactsError { what: what.into(), needs, source: ApiError::boxed(source) }
 }
 
 /// Reads what Kubernetes says about a node. `driver` is the CSI driver's name.

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::client::{answered, get, null_as_empty};
 use super::nodes::NODES;
+use super::server::ApiError;
 
 /// The collection. Source: Kubernetes; kubelet writes an object a node, with the drivers that are registered.
 pub(super) const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
@@ -38,11 +39,11 @@ pub struct OwnNodeError {
     action: String,
     needs: &'static str,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 fn failed(action: impl Into<String>, needs: &'static str) -> impl FnOnce(kube::Error) -> OwnNodeError {
-    move |source| OwnNodeError { action: action.into(), needs, source: Box::new(source) }
+    move |source| OwnNodeError { action: action.into(), needs, source: ApiError::boxed(source) }
 }
 
 /// What the Node says of its machine; `None` before a cloud controller has said it.

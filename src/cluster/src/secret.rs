@@ -9,6 +9,7 @@ use kube::api::GetParams;
 use kube::core::Request;
 
 use super::client::answered;
+use super::server::ApiError;
 
 /// The values of a secret. `Debug` shows the names of its keys only.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub enum SecretError {
         name: String,
         /// Why.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<ApiError>,
     },
     /// The answer is not a secret. Without the decoder's words: they may quote it.
     #[error("the answer for secret {namespace}/{name} cannot be understood")]
@@ -74,7 +75,7 @@ pub async fn read_secret(client: &Client, namespace: &str, name: &str) -> Result
         kube::Error::Api(status) if status.code == 403 => {
             SecretError::Forbidden { namespace: namespace.clone(), name: name.clone() }
         }
-        _ => SecretError::Failed { namespace: namespace.clone(), name: name.clone(), source: Box::new(source) },
+        _ => SecretError::Failed { namespace: namespace.clone(), name: name.clone(), source: ApiError::boxed(source) },
     };
     // Both come from a volume's parameters; a slash in one would ask for another resource.
     let plain = |text: &str| {

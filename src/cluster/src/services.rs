@@ -19,6 +19,7 @@ use super::client::Pages;
 use super::client::{answered, null_as_empty};
 use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
 use super::inventory::ListError;
+use super::server::ApiError;
 
 /// The collection, over all namespaces.
 const SERVICES: &str = "/api/v1/services";
@@ -66,7 +67,7 @@ pub enum PatchServiceError {
         needs: &'static str,
         /// Why.
         #[source]
-        source: Box<kube::Error>,
+        source: Box<ApiError>,
     },
 }
 
@@ -125,7 +126,8 @@ pub async fn patch_service(
         }
     };
     let needs = if part.is_empty() { "services" } else { "services/status" };
-    let failed = |source| PatchServiceError::Failed { service: service.clone(), needs, source: Box::new(source) };
+    let failed =
+        |source| PatchServiceError::Failed { service: service.clone(), needs, source: ApiError::boxed(source) };
     // The list of addresses is replaced by a merge patch; finalizers are merged by a strategic one.
     let media = if part.is_empty() { "application/strategic-merge-patch+json" } else { "application/merge-patch+json" };
     let request = Request::builder()

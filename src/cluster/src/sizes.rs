@@ -18,6 +18,7 @@ use lazuli_plan::size::SizeLimits;
 use serde_json::json;
 
 use super::client::answered;
+use super::server::ApiError;
 
 /// The ConfigMap.
 const NAME: &str = "lazuli-vm-sizes";
@@ -31,11 +32,11 @@ pub struct SizesError {
     action: &'static str,
     needs: &'static str,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 fn failed(action: &'static str, needs: &'static str) -> impl FnOnce(kube::Error) -> SizesError {
-    move |source| SizesError { action, needs, source: Box::new(source) }
+    move |source| SizesError { action, needs, source: ApiError::boxed(source) }
 }
 
 /// Tells the nodes, in place of whatever was told before.

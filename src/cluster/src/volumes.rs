@@ -4,6 +4,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::client::get;
+use super::server::ApiError;
 
 /// Why a PersistentVolume could not be read. One that does not exist is no error.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +12,7 @@ use super::client::get;
 pub struct ReadVolumeError {
     name: String,
     #[source]
-    source: Box<kube::Error>,
+    source: Box<ApiError>,
 }
 
 /// Reads one PersistentVolume; `None` when there is none of that name.
@@ -25,7 +26,7 @@ pub async fn read_volume(client: &Client, name: &str) -> Result<Option<Value>, R
         return Ok(None);
     }
     let read = get(client, "/api/v1/persistentvolumes", name).await;
-    read.map_err(|source| ReadVolumeError { name: name.to_owned(), source: Box::new(source) })
+    read.map_err(|source| ReadVolumeError { name: name.to_owned(), source: ApiError::boxed(source) })
 }
 
 #[cfg(test)]

@@ -99,8 +99,13 @@ impl<W: io::Write> io::Write for OneLine<W> {
     }
 }
 
+/// What the Kubernetes client logs as an error whenever the API server does not answer, without its address. Who makes the
+/// call logs what follows from it, with the address. A filter that names this target shows it again.
+const REPEATED: &str = "kube_client::client::builder=off";
+
 fn parse(filter: &str) -> Result<EnvFilter, LogError> {
-    EnvFilter::try_new(filter).map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
+    EnvFilter::try_new(format!("{REPEATED},{filter}"))
+        .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
 }
 
 type JsonBuilder<W> =
@@ -137,6 +142,23 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn lines_of_the_kubernetes_client_that_name_no_server_are_left_out_unless_they_are_asked_for() {
+        let logged = |filter: &str| {
+            let lines = Lines::default();
+            let writer = lines.clone();
+            let subscriber = json(filter, move || writer.clone()).unwrap().finish();
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::error!(target: "kube_client::client::builder", "failed with error client error (Connect)");
+                tracing::error!("ours");
+            });
+            let bytes = lines.0.lock().unwrap().clone();
+            String::from_utf8(bytes).unwrap().lines().count()
+        };
+        assert_eq!((logged("info"), logged("debug")), (1, 1));
+        assert_eq!(logged("info,kube_client::client::builder=error"), 2);
     }
 
     #[test]
