@@ -27,6 +27,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
+    go_arguments::boolean,
     go_arguments::{CloudControllerManager, GoArguments},
     node_controllers::NodeArguments,
     stop,
@@ -55,13 +56,13 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = not_empty)]
     zones: Vec<String>,
     /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
-    #[arg(long, env = "LAZULI_DRY_RUN")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_DRY_RUN")]
     dry_run: bool,
     /// Make the changes too that remove or replace something of a Service or let more sources reach it, when this program takes the Services over from
     /// the Azure cloud-controller-manager, if they are those of the plan with this hash: --dry-run prints it. Without it
     /// they wait, and the Services' events say so.
     #[arg(long, env = "LAZULI_ACCEPT_PLAN", value_name = "HASH", num_args = 0..=1, require_equals = true,
-        default_missing_value = "", value_parser = plan_hash)]
+        default_missing_value = "without a value", value_parser = plan_hash)]
     accept_plan: Option<String>,
     /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. Default:
     /// all public addresses that no Node, Pod or other Service of the cluster has. What a Service has already stays.
@@ -241,7 +242,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
             zones: Some(options.zones.clone()).filter(|zones| !zones.is_empty()),
             lease: lease.clone(),
             class: options.load_balancer_class.clone(),
-            accepted_plan: options.accept_plan.clone(),
+            accepted_plan: options.accept_plan.clone().filter(|hash| !hash.is_empty()),
             external: ClusterAddresses {
                 allowed: options.allowed_external_addresses.clone(),
                 pods: options.nodes.cluster_ranges().to_vec(),
@@ -347,11 +348,11 @@ fn plan(planned: &[Planned], hash: Option<&str>) -> String {
     text
 }
 
-/// The hash of a plan, as a dry run prints it.
+/// The hash of a plan, as a dry run prints it. An empty text, such as that of an empty variable, is none.
 fn plan_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 16 && text.chars().all(|char| char.is_ascii_digit() || ('a'..='f').contains(&char));
-    is_hash.then(|| text.to_owned()).ok_or_else(|| {
-        "it takes the hash of the plan that is accepted, 16 hexadecimal digits: lazuli cloud-controllers --dry-run with the \
+    (is_hash || text.is_empty()).then(|| text.to_owned()).ok_or_else(|| {
+        "expected --accept-plan=HASH with the hash of the plan that is accepted, 16 hexadecimal digits: lazuli cloud-controllers --dry-run with the \
          same settings prints the plan and its hash"
             .to_owned()
     })
@@ -549,6 +550,11 @@ public IP ip:
     fn a_plan_is_accepted_by_its_hash_and_a_plain_flag_says_how() {
         let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
         assert!(parse("--accept-plan=0123456789abcdef").is_ok());
+        // As of a variable that is set and empty.
+        assert_eq!(parse("--accept-plan=").unwrap().options.accept_plan.filter(|hash| !hash.is_empty()), None);
+        let error =
+            CommandLine::try_parse_from(["cloud-controllers", "--accept-plan", "0123456789abcdef"]).unwrap_err();
+        assert!(error.to_string().contains("expected --accept-plan=HASH"), "{error}");
         for wrong in ["--accept-plan", "--accept-plan=true", "--accept-plan=0123456789ABCDEF"] {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains("--dry-run"), "{error}");

@@ -25,6 +25,7 @@ use super::{
     Outcome,
     azure_ready::{self, TOLERANCE},
     endpoints::EndpointOptions,
+    go_arguments::boolean,
     go_arguments::{DiskController, GoArguments},
     sizes, stop,
 };
@@ -37,7 +38,7 @@ pub(super) struct Options {
     endpoint: Endpoint,
     /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: any client that reaches the
     /// endpoint may attach, delete and format disks.
-    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
     /// The name of the driver, as StorageClasses and PVs spell it.
     #[arg(long, alias = "drivername", env = "LAZULI_DRIVER_NAME", default_value = DISK_DRIVER, value_parser = driver_name)]
@@ -47,20 +48,20 @@ pub(super) struct Options {
     attach_method: AttachMethod,
     /// Detach a disk by force when its ordinary detach failed and Azure shows that the VM is stopped or deallocated: true or
     /// false. What the VM had not written to the disk by then is lost.
-    #[arg(long, env = "LAZULI_FORCE_DETACH_STOPPED_VMS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_FORCE_DETACH_STOPPED_VMS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     force_detach_stopped_vms: bool,
     /// Detach a disk that a node holds and does not use, by all that Kubernetes says, when a pod on another node waits for
     /// it or its volume is deleted: true or false. With false a person detaches it. For a deletion only what this process
     /// itself has attached since it started is detached: a person may have attached anything else.
-    #[arg(long, env = "LAZULI_DETACH_UNUSED_DISKS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_DETACH_UNUSED_DISKS", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     detach_unused_disks: bool,
     /// Attach the disk of a claim for a Pod that names it in a volume azureDisk: true or false. With true the author of a Pod
     /// can read the disk of any claim, as with the Go driver.
-    #[arg(long, env = "LAZULI_ALLOW_INLINE_CLAIMED_DISKS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ALLOW_INLINE_CLAIMED_DISKS", default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     allow_inline_claimed_disks: bool,
     /// Whether to offer ListVolumes: true or false. With it external-attacher finds, once a minute, disks that were
     /// attached or detached by others, at the cost of at least one read of Azure for each resource group.
-    #[arg(long, alias = "enable-list-volumes", env = "LAZULI_LIST_VOLUMES", default_value_t = true)]
+    #[arg(long, value_parser = boolean, alias = "enable-list-volumes", env = "LAZULI_LIST_VOLUMES", default_value_t = true)]
     #[arg(action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     list_volumes: bool,
     /// How long requests in flight may finish after SIGTERM, in seconds.

@@ -37,6 +37,7 @@ use super::{
     Outcome,
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
+    go_arguments::boolean,
     go_arguments::{DiskNode, GoArguments},
     sizes, stop,
 };
@@ -49,7 +50,7 @@ pub(super) struct Options {
     endpoint: Endpoint,
     /// Serve on a TCP endpoint that other machines can reach. CSI has no authentication: any client that reaches the
     /// endpoint may attach, delete and format disks.
-    #[arg(long, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ALLOW_REMOTE_ENDPOINT")]
     allow_remote_endpoint: bool,
     /// The id of this node: its Kubernetes node name.
     #[arg(long, alias = "nodeid", env = "NODE_NAME", value_parser = NonEmptyStringValueParser::new())]
@@ -70,7 +71,7 @@ pub(super) struct Options {
     #[arg(long, alias = "reserved-data-disk-slot-num", env = "LAZULI_RESERVED_SLOTS", default_value_t = 0)]
     reserved_slots: u32,
     /// Do not tell zones, for clusters that use none.
-    #[arg(long, env = "LAZULI_NO_ZONES")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_NO_ZONES")]
     no_zones: bool,
     /// Whether to ask the instance metadata which disk sits at which LUN, and which zone this is.
     #[arg(long, env = "LAZULI_IMDS", value_enum, default_value_t = Switch::On)]

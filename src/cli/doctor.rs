@@ -63,11 +63,12 @@ pub(super) async fn run(options: Options) -> Outcome {
 /// What is printed, and whether all is well.
 async fn examined(options: &Options) -> (String, bool) {
     let (findings, config) = match configuration(options).await {
-        Ok((config, client)) => {
-            let mut findings = of_configuration(&config);
+        Ok((config, client, unreached)) => {
+            let is_reached = unreached.is_none();
+            let mut findings: Vec<Finding> = unreached.into_iter().chain(of_configuration(&config)).collect();
             findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
-                findings.extend(ask_azure_and_cluster(options, &config, client).await);
+                findings.extend(ask_azure_and_cluster(options, &config, client, is_reached).await);
             }
             (findings, Some(config))
         }
@@ -80,13 +81,29 @@ fn is_well(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.grade != Grade::Wrong)
 }
 
-async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>), WireError> {
+/// The configuration, a client of the cluster, and what is wrong with the cluster where it does not tell the Secret: then
+/// the configuration is that of the file alone.
+async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client>, Option<Finding>), WireError> {
     let client = clients::cluster(&options.cloud).await?;
-    let config = clients::configuration(&options.cloud, client.as_ref()).await?;
-    Ok((config, client))
+    match clients::configuration(&options.cloud, client.as_ref()).await {
+        Ok(config) => Ok((config, client, None)),
+        Err(error @ WireError::Secret(_)) => {
+            let text = format!("{}; the configuration below is that of the file alone", chain(&error));
+            let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
+            // Without a file the Secret is what is missing.
+            let config = clients::configuration_now(&options.cloud, None).await.map_err(|_| error)?;
+            Ok((config, None, Some(unreached)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
-async fn ask_azure_and_cluster(options: &Options, config: &Config, client: Option<kube::Client>) -> Vec<Finding> {
+async fn ask_azure_and_cluster(
+    options: &Options,
+    config: &Config,
+    client: Option<kube::Client>,
+    is_reached: bool,
+) -> Vec<Finding> {
     let connected = async {
         let routes = options.cloud.routes.table()?;
         let azure = clients::connect(config, routes, &mut Registry::default(), csi_controller::seed()).await?;
@@ -104,6 +121,8 @@ async fn ask_azure_and_cluster(options: &Options, config: &Config, client: Optio
             let network = azure.filter(|_| is_well(&findings)).map(|azure| azure.network);
             findings.extend(cluster::examine(config, &client, &options.manager_namespaces, network.as_ref()).await);
         }
+        // What is wrong with the cluster is said before.
+        None if !is_reached => {}
         None => findings.push(Finding::new(
             cluster::CLUSTER,
             Grade::Unseen,
@@ -124,7 +143,7 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
     );
     let mut findings = vec![fine(CONFIGURATION, text)];
     for warning in config.warnings() {
-        findings.push(fine(CONFIGURATION, format!("note: {warning}")));
+        findings.push(Finding::new(CONFIGURATION, Grade::Note, warning.as_str()));
     }
     if !config.unknown_keys().is_empty() {
         let unknown: Vec<String> = config.unknown_keys().iter().map(ToString::to_string).collect();
@@ -276,6 +295,54 @@ mod tests {
             printed(&["team", "s2/*"]),
             "ok   StorageClasses: may name these resource groups: the cluster's, team, s2/*\n"
         );
+    }
+
+    #[cfg(feature = "emulator")]
+    #[test]
+    fn the_configuration_that_the_emulator_writes_has_all_that_services_need_and_warns_of_nothing() {
+        let scenario = lazuli_emulator::scenario::Scenario::default();
+        let config = load(&lazuli_rig::azure_json(&scenario, "http://127.0.0.1:8181").to_string()).unwrap();
+        let all = LooksAfter { services: true, nodes: true };
+        assert_eq!(config.for_cloud_controllers(all).unwrap(), Vec::<String>::new());
+        assert_eq!(config.start_warnings(), Vec::<String>::new());
+        assert!(of_configuration(&config).iter().all(|finding| finding.grade == Grade::Fine));
+    }
+
+    #[cfg(feature = "emulator")]
+    #[tokio::test]
+    async fn an_api_server_that_does_not_answer_is_named_and_azure_is_asked_all_the_same() {
+        use clap::Parser;
+
+        #[derive(Debug, Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = lazuli_rig::Folder::make("doctor").unwrap();
+        // Bound and closed again: nobody listens there.
+        let closed = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (server, azure) = (closed(), closed());
+        let [config, kubeconfig] = ["azure.json", "kubeconfig"].map(|name| folder.path().join(name));
+        let text = json!({"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t", "aadClientId": "c",
+            "aadClientSecret": "x", "resourceManagerEndpoint": format!("http://{azure}/")});
+        std::fs::write(&config, text.to_string()).unwrap();
+        let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{server}")}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        std::fs::write(&kubeconfig, text.to_string()).unwrap();
+        let paths = [format!("--cloud-config={}", config.display()), format!("--kubeconfig={}", kubeconfig.display())];
+        let line = Line::parse_from(["doctor".to_owned()].into_iter().chain(paths));
+        let (text, is_well) = examined(&line.options).await;
+        assert!(!is_well, "{text}");
+        assert!(
+            text.starts_with("FAIL cluster: ") && text.contains(&format!("the API server http://{server}")),
+            "{text}"
+        );
+        assert!(text.contains("ok   configuration: subscription s") && text.contains("FAIL Azure: "), "{text}");
+        assert!(!text.contains("ServiceError"), "{text}");
     }
 
     #[test]

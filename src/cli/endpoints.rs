@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::go_arguments::boolean;
 use clap::{Args, ValueEnum};
 use lazuli_csi::server::chain;
 use lazuli_telemetry::{
@@ -27,7 +28,7 @@ pub(super) struct EndpointOptions {
     #[arg(long, env = "LAZULI_METRICS_AUTHENTICATION", value_enum)]
     metrics_authentication: Option<Authentication>,
     /// Serve metrics without authentication at an endpoint that other machines can reach.
-    #[arg(long, env = "LAZULI_ALLOW_REMOTE_METRICS")]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ALLOW_REMOTE_METRICS")]
     allow_remote_metrics: bool,
     /// The certificate for metrics and its chain, in PEM; read again every minute. Default: with authentication, one
     /// that the process makes at its start.

@@ -82,11 +82,7 @@ impl Value {
 
     fn check(self, text: &str) -> Result<String, String> {
         let is_good = match self {
-            // Source: Go's strconv.ParseBool.
-            Self::Flag => matches!(
-                text,
-                "1" | "t" | "T" | "true" | "TRUE" | "True" | "0" | "f" | "F" | "false" | "FALSE" | "False"
-            ),
+            Self::Flag => boolean(text).is_ok(),
             Self::Duration => duration(text).is_some(),
             Self::Whole(least, most) => text.parse().is_ok_and(|number: i64| (least..=most).contains(&number)),
             Self::Number => text.parse().is_ok_and(|number: f64| number.is_finite() && number >= 0.0),
@@ -94,6 +90,16 @@ impl Value {
             Self::Text => true,
         };
         if is_good { Ok(text.to_owned()) } else { Err(format!("allowed: {}", self.expected())) }
+    }
+}
+
+/// A boolean as the flags of Go programs take it, for every flag and variable of this program. Source: Go's
+/// `strconv.ParseBool`.
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("allowed: true or false, or 1, t, T, TRUE, True, 0, f, F, FALSE, False".to_owned()),
     }
 }
 
@@ -150,7 +156,7 @@ impl<P: Program> GoArguments<P> {
 
     /// Whether a flag was given as false.
     pub(super) fn is_off(&self, name: &str) -> bool {
-        self.value(name).is_some_and(|value| matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False"))
+        self.value(name).is_some_and(|value| boolean(value) == Ok(false))
     }
 
     /// The number that was given; a negative one is none.
@@ -391,6 +397,35 @@ mod tests {
         assert_eq!((none.count("volume-attach-limit"), none.is_off("support-zone")), (None, false));
         // A list that names it twice, as the Go manager's chart can.
         assert_eq!(line(&["--volume-attach-limit=1", "--volume-attach-limit=2"]).count("volume-attach-limit"), Some(2));
+    }
+
+    #[test]
+    fn every_boolean_takes_what_the_flags_of_go_programs_take_and_nothing_else() {
+        use clap::CommandFactory as _;
+
+        let mut flags = 0;
+        for subcommand in ["cloud-controllers", "csi-controller", "csi-node"] {
+            let command = super::super::Cli::command();
+            let command = command.find_subcommand(subcommand).unwrap();
+            let needed = if subcommand == "csi-node" { &["--node-id=n"][..] } else { &[] };
+            // A value that is a boolean has a default of one, or its variable is all that gives one.
+            for argument in command.get_arguments() {
+                let takes_one = argument.get_default_values().iter().any(|value| value == "true" || value == "false");
+                let Some(name) = argument.get_long().filter(|_| takes_one && argument.get_action().takes_values())
+                else {
+                    continue;
+                };
+                flags += 1;
+                for (text, is_taken) in
+                    [("1", true), ("T", true), ("FALSE", true), ("f", true), ("yes", false), ("", false)]
+                {
+                    let given = format!("--{name}={text}");
+                    let words: Vec<&str> = needed.iter().copied().chain([&*given]).collect();
+                    assert_eq!(parsed(subcommand, &words).is_ok(), is_taken, "{subcommand} {given}");
+                }
+            }
+        }
+        assert!(flags >= 7, "{flags}");
     }
 
     #[test]

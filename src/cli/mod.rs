@@ -28,7 +28,10 @@ mod webhook;
 
 use std::{process::ExitCode, sync::LazyLock};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, CommandFactory as _, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 
 use lazuli_csi::server::chain;
 use lazuli_telemetry::{BuildInfo, logs};
@@ -57,11 +60,11 @@ pub struct Cli {
 struct LogOptions {
     /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli_disk=debug. Default:
     /// info for what serves a cluster, warn for what people run.
-    #[arg(long, env = "LAZULI_LOG", global = true)]
+    #[arg(long, env = "LAZULI_LOG", global = true, value_parser = log_filter)]
     log: Option<String>,
     /// What to log, as a number in the way of the Go programs: 0 to 3 are info, 4 and 5 debug, more trace, of this program's
     /// own parts. --log wins.
-    #[arg(short, long = "v", value_name = "LEVEL", global = true)]
+    #[arg(short, long = "v", value_name = "LEVEL", global = true, value_parser = log_level)]
     verbosity: Option<u8>,
     /// How to write logs.
     #[arg(long, env = "LAZULI_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, global = true)]
@@ -80,6 +83,54 @@ impl LogOptions {
         });
         self.log.as_deref().or(of_number).unwrap_or(otherwise)
     }
+}
+
+/// The words that say how much to log.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What `--log` takes. A word that is no level would be the name of a part, and everything else would be silent.
+fn log_filter(text: &str) -> Result<String, String> {
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word.trim()));
+    let is_good = |directive: &str| match directive.rsplit_once('=') {
+        // Fields of spans have a grammar of their own.
+        _ if directive.contains(['[', '{']) => true,
+        Some((target, level)) => !target.trim().is_empty() && is_level(level),
+        None => is_level(directive),
+    };
+    match text.split(',').find(|directive| !directive.trim().is_empty() && !is_good(directive)) {
+        None => Ok(text.to_owned()),
+        Some(directive) => {
+            Err(format!("{directive:?}: allowed: {}, and TARGET=LEVEL, such as lazuli_disk=debug", LEVELS.join(", ")))
+        }
+    }
+}
+
+/// What `-v` takes.
+fn log_level(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| {
+        "allowed: a whole number from 0 to 255, of which 0 to 3 are info, 4 and 5 debug, more trace".to_owned()
+    })
+}
+
+/// The variable whose value a wrong argument has, where the command line does not give the argument.
+fn variable_of(error: &clap::Error, arguments: &[std::ffi::OsString]) -> Option<String> {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    fn all(command: &clap::Command) -> Vec<&clap::Arg> {
+        command.get_arguments().chain(command.get_subcommands().flat_map(all)).collect()
+    }
+    let mut command = Cli::command();
+    command.build();
+    let named = |arg: &&clap::Arg| arg.to_string() == *shown && arg.get_env().is_some();
+    let found = all(&command).into_iter().find(named)?;
+    let names = found.get_long_and_visible_aliases().unwrap_or_default();
+    let names = names.into_iter().chain(found.get_all_aliases().unwrap_or_default());
+    let flags: Vec<String> = names.map(|name| format!("--{name}")).collect();
+    let is_given = arguments.iter().any(|word| {
+        let word = word.to_string_lossy();
+        flags.iter().any(|flag| word == *flag || word.starts_with(&format!("{flag}=")))
+    });
+    let variable = found.get_env()?.to_string_lossy().into_owned();
+    (!is_given).then_some(variable)
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -117,7 +168,19 @@ enum Command {
 
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let variable = variable_of(&error, &arguments);
+            // Nothing is left to do where the message cannot be printed.
+            let _ = error.print();
+            if let Some(variable) = variable {
+                eprintln!("\nThe value is that of the environment variable {variable}.");
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
     let format = match cli.log.log_format {
         LogFormat::Text => logs::Format::Text,
         LogFormat::Json => logs::Format::Json,
@@ -202,6 +265,28 @@ mod tests {
         ] {
             assert_eq!(filter(words), expected, "{words:?}");
         }
-        assert!(Cli::try_parse_from(["lazuli", "doctor", "--v=much"]).is_err());
+        for (wrong, allowed) in [
+            ("--v=much", "a whole number from 0 to 255"),
+            ("-v=x", "a whole number from 0 to 255"),
+            ("--log=verbose", "off, error, warn, info, debug, trace"),
+            ("--log=info,lazuli_disk=loud", "TARGET=LEVEL"),
+        ] {
+            let error = Cli::try_parse_from(["lazuli", "doctor", wrong]).unwrap_err().to_string();
+            assert!(error.contains(allowed), "{wrong}: {error}");
+        }
+        for right in ["INFO", "info,lazuli_disk=debug", "off,[attach{volume=x}]=trace"] {
+            assert!(log_filter(right).is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_of_an_environment_variable_names_the_variable() {
+        // As for a variable: clap tells both apart by nothing but the command line.
+        let words = |text: &[&str]| text.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
+        let given = ["lazuli", "cloud-controllers", "--share-addresses=nobody"];
+        let error = Cli::try_parse_from(given).unwrap_err();
+        assert_eq!(variable_of(&error, &words(&given)), None);
+        let variable = variable_of(&error, &words(&["lazuli", "cloud-controllers"]));
+        assert_eq!(variable.as_deref(), Some("LAZULI_SHARE_ADDRESSES"));
     }
 }

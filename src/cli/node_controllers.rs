@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use super::go_arguments::boolean;
 use clap::Args;
 use lazuli_config::Config;
 use lazuli_controllers::{NodeOptions, RouteOptions};
@@ -39,7 +40,7 @@ pub(super) struct NodeArguments {
     controllers: Vec<Entry>,
     /// Whether node-route makes a route for the pods of each Node. It needs --cluster-cidr, and routeTableName of the
     /// cloud configuration.
-    #[arg(long, env = "LAZULI_CONFIGURE_CLOUD_ROUTES", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, value_parser = boolean, env = "LAZULI_CONFIGURE_CLOUD_ROUTES", default_value_t = true, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     configure_cloud_routes: bool,
     /// The address ranges from which Nodes get those of their pods: one, or one of each family. No route outside of them
@@ -59,12 +60,12 @@ pub(super) struct NodeArguments {
     node_status_update_frequency: Duration,
     /// Whether each Node is expected to get a range for its pods. kube-controller-manager gives it, Lazuli does not: with
     /// true, an event names each Node that is without one for a minute.
-    #[arg(long, env = "LAZULI_ALLOCATE_NODE_CIDRS", default_value_t = false, action = clap::ArgAction::Set)]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ALLOCATE_NODE_CIDRS", default_value_t = false, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     allocate_node_cidrs: bool,
     /// Whether new Nodes get the labels of before Kubernetes 1.17 too: beta.kubernetes.io/instance-type and
     /// failure-domain.beta.kubernetes.io/region and /zone.
-    #[arg(long, env = "LAZULI_ENABLE_DEPRECATED_BETA_TOPOLOGY_LABELS", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, value_parser = boolean, env = "LAZULI_ENABLE_DEPRECATED_BETA_TOPOLOGY_LABELS", default_value_t = true, action = clap::ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     enable_deprecated_beta_topology_labels: bool,
 }

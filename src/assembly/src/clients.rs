@@ -67,7 +67,15 @@ pub struct CloudOptions {
 }
 
 fn trusted_endpoint(text: &str) -> Result<Url, String> {
-    config::check_endpoint(text.trim()).map_err(|error| format!("it {error}"))
+    let url = config::check_endpoint(text.trim()).map_err(|error| format!("it {error}"))?;
+    let rest = url[url::Position::BeforePath..].trim_start_matches('/');
+    if !rest.is_empty() {
+        return Err(format!(
+            "it has {rest:?} behind the host; allowed: scheme, host and port alone, such as {}",
+            &url[..url::Position::BeforePath]
+        ));
+    }
+    Ok(url)
 }
 
 impl CloudOptions {
@@ -419,6 +427,25 @@ mod tests {
             allowed_resource_groups: Vec::new(),
             trusted_endpoints: Vec::new(),
             routes: RouteOptions::default(),
+        }
+    }
+
+    #[test]
+    fn a_trusted_endpoint_is_scheme_host_and_port_alone() {
+        for allowed in
+            ["https://management.local.azurestack.external", "https://management.local.azurestack.external:30024/"]
+        {
+            assert!(trusted_endpoint(allowed).is_ok(), "{allowed}");
+        }
+        for (refused, rest) in [
+            ("https://management.local.azurestack.external/subscriptions", "\"subscriptions\""),
+            ("https://management.local.azurestack.external?x=1", "\"?x=1\""),
+        ] {
+            let error = trusted_endpoint(refused).unwrap_err();
+            assert!(
+                error.contains(rest) && error.ends_with("such as https://management.local.azurestack.external"),
+                "{error}"
+            );
         }
     }
 

@@ -26,10 +26,6 @@ pub(super) async fn show(latency: Profile, number: u32) -> Result<(), AnyError> 
     };
     let keys = [("loadBalancerSku", "standard".into()), ("loadBalancerBackendPoolConfigurationType", "nodeIP".into())];
     let cluster = Cluster::start(azure, &keys).await?;
-    // Of no effect on the cloud controllers, which would say so between the steps.
-    let mut config = cluster.config()?;
-    config.as_object_mut().ok_or("the cloud configuration is no object")?.remove("vmType");
-    cluster.write("azure.json", &config)?;
     let steps = Steps { control: cluster.azure.control(), number };
     println!("\nA cluster of two nodes, with an Azure of its own at {}.", cluster.azure.url());
     let mut arguments = cluster.arguments();

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::UnknownKey;
+
 /// Why a configuration could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -85,6 +87,16 @@ pub struct Problem {
     pub kind: ProblemKind,
 }
 
+impl Problem {
+    /// Notes which of the unknown keys probably means a key that is missing.
+    pub(crate) fn note_misspelt(&mut self, unknown: &[UnknownKey]) {
+        if let ProblemKind::Missing { misspelt, .. } = &mut self.kind {
+            let meant = unknown.iter().find(|unknown| unknown.nearest.as_ref() == Some(&self.key));
+            *misspelt = meant.map(|unknown| unknown.key.clone());
+        }
+    }
+}
+
 /// The ways in which a key can be unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
@@ -92,6 +104,8 @@ pub enum ProblemKind {
     Missing {
         /// What belongs there.
         expected: String,
+        /// The unknown key that is given and probably means it, with its path.
+        misspelt: Option<String>,
     },
     /// The value has another kind than expected.
     WrongKind {
@@ -111,7 +125,12 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: ", self.origin, self.key)?;
         match &self.kind {
-            ProblemKind::Missing { expected } => write!(f, "missing, expected {expected}"),
+            ProblemKind::Missing { expected, misspelt } => {
+                write!(f, "missing, expected {expected}")?;
+                let hint =
+                    |written: &String| write!(f, " (the unknown key {written} is given; did you mean {}?)", self.key);
+                misspelt.as_ref().map_or(Ok(()), hint)
+            }
             ProblemKind::WrongKind { found, expected } => {
                 write!(f, "found {found}, expected {expected}")
             }

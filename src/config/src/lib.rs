@@ -406,6 +406,7 @@ impl Config {
             format!("{problem}; it has no effect {scope}")
         }));
         if !problems.is_empty() {
+            problems.iter_mut().for_each(|problem| problem.note_misspelt(&unknown));
             return Err(ConfigError::Invalid(Problems(problems)));
         }
         unknown.sort_by(|one, other| one.key.cmp(&other.key));
@@ -481,7 +482,14 @@ impl Config {
         let mut others = self.clone();
         others.keys_without_effect.retain(|key| !counts(key));
         let mut reasons = Vec::new();
-        for (reason, keys) in WITHOUT_MEANING {
+        // Other controllers of this program take them.
+        const NOT_ASKED: [&str; 2] = [
+            "only service-lb takes them, which --controllers does not name",
+            "only the controllers of Nodes and routes take them, which --controllers does not name",
+        ];
+        let not_asked = lists[..2].iter().zip(NOT_ASKED).filter(|((is_asked, _), _)| !is_asked);
+        let not_asked = not_asked.map(|((_, keys), reason)| (reason, *keys));
+        for (reason, keys) in not_asked.chain(WITHOUT_MEANING.iter().copied()) {
             let given = others.keys_without_effect.extract_if(.., |key| keys.contains(&key.as_str()));
             let given: Vec<String> = given.collect();
             if !given.is_empty() {

@@ -105,8 +105,9 @@ impl<'r> Reader<'r> {
 
     /// Reports that a required key is absent.
     pub(super) fn missing(&self, key: &str, expected: &str) {
-        let expected = expected.to_owned();
-        self.problem(&self.origin, self.at(key), ProblemKind::Missing { expected });
+        // Whether an unknown key means it is known when all keys have been asked for.
+        let kind = ProblemKind::Missing { expected: expected.to_owned(), misspelt: None };
+        self.problem(&self.origin, self.at(key), kind);
     }
 
     /// Reads a scalar with `convert`; every layer is checked, the last good value wins.

@@ -83,6 +83,22 @@ fn problems(result: Result<Config, ConfigError>) -> Vec<String> {
 }
 
 #[test]
+fn a_required_key_that_is_misspelt_is_named_with_the_one_that_is_given() {
+    let mut value = with(json!({"subscriptonId": SUBSCRIPTION}));
+    value.as_object_mut().unwrap().remove("subscriptionId");
+    assert_eq!(
+        problems(load(&value)),
+        [
+            "azure.json: subscriptionId: missing, expected the id of the subscription (the unknown key subscriptonId is given; \
+            did you mean subscriptionId?)"
+        ]
+    );
+    // A key that means another is no hint.
+    value.as_object_mut().unwrap().remove("subscriptonId");
+    assert_eq!(problems(load(&value)), ["azure.json: subscriptionId: missing, expected the id of the subscription"]);
+}
+
+#[test]
 fn the_file_of_2017_is_understood_whole() {
     let config = load(&azure_json_of_2017()).expect("loads");
     assert_eq!(config.unknown_keys(), []);

@@ -260,9 +260,12 @@ pub fn may_grow_mounted_ext4() -> bool {
         .is_none_or(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
 }
 
-/// A cloud configuration for clients of an emulator.
+/// The security group that the cloud configuration of an emulator names. Its scenario does not have it.
+pub const SECURITY_GROUP: &str = "nodes-nsg";
+
+/// A cloud configuration for clients of an emulator, with every key that Services need.
 pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
-    let client = scenario.clients.first();
+    let (client, network) = (scenario.clients.first(), scenario.virtual_networks.first());
     json!({
         "cloud": "AzurePublicCloud",
         "resourceManagerEndpoint": url,
@@ -272,8 +275,9 @@ pub fn azure_json(scenario: &Scenario, url: &str) -> Value {
         "aadClientSecret": client.and_then(|client| client.secret.as_deref()),
         "resourceGroup": scenario.resource_group(),
         "location": scenario.location,
-        "vmType": "standard",
-        "vnetName": scenario.virtual_networks.first().map(|network| network.name.as_str()),
+        "vnetName": network.map(|network| network.name.as_str()),
+        "subnetName": network.and_then(|network| network.subnets.first()).map(|subnet| subnet.name.as_str()),
+        "securityGroupName": SECURITY_GROUP,
         "useInstanceMetadata": true,
     })
 }
