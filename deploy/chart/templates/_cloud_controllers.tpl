@@ -94,6 +94,9 @@
     {{- with .clusterCidr }}
     - --cluster-cidr={{ join "," . }}
     {{- end }}
+    {{- with .serviceClusterIpRange }}
+    - --service-cluster-ip-range={{ join "," . }}
+    {{- end }}
     - --node-status-update-frequency={{ .nodeStatusUpdateFrequency }}
     {{- if .webhook.enabled }}
     - --webhook-address=:{{ add $port 2 }}
