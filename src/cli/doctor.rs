@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use super::{Outcome, csi_controller, output::Format};
+use lazuli_cluster::SecretError;
 use lazuli_config::{Config, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
@@ -87,7 +88,8 @@ async fn configuration(options: &Options) -> Result<(Config, Option<kube::Client
     let client = clients::cluster(&options.cloud).await?;
     match clients::configuration(&options.cloud, client.as_ref()).await {
         Ok(config) => Ok((config, client, None)),
-        Err(error @ WireError::Secret(_)) => {
+        // That the API server refuses the Secret alone is about the configuration.
+        Err(error @ WireError::Secret(SecretError::Failed { .. })) => {
             let text = format!("{}; the configuration below is that of the file alone", chain(&error));
             let unreached = Finding::new(cluster::CLUSTER, Grade::Wrong, text);
             // Without a file the Secret is what is missing.

@@ -28,6 +28,7 @@ use tracing::{debug, warn};
 
 use super::client::{answered, get};
 use super::reservations::VOLUMES;
+use super::server::ApiError;
 
 /// Observations that wait to be written.
 const WAITING: usize = 256;
@@ -126,7 +127,7 @@ impl Writer {
                 self.log.not_written(event);
                 self.metrics.of("failed").inc();
                 if !self.failing {
-                    let reason = event.reason.as_str();
+                    let (reason, error) = (event.reason.as_str(), ApiError::boxed(error));
                     warn!(reason, %error, "an event cannot be written (the role needs create and patch on events.k8s.io)");
                 }
                 self.failing = true;

@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use super::server::ApiError;
+
 /// What the annotations of the Lease begin with that are marks of this program.
 const MARKS: &str = "lazuli.azure/";
 
@@ -116,6 +118,7 @@ pub async fn lead(
                         election.saw(record(&shown), start.elapsed());
                     }
                     Err(error) => {
+                        let error = ApiError::boxed(error);
                         warn!(lease = lease.name, %error, "the lease cannot be read");
                         election.failed(start.elapsed());
                     }
@@ -197,7 +200,7 @@ async fn write(client: &Client, lease: &LeaseName, body: Value) -> Result<Value,
     call(client, method, &path, &body).await.map_err(|error| match error {
         // 404: the Lease was deleted since it was read.
         kube::Error::Api(status) if [404, 409].contains(&status.code) => Failed::Conflict,
-        other => Failed::Other(other.to_string()),
+        other => Failed::Other(ApiError::boxed(other).to_string()),
     })
 }
 

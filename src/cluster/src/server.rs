@@ -1,6 +1,6 @@
 //! Names the API server in the errors of calls that it does not answer.
 //!
-//! The client library's own errors tell what went wrong and not where: an operator with several clusters, or with a
+//! The client library's own errors say what went wrong and not where: an operator with several clusters, or with a
 //! kubeconfig that names a server that is gone, needs the address.
 
 use std::{

@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(kept(Value::Null), BTreeMap::new());
         let mut annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(250_000)});
         annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = json!("nlb");
-        // A typing error is told, and Lazuli's own keys count.
+        // A misspelt key is reported, and Lazuli's own keys count.
         let in_use = [&*key("azure-pip-name"), &key("azure-pip-nmae"), &key("port_80_no_lb_rule"), "lazuli.azure/x"];
         for key in in_use {
             annotations[key] = json!("short");
