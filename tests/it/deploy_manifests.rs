@@ -436,7 +436,7 @@ fn metrics_that_other_machines_can_reach_are_for_those_whom_the_cluster_lets_get
     for endpoint in of_the_driver {
         assert_eq!(endpoint["scheme"], "https");
         assert_eq!(endpoint["bearerTokenFile"], "/var/run/secrets/kubernetes.io/serviceaccount/token");
-        // The token goes to nobody whose certificate is not verified.
+        // The token goes to no server whose certificate is not verified.
         let verified = &endpoint["tlsConfig"];
         assert!(verified["ca"]["secret"]["name"].is_string() && verified["serverName"].is_string(), "{verified}");
         assert_eq!(verified.get("insecureSkipVerify"), None);

@@ -93,7 +93,7 @@ async fn disk_a_disk_of_a_claim_is_not_attached_for_a_pod_that_names_it() {
     world.attachments.are(Ok(AttachmentSource::PersistentVolume));
     world.publish("claimed").await.unwrap();
     assert_eq!(world.reported(), []);
-    // What is attached stays, and a person is told.
+    // What is attached stays, and an event reports it.
     world.attachments.are(Ok(AttachmentSource::Inline));
     world.publish("claimed").await.unwrap();
     assert_eq!(world.reported(), [(Regarding::Node("node-0".into()), Reason::AttachmentNotAllowed)]);

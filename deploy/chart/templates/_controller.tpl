@@ -24,7 +24,7 @@
 - --kube-api-burst=100
 {{- end }}
 
-{{/* What the environment tells of Azure: no secret is among it. dict "root" . "identity" the workload identity. */}}
+{{/* What the environment says of Azure. It has no secret. dict "root" . "identity" the workload identity. */}}
 {{- define "lazuli.azureEnv" -}}
 {{- $values := .root.Values }}
 {{- with .identity }}

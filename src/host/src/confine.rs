@@ -33,7 +33,7 @@ use super::mountinfo;
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     pub(super) capabilities: CapabilitySet,
-    /// The device node, as the program is told it.
+    /// The device node, as the program gets it.
     pub(super) device: Option<PathBuf>,
     /// Where the file system is mounted that it grows.
     pub(super) mountpoint: Option<PathBuf>,
@@ -301,7 +301,7 @@ const HARMLESS: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const STAGE: &str = "/proc";
 
 /// Moves the thread into a mount namespace that shows what the program needs. Nothing of it shows outside, and nothing
-/// there keeps a volume from being unmounted: the copies of all other mounts are let go at once.
+/// there keeps a volume from being unmounted: the copies of all other mounts are unmounted at once.
 fn enter_own_mounts(reach: &Reach, program: &Path, proc: &Path) -> io::Result<()> {
     let table = mountinfo::read(&proc.join("self/mountinfo"))?;
     let real = |path: &Path| fs::canonicalize(path);

@@ -48,7 +48,7 @@ pub struct Device {
     /// The kernel treats it as read-only.
     pub read_only: bool,
     /// What the kernel gives to no other disk, while it gives its name and its number to the next one: the boot and the
-    /// disk's sequence number. `None` where the kernel tells neither.
+    /// disk's sequence number. `None` where the kernel reports neither.
     pub sequence: Option<String>,
 }
 

@@ -5,7 +5,7 @@
 //! opened it yet, and one between its fork and its exec is not even called so: no claim shows it, and it would format
 //! whatever is there when its turn comes. So a program that writes gets the device as its standard input, opened for
 //! reading, before it is started ([`super::child`]). From its fork to its last moment it has the device open, and before
-//! a device is formatted or let go, this looks for such a process. Never ends it: it ends by itself.
+//! a device is formatted or released, this looks for such a process. Never ends it: it ends by itself.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -37,7 +37,7 @@ pub struct Record {
     pub device_name: Option<String>,
     /// The device's number then.
     pub device: Option<DeviceNumber>,
-    /// What told it from every other device that has had its number since; see [`super::device::Device::sequence`].
+    /// What distinguished it from every other device that has had its number since; see [`super::device::Device::sequence`].
     /// Records of the first version lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<String>,

@@ -58,7 +58,7 @@ pub enum Objection {
 pub enum Verdict {
     /// It is served.
     Admit,
-    /// It is served, because the VM holds the disk already; a person is told.
+    /// It is served, because the VM holds the disk already; an event reports it.
     Kept(Objection),
     /// It is refused.
     Refuse(Objection),
@@ -78,7 +78,7 @@ pub struct Attachment<'a> {
 }
 
 impl Attachment<'_> {
-    /// Whether the disk must be read to tell what becomes of the request. It needs no read otherwise, and is served.
+    /// Whether the request depends on a read of the disk. It needs no read otherwise, and is served.
     pub fn needs_the_disk(&self) -> bool {
         self.resource_group.is_err()
             || self.inline == InlineVolumes::Unclaimed && self.source == AttachmentSource::Inline

@@ -249,7 +249,7 @@ impl ClusterNodes {
         }
     }
 
-    /// Whether a node id is the name of one of the cluster's Nodes. `None` where that cannot be told.
+    /// Whether a node id is the name of one of the cluster's Nodes. `None` where that is not known.
     pub fn is_node(&self, name: &str) -> Option<bool> {
         match self {
             Self::NoCluster | Self::Cold => None,
@@ -260,7 +260,7 @@ impl ClusterNodes {
         }
     }
 
-    /// Whether a machine is one of the cluster's nodes. `None` where that cannot be told.
+    /// Whether a machine is one of the cluster's nodes. `None` where that is not known.
     pub fn has_machine(&self, machine: &ArmId) -> Option<bool> {
         match self {
             Self::NoCluster | Self::Cold => None,

@@ -211,7 +211,7 @@ impl Watch {
     pub(crate) async fn next(&mut self) -> Look {
         match self.looks.recv().await {
             Some(look) => look,
-            // The group was broken off, and nothing else tells when to look.
+            // The group was broken off, and nothing else says when to look.
             None => {
                 tokio::time::sleep(UNWATCHED).await;
                 Look::Poll

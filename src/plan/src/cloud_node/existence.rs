@@ -12,9 +12,9 @@
 //! Nodes; the list itself proves nothing.
 //!
 //! Of an instance of a uniform scale set Azure may also say that the request is invalid, or that the parent is not found.
-//! Then the scale set is read: without it the instance is gone too; with it the list of its instances tells.
+//! Then the scale set is read: without it the instance is gone too; with it the list of its instances decides.
 //!
-//! `ResourceGroupNotFound` and `SubscriptionNotFound` prove nothing: an identity of another tenant is told the same.
+//! `ResourceGroupNotFound` and `SubscriptionNotFound` prove nothing: an identity of another tenant gets the same answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

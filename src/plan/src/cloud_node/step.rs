@@ -1,7 +1,7 @@
 //! The step of one Node.
 //!
 //! It takes the machine of a new Node from what the Node's plugin publishes, or reads it, and patches the Node, at most
-//! twice; it tells the route table which routes the Node has; it keeps the addresses of an initialised Node as those of its
+//! twice; it requests the Node's routes from the route table; it keeps the addresses of an initialised Node as those of its
 //! machine; and while the Node is not Ready it reads whether its machine runs, is stopped or is gone.
 //!
 //! # When a machine is gone
@@ -476,7 +476,7 @@ impl State {
         if taints != node.taints {
             return Some(Patch::Taints(taints));
         }
-        // Routes are led to the new addresses before the condition is told anew.
+        // Routes are led to the new addresses before the condition is reported anew.
         if env.controllers.node
             && let Some(addresses) = self.addresses(node, now, actions)
         {

@@ -1,6 +1,6 @@
 //! Addresses that Services name beside their own and would be refused today.
 //!
-//! The controller leaves them where a Service has them: what works is not broken by it. A person is told.
+//! The controller leaves them where a Service has them: what works is not broken by it. `doctor` reports them.
 
 use std::net::IpAddr;
 

@@ -71,7 +71,7 @@ use crate::fault::Fault;
 
 /// How long Azure must have refused requests as too many before the owner of the Service is told.
 const THROTTLED: Duration = Duration::from_secs(120);
-/// How long the Service must have waited for one thing before its owner is told.
+/// How long the Service must have waited for one thing before an event reports it.
 pub const LONG_WAIT: Duration = Duration::from_secs(60);
 /// The same where a write is under way or waits for its turn: the queue of a thousand writes is longer than a minute.
 const LONG_WRITE: Duration = Duration::from_secs(300);
@@ -254,7 +254,7 @@ pub struct Snapshot<S: Service> {
     pub status: Option<S::Status>,
     /// The objects on which parts of it have been seen, and those that may hold parts of any Service.
     pub found: BTreeSet<S::Key>,
-    /// Why parts of it may be where nobody has looked yet, a sentence for each place. The finalizer of a Service that goes
+    /// Why parts of it may be where no read has looked yet, a sentence for each place. The finalizer of a Service that goes
     /// stays until there is none.
     pub unread: Vec<String>,
 }
@@ -400,7 +400,7 @@ struct Asked<S: Service> {
     /// The level at which it was told. It never falls while the spec stays: the object has passed what is below.
     level: Level,
     outcome: Option<Outcome<S::Report>>,
-    /// Since when the object has told of nothing but waiting.
+    /// Since when the object has reported nothing but waiting.
     waits_since: Option<Duration>,
     /// Whether Azure has refused it since it was told. It may wait for another operation since then.
     is_refused: bool,
@@ -480,7 +480,7 @@ impl<S: Service> Default for State<S> {
     }
 }
 
-/// What a Service waits for beside what its objects tell.
+/// What a Service waits for beside what its objects report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Awaited<K> {
     /// The first backend of an object.

@@ -27,7 +27,7 @@ pub struct Entry<W, R> {
 }
 
 impl<W, R> Entry<W, R> {
-    /// Whether the requester was told last that it is done.
+    /// Whether the last report to the requester was that it is done.
     pub fn is_done(&self) -> bool {
         matches!(self.told, Some(Outcome::Done(_)))
     }

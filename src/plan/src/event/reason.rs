@@ -235,7 +235,7 @@ impl Reason {
                 "DataDiskVanished",
                 "AttachDisk",
                 AT_ONCE,
-                "If nobody has detached it on purpose, attach it again in Azure at the same LUN: a write that overlapped with \
+                "If no person has detached it on purpose, attach it again in Azure at the same LUN: a write that overlapped with \
                  another program's has removed it.",
             ),
             Self::ForceDetached => (

@@ -77,7 +77,7 @@ pub struct Settings {
 /// Which Services may share an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum AddressSharing {
-    /// All; one of another namespace is told of in an event.
+    /// All; an event names one of another namespace.
     #[default]
     Any,
     /// Those of one namespace, and of the namespaces that the owner of the address names.

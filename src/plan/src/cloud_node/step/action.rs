@@ -141,13 +141,13 @@ pub enum Reason {
     NoMachine,
     /// Its machine cannot be read.
     Unreadable(Fault),
-    /// Its machine has no address, or not the one that kubelet was told.
+    /// Its machine has no address, or not the one that kubelet was given.
     NoAddress(String),
     /// It gets these addresses.
     Readdressed(String),
     /// It is initialised, and keeps its addresses, because its machine cannot be read.
     AddressesUnread(Fault),
-    /// The same, because its machine has no address, or not the one that kubelet was told.
+    /// The same, because its machine has no address, or not the one that kubelet was given.
     AddressesKept(String),
     /// Its machine is stopped: the Node is tainted.
     Stopped,

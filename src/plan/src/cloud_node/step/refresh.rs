@@ -15,7 +15,7 @@ use crate::{
     read::Accept,
 };
 
-/// For how long a read that fails is repeated. After that the next list tells whether it is needed.
+/// For how long a read that fails is repeated. After that the next list decides whether it is needed.
 const REPEATED_FOR: Duration = Duration::from_secs(60);
 
 /// What is known of the addresses.

@@ -75,7 +75,7 @@ pub(super) fn adjust(wants: &Wants, placed: &[Placed<'_>], index: &Index, edits:
     let is_noted = match (there, stays) {
         (None, None) => true,
         (Some((_, name)), Some(stays)) => stays.name.eq_ignore_ascii_case(name),
-        // What the tag of a frontend that is in service says goes before the Service is told that it is served.
+        // What the tag of a frontend that is in service says goes before the Service's status is set.
         (Some(_), None) => edits.is_empty() && !another_comes,
         (None, Some(_)) => false,
     };
@@ -97,7 +97,7 @@ fn note(tag: &str, stays: Option<&Frontend>, edits: &mut Vec<Edit>) {
     }
 }
 
-/// What the owner of a Service is told whose frontend stays.
+/// The event of a Service whose frontend stays.
 pub(super) fn notice(actual: &LoadBalancer, frontend: &Frontend) -> Refusal {
     let address = frontend.public_ip.as_ref().map(|id| format!("public IP {}", id.name()));
     let address = address.or_else(|| frontend.private_address.map(|address| format!("address {address}")));

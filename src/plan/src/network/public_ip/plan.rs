@@ -255,7 +255,7 @@ fn is_used_by_others(service: &ServiceKey, actual: &PublicIp) -> bool {
     !(is_frontend && (BaseName::of(service).owns(user.name()) || (names::base_in(user.name()).is_some() && is_alone())))
 }
 
-/// What the owner of a Service is told whose label and tags a public IP does not get.
+/// The event of a Service whose label and tags a public IP does not get.
 fn keeps_label_and_tags(user: &ArmId, env: &Env) -> Refusal {
     let message = format!(
         "public IP {} keeps its DNS label and its tags, because {user} has it, which is not the Service's own",

@@ -143,7 +143,7 @@ fn as_guest(part: &GuestPart, shown: &Index, out: &mut BTreeSet<IpAddr>) -> Vec<
     rules
 }
 
-/// What the owner of a Service is told that asks for more at the address of another one than is made there.
+/// The event of a Service that asks for more at the address of another one than is made there.
 fn not_made(addresses: &BTreeSet<IpAddr>) -> Refusal {
     let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     let message = format!(
