@@ -24,7 +24,7 @@ use std::{
 
 use lazuli_plan::{
     fault::{Effect, Fault},
-    model::ArmId,
+    model::{ArmId, AzureTime},
     poll::Expectation,
     read::{Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
 };
@@ -84,6 +84,8 @@ pub(crate) struct Observation {
 }
 
 /// What a look at an operation shows.
+    /// The `Date` of the answer; of a list, its first page's.
+    pub(crate) answered: Option<AzureTime>,
 #[derive(Debug)]
 pub(crate) enum Look {
     /// Poll it.
@@ -479,6 +481,7 @@ impl Single {
             seen: Seen { by: By::Single, sent_at: read.sent_at },
         });
         self.end(began, (!unwanted).then_some(answer));
+            answered: read.answered,
     }
 
     /// Answers the callers. A read that left the queue answers none: a caller that came since gets another read, and so
@@ -554,7 +557,7 @@ impl List {
             }
             let mut answered = 0;
             for item in items {
-                answered += self.item(entry, item, sent_at, &looked_at, &mut shown);
+                answered += self.item(entry, item, (sent_at, list.answered()), &looked_at, &mut shown);
             }
             self.shared.shared_reads(entry.resource_type, By::List, answered);
             let wanted = entry.group.wanted_of_list();
@@ -581,7 +584,7 @@ impl List {
         &self,
         entry: &mut Entry,
         item: Value,
-        sent_at: Instant,
+        (sent_at, list_answered): (Instant, Option<AzureTime>),
         looked_at: &BTreeSet<ArmId>,
         shown: &mut BTreeMap<ArmId, (Listed, Arc<Value>)>,
     ) -> usize {
@@ -597,7 +600,8 @@ impl List {
         }
         let answered = ids.len();
         let value = Arc::new(item);
-        let observation = Observation { value: value.clone(), etag, seen: Seen { by: By::List, sent_at } };
+        let seen = Seen { by: By::List, sent_at };
+        let observation = Observation { value: value.clone(), etag, seen, answered: list_answered };
         entry.answer(ids, &Ok(observation));
         if let (true, Some(state)) = (looked_at.contains(&id), state) {
             shown.insert(id, (state, value));
