@@ -18,7 +18,10 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -81,11 +84,11 @@ pub(crate) struct Observation {
     pub(crate) etag: Option<String>,
     /// By which read, and when.
     pub(crate) seen: Seen<Instant>,
+    /// The `Date` of the answer; of a list, its first page's.
+    pub(crate) answered: Option<AzureTime>,
 }
 
 /// What a look at an operation shows.
-    /// The `Date` of the answer; of a list, its first page's.
-    pub(crate) answered: Option<AzureTime>,
 #[derive(Debug)]
 pub(crate) enum Look {
     /// Poll it.
@@ -106,6 +109,8 @@ struct Shared {
     /// The start of the monotonic clock.
     epoch: Instant,
     groups: Mutex<BTreeMap<Key, Entry>>,
+    /// The last number of a caller or a watch. A number never comes again, also after its group was dropped.
+    numbers: AtomicU64,
 }
 
 /// Which group: the resources of one list, by one API version.
@@ -126,7 +131,6 @@ struct Entry {
     singles: BTreeMap<ArmId, (Rank, CancellationToken)>,
     /// The rank of the list under way.
     list: Option<Rank>,
-    next: u64,
     wake: Arc<Notify>,
     /// A task waits for its time.
     driven: bool,
@@ -134,7 +138,7 @@ struct Entry {
 
 impl Broker {
     pub(crate) fn new(arm: Arm) -> Self {
-        Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default() }))
+        Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default(), numbers: AtomicU64::default() }))
     }
 
     /// Reads a resource, together with all callers that ask for it.
@@ -151,12 +155,12 @@ impl Broker {
         let key = Key::of(resource_type, api_version, resource);
         let asked_at = self.0.now();
         let not_before = not_before.saturating_duration_since(self.0.epoch).min(asked_at);
-        let (answer, id) = self.0.with(&key, resource_type, |entry| {
+        let id = self.0.number();
+        let answer = self.0.with(&key, resource_type, |entry| {
             let (caller, answer) = oneshot::channel();
-            let id = entry.number();
             entry.callers.insert(id, caller);
             entry.group.ask(resource, Ask { id, not_before, asked_at, accept, priority, patience });
-            (answer, id)
+            answer
         });
         let _caller = Caller { shared: self.0.clone(), key: key.clone(), resource: resource.clone(), id };
         self.0.act(&key);
@@ -177,11 +181,10 @@ impl Broker {
         let accepted_at = begun.accepted_at.saturating_duration_since(self.0.epoch);
         let Begun { expectation, sample, last, .. } = begun;
         let operation = Operation { resource: resource.clone(), accepted_at, expectation, target, sample, last };
-        let number = self.0.with(&key, resource_type, |entry| {
-            let number = entry.number();
+        let number = self.0.number();
+        self.0.with(&key, resource_type, |entry| {
             entry.watches.insert(number, send);
             entry.group.begin(number, operation);
-            number
         });
         self.0.act(&key);
         Watch { shared: self.0.clone(), key, number, looks }
@@ -286,11 +289,6 @@ impl Entry {
         !self.driven && self.group.is_idle() && self.callers.is_empty() && self.watches.is_empty()
     }
 
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
     fn answer(&mut self, ids: Vec<u64>, answer: &Answer) {
         for id in ids {
             if let Some(caller) = self.callers.remove(&id) {
@@ -311,6 +309,11 @@ impl Shared {
         self.epoch.elapsed()
     }
 
+    /// A number that no caller and no watch has had.
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn with<R>(&self, key: &Key, resource_type: &'static ResourceType, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut groups = self.groups();
         if groups.len() >= KEPT_GROUPS && !groups.contains_key(key) {
@@ -324,7 +327,6 @@ impl Shared {
             watches: BTreeMap::new(),
             singles: BTreeMap::new(),
             list: None,
-            next: 0,
             wake: Arc::default(),
             driven: false,
         });
@@ -479,9 +481,9 @@ impl Single {
             value: Arc::new(read.value),
             etag: read.etag,
             seen: Seen { by: By::Single, sent_at: read.sent_at },
+            answered: read.answered,
         });
         self.end(began, (!unwanted).then_some(answer));
-            answered: read.answered,
     }
 
     /// Answers the callers. A read that left the queue answers none: a caller that came since gets another read, and so
