@@ -213,7 +213,7 @@ async fn disk_a_disk_whose_volume_is_deleted_stays_where_this_process_has_not_at
     let stays = async |client: &Client| {
         let error = delete(client, &volume.volume_id).await.unwrap_err();
         assert_eq!(error.code(), Code::FailedPrecondition);
-        for part in ["attached to node node-1", "has not attached it there since it started", command] {
+        for part in ["attached to node node-1", "nothing shows that this process attached it there last", command] {
             assert!(error.message().contains(part), "{error}");
         }
         let reported = kubernetes.reported();
@@ -234,6 +234,32 @@ async fn disk_a_disk_whose_volume_is_deleted_stays_where_this_process_has_not_at
     pass(seconds(20)).await;
     stays(&client).await;
     assert_eq!(rig.luns("node-1").len(), 1);
+    rig.stop().await;
+}
+
+/// Another hand detaches the disk from the node, and a person attaches it to the same node again to save its data. This
+/// process has seen neither.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_whose_volume_is_deleted_stays_where_another_hand_has_attached_it_again() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
+    let other = rig.other_tool();
+    assert_eq!(other.detach("node-1", &["pvc-a"]).await, 202);
+    rig.at_rest().await;
+    pass(seconds(20)).await;
+    assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
+    rig.at_rest().await;
+    pass(seconds(20)).await;
+    rig.control.reset_log();
+    let error = delete(&client, &volume.volume_id).await.unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+    for part in ["attached to node node-1", "the disk was attached again", "az vm disk detach"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+    let reported = kubernetes.reported();
+    assert_eq!((reported.len(), reported[0].0), (1, Reason::StaleAttachmentKept));
+    assert_eq!((rig.luns("node-1").len(), rig.vm_writes("node-1").len()), (1, 0));
+    rig.check();
     rig.stop().await;
 }
 

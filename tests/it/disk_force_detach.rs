@@ -129,6 +129,30 @@ async fn disk_without_the_option_a_stopped_vm_and_a_failed_detach_nothing_is_for
     }
 }
 
+/// The failure is that of an attachment that is gone.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_that_another_hand_has_attached_again_since_its_detach_failed_is_detached_without_force_first() {
+    let stuck = Stuck::new(Method::Action, ForceDetach::StoppedVms, Some("powerOff")).await;
+    for incident in fails(1, &late_failure()) {
+        stuck.rig.incident(incident);
+    }
+    refused(stuck.unpublish().await, Code::Unavailable);
+    stuck.rig.control.clear_incidents();
+    let other = stuck.rig.other_tool();
+    assert_eq!(other.detach(NODE, &["pvc-a"]).await, 202);
+    stuck.rig.at_rest().await;
+    pass(seconds(20)).await;
+    assert_eq!(other.attach(NODE, &[("pvc-a", 5)]).await, 202);
+    stuck.rig.at_rest().await;
+    pass(seconds(20)).await;
+    stuck.rig.control.reset_log();
+    stuck.unpublish().await.unwrap();
+    assert_eq!(stuck.options(), [Value::Null]);
+    assert_eq!(stuck.rig.luns(NODE).len(), 0);
+    stuck.rig.check();
+    stuck.rig.stop().await;
+}
+
 /// A VM that could not be read is no detach that failed: nothing was sent.
 #[tokio::test(start_paused = true)]
 async fn disk_a_detach_that_was_not_sent_is_followed_by_an_ordinary_one() {

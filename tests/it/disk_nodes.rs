@@ -89,6 +89,42 @@ async fn disk_a_vm_of_the_nodes_name_that_its_provider_id_does_not_name_is_left_
     rig.stop().await;
 }
 
+/// A replica without memory knows neither the machine's name nor its group. Nothing but the disk names the machine.
+#[tokio::test(start_paused = true)]
+async fn disk_a_detach_from_a_deleted_node_is_not_ok_while_a_machine_that_no_node_names_has_the_disk() {
+    let (mut rig, client, tell) = rig(known([("worker-9".to_owned(), node(&elsewhere("far")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "worker-9").await.unwrap();
+    tell.send_replace(known([("node-1".to_owned(), node(&vm_id("node-1")))]));
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    let error = unpublish(&restarted, &volume.volume_id, "worker-9").await.unwrap_err();
+    assert_eq!(error.code(), Code::Aborted, "{error}");
+    for part in ["worker-9", "virtualMachines/far", "no Node names", "az vm disk detach", "--vm-name far --name pvc-a"]
+    {
+        assert!(error.message().contains(part), "{part}: {error}");
+    }
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("far").to_lowercase());
+    // The machine of another Node is none of this node's.
+    tell.send_replace(known([("far-node".to_owned(), node(&elsewhere("far")))]));
+    unpublish(&restarted, &volume.volume_id, "worker-9").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a").unwrap(), elsewhere("far").to_lowercase());
+    rig.check();
+    rig.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_detach_from_a_deleted_node_whose_name_another_vm_has_leaves_the_vm_that_has_the_disk() {
+    let (mut rig, client, tell) = rig(known([("node-0".to_owned(), node(&elsewhere("node-0")))])).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "node-0").await.unwrap();
+    tell.send_replace(known([("node-1".to_owned(), node(&vm_id("node-1")))]));
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    unpublish(&restarted, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!(holder(&rig, "pvc-a"), None, "OK was said while the disk is attached");
+    rig.check();
+    rig.stop().await;
+}
+
 /// The proof that a VM is gone comes from its own group, not from the cluster's.
 #[tokio::test(start_paused = true)]
 async fn disk_the_group_of_a_vm_that_cannot_be_listed_proves_nothing_about_it() {

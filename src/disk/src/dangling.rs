@@ -156,7 +156,7 @@ impl Volumes {
             command: Some(command.clone()),
         })?;
         dangling::check(disk, &facts.driver, &read).map_err(kept)?;
-        let attached_by = self.workers.seen_attachments().attached_by(disk, holder);
+        let attached_by = self.workers.seen_attachments().attached_by(&disk_read.model, holder);
         dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
         // Kubernetes may have begun to use it there since it was asked.
         if self.is_used_on(holder, disk) {

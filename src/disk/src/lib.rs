@@ -24,7 +24,7 @@ use std::{
 
 use lazuli_azure::compute::{Compute, Freshness};
 use lazuli_plan::{
-    dangling::{Blocked, DetachUnused},
+    dangling::{Blocked, DetachUnused, detach_command},
     disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
     event::Event,
     fault::Fault,
@@ -36,6 +36,7 @@ use lazuli_plan::{
     op::VmWriteMethod,
     permit::Priority,
     size::SizeLimits,
+    unpublish::{self, NodeVm, Verdict, is_machine},
 };
 use lazuli_telemetry::lossy;
 use tokio::{sync::watch, time::sleep};
@@ -50,7 +51,7 @@ pub use error::VolumeError;
 use in_flight::{Hold, InFlight};
 use list::Lists;
 pub use list::{ListedVolume, VolumeList};
-use nodes::{Candidate, Nodes, Search, is_machine, scale_set_exists, scale_set_of};
+use nodes::{Candidate, Nodes, Search, scale_set_exists, scale_set_of};
 use whole_disk::{create, delete, expand};
 use worker::{Goal, VmWorkers};
 
@@ -321,30 +322,87 @@ impl Volumes {
     }
 
     async fn unpublish_from(&self, disk: &ArmId, node: &str) -> Result<(), VolumeError> {
-        let Candidate { vm, named } = match self.nodes.candidate(node).await {
+        let candidate = match self.nodes.candidate(node).await {
             Ok(candidate) => candidate,
             // No VM can have this name, so nothing is attached to it.
             Err(error) if error.fault == Fault::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        match self.request(&vm, node, disk, Goal::Detached).await {
-            Ok(_) => {
-                self.nodes.learn(node, &vm);
-                Ok(())
-            }
+        let known = candidate.known();
+        let Candidate { vm, named } = candidate;
+        let left = match self.request(&vm, node, disk, Goal::Detached).await {
+            Ok(_) => vm,
             Err(error) if self.tells_that_it_is_missing(&error, &vm).await? => {
                 self.nodes.forget(node);
                 if named {
                     let others = self.nodes.vms_beside(&self.client, &vm).await?;
-                    return self.confirm_gone(&vm, node, disk, &others).await;
+                    return self.confirm_gone(&vm, node, known, disk, &others).await;
                 }
                 match self.nodes.search(&self.client, node).await? {
-                    Search::Found(found) => self.request(&found, node, disk, Goal::Detached).await.map(drop),
-                    Search::Absent(others) => self.confirm_gone(&vm, node, disk, &others).await,
+                    Search::Found(found) => {
+                        self.request(&found, node, disk, Goal::Detached).await?;
+                        found
+                    }
+                    Search::Absent(others) => return self.confirm_gone(&vm, node, known, disk, &others).await,
                 }
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        if self.nodes.needs_holders(node, known) {
+            // Nothing is learned of it: the Node is gone, and the VM was a guess.
+            return self.leave_other_holders(&left, node, known, disk).await;
         }
+        self.nodes.learn(node, &left);
+        Ok(())
+    }
+
+    /// Detaches the disk from every machine that is the node beside the VM that the disk has left, or that is gone.
+    ///
+    /// # Errors
+    /// [`Fault::Conflict`] while a machine holds the disk that may be the node's.
+    async fn leave_other_holders(
+        &self,
+        vm: &ArmId,
+        node: &str,
+        known: NodeVm,
+        disk: &ArmId,
+    ) -> Result<(), VolumeError> {
+        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
+        let read = match self.client.read_disk(disk, freshness).await {
+            Ok(read) => read.model,
+            Err(error) if error.fault == Fault::NotFound => return Ok(()),
+            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
+        };
+        // While the disk is being attached it does not name that VM yet, and that VM may be the node.
+        if self.in_flight.is_attaching_or_detaching(disk) {
+            return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
+        }
+        for holder in unpublish::other_holders(&read, vm) {
+            let machine = match self.client.get_vm(holder).await {
+                Ok(read) => Some(read.model),
+                Err(error) if error.fault == Fault::NotFound => None,
+                Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
+            };
+            match self.nodes.judge_holder(node, known, machine.as_ref()) {
+                Verdict::Leave => {}
+                Verdict::Detach => {
+                    self.request(holder, node, disk, Goal::Detached).await?;
+                    self.nodes.learn(node, holder);
+                }
+                Verdict::Unknown => {
+                    return Err(VolumeError::new(
+                        Fault::Conflict,
+                        format!(
+                            "{disk} may still be attached to node {node}: the cluster has no such Node any more, and the \
+                             disk is attached to {holder}, which no Node names and which may be that node's machine; when \
+                             nothing uses the disk there, detach it in Azure, and this request ends: {}",
+                            detach_command(holder, disk)
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal) -> worker::Outcome {
@@ -380,9 +438,16 @@ impl Volumes {
     }
 
     /// Succeeds when a VM that was not found is gone for good: it is not found again [`GONE_FOR`] later, another VM of its
-    /// resource group is found then, and the disk does not name a VM that is the node. A resource group or subscription
+    /// resource group is found then, and the disk does not name a VM that is the node or may be it. A resource group or subscription
     /// that cannot be read proves nothing.
-    async fn confirm_gone(&self, vm: &ArmId, node: &str, disk: &ArmId, others: &[Vm]) -> Result<(), VolumeError> {
+    async fn confirm_gone(
+        &self,
+        vm: &ArmId,
+        node: &str,
+        known: NodeVm,
+        disk: &ArmId,
+        others: &[Vm],
+    ) -> Result<(), VolumeError> {
         sleep(GONE_FOR).await;
         if !self.is_missing(vm).await? {
             return Err(VolumeError::new(
@@ -395,25 +460,9 @@ impl Volumes {
         if self.in_flight.is_attaching_or_detaching(disk) {
             return Err(VolumeError::new(Fault::Busy, format!("{disk} is being attached or detached; retry")));
         }
-        // The VM that was not found may be a guess by the node's name. Only a single read shows the VM that has the disk.
-        let freshness = Freshness::single().priority(Priority::DetachDeadNode);
-        let holders: Vec<ArmId> = match self.client.read_disk(disk, freshness).await {
-            Ok(read) => read.model.holders().into_iter().filter(|holder| *holder != vm).cloned().collect(),
-            Err(error) if error.fault == Fault::NotFound => Vec::new(),
-            Err(error) => return Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
-        };
-        // A VM of another resource group was not in the list of VMs, and may be the node all the same.
-        for holder in holders {
-            match self.client.get_vm(&holder).await {
-                Ok(read) if is_machine(&read.model, node) => {
-                    self.request(&holder, node, disk, Goal::Detached).await?;
-                    self.nodes.learn(node, &holder);
-                }
-                Ok(_) => {}
-                Err(error) if error.fault == Fault::NotFound => {}
-                Err(error) => return Err(VolumeError::azure(format!("{holder} cannot be read"), error)),
-            }
-        }
+        // The VM that was not found may be a guess by the node's name, and a VM of another resource group was not in the
+        // list of VMs. Only a single read shows the VM that has the disk.
+        self.leave_other_holders(vm, node, known, disk).await?;
         info!(node, %disk, "the node's VM is gone, so the disk is not attached to it");
         Ok(())
     }

@@ -22,6 +22,7 @@ use lazuli_plan::{
     model::{ArmId, Vm},
     node::{ClusterNodes, Machine, Place},
     permit::Priority,
+    unpublish::{self, NodeVm, Verdict, is_machine},
 };
 use tokio::{
     sync::watch,
@@ -113,6 +114,13 @@ pub(crate) struct Candidate {
     /// Whether the node's provider id or the node id itself names this VM: then no other VM is the node, whatever its
     /// name.
     pub(crate) named: bool,
+}
+
+impl Candidate {
+    /// How the VM is known.
+    pub(crate) fn known(&self) -> NodeVm {
+        if self.named { NodeVm::Named } else { NodeVm::Guessed }
+    }
 }
 
 impl Nodes {
@@ -222,6 +230,16 @@ impl Nodes {
     /// The node of this cluster whose provider id names this VM.
     pub(crate) fn node_of(&self, vm: &ArmId) -> Option<String> {
         self.cluster.now().name_of(vm).map(str::to_owned)
+    }
+
+    /// Whether the disk's own state must be read before a detach from the VM of a node is answered.
+    pub(crate) fn needs_holders(&self, node: &str, known: NodeVm) -> bool {
+        unpublish::needs_holders(known, &self.cluster.now(), node)
+    }
+
+    /// What becomes of a machine that holds a disk which is to leave a node.
+    pub(crate) fn judge_holder(&self, node: &str, known: NodeVm, holder: Option<&Vm>) -> Verdict {
+        unpublish::holder(node, known, &self.cluster.now(), holder)
     }
 
     /// Whether it is known that no Node of this cluster names this VM in its provider id.
@@ -350,12 +368,6 @@ impl Search {
             )),
         }
     }
-}
-
-/// Whether a VM is the node of this name, by its VM name or its computer name.
-pub(crate) fn is_machine(vm: &Vm, node: &str) -> bool {
-    vm.computer_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node))
-        || vm.id.name().eq_ignore_ascii_case(node)
 }
 
 #[cfg(test)]

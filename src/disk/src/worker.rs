@@ -428,7 +428,7 @@ impl VmWorker {
         let outcome = Err(VolumeError::azure(format!("node {}: its VM cannot be read", self.node), error));
         for (disk, goal) in goals {
             match says_that_it_is_missing {
-                true => self.resolve(disk, *goal, &outcome, asked_at),
+                true => self.resolve(disk, *goal, &outcome, asked_at, None),
                 false => self.answer(disk, *goal, &outcome),
             }
         }

@@ -58,17 +58,7 @@ impl Clock {
 
     /// The stamp that Azure Resource Manager prints: `2026-01-01T00:00:00.1234567+00:00`.
     pub(crate) fn stamp(&self, elapsed: Duration) -> String {
-        let at = self.at(elapsed);
-        format!(
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:07}+00:00",
-            at.year(),
-            u8::from(at.month()),
-            at.day(),
-            at.hour(),
-            at.minute(),
-            at.second(),
-            at.nanosecond() / 100
-        )
+        stamp(self.at(elapsed))
     }
 
     /// The moment as the HTTP `Date` header wants it.
@@ -85,4 +75,18 @@ impl Clock {
             at.second()
         )
     }
+}
+
+/// The stamp that Azure Resource Manager prints: `2026-01-01T00:00:00.1234567+00:00`.
+pub(crate) fn stamp(at: OffsetDateTime) -> String {
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:07}+00:00",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
+        at.nanosecond() / 100
+    )
 }

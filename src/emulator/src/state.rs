@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use time::OffsetDateTime;
 
 use crate::call_log::{Call, CallLog};
 use crate::changes::Followers;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::derived;
 use crate::fault::Fault;
 use crate::hypervisor::{DiskFacts, Hypervisor};
@@ -166,6 +167,7 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Pending>,
     /// What is unverified, as this emulator does it.
     pub(crate) switches: Switches,
+    start_time: OffsetDateTime,
     seed: u64,
     guids: StdRng,
 }
@@ -190,6 +192,7 @@ impl State {
             violations: Vec::new(),
             pending: Vec::new(),
             switches: options.unverified,
+            start_time: options.start_time,
             seed: options.seed,
             guids: StdRng::seed_from_u64(options.seed),
         }
@@ -206,6 +209,11 @@ impl State {
         let mut bytes = [0_u8; 16];
         self.guids.fill_bytes(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+    }
+
+    /// The stamp of the moment at which `at` had passed since the start.
+    pub(crate) fn stamp(&self, at: Duration) -> String {
+        clock::stamp(self.start_time + at)
     }
 
     /// Notes what a machine holds from `at` on.

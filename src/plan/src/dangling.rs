@@ -7,8 +7,10 @@
 //!
 //! Facts about use do not show why the disk is there. A person may have attached it by hand, for example to save the data
 //! of a volume that is being deleted. So the disk of a volume that is being deleted is detached only where this process
-//! itself put it there for Kubernetes, and has not detached it since ([`SeenAttachments`]). A process that has started
-//! since knows nothing of that, and a person decides. The Go driver never detaches for a deletion. For a pod on another
+//! itself put it there for Kubernetes, and nothing has attached or detached it since ([`SeenAttachments`]): this process
+//! remembers when Azure's answer showed the attachment, and Azure stamps each disk with the time of its last attach or
+//! detach. Both times are Azure's, so the clock of this process does not matter. A process that has started since knows
+//! nothing of that, and a person decides, as where the disk has no stamp or its VM was started since. The Go driver never detaches for a deletion. For a pod on another
 //! node it detaches whatever no VolumeAttachment names, and so does this driver, after stricter checks, unless the
 //! operator switches that off ([`DetachUnused`]).
 //!
@@ -21,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     disk::is_made_by_driver,
-    model::{ArmId, Disk, VolumeId},
+    model::{ArmId, AzureTime, Disk, VolumeId},
 };
 
 /// How old the last sign of life of a node may be (source: the node controller takes a node for dead after 40 s without
@@ -59,31 +61,41 @@ pub enum AttachedBy {
 /// The last attachment of each disk that this process has made for a VolumeAttachment, or found made when it was asked to.
 /// It holds what this process has seen, and may be lost: then a person decides.
 #[derive(Debug, Default)]
-pub struct SeenAttachments(BTreeMap<ArmId, ArmId>);
+pub struct SeenAttachments(BTreeMap<ArmId, Attachment>);
+
+/// An attachment that this process has seen.
+#[derive(Debug, Clone)]
+struct Attachment {
+    vm: ArmId,
+    /// The time of the answer that showed it.
+    answered: AzureTime,
+}
 
 /// How many disks' attachments are remembered.
 const MOST_SEEN: usize = 16_384;
 
 impl SeenAttachments {
-    /// An attach of the disk to the VM, which Kubernetes asked for, has ended. So no other VM holds the disk: a disk that
-    /// several may hold is never detached here ([`NotDangling::Shared`]).
-    pub fn attached(&mut self, disk: &ArmId, vm: &ArmId) {
+    /// An attach of the disk to the VM, which Kubernetes asked for, has ended, and an answer of that time shows it; `None`
+    /// where the answer has no time. So no other VM holds the disk: a disk that several may hold is never detached here
+    /// ([`NotDangling::Shared`]).
+    pub fn attached(&mut self, disk: &ArmId, vm: &ArmId, answered: Option<AzureTime>) {
+        let Some(answered) = answered else { return self.forget(disk) };
         if self.0.len() >= MOST_SEEN && !self.0.contains_key(disk) {
             self.0.pop_first();
         }
-        self.0.insert(disk.clone(), vm.clone());
+        self.0.insert(disk.clone(), Attachment { vm: vm.clone(), answered });
     }
 
     /// The disk was detached from the VM, or is to be: who attaches it next is not known.
     pub fn detached(&mut self, disk: &ArmId, vm: &ArmId) {
-        if self.0.get(disk) == Some(vm) {
+        if self.0.get(disk).is_some_and(|attachment| attachment.vm == *vm) {
             self.0.remove(disk);
         }
     }
 
     /// A read shows these VMs as the disk's holders. One that is not among them has let it go.
     pub fn held_by(&mut self, disk: &ArmId, holders: &[&ArmId]) {
-        if self.0.get(disk).is_some_and(|vm| !holders.contains(&vm)) {
+        if self.0.get(disk).is_some_and(|attachment| !holders.contains(&&attachment.vm)) {
             self.0.remove(disk);
         }
     }
@@ -93,9 +105,12 @@ impl SeenAttachments {
         self.0.remove(disk);
     }
 
-    /// Who attached the disk to the VM.
-    pub fn attached_by(&self, disk: &ArmId, vm: &ArmId) -> AttachedBy {
-        if self.0.get(disk) == Some(vm) { AttachedBy::ThisProcess } else { AttachedBy::Unknown }
+    /// Who attached the disk to the VM, by a single read of the disk.
+    pub fn attached_by(&self, disk: &Disk, vm: &ArmId) -> AttachedBy {
+        match self.0.get(&disk.id) {
+            Some(seen) if seen.vm == *vm && disk.is_held_since(vm, seen.answered) => AttachedBy::ThisProcess,
+            _ => AttachedBy::Unknown,
+        }
     }
 }
 
@@ -156,7 +171,8 @@ pub enum NotDangling {
     SwitchedOff,
     /// Nothing shows that the disk is there for Kubernetes.
     #[error(
-        "this process has not attached it there since it started, so a person may have, for example to save its data"
+        "nothing shows that this process attached it there last: it has not since it started, or the disk was attached \
+         again or its VM started since, so a person may have attached it, for example to save its data"
     )]
     MayBeAPersons,
 }
@@ -323,27 +339,52 @@ mod tests {
             }
         }
         let mut seen = SeenAttachments::default();
-        let by = |seen: &SeenAttachments, vm: &ArmId| seen.attached_by(&disk(), vm);
+        let at = |second| Some(AzureTime::from_unix_seconds(second));
+        let by = |seen: &SeenAttachments, vm: &ArmId| {
+            let managed_by = Some(vm.clone());
+            seen.attached_by(&Disk { managed_by, ownership_changed: at(7), ..Disk::unattached("d0") }, vm)
+        };
         assert_eq!(by(&seen, &one), AttachedBy::Unknown, "a process that has just started");
-        seen.attached(&disk(), &one);
+        seen.attached(&disk(), &one, at(9));
         assert_eq!((by(&seen, &one), by(&seen, &other)), (AttachedBy::ThisProcess, AttachedBy::Unknown));
         seen.detached(&disk(), &one);
         assert_eq!(by(&seen, &one), AttachedBy::Unknown);
-        seen.attached(&disk(), &one);
+        seen.attached(&disk(), &one, at(9));
         seen.held_by(&disk(), &[&one]);
         assert_eq!(by(&seen, &one), AttachedBy::ThisProcess);
         seen.held_by(&disk(), &[]);
         assert_eq!(by(&seen, &one), AttachedBy::Unknown, "another process has detached it");
-        seen.attached(&disk(), &one);
-        seen.attached(&disk(), &other);
+        seen.attached(&disk(), &one, at(9));
+        seen.attached(&disk(), &other, at(9));
         assert_eq!(
             (by(&seen, &one), by(&seen, &other)),
             (AttachedBy::Unknown, AttachedBy::ThisProcess),
             "one VM at a time"
         );
-        seen.attached(&disk(), &one);
+        seen.attached(&disk(), &one, at(9));
         seen.forget(&disk());
         assert_eq!(by(&seen, &one), AttachedBy::Unknown);
+        seen.attached(&disk(), &one, at(9));
+        seen.attached(&disk(), &one, None);
+        assert_eq!(by(&seen, &one), AttachedBy::Unknown, "an answer without a time");
+    }
+
+    #[test]
+    fn an_attach_that_azure_stamped_later_than_the_answer_that_this_process_saw_is_another_hands() {
+        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
+        let at = |second| Some(AzureTime::from_unix_seconds(second));
+        let mut seen = SeenAttachments::default();
+        seen.attached(&disk(), &vm, at(100));
+        for (stamp, holder, expected) in [
+            (at(90), Some(&vm), AttachedBy::ThisProcess),
+            (at(100), Some(&vm), AttachedBy::ThisProcess),
+            (at(101), Some(&vm), AttachedBy::Unknown),
+            (None, Some(&vm), AttachedBy::Unknown),
+            (at(90), None, AttachedBy::Unknown),
+        ] {
+            let disk = Disk { managed_by: holder.cloned(), ownership_changed: stamp, ..Disk::unattached("d0") };
+            assert_eq!(seen.attached_by(&disk, &vm), expected, "{stamp:?} {holder:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::{
     fault::{Effect, Fault},
-    model::{ArmId, ProvisioningState},
+    model::{ArmId, AzureTime, Disk, ProvisioningState},
 };
 
 /// Whether disks may be detached by force.
@@ -74,32 +74,31 @@ pub enum Detach {
     #[default]
     NotTried,
     /// Azure took the write and did not carry it out, or cannot say what became of it.
-    Failed,
+    Failed {
+        /// The time of the answer that showed the disk attached before the write was sent, where it has one.
+        attached: Option<AzureTime>,
+    },
 }
 
 impl Detach {
-    /// By the failure of its write. `answered` is whether Azure answered it.
-    pub fn of_write(fault: &Fault, effect: Effect, answered: bool) -> Self {
+    /// By the failure of its write. `answered` is whether Azure answered it; `attached` is the time of the read that the
+    /// write followed from.
+    pub fn of_write(fault: &Fault, effect: Effect, answered: bool, attached: Option<AzureTime>) -> Self {
         if (answered || effect == Effect::Possible) && was_not_carried_out(fault) {
-            Self::Failed
+            Self::Failed { attached }
         } else {
             Self::NotTried
         }
     }
 }
 
+/// Whether a failure makes a forced detach worth a try: Azure took the write and did not carry it out, or cannot say what
+/// became of it. A refusal (throttled, forbidden, locked, conflict) is about the request, and force does not change it.
 fn was_not_carried_out(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::OperationFailed | Fault::Unclear | Fault::Unavailable | Fault::OutcomeUnknown | Fault::Deadline
     )
-}
-
-/// Whether a failed ordinary detach makes a forced one worth a try: its write was sent, and Azure took it and did not
-/// carry it out, or cannot say what became of it. A refusal (throttled, forbidden, locked, conflict) is about the request,
-/// and force does not change it. `fault` is the failure that the request ended with.
-pub fn follows(detach: Detach, fault: &Fault) -> bool {
-    detach == Detach::Failed && was_not_carried_out(fault)
 }
 
 /// Whether a VM is proved stopped. A detach that failed leaves the state Failed behind, so Failed counts like Succeeded:
@@ -118,10 +117,10 @@ pub fn check(view: InstanceView) -> Result<(), NotForced> {
     }
 }
 
-/// The ordinary detaches that failed, by VM and disk. It holds what this process has seen, and may be lost: then one more
-/// ordinary detach comes first.
+/// The ordinary detaches that failed, by VM and disk, each with the time of the answer by which the disk was attached when
+/// its detach was sent. It holds what this process has seen, and may be lost: then one more ordinary detach comes first.
 #[derive(Debug, Default)]
-pub struct FailedDetaches(std::collections::BTreeSet<(ArmId, ArmId)>);
+pub struct FailedDetaches(std::collections::BTreeMap<(ArmId, ArmId), AzureTime>);
 
 /// How many failed detaches are remembered.
 const MOST: usize = 1_024;
@@ -132,11 +131,11 @@ impl FailedDetaches {
         let key = (vm.clone(), disk.clone());
         match failure {
             None => drop(self.0.remove(&key)),
-            Some((detach, fault)) if follows(detach, fault) => {
-                if self.0.len() >= MOST && !self.0.contains(&key) {
+            Some((Detach::Failed { attached: Some(attached) }, fault)) if was_not_carried_out(fault) => {
+                if self.0.len() >= MOST && !self.0.contains_key(&key) {
                     self.0.pop_first();
                 }
-                self.0.insert(key);
+                self.0.insert(key, attached);
             }
             // It says nothing of the earlier failure.
             Some(_) => {}
@@ -148,9 +147,15 @@ impl FailedDetaches {
         self.0.remove(&(vm.clone(), disk.clone()));
     }
 
-    /// Whether an ordinary detach of the disk from the VM has failed.
+    /// Whether an ordinary detach of the disk from the VM has failed. It may be of an earlier attachment.
     pub fn contains(&self, vm: &ArmId, disk: &ArmId) -> bool {
-        self.0.contains(&(vm.clone(), disk.clone()))
+        self.0.contains_key(&(vm.clone(), disk.clone()))
+    }
+
+    /// Whether an ordinary detach of this very attachment has failed, by a single read of the disk: it has been neither
+    /// detached nor attached again since, and its VM was neither deallocated nor started.
+    pub fn is_of_this_attachment(&self, vm: &ArmId, disk: &Disk) -> bool {
+        self.0.get(&(vm.clone(), disk.id.clone())).is_some_and(|attached| disk.is_held_since(vm, *attached))
     }
 }
 
@@ -159,6 +164,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const ATTACHED: Option<AzureTime> = Some(AzureTime::from_unix_seconds(100));
+    const FAILED: Detach = Detach::Failed { attached: ATTACHED };
 
     const CODES: [&str; 9] = [
         "PowerState/running",
@@ -209,10 +217,10 @@ mod tests {
                 match step {
                     0 => { failed.ended(&vm, &disk, None); expected.remove(&at); }
                     1 => {
-                        failed.ended(&vm, &disk, Some((Detach::Failed, &Fault::OperationFailed)));
+                        failed.ended(&vm, &disk, Some((FAILED, &Fault::OperationFailed)));
                         expected.insert(at);
                     }
-                    2 => failed.ended(&vm, &disk, Some((Detach::Failed, &Fault::Throttled { retry_after: None }))),
+                    2 => failed.ended(&vm, &disk, Some((FAILED, &Fault::Throttled { retry_after: None }))),
                     3 => failed.ended(&vm, &disk, Some((Detach::NotTried, &Fault::Unavailable))),
                     _ => { failed.attached(&vm, &disk); expected.remove(&at); }
                 }
@@ -222,20 +230,49 @@ mod tests {
         }
     }
 
+    fn attached_disk(stamp: Option<AzureTime>) -> (ArmId, Disk) {
+        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
+        let disk = Disk { managed_by: Some(vm.clone()), ownership_changed: stamp, ..Disk::unattached("d0") };
+        (vm, disk)
+    }
+
+    fn is_remembered(detach: Detach, fault: &Fault) -> bool {
+        let (vm, disk) = attached_disk(ATTACHED);
+        let mut failed = FailedDetaches::default();
+        failed.ended(&vm, &disk.id, Some((detach, fault)));
+        failed.is_of_this_attachment(&vm, &disk)
+    }
+
+    #[test]
+    fn the_failed_detach_of_an_earlier_attachment_is_no_reason_for_force() {
+        let at = |second| Some(AzureTime::from_unix_seconds(second));
+        for (stamp, expected) in [(at(99), true), (at(100), true), (at(101), false), (None, false)] {
+            let (vm, disk) = attached_disk(stamp);
+            let mut failed = FailedDetaches::default();
+            failed.ended(&vm, &disk.id, Some((FAILED, &Fault::OperationFailed)));
+            assert_eq!(failed.is_of_this_attachment(&vm, &disk), expected, "{stamp:?}");
+            assert!(!failed.is_of_this_attachment(&vm, &Disk { managed_by: None, ..disk.clone() }));
+            failed.ended(&vm, &disk.id, None);
+            assert!(!failed.is_of_this_attachment(&vm, &disk));
+        }
+        let undated = Detach::Failed { attached: None };
+        assert!(!is_remembered(undated, &Fault::OperationFailed), "an answer without a time");
+    }
+
     #[test]
     fn what_was_not_sent_has_not_failed() {
         for fault in [Fault::Unavailable, Fault::OutcomeUnknown, Fault::Deadline] {
-            assert!(follows(Detach::Failed, &fault) && !follows(Detach::NotTried, &fault), "{fault:?}");
+            assert!(is_remembered(FAILED, &fault) && !is_remembered(Detach::NotTried, &fault), "{fault:?}");
         }
         // What failed, whether Azure may have acted, whether it answered.
         for (fault, effect, answered, expected) in [
             (Fault::Unavailable, Effect::None, false, Detach::NotTried),
-            (Fault::OutcomeUnknown, Effect::Possible, false, Detach::Failed),
-            (Fault::OperationFailed, Effect::None, true, Detach::Failed),
+            (Fault::OutcomeUnknown, Effect::Possible, false, FAILED),
+            (Fault::OperationFailed, Effect::None, true, FAILED),
             (Fault::Throttled { retry_after: None }, Effect::None, true, Detach::NotTried),
             (Fault::Conflict, Effect::None, true, Detach::NotTried),
         ] {
-            assert_eq!(Detach::of_write(&fault, effect, answered), expected, "{fault:?}");
+            assert_eq!(Detach::of_write(&fault, effect, answered, ATTACHED), expected, "{fault:?}");
         }
     }
 
@@ -250,7 +287,7 @@ mod tests {
             Fault::NotFound,
             Fault::Invalid,
         ] {
-            assert!(!follows(Detach::Failed, &fault), "{fault:?}");
+            assert!(!is_remembered(FAILED, &fault), "{fault:?}");
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
 //! | [`node`] | which VM a node is, and whether the node is out of work |
+//! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
 //! | [`lease`] | when a replica takes the lease, renews it, and has lost it |
 //! | [`balancing`] | Services on the engine: the planners of the network as its objects, and what a Service wants of each |
 //! | [`service`] | what a Service of type LoadBalancer asks of Azure, and what is wrong with it |
@@ -66,4 +67,5 @@ pub mod service;
 pub mod single_write;
 pub mod size;
 pub mod spelling;
+pub mod unpublish;
 pub mod vm_access;

@@ -45,6 +45,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use lazuli_plan::{
     fault::{Effect, Fault},
+    model::AzureTime,
     permit::{Ceilings, Priority, Scope},
     poll::{Durations, Expectation, Kind},
 };
@@ -144,6 +145,8 @@ pub struct Read {
     /// When the request that was answered was sent. The answer shows all that Azure had done by then, unless its reads
     /// lag.
     pub sent_at: Instant,
+    /// The `Date` of the answer.
+    pub answered: Option<AzureTime>,
 }
 
 /// What goes out, once or several times.
@@ -229,7 +232,8 @@ impl Arm {
             .ok_or_else(|| malformed(&url, &answer, "the answer is empty"))?;
         let etag = answer.header("etag").or_else(|| value.get("etag").and_then(Value::as_str));
         let etag = etag.map(str::to_owned);
-        Ok(Read { value, etag, sent_at: answer.sent_at })
+        let answered = date(&answer.headers).map(AzureTime::from_unix_seconds);
+        Ok(Read { value, etag, sent_at: answer.sent_at, answered })
     }
 
     /// Reads what is at a URL of the resource manager.

@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use lazuli_plan::{
     fault::{Effect, Fault},
+    model::AzureTime,
     permit::Priority,
 };
 use serde::{
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Arm, malformed};
+use super::{Arm, date, malformed};
 use crate::{
     broker::Fields,
     error::{ArmError, Failure, Verb},
@@ -43,6 +44,7 @@ pub struct Pages {
     until: Until,
     read: usize,
     sent_at: Option<Instant>,
+    answered: Option<AzureTime>,
 }
 
 /// The most pages that a list may have; a longer one does not end.
@@ -148,13 +150,21 @@ impl Pages {
         }
         self.next = next;
         self.read += 1;
-        self.sent_at.get_or_insert(answer.sent_at);
+        if self.sent_at.is_none() {
+            self.sent_at = Some(answer.sent_at);
+            self.answered = date(&answer.headers).map(AzureTime::from_unix_seconds);
+        }
         Ok(Some(items))
     }
 
     /// When the request for the first page was sent; `None` before its answer.
     pub fn sent_at(&self) -> Option<Instant> {
         self.sent_at
+    }
+
+    /// The `Date` of the first page.
+    pub fn answered(&self) -> Option<AzureTime> {
+        self.answered
     }
 }
 
@@ -180,6 +190,7 @@ impl Arm {
             until: until.clone(),
             read: 0,
             sent_at: None,
+            answered: None,
         })
     }
 

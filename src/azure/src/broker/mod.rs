@@ -18,13 +18,16 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use lazuli_plan::{
     fault::{Effect, Fault},
-    model::ArmId,
+    model::{ArmId, AzureTime},
     poll::Expectation,
     read::{Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
 };
@@ -81,6 +84,8 @@ pub(crate) struct Observation {
     pub(crate) etag: Option<String>,
     /// By which read, and when.
     pub(crate) seen: Seen<Instant>,
+    /// The `Date` of the answer; of a list, its first page's.
+    pub(crate) answered: Option<AzureTime>,
 }
 
 /// What a look at an operation shows.
@@ -104,6 +109,8 @@ struct Shared {
     /// The start of the monotonic clock.
     epoch: Instant,
     groups: Mutex<BTreeMap<Key, Entry>>,
+    /// The last number of a caller or a watch. A number never comes again, also after its group was dropped.
+    numbers: AtomicU64,
 }
 
 /// Which group: the resources of one list, by one API version.
@@ -124,7 +131,6 @@ struct Entry {
     singles: BTreeMap<ArmId, (Rank, CancellationToken)>,
     /// The rank of the list under way.
     list: Option<Rank>,
-    next: u64,
     wake: Arc<Notify>,
     /// A task waits for its time.
     driven: bool,
@@ -132,7 +138,7 @@ struct Entry {
 
 impl Broker {
     pub(crate) fn new(arm: Arm) -> Self {
-        Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default() }))
+        Self(Arc::new(Shared { arm, epoch: Instant::now(), groups: Mutex::default(), numbers: AtomicU64::default() }))
     }
 
     /// Reads a resource, together with all callers that ask for it.
@@ -149,12 +155,12 @@ impl Broker {
         let key = Key::of(resource_type, api_version, resource);
         let asked_at = self.0.now();
         let not_before = not_before.saturating_duration_since(self.0.epoch).min(asked_at);
-        let (answer, id) = self.0.with(&key, resource_type, |entry| {
+        let id = self.0.number();
+        let answer = self.0.with(&key, resource_type, |entry| {
             let (caller, answer) = oneshot::channel();
-            let id = entry.number();
             entry.callers.insert(id, caller);
             entry.group.ask(resource, Ask { id, not_before, asked_at, accept, priority, patience });
-            (answer, id)
+            answer
         });
         let _caller = Caller { shared: self.0.clone(), key: key.clone(), resource: resource.clone(), id };
         self.0.act(&key);
@@ -175,11 +181,10 @@ impl Broker {
         let accepted_at = begun.accepted_at.saturating_duration_since(self.0.epoch);
         let Begun { expectation, sample, last, .. } = begun;
         let operation = Operation { resource: resource.clone(), accepted_at, expectation, target, sample, last };
-        let number = self.0.with(&key, resource_type, |entry| {
-            let number = entry.number();
+        let number = self.0.number();
+        self.0.with(&key, resource_type, |entry| {
             entry.watches.insert(number, send);
             entry.group.begin(number, operation);
-            number
         });
         self.0.act(&key);
         Watch { shared: self.0.clone(), key, number, looks }
@@ -284,11 +289,6 @@ impl Entry {
         !self.driven && self.group.is_idle() && self.callers.is_empty() && self.watches.is_empty()
     }
 
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
     fn answer(&mut self, ids: Vec<u64>, answer: &Answer) {
         for id in ids {
             if let Some(caller) = self.callers.remove(&id) {
@@ -309,6 +309,11 @@ impl Shared {
         self.epoch.elapsed()
     }
 
+    /// A number that no caller and no watch has had.
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn with<R>(&self, key: &Key, resource_type: &'static ResourceType, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut groups = self.groups();
         if groups.len() >= KEPT_GROUPS && !groups.contains_key(key) {
@@ -322,7 +327,6 @@ impl Shared {
             watches: BTreeMap::new(),
             singles: BTreeMap::new(),
             list: None,
-            next: 0,
             wake: Arc::default(),
             driven: false,
         });
@@ -477,6 +481,7 @@ impl Single {
             value: Arc::new(read.value),
             etag: read.etag,
             seen: Seen { by: By::Single, sent_at: read.sent_at },
+            answered: read.answered,
         });
         self.end(began, (!unwanted).then_some(answer));
     }
@@ -554,7 +559,7 @@ impl List {
             }
             let mut answered = 0;
             for item in items {
-                answered += self.item(entry, item, sent_at, &looked_at, &mut shown);
+                answered += self.item(entry, item, (sent_at, list.answered()), &looked_at, &mut shown);
             }
             self.shared.shared_reads(entry.resource_type, By::List, answered);
             let wanted = entry.group.wanted_of_list();
@@ -581,7 +586,7 @@ impl List {
         &self,
         entry: &mut Entry,
         item: Value,
-        sent_at: Instant,
+        (sent_at, list_answered): (Instant, Option<AzureTime>),
         looked_at: &BTreeSet<ArmId>,
         shown: &mut BTreeMap<ArmId, (Listed, Arc<Value>)>,
     ) -> usize {
@@ -597,7 +602,8 @@ impl List {
         }
         let answered = ids.len();
         let value = Arc::new(item);
-        let observation = Observation { value: value.clone(), etag, seen: Seen { by: By::List, sent_at } };
+        let seen = Seen { by: By::List, sent_at };
+        let observation = Observation { value: value.clone(), etag, seen, answered: list_answered };
         entry.answer(ids, &Ok(observation));
         if let (true, Some(state)) = (looked_at.contains(&id), state) {
             shown.insert(id, (state, value));

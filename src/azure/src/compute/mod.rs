@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use lazuli_plan::{
     fault::{Effect, Fault},
     force_detach::InstanceView,
-    model::{ArmId, Disk, Gib, Vm},
+    model::{ArmId, AzureTime, Disk, Gib, Vm},
     node::instance_of_computer,
     op::{VmWrite, VmWriteMethod},
     permit::Priority,
@@ -78,6 +78,8 @@ pub struct Snapshot<T> {
     pub raw: Arc<Value>,
     /// By which read, and when that was sent.
     pub seen: Seen<Instant>,
+    /// When Azure answered, by its own clock; of a list, its first page.
+    pub answered: Option<AzureTime>,
 }
 
 /// What a caller asks of a read.
@@ -586,5 +588,5 @@ fn snapshot<T>(
     decode: fn(&Value) -> Result<T, DecodeError>,
 ) -> Result<Snapshot<T>, ArmError> {
     let model = decode(&read.value).map_err(|error| undecodable(path, error))?;
-    Ok(Snapshot { model, etag: read.etag, raw: read.value, seen: read.seen })
+    Ok(Snapshot { model, etag: read.etag, raw: read.value, seen: read.seen, answered: read.answered })
 }

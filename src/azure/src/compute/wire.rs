@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 use lazuli_plan::{
     disk::is_made_by_driver,
     force_detach::{InstanceView, PowerState},
-    model::{ArmId, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName, Vm},
+    model::{
+        ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName,
+        Vm,
+    },
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::ListedDisk;
 
@@ -140,6 +144,7 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         provisioning_state: provisioning_state(raw)?,
         managed_by: optional_id(raw, "managedBy")?,
         managed_by_extended: managed_by_extended(raw)?,
+        ownership_changed: stamp(raw, "properties.LastOwnershipUpdateTime"),
         max_shares: number32("properties.maxShares")?.unwrap_or(1),
         disk_encryption_set: optional_id(raw, "properties.encryption.diskEncryptionSetId")?,
         tags,
@@ -149,6 +154,13 @@ pub fn decode_disk(raw: &Value) -> Result<Disk, DecodeError> {
         network_access_policy: optional_text(raw, "properties.networkAccessPolicy")?.map(str::to_owned),
         source: source(raw),
     })
+}
+
+/// A stamp. One that cannot be read is as if it were absent: then nothing rests on it.
+fn stamp(raw: &Value, path: &str) -> Option<AzureTime> {
+    let text = at(raw, path)?.as_str()?;
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    Some(AzureTime::from_unix_seconds(time.unix_timestamp()))
 }
 
 fn readable_tags(raw: &Value) -> Result<BTreeMap<String, String>, DecodeError> {

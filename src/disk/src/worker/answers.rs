@@ -7,7 +7,7 @@ use lazuli_plan::{
     attach::{Resolution, Resolved, Unattachable},
     fault::Fault,
     force_detach::Detach,
-    model::ArmId,
+    model::{ArmId, AzureTime},
 };
 use tokio::time::Instant;
 
@@ -18,9 +18,11 @@ use super::{
 use crate::VolumeError;
 
 impl VmWorker {
-    /// Answers the requests that a plan has resolved. `unreadable` has the failed reads of disks.
+    /// Answers the requests that a plan has resolved by a read of the VM that Azure answered then. `unreadable` has the
+    /// failed reads of disks.
     pub(super) fn resolve_all(
         &self,
+        answered: Option<AzureTime>,
         goals: &Batch,
         resolved: BTreeMap<ArmId, Resolution<Instant>>,
         unreadable: &BTreeMap<ArmId, ArmError>,
@@ -28,7 +30,7 @@ impl VmWorker {
         for (disk, Resolution { resolved, sent_at }) in resolved {
             if let Some(goal) = goals.get(&disk) {
                 let outcome = self.resolved_outcome(&disk, resolved, unreadable.get(&disk));
-                self.resolve(&disk, *goal, &outcome, sent_at);
+                self.resolve(&disk, *goal, &outcome, sent_at, answered);
             }
         }
     }
@@ -104,31 +106,41 @@ impl VmWorker {
     pub(super) fn answer(&self, disk: &ArmId, goal: Goal, outcome: &Outcome) {
         let request = self.shared.queues().get_mut(&self.vm).and_then(|queue| queue.take(disk, goal));
         if let Some(request) = request {
-            self.note_outcome(disk, goal, request.detach(), outcome);
+            self.note_outcome(disk, goal, request.detach(), outcome, None);
             request.answer(outcome);
         }
     }
 
     /// Records the outcome of a request before its callers get it.
-    fn note_outcome(&self, disk: &ArmId, goal: Goal, detach: Detach, outcome: &Outcome) {
+    fn note_outcome(&self, disk: &ArmId, goal: Goal, detach: Detach, outcome: &Outcome, answered: Option<AzureTime>) {
         self.note_detach(disk, goal, detach, outcome);
         match goal {
-            Goal::Attached(_) if outcome.is_ok() => self.shared.seen_attachments().attached(disk, &self.vm),
+            Goal::Attached(_) if outcome.is_ok() => {
+                self.shared.seen_attachments().attached(disk, &self.vm, answered);
+            }
             Goal::Attached(_) => {}
             // A detach that failed may be carried out later.
             Goal::Detached => self.shared.seen_attachments().detached(disk, &self.vm),
         }
     }
 
-    /// Answers a request by a read that was sent then, if it is still in the queue. Its callers that came since stay.
-    pub(super) fn resolve(&self, disk: &ArmId, goal: Goal, outcome: &Outcome, sent_at: Instant) {
+    /// Answers a request by a read that was sent then and answered at that time of Azure's, if it is still in the queue. Its
+    /// callers that came since stay.
+    pub(super) fn resolve(
+        &self,
+        disk: &ArmId,
+        goal: Goal,
+        outcome: &Outcome,
+        sent_at: Instant,
+        answered: Option<AzureTime>,
+    ) {
         if outcome.is_ok() {
             self.shared.note_shown(&self.vm, disk, goal != Goal::Detached, sent_at);
         }
         let mut queues = self.shared.queues();
         let Some(queue) = queues.get_mut(&self.vm) else { return };
         if let Some(detach) = queue.detach_of(disk, goal) {
-            self.note_outcome(disk, goal, detach, outcome);
+            self.note_outcome(disk, goal, detach, outcome, answered);
             queue.resolve(disk, goal, outcome, sent_at);
         }
     }

@@ -152,7 +152,7 @@ impl VmWorker {
     /// Answers the requests of a plan that need no write.
     pub(super) fn resolve_planned(&self, planned: &mut Planned) {
         let resolved = std::mem::take(&mut planned.plan.resolved);
-        self.resolve_all(&planned.members, resolved, &planned.reads.errors);
+        self.resolve_all(planned.vm.answered, &planned.members, resolved, &planned.reads.errors);
     }
 
     /// Answers those requests that need no write, at a time when the worker may not write for them. Returns the plan
@@ -168,7 +168,8 @@ impl VmWorker {
             }
             planned = self.plan(planned.vm, planned.reads, planned.members, Writes::None, &unforced);
         }
-        self.resolve_all(&planned.members, planned.plan.resolved.clone(), &planned.reads.errors);
+        let resolved = planned.plan.resolved.clone();
+        self.resolve_all(planned.vm.answered, &planned.members, resolved, &planned.reads.errors);
         planned.plan
     }
 

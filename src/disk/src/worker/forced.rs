@@ -9,7 +9,7 @@ use lazuli_azure::error::ArmError;
 use lazuli_plan::{
     event::{Event, Reason, Regarding},
     force_detach::{self, Detach, FailedDetaches, ForceDetach},
-    model::{ArmId, Vm},
+    model::{ArmId, AzureTime, Disk, Vm},
     op::{VmWrite, VmWriteMethod},
 };
 use tracing::{info, warn};
@@ -38,7 +38,18 @@ impl VmWorker {
         }
         let has_failed =
             |disk: &&ArmId| vm.data_disk(disk).is_some() && self.shared.failed_detaches().contains(&self.vm, disk);
-        let failed: BTreeSet<ArmId> = detach.iter().filter(has_failed).cloned().collect();
+        let failed: Vec<ArmId> = detach.iter().filter(has_failed).cloned().collect();
+        if failed.is_empty() {
+            return BTreeSet::new();
+        }
+        // Another hand may have detached the disk and attached it again since.
+        let reads = self.read(failed).await;
+        let is_this_attachment = |disk: &Disk| self.shared.failed_detaches().is_of_this_attachment(&self.vm, disk);
+        let failed: BTreeSet<ArmId> = reads
+            .into_iter()
+            .filter(|(_, read)| read.as_ref().is_ok_and(|read| is_this_attachment(&read.model)))
+            .map(|(disk, _)| disk)
+            .collect();
         if failed.is_empty() {
             return failed;
         }
@@ -72,8 +83,8 @@ impl VmWorker {
     }
 
     /// Records how the detaches of a write ended that failed.
-    pub(super) fn note_failed_write(&self, write: &VmWrite, error: &ArmError) {
-        let detach = Detach::of_write(&error.fault, error.effect, error.status.is_some());
+    pub(super) fn note_failed_write(&self, write: &VmWrite, error: &ArmError, read_answered: Option<AzureTime>) {
+        let detach = Detach::of_write(&error.fault, error.effect, error.status.is_some(), read_answered);
         if let Some(queue) = self.shared.queues().get_mut(&self.vm) {
             queue.note_detach(&write.detach, detach);
         }

@@ -11,7 +11,7 @@ use lazuli_plan::{
     attach::{self, Bisection, Reaction},
     event::{Event, Reason, Regarding},
     fault::{Effect, Fault},
-    model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
+    model::{ArmId, AzureTime, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
     permit::Priority,
 };
@@ -92,7 +92,7 @@ impl VmWorker {
                     }
                 }
             }
-            Err(error) => self.failed(write, members, method, error, failure_state).await,
+            Err(error) => self.failed(vm.answered, write, members, method, error, failure_state).await,
         }
     }
 
@@ -123,16 +123,18 @@ impl VmWorker {
         }
     }
 
-    /// Reacts to a write that failed: answers its requests, or puts them back for the next round.
+    /// Reacts to a write that failed: answers its requests, or puts them back for the next round. The write followed from a
+    /// read of the VM that Azure answered then.
     async fn failed(
         &self,
+        read_answered: Option<AzureTime>,
         write: &VmWrite,
         members: Batch,
         method: VmWriteMethod,
         error: ArmError,
         failure_state: &mut FailureState,
     ) {
-        self.note_failed_write(write, &error);
+        self.note_failed_write(write, &error, read_answered);
         if let Some(pause) = failure_state.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so the worker plans again.
             warn!(error = %error, ?pause, "the VM is read and planned again after a pause");
@@ -259,7 +261,7 @@ impl VmWorker {
             let confirmed = attach::confirm(&vm.model, vm.seen, members, failure.is_some());
             let is_unmet = |(disk, _): &(&ArmId, &Goal)| !confirmed.contains_key(*disk);
             let unmet: Batch = members.iter().filter(is_unmet).map(|(disk, goal)| (disk.clone(), *goal)).collect();
-            self.resolve_all(members, confirmed, &BTreeMap::new());
+            self.resolve_all(vm.answered, members, confirmed, &BTreeMap::new());
             let vm = vm.model;
             match lag.next() {
                 Some(pause) if failure.is_none() && !unmet.is_empty() => self.pause(*pause).await,

@@ -25,6 +25,7 @@ fn disk(location: &str, zones: &[&str]) -> Disk {
         provisioning_state: ProvisioningState::Succeeded,
         managed_by: None,
         managed_by_extended: Vec::new(),
+        ownership_changed: None,
         max_shares: 1,
         disk_encryption_set: None,
         tags: Default::default(),

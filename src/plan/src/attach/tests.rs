@@ -48,6 +48,7 @@ pub(super) fn disk_in(state: Option<DiskState>, max_shares: u32, holders: &[&Arm
         provisioning_state: ProvisioningState::Succeeded,
         managed_by: holders.first().map(|holder| (*holder).clone()),
         managed_by_extended: holders.iter().map(|holder| (*holder).clone()).collect(),
+        ownership_changed: None,
         max_shares,
         disk_encryption_set: None,
         tags: BTreeMap::new(),

@@ -229,6 +229,7 @@ mod tests {
             provisioning_state: ProvisioningState::Succeeded,
             managed_by: holder.cloned(),
             managed_by_extended: Vec::new(),
+            ownership_changed: None,
             max_shares: 1,
             disk_encryption_set: None,
             tags: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use super::{ArmId, Gib};
+use super::{ArmId, AzureTime, Gib};
 
 /// A name that is not one of those Azure knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -157,6 +157,9 @@ pub struct Disk {
     pub managed_by: Option<ArmId>,
     /// The VMs that hold a shared disk.
     pub managed_by_extended: Vec<ArmId>,
+    /// When it was last attached or detached, or its VM was last deallocated or started (source: the disks API,
+    /// `LastOwnershipUpdateTime`). `None` in a list, and where Azure does not say.
+    pub ownership_changed: Option<AzureTime>,
     /// How many VMs may hold it at a time; 1 for most.
     pub max_shares: u32,
     /// The disk encryption set, if it has one.
@@ -185,6 +188,12 @@ impl Disk {
         holders
     }
 
+    /// Whether the VM holds the disk, and no VM has been attached or detached, deallocated or started since the answer of
+    /// that moment, which showed the disk attached to the VM. Without a stamp that cannot be told.
+    pub fn is_held_since(&self, vm: &ArmId, answered: AzureTime) -> bool {
+        self.holders().contains(&vm) && self.ownership_changed.is_some_and(|changed| changed <= answered)
+    }
+
     /// Whether the M-series write accelerator is to be on when it is attached. The Go driver keeps the wish as a tag
     /// of the disk, and so do we.
     pub fn write_accelerator(&self) -> bool {
@@ -208,6 +217,7 @@ impl Disk {
             provisioning_state: ProvisioningState::Succeeded,
             managed_by: None,
             managed_by_extended: Vec::new(),
+            ownership_changed: None,
             max_shares: 1,
             disk_encryption_set: None,
             tags: BTreeMap::new(),

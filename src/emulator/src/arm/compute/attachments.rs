@@ -75,6 +75,7 @@ pub(crate) fn take(state: &mut State, vm: &str, lun: u8, disk: &str, at: Duratio
             doc["managedBy"] = json!(vm);
         }
     });
+    stamp(state, disk, at);
     mark(state, disk, at);
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
         }
     });
     state.remember_luns(vm, at);
+    let held = state.store.disk(disk).is_some_and(|doc| owners(&doc).iter().any(|holder| path::same(holder, vm)));
     state.store.change(disk, at, |resource| {
         let doc = &mut resource.doc;
         let (own, holders): (Vec<String>, Vec<String>) =
@@ -104,7 +106,19 @@ pub(crate) fn release(state: &mut State, vm: &str, lun: u8, disk: &str, at: Dura
             }
         }
     });
+    if held {
+        stamp(state, disk, at);
+    }
     mark(state, disk, at);
+}
+
+/// Documented: `LastOwnershipUpdateTime` is when the disk was last attached to a machine or detached from one, or when
+/// its machine was deallocated or started.
+fn stamp(state: &mut State, disk: &str, at: Duration) {
+    let stamp = state.stamp(at);
+    state.store.change(disk, at, |resource| {
+        resource.doc["properties"]["LastOwnershipUpdateTime"] = json!(stamp);
+    });
 }
 
 /// Documented: a shared disk names its machines in `managedByExtended` and `shareInfo`.
@@ -148,7 +162,13 @@ pub(crate) fn mark_disks(state: &mut State, vm: &str, at: Duration) {
         held.push(os.to_owned());
     }
     for disk in held {
+        let word = |state: &State| state.store.disk(&disk).map(|doc| doc["properties"]["diskState"].clone());
+        let before = word(state);
         mark(state, &disk, at);
+        // Unverified: the start of a machine that was switched off and not deallocated is no change of ownership.
+        if word(state) != before {
+            stamp(state, &disk, at);
+        }
     }
 }
 

@@ -99,6 +99,7 @@ fn made(plan: &CreatePlan) -> Disk {
         provisioning_state: ProvisioningState::Succeeded,
         managed_by: None,
         managed_by_extended: Vec::new(),
+        ownership_changed: None,
         max_shares: spec.max_shares,
         disk_encryption_set: spec.disk_encryption_set.clone(),
         tags: spec.tags.clone(),

@@ -1,0 +1,13 @@
+//! Moments by Azure's own clock.
+
+/// A moment by Azure's clock, in whole seconds since 1970: the `Date` of an answer, or a stamp in a resource. It is
+/// compared with other moments of this type alone, and never with a clock of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AzureTime(i64);
+
+impl AzureTime {
+    /// Seconds since 1970; what is left of a second does not count.
+    pub const fn from_unix_seconds(seconds: i64) -> Self {
+        Self(seconds)
+    }
+}
