@@ -190,14 +190,23 @@ impl Service for Balanced {
     fn note_admission(want: &Want, inputs: &Inputs, noted: &mut Admission) {
         let Want::SecurityGroup(network::Want { present, .. }) = want else { return };
         let is_node = |address: &IpAddr| inputs.nodes.contains(address);
-        for allow in present.allows() {
+        // Of what is asked for ahead only the ports with a load-balancing rule count: the others are not made yet.
+        let allows = present.allow.iter().chain(present.guest.allow.iter().map(|guest| &guest.asked));
+        for allow in allows {
             for address in allow.destinations.iter().filter(|address| !is_node(address)) {
                 noted.entry(*address).or_default().extend(allow.ports.iter().map(|port| (allow.protocol, *port)));
             }
         }
-        let denied = present.denials_stay().chain(present.keep.iter().copied());
-        for address in denied.filter(|address| !is_node(address)) {
+        for security_group::GuestAllow { asked, with_rules } in &present.ahead {
+            for address in asked.destinations.iter().filter(|address| !is_node(address)) {
+                noted.entry(*address).or_default().extend(with_rules.iter().map(|port| (asked.protocol, *port)));
+            }
+        }
+        for address in present.denials_stay().filter(|address| !is_node(address)) {
             noted.entry(address).or_default();
+        }
+        for (address, ports) in present.keep.iter().filter(|(address, _)| !is_node(address)) {
+            noted.entry(*address).or_default().extend(ports);
         }
     }
 
@@ -351,14 +360,15 @@ fn of_security_group(
     }
     if let Some(spec) = spec {
         let frontends: BTreeSet<IpAddr> = addresses(spec, seen).into_values().collect();
-        let mut ask = spec.ask.clone();
-        if level == Level::Frontend {
-            let served = ports(seen.reports.values().map(|report| &**report));
-            ask.access.ports.retain(|port| served.contains(port));
-        }
         let former = Former::default();
-        want.present = wants::security_group(&ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
+        want.present = wants::security_group(&spec.ask, &frontends, &inputs.nodes, &former, Stage::Adding).present;
         wants::at_addresses_of_others(&mut want.present, &of_others(id, spec, seen, inputs));
+        if level == Level::Frontend {
+            want.present.go_ahead(&ports(seen.reports.values().map(|report| &**report)));
+        }
+        // The rules that stay may be of ports that only the load balancer still has.
+        let shown = ports(seen.reports.values().chain(seen.left.values()).map(|report| &**report));
+        want.present.keep.values_mut().for_each(|kept| kept.extend(&shown));
     }
     match level {
         Level::Make => want.gone.destinations = unshown(spec, seen),
@@ -370,10 +380,12 @@ fn of_security_group(
         }
         Level::Look | Level::Frontend | Level::Quiet => {}
     }
-    for address in &want.present.guest.keep {
+    for address in want.present.guest.keep.iter().chain(want.present.keep.keys()) {
         want.gone.destinations.remove(address);
         want.gone.shared.remove(address);
     }
+    // Rules at the nodes stay for it there, if it is reached there.
+    want.gone.nodes &= !want.present.keep.keys().any(|address| inputs.nodes.contains(address));
     want
 }
 

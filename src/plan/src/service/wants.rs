@@ -197,7 +197,8 @@ pub fn security_group(
     destinations.extend(&ask.additional_addresses);
     let mut part = security_group::Part::default();
     if ask.access.kept == KeptRules::All && stage >= Stage::Adding {
-        part.keep = destinations.iter().chain(frontends).copied().collect();
+        let ports: BTreeSet<(SecurityProtocol, u16)> = ask.access.ports.iter().copied().collect();
+        part.keep = destinations.iter().chain(frontends).map(|address| (*address, ports.clone())).collect();
     } else if ask.access.has_rules && stage >= Stage::Adding {
         part.allow = allows(ask, &destinations);
         match ask.access.denial {
@@ -232,8 +233,8 @@ pub fn at_addresses_of_others(
         part.guest.deny_all.extend(denied.iter().copied().filter(is_of_others));
         denied.retain(|address| !is_of_others(address));
     }
-    part.guest.keep = part.keep.iter().copied().filter(is_of_others).collect();
-    part.keep.retain(|address| !is_of_others(address));
+    part.guest.keep = part.keep.keys().copied().filter(is_of_others).collect();
+    part.keep.retain(|address, _| !is_of_others(address));
     part.keep_denied.extend(&part.guest.keep);
     for allow in &mut part.allow {
         let asked = allow.clone();

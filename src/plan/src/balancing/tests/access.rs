@@ -1,6 +1,7 @@
 //! Who may reach a Service, and which addresses it may have: over changes, mistakes and processes that start anew.
 
 use super::*;
+use crate::service::SecurityProtocol;
 
 const INTERNAL: (&str, &str) = ("azure-load-balancer-internal", "true");
 
@@ -272,4 +273,64 @@ fn an_own_address_that_is_given_up_is_not_kept_as_an_additional_one() {
     assert!(!world.status(&web.key).contains(&own), "{own} in {:?}", world.status(&web.key));
     let named = world.rules().into_iter().filter(|rule| rule.is_allow && rule.destinations.contains(&own)).count();
     assert_eq!(named, 0, "no rule admits anybody to {own}");
+}
+
+#[test]
+fn a_mistake_of_one_service_keeps_its_own_rules_and_none_that_another_service_gives_up() {
+    const NO_RULES: &str = "azure-disable-load-balancer-nsg-rule";
+    let [first, second] = ["10.1.0.0/16", "10.2.0.0/16"];
+    for floating_ip in [true, false] {
+        for is_shared in [false, true] {
+            for restarts in [false, true] {
+                let mut world = World::new();
+                world.with_nodes(&["10.0.0.200", "10.0.0.201"]);
+                let at_nodes = ("azure-disable-load-balancer-floating-ip", if floating_ip { "false" } else { "true" });
+                let web = fresh("web", annotated(&[at_nodes]));
+                world.change(web.clone());
+                let name = world.public_ips.keys().next().unwrap().name().to_owned();
+                // The other one has a port that no load balancer shows.
+                let own = [("azure-pip-name", name.as_str()), ("port_8500_no_lb_rule", "true")];
+                let annotations = |ranges| {
+                    let own = if is_shared { &own[..] } else { &own[1..] };
+                    own.iter().copied().chain([at_nodes, ("azure-allowed-ip-ranges", ranges)]).collect::<Vec<_>>()
+                };
+                let other = fresh("other", annotated(&[]));
+                let both = [443, 8500].map(|number| port(PortProtocol::Tcp, number)).to_vec();
+                let other = ServiceObject { ports: both, ..other };
+                let both = format!("{first},{second}");
+                let object = ServiceObject { annotations: annotated(&annotations(&both)).annotations, ..other };
+                world.change(object.clone());
+                let of_web = |world: &World| {
+                    let mut rules = world.rules();
+                    rules.retain(|rule| rule.sources == ["Internet"]);
+                    rules
+                };
+                let before = of_web(&world);
+                assert_eq!(before.len(), 1, "{:?}", world.rules());
+                world.annotate(&web.key, &[at_nodes, (NO_RULES, "ture")], &[80]);
+                if !floating_ip {
+                    // What the load balancer shows: a process that starts anew reads it before anything goes.
+                    let at = |key: &ServiceKey, port| {
+                        (BaseName::of(key).as_str().to_lowercase(), [(SecurityProtocol::Tcp, port)].into())
+                    };
+                    world.group.inputs.node_ports = [at(&web.key, 30_080), at(&object.key, 30_443)].into();
+                }
+                if restarts {
+                    world.restart();
+                    assert_eq!(world.clock.writes, Vec::<String>::new());
+                }
+                world.annotate(&object.key, &annotations(first), &[443, 8500]);
+                let case = format!("floating IP {floating_ip}, shared {is_shared}, restarted {restarts}");
+                assert_eq!(of_web(&world), before, "{case}");
+                let mut others = world.rules();
+                others.retain(|rule| rule.sources != ["Internet"]);
+                assert!(others.len() == 1 && others[0].sources == [first], "{case}: {:?}", world.rules());
+                // The mistake mended, it gives up what it has as ever.
+                world.annotate(&web.key, &[at_nodes, ("azure-allowed-ip-ranges", second)], &[80]);
+                assert!(of_web(&world).is_empty(), "{case}: {:?}", world.rules());
+                world.delete(&[&web.key, &object.key]);
+                assert_eq!(world.holds(), Vec::<String>::new(), "{case}");
+            }
+        }
+    }
 }

@@ -100,6 +100,45 @@ fn a_wrong_range_of_a_guest_denies_nothing_at_the_owners_address_and_keeps_none_
 }
 
 #[test]
+fn what_a_guest_has_at_an_address_stays_when_the_owner_no_longer_agrees() {
+    let mut world = World::new();
+    let (owner, name) = world.owner("friend");
+    let object = guest("friend", &name, &DENIES);
+    world.change(object.clone());
+    let before = world.rules();
+    let mut closed = world.services[&owner].object.clone();
+    closed.annotations.remove(SHARE_WITH);
+    world.change(closed);
+    world.restart();
+    assert_eq!(world.rules(), before);
+    assert!(world.is_told_of_sharing());
+    // A later write adds nothing there.
+    let mut changed = world.services[&object.key].object.clone();
+    changed.ports.push(port(PortProtocol::Tcp, 9443));
+    changed.annotations.insert("service.beta.kubernetes.io/port_9443_no_lb_rule".to_owned(), "true".to_owned());
+    world.change(changed);
+    assert_eq!(world.admitted(), (ports(&["80", "443", "8443"]), true));
+    // All goes with the Service.
+    world.delete(&[&object.key]);
+    assert_eq!(world.admitted().0, ports(&["80"]));
+    assert!(world.services.len() == 1);
+}
+
+#[test]
+fn a_new_process_writes_nothing_for_a_service_with_a_port_that_is_not_balanced() {
+    for namespace in ["default", "friend"] {
+        let mut world = World::new();
+        let (_, name) = world.owner("friend");
+        let object = guest(namespace, &name, &[]);
+        world.change(object.clone());
+        assert_eq!(world.admitted(), (ports(&["80", "443", "8443"]), false));
+        world.restart();
+        assert_eq!(world.clock.writes, Vec::<String>::new(), "{namespace}");
+        assert_eq!(world.services[&object.key].events.last(), Some(&service::Reason::Ensured));
+    }
+}
+
+#[test]
 fn addresses_that_are_not_to_be_shared_take_no_new_rule_of_another_namespace() {
     let sharing = |sharing: AddressSharing, shares_with: &str| {
         let mut world = World::new();

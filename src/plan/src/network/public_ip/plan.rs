@@ -98,6 +98,8 @@ fn wanted_tags<'a>(env: &Env, usages: impl IntoIterator<Item = &'a Use>) -> BTre
         let spelled = network_tags::find(&all, &name).map(|(spelled, _)| spelled.clone()).unwrap_or(name);
         all.insert(spelled, value);
     }
+    // What names cluster and Services is no business of configuration or annotations.
+    all.retain(|name, _| !tags::OWNERSHIP.iter().any(|own| own.eq_ignore_ascii_case(name)));
     all
 }
 
@@ -362,7 +364,7 @@ fn tag_edits(
     let is_read = using.iter().all(|(_, usage)| !usage.settings.tags_stay);
     if is_read && names.iter().all(is_known) && !own.is_empty() {
         let wanted = wanted_tags(env, own.iter().map(|(_, usage)| *usage));
-        *change = of_configuration(wanted, actual, env);
+        *change = of_configuration(&wanted, actual, env);
     }
     if !is_same {
         let spelled = network_tags::find(&actual.tags, tags::SERVICES).map_or(tags::SERVICES, |(spelled, _)| spelled);
@@ -377,23 +379,12 @@ fn tag_edits(
 }
 
 /// The change of the tags that configuration and annotations ask for.
-fn of_configuration(mut wanted: BTreeMap<String, String>, actual: &PublicIp, env: &Env) -> network_tags::TagChange {
-    // What names cluster and Services is never an annotation's business.
-    let own = [
-        tags::SERVICES,
-        tags::CLUSTER,
-        tags::DNS_OWNER,
-        tags::OLD_SERVICES,
-        tags::OLD_CLUSTER,
-        tags::OLD_DNS_OWNER,
-        tags::RELEASED,
-    ];
-    wanted.retain(|name, _| !own.iter().any(|own| own.eq_ignore_ascii_case(name)));
+fn of_configuration(wanted: &BTreeMap<String, String>, actual: &PublicIp, env: &Env) -> network_tags::TagChange {
     let mut keep = env.tags.keep_prefixes.clone();
     if !keep.is_empty() {
-        keep.extend(own.iter().map(|name| (*name).to_owned()));
+        keep.extend(tags::OWNERSHIP.iter().map(|name| (*name).to_owned()));
     }
-    network_tags::change(&actual.tags, &wanted, &keep)
+    network_tags::change(&actual.tags, wanted, &keep)
 }
 
 fn dns_owner_tags(actual: &PublicIp) -> impl Iterator<Item = String> {

@@ -22,6 +22,16 @@ pub const RELEASED: &str = "lazuli-released-service";
 /// Azure's limit for the value of a tag (source: tag-resources).
 pub const LONGEST_VALUE: usize = 256;
 
+/// The tags that name the cluster and the Services of a public IP.
+pub const OWNERSHIP: [&str; 7] = [SERVICES, CLUSTER, DNS_OWNER, OLD_SERVICES, OLD_CLUSTER, OLD_DNS_OWNER, RELEASED];
+/// What the names of this provider's own tags begin with.
+const OWN_PREFIX: &str = "lazuli-";
+
+/// Whether a tag says whose a public IP is, so that no annotation may set it. Azure ignores the case of names.
+pub fn marks_ownership(name: &str) -> bool {
+    OWNERSHIP.iter().any(|own| own.eq_ignore_ascii_case(name)) || name.to_lowercase().starts_with(OWN_PREFIX)
+}
+
 type Tags = BTreeMap<String, String>;
 
 /// The value of a tag, or of its older name. Azure ignores the case of names.

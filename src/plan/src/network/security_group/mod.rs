@@ -50,22 +50,42 @@ pub struct Part {
     pub deny_alone: BTreeSet<IpAddr>,
     /// The destinations at which a denial that is there stays, and none is made.
     pub keep_denied: BTreeSet<IpAddr>,
-    /// The destinations at which every rule of this provider stays.
-    pub keep: BTreeSet<IpAddr>,
+    /// The destinations at which the Service gives up nothing, with its ports: rules of these ports stay there, whatever other
+    /// Services give up, and so do denials. What is admitted at other ports is not its own.
+    pub keep: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
     /// What it asks for at addresses of other Services that do not agree.
     pub guest: GuestPart,
+    /// Who may reach it where its load-balancing rules are not written yet, and may be refused. A rule that is there stays
+    /// as it is. One that is made opens only the ports that have a load-balancing rule already.
+    pub ahead: Vec<GuestAllow>,
 }
 
 impl Part {
     /// The destinations at which a denial that is there stays.
     pub fn denials_stay(&self) -> impl Iterator<Item = IpAddr> {
         let all = [&self.deny_all, &self.deny_alone, &self.keep_denied, &self.guest.deny_all];
-        all.into_iter().flatten().copied()
+        all.into_iter().flatten().chain(self.keep.keys()).copied()
     }
 
     /// All that it asks to be allowed.
     pub fn allows(&self) -> impl Iterator<Item = &Allow> {
-        self.allow.iter().chain(self.guest.allow.iter().map(|guest| &guest.asked))
+        self.allow.iter().chain(self.guest.allow.iter().chain(&self.ahead).map(|guest| &guest.asked))
+    }
+
+    /// Whether what it asks for depends on what the security group shows.
+    pub fn depends_on_shown(&self) -> bool {
+        self.guest != GuestPart::default() || !self.ahead.is_empty()
+    }
+
+    /// Opens at first only the ports that have a load-balancing rule already.
+    pub fn go_ahead(&mut self, balanced: &BTreeSet<(SecurityProtocol, u16)>) {
+        let own = std::mem::take(&mut self.allow).into_iter().map(|asked| {
+            let is_balanced = |port: &u16| balanced.contains(&(asked.protocol, *port));
+            let with_rules = asked.ports.iter().copied().filter(is_balanced).collect();
+            GuestAllow { asked, with_rules }
+        });
+        // At the address of another Service only the rules there count.
+        self.ahead = own.chain(std::mem::take(&mut self.guest.allow)).collect();
     }
 }
 

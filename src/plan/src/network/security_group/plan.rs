@@ -143,6 +143,26 @@ fn as_guest(part: &GuestPart, shown: &Index, out: &mut BTreeSet<IpAddr>) -> Vec<
     rules
 }
 
+/// The rules that a part asks for before the load balancer has its rules.
+fn ahead(part: &Part, shown: &Index) -> Vec<Asked> {
+    let mut rules = Vec::new();
+    for GuestAllow { asked, with_rules } in &part.ahead {
+        let at = |address: &IpAddr| Allow { destinations: [*address].into(), ..asked.clone() };
+        for address in &asked.destinations {
+            let whole = asked_allow(&at(address));
+            if shown.serves(&whole, *address) {
+                rules.push(whole);
+                continue;
+            }
+            let ports: Vec<u16> = asked.ports.iter().copied().filter(|port| with_rules.contains(port)).collect();
+            if !ports.is_empty() {
+                rules.push(asked_allow(&Allow { ports, ..at(address) }));
+            }
+        }
+    }
+    rules
+}
+
 /// The event of a Service that asks for more at the address of another one than is made there.
 fn not_made(addresses: &BTreeSet<IpAddr>) -> Refusal {
     let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
@@ -274,8 +294,8 @@ impl<'a> Index<'a> {
 pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Edit> {
     let Some(actual) = actual else { return without_group(wants, env) };
     let allowed = allowed(wants);
-    let has_guests = wants.values().any(|want| want.present.guest != GuestPart::default());
-    let shown = has_guests.then(|| Index::of(actual, std::iter::empty()));
+    let depends_on_shown = wants.values().any(|want| want.present.depends_on_shown());
+    let shown = depends_on_shown.then(|| Index::of(actual, std::iter::empty()));
     let mut left_out: BTreeMap<&ServiceKey, BTreeSet<IpAddr>> = BTreeMap::new();
     let mut parts: BTreeMap<&ServiceKey, Vec<Asked>> = BTreeMap::new();
     for (service, want) in wants {
@@ -283,6 +303,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         if let Some(shown) = &shown {
             let out = left_out.entry(service).or_default();
             rules.extend(as_guest(&want.present.guest, shown, out));
+            rules.extend(ahead(&want.present, shown));
         }
         parts.insert(service, rules);
     }
@@ -343,7 +364,7 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
 fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
     let served = wants.iter().map(|(service, want)| {
         let part = &want.present;
-        let state = if asked(part, &part.deny_all).is_empty() && part.guest == GuestPart::default() {
+        let state = if asked(part, &part.deny_all).is_empty() && !part.depends_on_shown() {
             Served::Done(Found::default())
         } else {
             let message = format!("security group {} does not exist; create it or correct securityGroupName", env.id);
@@ -357,20 +378,25 @@ fn without_group(wants: &Wants, env: &Env) -> Plan<Edit> {
 /// The destinations at which Services leave as it is what they do not ask for.
 struct Stays {
     denials: BTreeSet<IpAddr>,
-    all: BTreeSet<IpAddr>,
+    /// Of rules that allow, those of these ports.
+    ports: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
 }
 
 impl Stays {
     fn of(wants: &Wants) -> Self {
         let parts = || wants.values().map(|want| &want.present);
-        Self {
-            denials: parts().flat_map(Part::denials_stay).collect(),
-            all: parts().flat_map(|part| &part.keep).copied().collect(),
+        let mut ports: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>> = BTreeMap::new();
+        for (address, own) in parts().flat_map(|part| &part.keep) {
+            ports.entry(*address).or_default().extend(own);
         }
+        Self { denials: parts().flat_map(Part::denials_stay).collect(), ports }
     }
 
     fn keeps(&self, rule: &SecurityRule, address: IpAddr) -> bool {
-        self.all.contains(&address) || (!rule.is_allow && self.denials.contains(&address))
+        match rule.is_allow {
+            true => self.ports.get(&address).is_some_and(|ports| admits_one_of(rule, ports)),
+            false => self.denials.contains(&address),
+        }
     }
 }
 
@@ -443,10 +469,7 @@ impl Kept<'_> {
 
     /// Whether a Service without a valid specification may need it.
     fn may_need(&self, rule: &SecurityRule, address: IpAddr) -> bool {
-        self.env
-            .keep
-            .get(&address)
-            .is_some_and(|ports| !rule.is_allow || ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port)))
+        self.env.keep.get(&address).is_some_and(|ports| !rule.is_allow || admits_one_of(rule, ports))
     }
 
     /// Whether a rule at the nodes is given up: no Service that keeps the nodes is reached there through it. Which denials
@@ -497,6 +520,10 @@ impl Kept<'_> {
 /// Whether a rule names a port of a protocol.
 fn admits(rule: &SecurityRule, protocol: SecurityProtocol, port: u16) -> bool {
     rule.protocol.eq_ignore_ascii_case(protocol.as_str()) && rule.ports.iter().any(|there| *there == port.to_string())
+}
+
+fn admits_one_of(rule: &SecurityRule, ports: &BTreeSet<(SecurityProtocol, u16)>) -> bool {
+    ports.iter().any(|(protocol, port)| admits(rule, *protocol, *port))
 }
 
 impl Gone {

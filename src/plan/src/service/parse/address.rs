@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, net::IpAddr};
 use super::{Reader, external::may_be_public};
 use crate::{
     model::ArmId,
-    network::Family,
-    service::{AddressAsk, DnsLabel, IpTag, Mistake, PublicIpAsk, PublicIpSettings, Side, annotation::key, names},
+    network::{Family, public_ip},
+    service::{
+        AddressAsk, DnsLabel, IpTag, Mistake, PublicIpAsk, PublicIpSettings, Side, Warning, WarningReason,
+        annotation::key, names,
+    },
 };
 
 pub(super) fn read(read: &mut Reader, family: Family) -> AddressAsk {
@@ -109,11 +112,27 @@ fn settings(read: &mut Reader) -> PublicIpSettings {
             DnsLabel::Set(label.to_owned())
         }
     };
-    let (tags, skipped) =
+    let (mut tags, skipped) =
         crate::network::parse_tag_pairs(read.annotations.raw(key::PIP_TAGS).unwrap_or_default().trim());
     if !skipped.is_empty() {
         read.annotations.refuse_by_table(key::PIP_TAGS);
     }
+    tags.retain(|name, _| {
+        let is_allowed = !public_ip::tags::marks_ownership(name);
+        if !is_allowed {
+            let message = format!(
+                "annotation {} sets tag {name}, by which the cloud controllers know whose a public IP is: it is ignored; use \
+                 another name",
+                key::PIP_TAGS
+            );
+            let warning = Warning::new(WarningReason::IgnoredValue, message);
+            // The public IP of the other family has the same tags.
+            if !read.annotations.warnings.contains(&warning) {
+                read.annotations.warnings.push(warning);
+            }
+        }
+        is_allowed
+    });
     PublicIpSettings { dns_label, tags, tags_stay: read.frozen.tags, ip_tags: ip_tags(read) }
 }
 

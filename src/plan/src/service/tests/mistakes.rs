@@ -157,3 +157,23 @@ fn reasons_of_events_are_words() {
         assert!(reason.as_str().chars().all(char::is_alphanumeric));
     }
 }
+
+#[test]
+fn no_annotation_sets_a_tag_that_says_whose_a_public_ip_is() {
+    use crate::service::{AddressAsk, PublicIpAsk};
+    let own =
+        ["K8S-Azure-Service", "kubernetes-cluster-name", "k8s-azure-dns-label-service", "Lazuli-released-service"];
+    for tag in own.into_iter().chain(["lazuli-of-tomorrow"]) {
+        let mut object = annotated(&[("azure-pip-tags", &format!("team=x,{tag}=default/web"))]);
+        object.families = vec![Family::V4, Family::V6];
+        let ask = parse(&object, &settings(), &Existing::default()).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        assert_eq!(ask.warnings.len(), 1, "{:?}", ask.warnings);
+        assert!(ask.warnings[0].message.contains(tag) && ask.warnings[0].message.contains("azure-pip-tags"));
+        for family in &ask.families {
+            let AddressAsk::Public(PublicIpAsk::Managed { settings, .. }) = &family.address else {
+                panic!("{family:?}")
+            };
+            assert_eq!(settings.tags, [("team".to_owned(), "x".to_owned())].into(), "{tag}");
+        }
+    }
+}
