@@ -263,8 +263,16 @@ impl Cluster {
         self.kubernetes.until("every attachment", ATTACHMENTS, all).await;
     }
 
-    /// What VolumeAttachments say, by disk: node and LUN. All must be attached.
-    async fn recorded(&self) -> BTreeMap<String, Vec<(String, u8)>> {
+    /// What VolumeAttachments say once none is being deleted, by disk: node and LUN. All must be attached.
+    ///
+    /// The attacher may still repeat a detach that Azure has done, whose answer died with the driver. Its
+    /// VolumeAttachment then outlives the disk's attach to the next node.
+    async fn recorded(&mut self) -> BTreeMap<String, Vec<(String, u8)>> {
+        let settled = |list: Option<&Value>| {
+            let list = list.and_then(|list| list["items"].as_array());
+            list.is_some_and(|list| list.iter().all(|one| one["metadata"]["deletionTimestamp"].is_null()))
+        };
+        self.kubernetes.until("the end of the detaches", ATTACHMENTS, settled).await;
         let volumes: BTreeMap<String, String> = self
             .kubernetes
             .list(VOLUMES)

@@ -60,39 +60,26 @@ impl Controller {
             false
         });
         self.informed.listed.notified().await;
-        if !is_taken_over {
-            loop {
-                let previewed = self.preview(false).await;
-                // A Service with a mistake is read by what load balancers show. Before that is known it is in no plan, and
-                // what it changes would come after the operator was not asked.
-                if self.informed.lacks_evidence() {
-                    self.informed.look_at_evidence().await;
-                    if self.informed.lacks_evidence() {
-                        tokio::time::sleep(AGAIN).await;
-                    }
-                    continue;
+        while !is_taken_over {
+            let previewed = self.preview(false).await;
+            let lacks_evidence = self.informed.lacks_evidence();
+            match next(lacks_evidence, previewed, self.options.accepted_plan.as_deref()) {
+                Next::Begin => break,
+                Next::LookAgain => self.look_again().await,
+                Next::TryAgain(error) => {
+                    error!(%error, "the plan of the take-over cannot be made; it is tried again");
+                    tokio::time::sleep(AGAIN).await;
                 }
-                match previewed {
-                    Ok(planned) => {
-                        let Some(hash) = plan_hash(&planned) else { break };
-                        let accepted = self.options.accepted_plan.as_deref();
-                        if accepted == Some(&hash) {
-                            break;
-                        }
-                        for one in planned.iter().filter(|one| one.replaces) {
-                            warn!(changes = one.changes.join("; "), "the take-over would change {}", one.object);
-                        }
-                        error!(
-                            accepted,
-                            "changes that remove or replace something or let more sources in wait: look at them, then \
-                             start with --accept-plan={hash}"
-                        );
-                        return;
+                Next::AskOperator { hash, changes } => {
+                    for one in changes {
+                        warn!(changes = one.changes.join("; "), "the take-over would change {}", one.object);
                     }
-                    Err(error) => {
-                        error!(%error, "the plan of the take-over cannot be made; it is tried again");
-                        tokio::time::sleep(AGAIN).await;
-                    }
+                    error!(
+                        accepted = self.options.accepted_plan.as_deref(),
+                        "changes that remove or replace something or let more sources in wait: look at them, then start \
+                         with --accept-plan={hash}"
+                    );
+                    return;
                 }
             }
         }
@@ -102,6 +89,72 @@ impl Controller {
         self.informed.replan_load_balancers(None);
         if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
             warn!(%error, "the take-over cannot be noted on the Lease (the role needs patch on leases)");
+        }
+    }
+
+    /// Reads what Services with a mistake are read beside, or waits before that is tried again.
+    async fn look_again(&self) {
+        self.informed.look_at_evidence().await;
+        if self.informed.lacks_evidence() {
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// What follows from a plan of a take-over.
+#[derive(Debug)]
+enum Next {
+    /// Nothing that waits for the operator is left: the controller writes.
+    Begin,
+    /// A Service with a mistake is read by what load balancers show. Before that is known the Service is in no plan, and
+    /// what it changes would come without the operator's word.
+    LookAgain,
+    /// There is no plan.
+    TryAgain(ArmError),
+    /// The operator decides about these changes, and accepts them by the hash.
+    AskOperator { hash: String, changes: Vec<Planned> },
+}
+
+/// What follows from a plan that was made while evidence about Services lacked or not. `accepted` is the hash of the plan
+/// that the operator has accepted.
+fn next(lacks_evidence: bool, previewed: Result<Vec<Planned>, ArmError>, accepted: Option<&str>) -> Next {
+    if lacks_evidence {
+        return Next::LookAgain;
+    }
+    let planned = match previewed {
+        Ok(planned) => planned,
+        Err(error) => return Next::TryAgain(error),
+    };
+    match plan_hash(&planned) {
+        Some(hash) if accepted != Some(&hash) => {
+            let changes = planned.into_iter().filter(|one| one.replaces).collect();
+            Next::AskOperator { hash, changes }
+        }
+        _ => Next::Begin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(replaces: bool) -> Planned {
+        let changes = vec!["rule web goes".to_owned()];
+        Planned { object: "load balancer kubernetes".into(), changes, replaces }
+    }
+
+    #[test]
+    fn only_a_whole_plan_without_removals_or_the_accepted_one_begins_a_take_over() {
+        assert!(matches!(next(false, Ok(vec![change(false)]), None), Next::Begin));
+        let Next::AskOperator { hash, changes } = next(false, Ok(vec![change(false), change(true)]), None) else {
+            panic!("the operator was not asked")
+        };
+        assert_eq!(changes.len(), 1);
+        assert!(matches!(next(false, Ok(vec![change(true)]), Some(&hash)), Next::Begin));
+        assert!(matches!(next(false, Ok(vec![change(true)]), Some("another")), Next::AskOperator { .. }));
+        // No plan counts that was made while something was not known, the accepted one neither.
+        for planned in [vec![], vec![change(false)], vec![change(true)]] {
+            assert!(matches!(next(true, Ok(planned), Some(&hash)), Next::LookAgain));
         }
     }
 }
