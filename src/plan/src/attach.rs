@@ -15,6 +15,7 @@ use crate::{
     lun::{self, NodeReservations},
     model::{ArmId, CachingMode, DataDisk, Disk, DiskState, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
+    read::By,
 };
 
 pub use bisection::{Bisection, BisectionStep};
@@ -306,10 +307,15 @@ pub enum Reaction {
     FailAll,
 }
 
-/// Chooses what a VM worker does about a failed write.
-pub fn reaction(fault: &Fault, method: VmWriteMethod) -> Reaction {
+/// Chooses what a VM worker does about a failed write that follows from a read of the VM.
+pub fn reaction(fault: &Fault, method: VmWriteMethod, read: By) -> Reaction {
     match fault {
         Fault::Conflict | Fault::PreconditionFailed | Fault::OutcomeUnknown => Reaction::ReadAgain,
+        // A list may lag. So the VM may be gone, or the write may detach what it has no more, and nothing is said about
+        // the action.
+        Fault::NotFound | Fault::Malformed if method == VmWriteMethod::Action && read == By::List => {
+            Reaction::ReadAgain
+        }
         // The action has an RBAC entry of its own, which roles made for the Go drivers lack. An Azure cloud that does
         // not know the action may answer with any of these. The VM and the disks were read a moment ago, so "not found"
         // is about the action, unless the whole list gets the same answer.

@@ -11,7 +11,7 @@ use lazuli_plan::{
     attach::{self, Bisection, Reaction},
     event::{Event, Reason, Regarding},
     fault::{Effect, Fault},
-    model::{ArmId, AzureTime, DataDisk, Lun, ProvisioningState, Vm},
+    model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
     permit::Priority,
 };
@@ -92,7 +92,7 @@ impl VmWorker {
                     }
                 }
             }
-            Err(error) => self.failed(vm.answered, write, members, method, error, failure_state).await,
+            Err(error) => self.failed(vm, write, members, method, error, failure_state).await,
         }
     }
 
@@ -123,18 +123,18 @@ impl VmWorker {
         }
     }
 
-    /// Reacts to a write that failed: answers its requests, or puts them back for the next round. The write followed from a
-    /// read of the VM that Azure answered then.
+    /// Reacts to a write that failed: answers its requests, or puts them back for the next round. The write followed from
+    /// this read of the VM.
     async fn failed(
         &self,
-        read_answered: Option<AzureTime>,
+        read: &Snapshot<Vm>,
         write: &VmWrite,
         members: Batch,
         method: VmWriteMethod,
         error: ArmError,
         failure_state: &mut FailureState,
     ) {
-        self.note_failed_write(write, &error, read_answered);
+        self.note_failed_write(write, &error, read.answered);
         if let Some(pause) = failure_state.pause(&error) {
             // Azure did nothing. After the pause the VM and the requests may have changed, so the worker plans again.
             warn!(error = %error, ?pause, "the VM is read and planned again after a pause");
@@ -144,7 +144,8 @@ impl VmWorker {
         }
         // An action that fails after Azure accepted it exists, and the identity may use it.
         let accepted = error.status.is_some_and(|status| (200..300).contains(&status));
-        let mut reaction = attach::reaction(&error.fault, if accepted { VmWriteMethod::WholeList } else { method });
+        let tried_method = if accepted { VmWriteMethod::WholeList } else { method };
+        let mut reaction = attach::reaction(&error.fault, tried_method, read.seen.by);
         let failures = failure_state.count_failure();
         warn!(error = %error, members = members.len(), "a write of data disks failed");
         let error = VolumeError::azure(format!("node {}: its data disks cannot be written", self.node), error);

@@ -201,7 +201,7 @@ impl VmWorker {
                     format!("node {}: its VM still lists a stale data disk that was removed from it", self.node);
                 VolumeError::new(Fault::Conflict, message)
             }
-            Err(error) if attach::reaction(&error.fault, method) == Reaction::ReadAgain => {
+            Err(error) if attach::reaction(&error.fault, method, vm.seen.by) == Reaction::ReadAgain => {
                 // The VM has changed since it was read.
                 failure_state.stale_disks = stale_disks;
                 let message =
@@ -209,7 +209,7 @@ impl VmWorker {
                 self.try_again(&goals, &VolumeError::azure(message, error), Retry::Counted);
                 return Round::Continue;
             }
-            Err(error) if attach::reaction(&error.fault, method) == Reaction::WriteWholeList => {
+            Err(error) if attach::reaction(&error.fault, method, vm.seen.by) == Reaction::WriteWholeList => {
                 failure_state.method = Some(VmWriteMethod::WholeList);
                 failure_state.stale_disks = stale_disks;
                 return Round::Continue;

@@ -355,19 +355,31 @@ proptest! {
 #[test]
 fn a_missing_right_on_a_linked_resource_is_one_members_and_never_changes_the_method() {
     for method in [VmWriteMethod::Action, VmWriteMethod::WholeList, VmWriteMethod::WholeListByOmission] {
-        assert_eq!(reaction(&Fault::LinkedForbidden, method), Reaction::Bisect, "{method:?}");
-        assert_eq!(reaction(&Fault::OperationFailed, method), Reaction::Bisect, "{method:?}");
+        assert_eq!(reaction(&Fault::LinkedForbidden, method, By::Single), Reaction::Bisect, "{method:?}");
+        assert_eq!(reaction(&Fault::OperationFailed, method, By::Single), Reaction::Bisect, "{method:?}");
     }
 }
 
 #[test]
 fn a_missing_permission_falls_back_once_and_then_is_an_error() {
-    assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::Action), Reaction::WriteWholeList);
-    assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::WholeList), Reaction::FailAll);
-    assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::Action), Reaction::WriteWholeList);
-    assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::WholeList), Reaction::Bisect);
-    assert_eq!(reaction(&Fault::OutcomeUnknown, VmWriteMethod::Action), Reaction::ReadAgain);
-    assert_eq!(reaction(&Fault::Throttled { retry_after: None }, VmWriteMethod::Action), Reaction::FailAll);
+    assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::Action, By::Single), Reaction::WriteWholeList);
+    assert_eq!(reaction(&Fault::Forbidden, VmWriteMethod::WholeList, By::Single), Reaction::FailAll);
+    assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::Action, By::Single), Reaction::WriteWholeList);
+    assert_eq!(reaction(&Fault::NotFound, VmWriteMethod::WholeList, By::Single), Reaction::Bisect);
+    assert_eq!(reaction(&Fault::OutcomeUnknown, VmWriteMethod::Action, By::Single), Reaction::ReadAgain);
+    assert_eq!(reaction(&Fault::Throttled { retry_after: None }, VmWriteMethod::Action, By::Single), Reaction::FailAll);
+}
+
+#[test]
+fn a_refusal_after_a_list_says_nothing_about_the_action_where_the_list_may_have_lagged() {
+    for fault in [Fault::NotFound, Fault::Malformed] {
+        assert_eq!(reaction(&fault, VmWriteMethod::Action, By::List), Reaction::ReadAgain, "{fault:?}");
+        assert_eq!(reaction(&fault, VmWriteMethod::Action, By::Single), Reaction::WriteWholeList, "{fault:?}");
+    }
+    // Rights and methods are the same whatever the VM has.
+    for fault in [Fault::Forbidden, Fault::Unsupported] {
+        assert_eq!(reaction(&fault, VmWriteMethod::Action, By::List), Reaction::WriteWholeList, "{fault:?}");
+    }
 }
 
 #[test]
