@@ -600,9 +600,12 @@ impl Controller {
         let mut found: BTreeSet<Key> = self.informed.load_balancers().into_iter().map(Key::LoadBalancer).collect();
         found.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
         found.extend(keys);
-        found.extend(self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp));
+        let ownerless: BTreeSet<Key> =
+            self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp).collect();
+        let named = discovery::named(object, &self.informed.settings);
         let status = Some(object.ingress.clone()).filter(|ingress| !ingress.is_empty());
-        Some(Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found, unread })
+        let (version, finalizer) = (service.version, object.has_finalizer);
+        Some(Snapshot { version, desired, finalizer, status, found, ownerless, named, unread })
     }
 
     fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {

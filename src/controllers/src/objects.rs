@@ -86,6 +86,8 @@ pub(crate) trait Planned: Object<Related = Key> {
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
     /// A read has shown this; `None` when a single read has shown that the object does not exist.
     fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
+    /// A single read has failed because what is around the object, such as its resource group, does not exist.
+    fn scope_not_found(_: &Informed, _: &ArmId) {}
     /// Reads what the planner needs to know beside the object that a read has just shown.
     fn look_beside<'f>(_: &'f Informed, _: &'f ArmId, _: &'f Self::Model) -> BoxFuture<'f, Result<(), Fault>> {
         Box::pin(std::future::ready(Ok(())))
@@ -136,7 +138,13 @@ impl Planned for PublicIps {
     }
 
     fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
-        informed.told().evidence.public_ip_observed(id, actual);
+        let told = &mut *informed.told();
+        told.evidence.public_ip_observed(id, actual);
+        told.balancers.public_ip_observed(id, actual, &informed.settings);
+    }
+
+    fn scope_not_found(informed: &Informed, id: &ArmId) {
+        informed.told().balancers.public_ip_observed(id, None, &informed.settings);
     }
 }
 
@@ -531,7 +539,12 @@ where
                     }
                     Err(Fault::NotFound)
                 }
-                Err(error) => Err(error.fault.clone()),
+                Err(error) => {
+                    if error.fault == Fault::ScopeNotFound {
+                        O::scope_not_found(&informed, &key);
+                    }
+                    Err(error.fault.clone())
+                }
             };
             Observed { sent_at: not_before, by, result }
         })
