@@ -723,8 +723,8 @@ impl<S: Service> State<S> {
         }
         let reportable_at = self.throttled_since.map(|since| since + THROTTLED);
         let mut wake = None;
-        let within_reach = self.asked.iter().filter(|(key, _)| !out_of_reach.contains(*key));
-        let reason = within_reach.into_iter().find_map(|(key, asked)| match asked.outcome.as_ref()? {
+        let mut within_reach = self.asked.iter().filter(|(key, _)| !out_of_reach.contains(*key));
+        let reason = within_reach.find_map(|(key, asked)| match asked.outcome.as_ref()? {
             Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
             Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) if reportable_at.is_some_and(|at| now < at) => {
                 wake = reportable_at;
