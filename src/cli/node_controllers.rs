@@ -50,7 +50,7 @@ pub(super) struct NodeArguments {
     /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
     /// route.
     #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_name = "RANGE,…", default_value = "")]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, value_parser = one_of_each_family)]
     service_cluster_ip_range: Ranges,
     /// How often cloud-node compares the addresses of Nodes that are initialised with those of their VMs, such as 5m0s or
     /// 90s: one list of network interfaces for each resource group and scale set. A Node that reports another boot is
@@ -83,6 +83,21 @@ impl FromStr for Ranges {
             text => text.split(',').map(|range| range.trim().parse()).collect::<Result<_, _>>().map(Self),
         }
     }
+}
+
+/// Reads ranges of which at most one is of each family, as the API server takes them.
+fn one_of_each_family(text: &str) -> Result<Ranges, String> {
+    let ranges: Ranges = text.parse().map_err(|error: <Ranges as FromStr>::Err| error.to_string())?;
+    let mut first = std::collections::BTreeMap::new();
+    for range in &ranges.0 {
+        if let Some(before) = first.insert(range.family(), range) {
+            return Err(format!(
+                "{before} and {range} are of one family; allowed are one range, or one of IPv4 and one of IPv6, such as \
+                 10.96.0.0/16,fd00::/112"
+            ));
+        }
+    }
+    Ok(ranges)
 }
 
 /// Reads a duration as Go's flags spell it: numbers with units, such as `1h30m`, `5m0s` or `500ms`.
@@ -249,6 +264,19 @@ mod tests {
         assert_eq!(which(&some), Some((false, true, false)));
         assert!(Command::try_parse_from(["x", "--controllers=cloud"]).is_err());
         assert!(Command::try_parse_from(["x", "--cluster-cidr=10.244.0.1/16"]).is_err());
+    }
+
+    #[test]
+    fn services_have_one_range_of_each_family_at_most() {
+        let read = |ranges: &str| Command::try_parse_from(["x", &format!("--service-cluster-ip-range={ranges}")]);
+        for ranges in ["", "10.96.0.0/16", "fd00::/112", "fd00::/112, 10.96.0.0/16"] {
+            assert!(read(ranges).is_ok(), "{ranges}");
+        }
+        for ranges in ["10.96.0.0/16,10.97.0.0/16", "10.96.0.0/16,fd00::/112,10.96.0.0/16", "fd00::/112,fd01::/112"] {
+            let refused = read(ranges).err().unwrap().to_string();
+            assert!(refused.contains(ranges) && refused.contains("one of IPv4 and one of IPv6"), "{refused}");
+        }
+        assert!(read("10.96.0.1/16").is_err());
     }
 
     #[test]

@@ -193,11 +193,7 @@ impl Controller {
                             if !std::mem::replace(&mut led, true) {
                                 taking_over.set(Some(self.take_over()).into());
                                 let now = self.informed.clock.now();
-                                {
-                                    let told = &mut *self.informed.told();
-                                    told.trusted_from = now + freshness::LATE;
-                                    told.evidence.leads();
-                                }
+                                self.informed.told().trusted_from = now + freshness::LATE;
                                 self.informed.retry.notify_one();
                                 self.leads_now();
                                 if let Some(nodes) = &self.nodes {
@@ -311,12 +307,13 @@ impl Controller {
             }
         }
         let (kind, group) = (NetworkType::LoadBalancer, &settings.load_balancer_resource_group);
+        let sent_at = self.informed.clock.now();
         for body in self.informed.network.list(kind, &settings.subscription, group, &until).await? {
             let Some(balancer) = id_of(&body).and_then(|id| LoadBalancer::read(&id, &body).ok()) else { continue };
             if managed.contains(&balancer.id) {
-                self.informed.balancer_observed(&balancer.id, Some(&balancer));
+                self.informed.balancer_observed(&balancer.id, sent_at, Some(&balancer));
             } else {
-                self.informed.told().evidence.balancer_seen(&balancer.id, Some(&balancer));
+                self.informed.told().evidence.balancer_seen(&balancer.id, sent_at, Some(&balancer));
             }
             self.informed.told().discovered.load_balancer_listed(&balancer);
         }
@@ -600,9 +597,12 @@ impl Controller {
         let mut found: BTreeSet<Key> = self.informed.load_balancers().into_iter().map(Key::LoadBalancer).collect();
         found.extend(self.informed.settings.security_group_id().ok().map(Key::SecurityGroup));
         found.extend(keys);
-        found.extend(self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp));
+        let ownerless: BTreeSet<Key> =
+            self.informed.told().balancers.released_public_ips().iter().cloned().map(Key::PublicIp).collect();
+        let named = discovery::named(object, &self.informed.settings);
         let status = Some(object.ingress.clone()).filter(|ingress| !ingress.is_empty());
-        Some(Snapshot { version: service.version, desired, finalizer: object.has_finalizer, status, found, unread })
+        let (version, finalizer) = (service.version, object.has_finalizer);
+        Some(Snapshot { version, desired, finalizer, status, found, ownerless, named, unread })
     }
 
     fn parse(&self, object: &ServiceObject) -> Result<Ask, Vec<Mistake>> {

@@ -1,9 +1,6 @@
 //! What a Service is read beside: what load balancers show of it, and the addresses that it may not name.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use lazuli_azure::Until;
 use lazuli_plan::{
@@ -28,10 +25,9 @@ use crate::{
 /// What reads and lists have shown last of objects that Services may share.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    /// By load balancer, what it shows of each Service.
-    balancers: BTreeMap<ArmId, ShownServices>,
-    /// Those that workers have read since this process began to lead.
-    read: BTreeSet<ArmId>,
+    /// By load balancer, what it shows of each Service, also of one that does not exist, and when the request for that was
+    /// sent. The newest one counts, whoever has sent it.
+    balancers: BTreeMap<ArmId, (Duration, ShownServices)>,
     /// The addresses of public IPs, which never change.
     public_ips: BTreeMap<ArmId, IpAddr>,
     /// Whether all load balancers have been read since this process began to lead: before, another one writes them.
@@ -41,29 +37,17 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// The process begins to lead: what was read before may be old.
-    pub(crate) fn leads(&mut self) {
-        self.read.clear();
-    }
-
-    /// The worker of a load balancer has read this of it, or that it does not exist.
-    pub(crate) fn balancer_observed(&mut self, id: &ArmId, actual: Option<&LoadBalancer>) {
-        self.read.insert(id.clone());
-        self.set(id, actual);
-    }
-
-    /// A list, or a read beside the worker's, has shown this. What the worker has read may be newer.
-    pub(crate) fn balancer_seen(&mut self, id: &ArmId, actual: Option<&LoadBalancer>) {
-        if !self.read.contains(id) {
-            self.set(id, actual);
+    /// A read, a list or the end of a write that was sent at this time, or later, has shown this of a load balancer, or that
+    /// it does not exist.
+    pub(crate) fn balancer_seen(&mut self, id: &ArmId, sent_at: Duration, actual: Option<&LoadBalancer>) {
+        if self.balancers.get(id).is_none_or(|(newest, _)| *newest <= sent_at) {
+            self.balancers.insert(id.clone(), (sent_at, actual.map(Shown::all).unwrap_or_default()));
         }
     }
 
-    fn set(&mut self, id: &ArmId, actual: Option<&LoadBalancer>) {
-        match actual {
-            Some(actual) => _ = self.balancers.insert(id.clone(), Shown::all(actual)),
-            None => _ = self.balancers.remove(id),
-        }
+    /// What each load balancer shows.
+    fn shown(&self) -> impl Iterator<Item = &ShownServices> {
+        self.balancers.values().map(|(_, shown)| shown)
     }
 
     /// A read or a list has shown this of a public IP, or that it does not exist.
@@ -93,11 +77,11 @@ impl Told {
         let base = BaseName::of(&object.key).as_str().to_lowercase();
         // What bears no name of a Service may be a load balancer in front of several clusters.
         let is_anothers = |there: &str| there != base && names::base_in(there).is_some();
-        let shown = self.evidence.balancers.values().flatten().filter(|(there, _)| is_anothers(there));
+        let shown = self.evidence.shown().flatten().filter(|(there, _)| is_anothers(there));
         for (_, shown) in shown {
             all.frontends.extend(shown.addresses(|id| self.evidence.address(id)).into_iter().flatten());
         }
-        let own = Shown::of(&BaseName::of(&object.key), self.evidence.balancers.values());
+        let own = Shown::of(&BaseName::of(&object.key), self.evidence.shown());
         for address in own.iter().flat_map(|own| own.addresses(|id| self.evidence.address(id))).flatten() {
             all.frontends.remove(&address);
             all.own.insert(address);
@@ -123,6 +107,7 @@ impl Informed {
         tokio::time::sleep_until(self.clock.at(trusted_from)).await;
         let until = Until::within(LISTS);
         for id in self.load_balancers() {
+            let sent_at = self.clock.now();
             let read = match self.network.read_alone(&id, Priority::Read, &until).await {
                 Ok(body) => LoadBalancer::read(&id, &body).ok(),
                 Err(error) if error.fault == Fault::NotFound => None,
@@ -131,7 +116,7 @@ impl Informed {
                     return warn!(error, balancer = id.name(), "a load balancer cannot be read; it is tried again");
                 }
             };
-            self.told().evidence.balancer_seen(&id, read.as_ref());
+            self.told().evidence.balancer_seen(&id, sent_at, read.as_ref());
         }
         self.told().evidence.is_of_leader = true;
     }
@@ -159,11 +144,57 @@ impl Informed {
     /// What a Service is read beside.
     pub(crate) fn existing(&self, object: &ServiceObject) -> Existing {
         let told = self.told();
-        let shown = Shown::of(&BaseName::of(&object.key), told.evidence.balancers.values());
+        let shown = Shown::of(&BaseName::of(&object.key), told.evidence.shown());
         let own =
             shown.as_ref().and_then(|shown| shown.addresses(|id| told.evidence.address(id)).into_iter().collect());
         let names_others = object.annotations.contains_key(ADDITIONAL_IPS);
         let cluster = names_others.then(|| told.cluster_addresses(self, object)).unwrap_or_default();
         Existing { shown, own_addresses: own, cluster }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn id() -> ArmId {
+        crate::tests::settings().load_balancer_id("kubernetes").unwrap()
+    }
+
+    /// A load balancer with these frontends.
+    fn with(frontends: &[&str]) -> LoadBalancer {
+        let all: Vec<_> = frontends.iter().map(|name| json!({"name": name, "properties": {}})).collect();
+        LoadBalancer::read(&id(), &json!({"properties": {"frontendIPConfigurations": all}})).unwrap()
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// The Services that are shown after these observations, in the order in which they arrive.
+    fn shown(observations: &[(u64, Option<&[&str]>)]) -> Vec<String> {
+        let mut evidence = Evidence::default();
+        for (sent_at, frontends) in observations {
+            evidence.balancer_seen(&id(), at(*sent_at), frontends.map(with).as_ref());
+        }
+        evidence.shown().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    #[test]
+    fn what_was_sent_last_is_what_a_load_balancer_shows_whenever_it_arrives() {
+        let (older, newer): (Option<&[&str]>, Option<&[&str]>) = (Some(&["aold"]), Some(&["anew"]));
+        assert_eq!(shown(&[(1, older), (2, newer)]), ["anew"]);
+        assert_eq!(shown(&[(2, newer), (1, older)]), ["anew"]);
+        assert_eq!(shown(&[(2, older), (2, newer)]), ["anew"], "what arrives later, where both may be newest");
+        assert_eq!(shown(&[(2, newer), (1, None)]), ["anew"], "it was made since");
+    }
+
+    #[test]
+    fn an_older_list_brings_back_no_frontend_that_was_removed_since() {
+        assert_eq!(shown(&[(2, Some(&["aother"])), (1, Some(&["aother", "aweb"]))]), ["aother"]);
+        assert_eq!(shown(&[(2, None), (1, Some(&["aweb"]))]), Vec::<String>::new(), "nor a load balancer");
+        assert_eq!(shown(&[(2, None), (3, Some(&["aweb"]))]), ["aweb"]);
     }
 }

@@ -84,8 +84,11 @@ pub(crate) trait Planned: Object<Related = Key> {
     fn read(id: &ArmId, body: &Value) -> Result<Self::Model, BodyError>;
     fn target(id: &ArmId, body: Option<Value>, op: &Self::Op, inputs: &Self::Inputs) -> Target;
     fn inputs(informed: &Informed, id: &ArmId) -> Arc<Self::Inputs>;
-    /// A read has shown this; `None` when a single read has shown that the object does not exist.
-    fn observed(_: &Informed, _: &ArmId, _: Option<&Self::Model>) {}
+    /// A read that was sent at this time, or later, has shown this; `None` when a single read has shown that the object does
+    /// not exist.
+    fn observed(_: &Informed, _: &ArmId, _sent_at: Duration, _: Option<&Self::Model>) {}
+    /// A single read has failed because what is around the object, such as its resource group, does not exist.
+    fn scope_not_found(_: &Informed, _: &ArmId) {}
     /// Reads what the planner needs to know beside the object that a read has just shown.
     fn look_beside<'f>(_: &'f Informed, _: &'f ArmId, _: &'f Self::Model) -> BoxFuture<'f, Result<(), Fault>> {
         Box::pin(std::future::ready(Ok(())))
@@ -135,8 +138,14 @@ impl Planned for PublicIps {
         })
     }
 
-    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
-        informed.told().evidence.public_ip_observed(id, actual);
+    fn observed(informed: &Informed, id: &ArmId, _: Duration, actual: Option<&Self::Model>) {
+        let told = &mut *informed.told();
+        told.evidence.public_ip_observed(id, actual);
+        told.balancers.public_ip_observed(id, actual, &informed.settings);
+    }
+
+    fn scope_not_found(informed: &Informed, id: &ArmId) {
+        informed.told().balancers.public_ip_observed(id, None, &informed.settings);
     }
 }
 
@@ -190,8 +199,8 @@ impl Planned for LoadBalancers {
         })
     }
 
-    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
-        informed.balancer_observed(id, actual);
+    fn observed(informed: &Informed, id: &ArmId, sent_at: Duration, actual: Option<&Self::Model>) {
+        informed.balancer_observed(id, sent_at, actual);
     }
 }
 
@@ -236,7 +245,7 @@ impl Planned for SecurityGroups {
         Arc::new(security_group::Env { id, tags, nodes, all_nodes, reached, departed, keep, node_ports })
     }
 
-    fn observed(informed: &Informed, _: &ArmId, actual: Option<&Self::Model>) {
+    fn observed(informed: &Informed, _: &ArmId, _: Duration, actual: Option<&Self::Model>) {
         informed.group_observed(actual);
     }
 }
@@ -344,7 +353,7 @@ impl Planned for Interfaces {
         Arc::new(informed.told().machines.beside(id))
     }
 
-    fn observed(informed: &Informed, id: &ArmId, actual: Option<&Self::Model>) {
+    fn observed(informed: &Informed, id: &ArmId, _: Duration, actual: Option<&Self::Model>) {
         informed.nic_observed(id, actual);
     }
 
@@ -476,12 +485,12 @@ fn observed<O: Planned>(
     body: &Value,
     etag: Option<String>,
 ) -> Observed<O, Raw> {
-    let model = model(key, O::read(key, body));
+    let (model, sent_at) = (model(key, O::read(key, body)), informed.clock.since(sent_at));
     if let Ok(model) = &model {
-        O::observed(informed, key, Some(model));
+        O::observed(informed, key, sent_at, Some(model));
     }
     let result = model.map(|model| (model, Raw::new(body, etag)));
-    Observed { sent_at: informed.clock.since(sent_at), by: By::Single, result }
+    Observed { sent_at, by: By::Single, result }
 }
 
 impl<O> Adapter<O> for Of<O>
@@ -513,6 +522,8 @@ where
             let accept = if informed.wrote_lately(&key) { Accept::Single } else { accept };
             let freshness = Freshness { accept, ..Freshness::any() };
             let freshness = freshness.priority(O::READ_PRIORITY).not_before(informed.clock.at(not_before));
+            // Absence is answered only by a read that was sent after it was asked for.
+            let asked_at = informed.clock.now().max(not_before);
             let read = informed.network.read(O::resource_type(&key), &key, freshness, &Until::within(READ)).await;
             let mut by = By::Single;
             let result = match read {
@@ -527,11 +538,16 @@ where
                 Err(error) if O::is_gone(&informed, &key, &error.fault).await => {
                     by = error.by();
                     if by == By::Single {
-                        O::observed(&informed, &key, None);
+                        O::observed(&informed, &key, asked_at, None);
                     }
                     Err(Fault::NotFound)
                 }
-                Err(error) => Err(error.fault.clone()),
+                Err(error) => {
+                    if error.fault == Fault::ScopeNotFound {
+                        O::scope_not_found(&informed, &key);
+                    }
+                    Err(error.fault.clone())
+                }
             };
             Observed { sent_at: not_before, by, result }
         })

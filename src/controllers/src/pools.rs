@@ -96,11 +96,11 @@ impl Informed {
         }
     }
 
-    /// A read has shown this of a load balancer, or that it does not exist.
-    pub(crate) fn balancer_observed(&self, id: &ArmId, actual: Option<&LoadBalancer>) {
+    /// A read that was sent at this time has shown this of a load balancer, or that it does not exist.
+    pub(crate) fn balancer_observed(&self, id: &ArmId, sent_at: Duration, actual: Option<&LoadBalancer>) {
         let (replan, retry, nics) = {
             let told = &mut *self.told();
-            told.evidence.balancer_observed(id, actual);
+            told.evidence.balancer_seen(id, sent_at, actual);
             let consequences = told.balancers.observed(id, actual, &self.settings);
             let moved = consequences.placement && self.assign_nodes(told);
             let changed = consequences.members || consequences.placement;

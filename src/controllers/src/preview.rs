@@ -65,7 +65,8 @@ pub(crate) fn subject(
         Desired::Gone => None,
         Desired::Invalid(mistakes) => return Err(not_served(key, snapshot.status.is_some(), &mistakes)),
     };
-    let (key, found, status) = (key.clone(), snapshot.found, snapshot.status);
+    let (key, mut found, status) = (key.clone(), snapshot.found, snapshot.status);
+    found.extend(snapshot.ownerless);
     Ok(Subject { key, spec, found, status, finalizer: snapshot.finalizer })
 }
 

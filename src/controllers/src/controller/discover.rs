@@ -106,6 +106,9 @@ impl Controller {
             Ok(bodies) => bodies,
             Err(error) => {
                 discovered.not_listed(place, format!("Azure answered {}", answer(&error)));
+                if error.fault == Fault::ScopeNotFound && place.kind == Kind::PublicIp {
+                    told.balancers.group_is_gone(&place.group);
+                }
                 return Err(error);
             }
         };
@@ -115,10 +118,7 @@ impl Controller {
                 let all: Vec<_> = bodies.filter_map(|(id, body)| PublicIp::read(&id, body).ok()).collect();
                 for ip in &all {
                     told.evidence.public_ip_observed(&ip.id, Some(ip));
-                    // Clusters that share a resource group may have Services of one name.
-                    if ip.is_released() && !ip.is_of_another_cluster(&settings.cluster_name) {
-                        told.balancers.released(ip.id.clone());
-                    }
+                    told.balancers.public_ip_observed(&ip.id, Some(ip), settings);
                 }
                 discovered.public_ips_listed(place, sent_at, all, settings)
             }

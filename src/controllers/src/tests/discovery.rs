@@ -75,13 +75,7 @@ async fn a_group_that_cannot_be_read_holds_up_only_the_service_that_names_it() {
     rig.service("other");
     rig.deleted_meanwhile("web", &[("azure-load-balancer-resource-group", "addresses")], &[]).await;
     rig.server.delete("services", "default", "other").unwrap();
-    let matching = Match {
-        method: Some("GET".to_owned()),
-        path: Some("*/resourceGroups/addresses/*".to_owned()),
-        ..Match::default()
-    };
-    let then = Effect { status: Some(403), code: Some("AuthorizationFailed".to_owned()), ..Effect::default() };
-    rig.emulator.control().add_incident(Incident { matching, then, times: 0 }).unwrap();
+    rig.emulator.control().add_incident(closes("addresses")).unwrap();
     let (stop, running) = rig.controller("second");
     rig.until("other is gone", async || rig.server.get("services", "default", "other").is_none()).await;
     rig.until("the owner of web is told", async || !rig.events("web").is_empty()).await;
@@ -91,6 +85,61 @@ async fn a_group_that_cannot_be_read_holds_up_only_the_service_that_names_it() {
     rig.emulator.control().clear_incidents();
     rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
     assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await, Vec::<String>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+/// The answer to reads of a resource group that the identity has no right on.
+fn closes(group: &str) -> Incident {
+    let matching =
+        Match { method: Some("GET".to_owned()), path: Some(format!("*/resourceGroups/{group}/*")), ..Match::default() };
+    let then = Effect { status: Some(403), code: Some("AuthorizationFailed".to_owned()), ..Effect::default() };
+    Incident { matching, then, times: 0 }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_group_that_was_misspelt_once_holds_up_no_deletion() {
+    let rig = with_groups(settings()).await;
+    rig.annotated("web", &[("azure-load-balancer-resource-group", "adresses")]);
+    let (stop, running) = rig.controller("one");
+    rig.until("the owner is told", async || !rig.events("web").is_empty()).await;
+    sleep(Duration::from_secs(60)).await;
+    rig.annotated("web", &[("azure-load-balancer-resource-group", "addresses")]);
+    rig.addresses("web").await;
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await, Vec::<String>::new());
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_no_service_has_any_more_holds_up_only_services_that_name_its_closed_group() {
+    let preconfigured_pools = PreconfiguredPools::External;
+    let rig = with_groups(Settings { preconfigured_pools, ..settings() }).await;
+    rig.annotated("web", &[("azure-load-balancer-resource-group", "addresses")]);
+    let (stop, running) = rig.controller("one");
+    rig.addresses("web").await;
+    rig.server.delete("services", "default", "web").unwrap();
+    rig.until("web is gone", async || rig.server.get("services", "default", "web").is_none()).await;
+    assert_eq!(rig.names_in(NetworkType::PublicIp, "addresses").await.len(), 1, "the last frontend stays");
+
+    rig.emulator.control().add_incident(closes("addresses")).unwrap();
+    // A process that has read nothing of the address yet.
+    stop.cancel();
+    running.await.unwrap();
+    rig.service("other");
+    let (stop, running) = rig.controller("two");
+    rig.addresses("other").await;
+    rig.server.delete("services", "default", "other").unwrap();
+    rig.until("other is gone", async || rig.server.get("services", "default", "other").is_none()).await;
+
+    rig.emulator.control().clear_incidents();
+    rig.service("third");
+    rig.addresses("third").await;
+    let is_removed = async || rig.names_in(NetworkType::PublicIp, "addresses").await.is_empty();
+    rig.until("the address of web is gone", is_removed).await;
     stop.cancel();
     running.await.unwrap();
 }

@@ -19,6 +19,7 @@ use crate::{
             Frontend, Gone, LoadBalancer, Pool, PoolMembers,
             placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
         },
+        public_ip::PublicIp,
         settings::PoolKind,
     },
     service::{Ask, SecurityProtocol, ServiceKey, ServiceObject, names},
@@ -31,7 +32,8 @@ pub struct Balancers {
     placed: BTreeMap<ServiceKey, Placed>,
     /// The configuration that each Node belongs to, where there are several.
     nodes: BTreeMap<String, String>,
-    /// Public IPs that no Service has any more and that stay, or stayed, with the last frontend of a load balancer.
+    /// Public IPs that no Service has any more and that stay, or stayed, with the last frontend of a load balancer. Each is
+    /// kept until it is read as gone, or as that of a user or of another cluster.
     released: BTreeSet<ArmId>,
 }
 
@@ -155,9 +157,22 @@ impl Balancers {
         consequences
     }
 
-    /// A list has shown a public IP that no Service has any more.
-    pub fn released(&mut self, public_ip: ArmId) {
-        self.released.insert(public_ip);
+    /// A read or a list has shown this of a public IP, or that it, or its resource group, does not exist.
+    pub fn public_ip_observed(&mut self, id: &ArmId, actual: Option<&PublicIp>, settings: &Settings) {
+        match actual {
+            // Clusters that share a resource group may have Services of one name.
+            Some(ip) if ip.is_users() || ip.is_of_another_cluster(&settings.cluster_name) => {
+                _ = self.released.remove(id)
+            }
+            Some(ip) if ip.is_released() => _ = self.released.insert(id.clone()),
+            Some(_) => {}
+            None => _ = self.released.remove(id),
+        }
+    }
+
+    /// A list has shown that a resource group does not exist, and so nothing that was in it.
+    pub fn group_is_gone(&mut self, group: &str) {
+        self.released.retain(|id| !id.resource_group().eq_ignore_ascii_case(group));
     }
 
     /// The public IPs that no Service has any more: each Service asks for their end.
@@ -472,6 +487,39 @@ mod tests {
         assert_eq!(count(PreconfiguredPools::External, "kubernetes"), 0);
         assert_eq!(count(PreconfiguredPools::External, "kubernetes-internal"), 1);
         assert_eq!(count(PreconfiguredPools::All, "kubernetes-internal"), 0);
+    }
+
+    #[test]
+    fn a_public_ip_that_no_service_has_is_forgotten_when_it_is_gone_or_not_ours() {
+        use serde_json::json;
+        let settings = crate::service::tests::settings();
+        let id = |group: &str, name: &str| settings.public_ip_id(group, name).unwrap();
+        let read = |id: &ArmId, tags| PublicIp::read(id, &json!({"tags": tags, "properties": {}})).unwrap();
+        let released = |id: &ArmId, cluster: &str| {
+            let tags = json!({"k8s-azure-service": "default/web", "lazuli-released-service": "default/web",
+                "k8s-azure-cluster-name": cluster});
+            read(id, tags)
+        };
+        let ours = settings.cluster_name.as_str();
+        let mut balancers = Balancers::default();
+        let all = ["gone", "a-users", "anothers", "in-use"].map(|name| id("addresses", name));
+        for id in all.iter().chain([&id("deleted", "one"), &id("Deleted", "two")]) {
+            balancers.public_ip_observed(id, Some(&released(id, ours)), &settings);
+        }
+        assert_eq!(balancers.released_public_ips().len(), 6);
+        balancers.group_is_gone("DELETED");
+        assert_eq!(*balancers.released_public_ips(), all.clone().into());
+        let [gone, users, anothers, in_use] = &all;
+        balancers.public_ip_observed(gone, None, &settings);
+        balancers.public_ip_observed(users, Some(&read(users, json!({}))), &settings);
+        balancers.public_ip_observed(anothers, Some(&released(anothers, "another")), &settings);
+        // Its frontend may be released before its tag says so.
+        balancers.public_ip_observed(
+            in_use,
+            Some(&read(in_use, json!({"k8s-azure-service": "default/web"}))),
+            &settings,
+        );
+        assert_eq!(*balancers.released_public_ips(), [in_use.clone()].into());
     }
 
     #[test]

@@ -55,6 +55,15 @@ impl Place {
     fn new(kind: Kind, group: &str) -> Self {
         Self { kind, group: group.to_lowercase() }
     }
+
+    /// The place of an object; `None` of one that is where the configuration says.
+    pub fn of(key: &Key) -> Option<Self> {
+        match key {
+            Key::PublicIp(id) => Some(Self::new(Kind::PublicIp, id.resource_group())),
+            Key::PrivateLink(id) => Some(Self::new(Kind::PrivateLink, id.resource_group())),
+            Key::LoadBalancer(_) | Key::SecurityGroup(_) | Key::Subnet(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Place {

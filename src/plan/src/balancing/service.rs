@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Key, Report,
+    discovery::Place,
     report::{Frontend, ports},
     sharing::{self, Peers, Standing},
 };
@@ -118,6 +119,22 @@ impl Service for Balanced {
     type Status = Vec<IpAddr>;
     type Inputs = Inputs;
     type Admission = Admission;
+    type Place = Place;
+
+    fn place(key: &Key) -> Option<Place> {
+        Place::of(key)
+    }
+
+    fn has_part(want: &Want, report: &Report) -> Option<bool> {
+        match want {
+            Want::PublicIp(_) => Some(report.is_tagged),
+            Want::LoadBalancer(_) | Want::SecurityGroup(_) => Some(true),
+            Want::PrivateLink(network::Want { present, .. }) if present.link.is_some() => Some(true),
+            Want::PrivateLink(network::Want { gone, .. }) => (*gone != private_link::Gone::Nothing).then_some(false),
+            // What was let in stays.
+            Want::Subnet(_) => Some(false),
+        }
+    }
 
     fn role(key: &Key) -> Role {
         match key {

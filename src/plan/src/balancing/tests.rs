@@ -323,18 +323,20 @@ impl World {
         let owned = self.discovered.owned(object, ask.as_ref(), standing(object), Duration::ZERO, &settings);
         let mut found: BTreeSet<Key> = self.load_balancers.keys().cloned().map(Key::LoadBalancer).collect();
         found.insert(Key::SecurityGroup(self.group.id.clone()));
-        found.extend(self.released());
         found.extend(owned.keys);
+        let (ownerless, named) = (self.released().into_iter().collect(), discovery::named(object, &settings));
         let of_spec = match &desired {
             Desired::Present(spec) => spec.public_ips.values().cloned().collect(),
             _ => vec![],
         };
-        let of_found = found.iter().filter(|key| matches!(key, Key::PublicIp(_))).map(|key| key.id().clone());
+        let all = found.iter().chain(&ownerless);
+        let of_found = all.filter(|key| matches!(key, Key::PublicIp(_))).map(|key| key.id().clone());
         for id in of_spec.into_iter().chain(of_found.collect::<Vec<_>>()) {
             self.track(&id);
         }
         let status = self.services.get(&object.key).and_then(|owner| owner.status.clone());
-        Snapshot { version, desired, finalizer: object.has_finalizer, status, found, unread: owned.unread }
+        let (finalizer, unread) = (object.has_finalizer, owned.unread);
+        Snapshot { version, desired, finalizer, status, found, ownerless, named, unread }
     }
 
     /// The API server shows this state of a Service.

@@ -35,6 +35,9 @@
 //!   the write that removes its old frontend to the end of the next one, which makes the new frontend.
 //! - Nothing is removed without a positive record: a spec that does not ask for it, or the finalizer on a Service that is
 //!   deleted or is no load balancer of ours any more.
+//! - An object that cannot be read holds up nothing if the Service does not ask for it, nothing has shown a part of the
+//!   Service there, and its place does not exist or the Service does not name it now. So a resource group that an annotation
+//!   once misspelt holds up no deletion.
 //!
 //! The stage is derived from what the objects have reported. A process that starts anew tells the objects the first stages
 //! again, which changes nothing, and comes to the same stage.
@@ -94,9 +97,19 @@ pub trait Service: fmt::Debug + Clone + PartialEq + Sized {
     type Inputs;
     /// At which addresses, and at which of their ports, a security group admits or denies for the Service.
     type Admission: fmt::Debug + Clone + Default;
+    /// Where a Service may have objects because it names that place: a resource group, which may not exist, or be closed to
+    /// this process.
+    type Place: fmt::Debug + Clone + Ord;
 
     /// What kind of part the object is.
     fn role(key: &Self::Key) -> Role;
+
+    /// Where the object is, if Services choose that; `None` where the configuration does.
+    fn place(key: &Self::Key) -> Option<Self::Place>;
+
+    /// Whether the object has a part of the Service that is to be removed one day, as its report shows once a want is done;
+    /// `None` when that does not tell.
+    fn has_part(want: &Self::Want, report: &Self::Report) -> Option<bool>;
 
     /// The objects that the spec needs.
     fn keys(id: &Self::Identity, spec: &Self::Spec, inputs: &Self::Inputs) -> BTreeSet<Self::Key>;
@@ -254,6 +267,10 @@ pub struct Snapshot<S: Service> {
     pub status: Option<S::Status>,
     /// The objects on which parts of it have been seen, and those that may hold parts of any Service.
     pub found: BTreeSet<S::Key>,
+    /// Objects that no Service has any more. Each Service asks for their end, and none of them is a part of it.
+    pub ownerless: BTreeSet<S::Key>,
+    /// The places that it names now.
+    pub named: BTreeSet<S::Place>,
     /// Why parts of it may be where no read has looked yet, a sentence for each place. The finalizer of a Service that goes
     /// stays until there is none.
     pub unread: Vec<String>,
@@ -412,6 +429,21 @@ impl<S: Service> Asked<S> {
     fn is_done(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Done(_)))
     }
+
+    /// Why the place of the object cannot be read, if that is what the object waits for.
+    fn closed(&self) -> Option<&Fault> {
+        self.outcome.as_ref().and_then(closed)
+    }
+}
+
+/// Why a place cannot be read, if an outcome says that: it does not exist, or is closed to the identity.
+fn closed<R>(outcome: &Outcome<R>) -> Option<&Fault> {
+    match outcome {
+        Outcome::Waiting(Waiting::Retry(fault @ (Fault::ScopeNotFound | Fault::Forbidden | Fault::Denied))) => {
+            Some(fault)
+        }
+        Outcome::Waiting(_) | Outcome::Done(_) | Outcome::Refused(_) => None,
+    }
 }
 
 /// The facts of one Service.
@@ -428,6 +460,8 @@ pub struct State<S: Service> {
     /// A node of a map has room for eleven, and a Service has a few objects.
     asked: BTreeMap<S::Key, Box<Asked<S>>>,
     reports: Reports<S>,
+    /// The objects that have shown a part of the Service, or that are written for it.
+    parts: BTreeSet<S::Key>,
     /// The reports of load balancers before they were told that everything is gone.
     left: Reports<S>,
     /// Where the security group was told to admit or to deny since it had last given up everything else.
@@ -462,6 +496,7 @@ impl<S: Service> Default for State<S> {
             generation: 0,
             asked: BTreeMap::new(),
             reports: BTreeMap::new(),
+            parts: BTreeSet::new(),
             left: BTreeMap::new(),
             told: S::Admission::default(),
             is_trimmed: false,
@@ -594,8 +629,18 @@ impl<S: Service> State<S> {
 
     fn told(&mut self, key: S::Key, generation: u64, outcome: Outcome<S::Report>, now: Duration) {
         let Some(asked) = self.asked.get_mut(&key).filter(|asked| asked.generation == generation) else { return };
-        // What is not done and was not leaves the stages as they are.
-        self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_));
+        // What is not done and was not leaves the stages as they are, unless the object is out of reach from now on.
+        self.waits &= !asked.is_done() && !matches!(outcome, Outcome::Done(_)) && closed(&outcome).is_none();
+        let has_part = match &outcome {
+            Outcome::Done(report) => S::has_part(&asked.want, report),
+            Outcome::Waiting(Waiting::Write | Waiting::OtherOperation) => Some(true),
+            Outcome::Waiting(_) | Outcome::Refused(_) => None,
+        };
+        match has_part {
+            Some(true) => _ = self.parts.insert(key.clone()),
+            Some(false) => _ = self.parts.remove(&key),
+            None => {}
+        }
         let report = match &outcome {
             Outcome::Done(report) => Some(Box::new(report.clone())),
             Outcome::Waiting(_) | Outcome::Refused(_) => None,
@@ -667,7 +712,8 @@ impl<S: Service> State<S> {
     }
 
     /// Reports the first failure of an object, in order of the keys. A pause that Azure asks for is one when it has lasted.
-    fn report_failure(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+    /// Those out of reach concern others.
+    fn report_failure(&mut self, now: Duration, out_of_reach: &BTreeSet<S::Key>, actions: &mut Vec<Action<S>>) {
         let throttled =
             |asked: &Asked<S>| matches!(asked.outcome, Some(Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. }))));
         if self.asked.values().any(|asked| throttled(asked)) {
@@ -677,7 +723,8 @@ impl<S: Service> State<S> {
         }
         let reportable_at = self.throttled_since.map(|since| since + THROTTLED);
         let mut wake = None;
-        let reason = self.asked.iter().find_map(|(key, asked)| match asked.outcome.as_ref()? {
+        let mut within_reach = self.asked.iter().filter(|(key, _)| !out_of_reach.contains(*key));
+        let reason = within_reach.find_map(|(key, asked)| match asked.outcome.as_ref()? {
             Outcome::Refused(refusal) => Some(Reason::Refused(key.clone(), refusal.clone())),
             Outcome::Waiting(Waiting::Retry(Fault::Throttled { .. })) if reportable_at.is_some_and(|at| now < at) => {
                 wake = reportable_at;

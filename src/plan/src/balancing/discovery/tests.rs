@@ -93,6 +93,20 @@ fn a_group_that_cannot_be_read_holds_up_only_services_that_name_it() {
 }
 
 #[test]
+fn an_object_is_in_a_place_that_a_service_names_whatever_the_case_of_letters() {
+    let settings = settings();
+    let web = web(&[("azure-load-balancer-resource-group", "Addresses"), ("azure-pls-resource-group", "links")]);
+    let names = |key: Key| Place::of(&key).map(|place| named(&web, &settings).contains(&place));
+    let public_ip = |group: &str| Key::PublicIp(settings.public_ip_id(group, "one").unwrap());
+    let link = |group: &str| Key::PrivateLink(settings.private_link_id(group, "one").unwrap());
+    assert_eq!(names(public_ip("ADDRESSES")), Some(true));
+    assert_eq!(names(link("Links")), Some(true));
+    assert_eq!([public_ip("links"), link("addresses")].map(names), [Some(false); 2]);
+    assert_eq!(names(public_ip(&settings.resource_group)), Some(false), "it names another");
+    assert_eq!(names(Key::LoadBalancer(settings.load_balancer_id("kubernetes").unwrap())), None);
+}
+
+#[test]
 fn in_a_group_that_the_service_does_not_name_a_public_ip_is_its_own_only_by_its_uid() {
     let settings = settings();
     let web = web(&[]);

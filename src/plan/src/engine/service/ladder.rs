@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{Action, Asked, Awaited, Desired, Env, Level, Order, Patch, Reason, Role, Seen, Service, Snapshot, State};
+use crate::fault::Fault;
 
 /// The levels that the objects are to be told, up to the first stage that is not done.
 struct Ladder<'a, S: Service> {
@@ -15,6 +16,8 @@ struct Ladder<'a, S: Service> {
     seen: Seen<'a, S>,
     id: &'a S::Identity,
     inputs: &'a S::Inputs,
+    /// The objects that hold up nothing. They were told that nothing of them is wanted.
+    out_of_reach: BTreeSet<S::Key>,
     levels: BTreeMap<S::Key, Level>,
     /// Of which objects the last want is known to be what the spec wants at its level, or not to be: several stages ask.
     current: RefCell<BTreeMap<&'a S::Key, bool>>,
@@ -33,13 +36,16 @@ enum End<T, K> {
 }
 
 impl<S: Service> Ladder<'_, S> {
-    /// Asks for a level of the objects of one role, and of no others. Returns whether all have reported it as done.
+    /// Asks for a level of the objects of one role, and of no others. Returns whether all within reach have reported it as done.
     fn stage<'k>(&mut self, keys: impl IntoIterator<Item = &'k S::Key>, role: Role, level: Level) -> bool
     where
         S::Key: 'k,
     {
         let mut done = true;
         for key in keys.into_iter().filter(|key| S::role(key) == role) {
+            if self.out_of_reach.contains(key) {
+                continue;
+            }
             self.levels.insert(key.clone(), level);
             done &= self.is_done(key, level);
         }
@@ -94,7 +100,8 @@ impl<S: Service> State<S> {
             return;
         }
         let Some(snapshot) = self.snapshot.clone() else { return };
-        self.report_failure(now, actions);
+        let out_of_reach = self.out_of_reach(env, &snapshot);
+        self.report_failure(now, &out_of_reach, actions);
         if self.waits {
             return;
         }
@@ -139,6 +146,7 @@ impl<S: Service> State<S> {
                 if !self.asked.is_empty() {
                     actions.extend(std::mem::take(&mut self.asked).into_keys().map(Action::Withdraw));
                     self.reports.clear();
+                    self.parts.clear();
                     self.left.clear();
                     self.report(Reason::Deleted, actions);
                 }
@@ -149,6 +157,28 @@ impl<S: Service> State<S> {
     fn seen<'a>(&'a self, status: Option<&'a S::Status>, is_complete: bool) -> Seen<'a, S> {
         let has_changed = self.spec > 1;
         Seen { reports: &self.reports, left: &self.left, told: &self.told, status, has_changed, is_complete }
+    }
+
+    /// The objects that cannot be read and that the Service need not wait for: it does not ask for them, nothing has shown a
+    /// part of it there, and their place does not exist or is not one that it names now.
+    fn out_of_reach(&self, env: &Env<'_, S>, snapshot: &Snapshot<S>) -> BTreeSet<S::Key> {
+        let mut closed = self.asked.iter().filter_map(|(key, asked)| Some((key, asked.closed()?))).peekable();
+        if closed.peek().is_none() {
+            return BTreeSet::new();
+        }
+        let needed = match &snapshot.desired {
+            Desired::Present(spec) => S::keys(env.id, spec, env.inputs),
+            Desired::Gone => BTreeSet::new(),
+            // What it had stays.
+            Desired::Invalid(_) => return BTreeSet::new(),
+        };
+        let is_own = |key: &S::Key| {
+            needed.contains(key)
+                || (!snapshot.ownerless.contains(key) && (snapshot.found.contains(key) || self.parts.contains(key)))
+        };
+        let is_named = |key: &S::Key| S::place(key).is_none_or(|place| snapshot.named.contains(&place));
+        let holds = |key: &S::Key, why: &Fault| is_own(key) || (*why != Fault::ScopeNotFound && is_named(key));
+        closed.filter(|(key, why)| !holds(key, why)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Leaves of what the security group was told only its last want, when it has given up everything else.
@@ -189,7 +219,15 @@ impl<S: Service> State<S> {
             let is_complete = self.snapshot.as_ref().is_some_and(|snapshot| snapshot.found.iter().all(has_report));
             let seen = self.seen(status, is_complete);
             let (levels, current) = (BTreeMap::new(), RefCell::default());
-            let mut ladder = Ladder { state: self, spec, seen, id: env.id, inputs: env.inputs, levels, current };
+            // What an earlier spec wants of an object is withdrawn first.
+            let is_of_spec = |key: &S::Key| self.asked.get(key).is_some_and(|asked| asked.spec == self.spec);
+            let mut out_of_reach = BTreeSet::new();
+            if let Some(snapshot) = &self.snapshot {
+                out_of_reach = self.out_of_reach(env, snapshot);
+                out_of_reach.retain(is_of_spec);
+            }
+            let (id, inputs) = (env.id, env.inputs);
+            let mut ladder = Ladder { state: self, spec, seen, id, inputs, out_of_reach, levels, current };
             let end = stages(&mut ladder);
             let mut wants = Vec::new();
             for (key, level) in &ladder.levels {
@@ -214,8 +252,8 @@ impl<S: Service> State<S> {
         }
     }
 
-    /// Tells an object what is wanted at a level, unless it was told so. Returns whether it has that done already, so that
-    /// the next stage may begin.
+    /// Tells an object what is wanted at a level, unless it was told so. Returns whether it has that done already, or may be
+    /// out of reach, so that the next stage may begin.
     fn tell(
         &mut self,
         env: &Env<'_, S>,
@@ -231,7 +269,7 @@ impl<S: Service> State<S> {
         if let Some(asked) = self.asked.get_mut(&key).filter(is_same) {
             let rises = (asked.spec, asked.level) != (spec, level);
             (asked.spec, asked.level) = (spec, level);
-            return rises && asked.is_done();
+            return rises && (asked.is_done() || asked.closed().is_some());
         }
         if S::role(&key) == Role::SecurityGroup {
             S::note_admission(&want, env.inputs, &mut self.told);
@@ -248,12 +286,16 @@ impl<S: Service> State<S> {
 }
 
 impl<S: Service> Ladder<'_, S> {
+    /// All objects that may have parts of the Service, or that it helps to remove.
+    fn known<'k>(&'k self, snapshot: &'k Snapshot<S>) -> impl Iterator<Item = &'k S::Key> {
+        snapshot.found.iter().chain(&snapshot.ownerless).chain(self.state.asked.keys())
+    }
+
     /// The stages of a Service that is to be present.
     fn present(&mut self, spec: &S::Spec, snapshot: &Snapshot<S>) -> End<S::Status, S::Key> {
         use {Level::*, Role::*};
         let keys = S::keys(self.id, spec, self.inputs);
-        let others: Vec<S::Key> =
-            snapshot.found.iter().chain(self.state.asked.keys()).filter(|key| !keys.contains(key)).cloned().collect();
+        let others: Vec<S::Key> = self.known(snapshot).filter(|key| !keys.contains(*key)).cloned().collect();
         let all: Vec<S::Key> = keys.iter().chain(&others).cloned().collect();
 
         let mut looked = true;
@@ -346,7 +388,7 @@ impl<S: Service> Ladder<'_, S> {
     /// The stages of a Service that is to be gone.
     fn gone(&mut self, snapshot: &Snapshot<S>) -> End<S::Status, S::Key> {
         use {Level::*, Role::*};
-        let all: Vec<S::Key> = snapshot.found.iter().chain(self.state.asked.keys()).cloned().collect();
+        let all: Vec<S::Key> = self.known(snapshot).cloned().collect();
         let mut looked = true;
         for role in [PublicIp, LoadBalancer, SecurityGroup, Members, PrivateLink] {
             looked &= self.stage(&all, role, Look);

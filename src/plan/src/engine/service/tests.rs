@@ -14,6 +14,11 @@ const MOVED: u8 = 9;
 const HOLDS: u8 = 5;
 /// A spec whose backends are still to join.
 const UNSERVED: u8 = 8;
+/// A spec that names another place for its public IP, and that public IP.
+const ELSEWHERE: u8 = 6;
+const IP_ELSEWHERE: &str = "ip-elsewhere";
+/// What an object reports that has nothing of the Service.
+const NOTHING: u8 = 0;
 
 impl Service for Web {
     type Identity = ();
@@ -25,17 +30,26 @@ impl Service for Web {
     type Inputs = Order;
     /// The specs that the security group was told.
     type Admission = BTreeSet<u8>;
+    type Place = &'static str;
+
+    fn place(key: &&'static str) -> Option<&'static str> {
+        (*key == IP_ELSEWHERE).then_some("elsewhere")
+    }
+
+    fn has_part(_: &Self::Want, report: &u8) -> Option<bool> {
+        Some(*report != NOTHING)
+    }
 
     fn role(key: &&'static str) -> Role {
         match *key {
-            IP => Role::PublicIp,
+            IP | IP_ELSEWHERE => Role::PublicIp,
             GROUP => Role::SecurityGroup,
             _ => Role::LoadBalancer,
         }
     }
 
-    fn keys((): &(), _: &u8, _: &Order) -> BTreeSet<&'static str> {
-        BTreeSet::from([IP, LB, GROUP])
+    fn keys((): &(), spec: &u8, _: &Order) -> BTreeSet<&'static str> {
+        BTreeSet::from([if *spec == ELSEWHERE { IP_ELSEWHERE } else { IP }, LB, GROUP])
     }
 
     fn order((): &(), _: &u8, _: &Seen<'_, Self>, order: &Order) -> Order {
@@ -90,7 +104,36 @@ impl Bench {
     fn snapshot(&mut self, desired: Desired<u8>, finalizer: bool, status: Option<u8>) -> Event<Web> {
         self.version += 1;
         let found = BTreeSet::from([OLD_LB, GROUP]);
-        Event::Changed(Snapshot { version: self.version, desired, finalizer, status, found, unread: vec![] })
+        let (version, ownerless, named) = (self.version, BTreeSet::new(), BTreeSet::new());
+        Event::Changed(Snapshot { version, desired, finalizer, status, found, ownerless, named, unread: vec![] })
+    }
+
+    /// The same with other places that the Service names.
+    fn naming(&mut self, named: &[&'static str], desired: Desired<u8>) -> Snapshot<Web> {
+        let Event::Changed(snapshot) = self.snapshot(desired, true, None) else { unreachable!() };
+        Snapshot { named: named.iter().copied().collect(), ..snapshot }
+    }
+
+    /// Answers every tell as done, but those of the public IP elsewhere by this. Returns what else was done.
+    fn answer_elsewhere(&mut self, actions: Vec<Action<Web>>, elsewhere: &Outcome<u8>) -> Vec<Action<Web>> {
+        let mut other = Vec::new();
+        let mut due = std::collections::VecDeque::from(actions);
+        while let Some(action) = due.pop_front() {
+            match action {
+                Action::Tell { key, generation, .. } => {
+                    let outcome = if key == IP_ELSEWHERE { elsewhere.clone() } else { Outcome::Done(7) };
+                    due.extend(self.step(Event::Told { key, generation, outcome }));
+                }
+                Action::Patch { id, .. } => {
+                    other.push(action);
+                    self.version += 1;
+                    let result = Ok(self.version);
+                    due.extend(self.step(Event::Patched { id, result }));
+                }
+                action => other.push(action),
+            }
+        }
+        other
     }
 
     /// Answers every tell of the actions, and of what follows, as done, until nothing is told any more. Returns what was
@@ -482,6 +525,117 @@ fn a_service_is_gone_only_when_every_place_that_it_names_has_been_read() {
     assert_eq!(bench.step(Event::Woke), [Action::Report(Reason::Unread(places))]);
     let actions = bench.step(Event::Changed(gone));
     assert_eq!(patches(&actions), [Patch::RemoveFinalizer]);
+}
+
+/// A Service that named another place for its public IP, corrects that and is deleted. Returns what follows the deletion,
+/// where the public IP answers the first want by `before`, and from then on by `after`.
+fn deleted_after_elsewhere(
+    bench: &mut Bench,
+    before: &Outcome<u8>,
+    after: &Outcome<u8>,
+    named: &[&'static str],
+) -> Vec<Action<Web>> {
+    let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+    let actions = bench.step(Event::Changed(there));
+    bench.answer_elsewhere(actions, before);
+    let corrected = bench.naming(named, Desired::Present(1));
+    let actions = bench.step(Event::Changed(corrected));
+    let served = bench.answer_elsewhere(actions, after);
+    assert!(patches(&served).contains(&Patch::SetStatus(7)), "{served:?}");
+    let mut gone = bench.naming(named, Desired::Gone);
+    gone.status = Some(7);
+    let actions = bench.step(Event::Changed(gone));
+    bench.answer_elsewhere(actions, after)
+}
+
+fn fails(fault: Fault) -> Outcome<u8> {
+    Outcome::Waiting(Waiting::Retry(fault))
+}
+
+#[test]
+fn an_object_that_never_was_and_whose_place_does_not_exist_holds_up_no_deletion() {
+    let mut bench = Bench::new(Order::Parallel);
+    let missing = fails(Fault::ScopeNotFound);
+    let deleted = deleted_after_elsewhere(&mut bench, &missing, &missing, &[]);
+    assert_eq!(patches(&deleted), [Patch::ClearStatus, Patch::RemoveFinalizer]);
+    assert!(deleted.contains(&Action::Withdraw(IP_ELSEWHERE)));
+    assert!(deleted.contains(&Action::Report(Reason::Deleted)), "{deleted:?}");
+}
+
+#[test]
+fn what_an_earlier_spec_wants_in_a_place_that_does_not_exist_is_withdrawn() {
+    let mut bench = Bench::new(Order::Parallel);
+    let there = bench.naming(&["elsewhere"], Desired::Present(ELSEWHERE));
+    let actions = bench.step(Event::Changed(there));
+    bench.answer_elsewhere(actions, &fails(Fault::ScopeNotFound));
+    let corrected = bench.naming(&[], Desired::Present(1));
+    let actions = bench.step(Event::Changed(corrected));
+    let looks =
+        |action: &Action<Web>| matches!(action, Action::Tell { key: IP_ELSEWHERE, want: (Level::Look, None), .. });
+    assert!(actions.iter().any(looks), "{actions:?}");
+    let other = bench.answer_elsewhere(actions, &fails(Fault::ScopeNotFound));
+    assert_eq!(other.last(), Some(&Action::Report(Reason::Ensured)), "what is left elsewhere is trimmed");
+    assert_eq!(bench.step(Event::Woke), [], "its owner is not told of it again");
+}
+
+#[test]
+fn a_place_that_cannot_be_read_holds_up_only_services_that_name_it_now() {
+    for fault in [Fault::Forbidden, Fault::Denied] {
+        let closed = fails(fault);
+        let mut bench = Bench::new(Order::Parallel);
+        let deleted = deleted_after_elsewhere(&mut bench, &closed, &closed, &[]);
+        assert_eq!(patches(&deleted), [Patch::ClearStatus, Patch::RemoveFinalizer]);
+
+        let mut bench = Bench::new(Order::Parallel);
+        let deleted = deleted_after_elsewhere(&mut bench, &closed, &closed, &["elsewhere"]);
+        assert_eq!(patches(&deleted), []);
+        let mut corrected = bench.naming(&[], Desired::Gone);
+        corrected.status = Some(7);
+        let actions = bench.step(Event::Changed(corrected));
+        let deleted = bench.answer_elsewhere(actions, &closed);
+        assert_eq!(patches(&deleted), [Patch::ClearStatus, Patch::RemoveFinalizer]);
+    }
+}
+
+#[test]
+fn an_object_that_has_shown_a_part_of_the_service_is_waited_for_whatever_it_answers() {
+    for before in [Outcome::Done(7), Outcome::Waiting(Waiting::Write)] {
+        for fault in [Fault::ScopeNotFound, Fault::Forbidden] {
+            let mut bench = Bench::new(Order::Parallel);
+            let deleted = deleted_after_elsewhere(&mut bench, &before, &fails(fault), &[]);
+            assert_eq!(patches(&deleted), [], "{before:?}");
+        }
+    }
+    // What has shown it, and later that it has none, is no part any more.
+    let mut bench = Bench::new(Order::Parallel);
+    let there = bench.naming(&[], Desired::Present(ELSEWHERE));
+    let actions = bench.step(Event::Changed(there));
+    bench.answer_elsewhere(actions, &Outcome::Done(7));
+    let mut gone = bench.naming(&[], Desired::Present(1));
+    gone.status = Some(7);
+    let actions = bench.step(Event::Changed(gone));
+    bench.answer_elsewhere(actions, &Outcome::Done(NOTHING));
+    let mut gone = bench.naming(&[], Desired::Gone);
+    gone.status = Some(7);
+    let actions = bench.step(Event::Changed(gone));
+    let deleted = bench.answer_elsewhere(actions, &fails(Fault::Forbidden));
+    assert_eq!(patches(&deleted), [Patch::ClearStatus, Patch::RemoveFinalizer]);
+}
+
+#[test]
+fn what_no_service_has_any_more_is_waited_for_only_while_it_can_be_read() {
+    let deleted = |named: &[&'static str], outcome: Outcome<u8>| {
+        let mut bench = Bench::new(Order::Parallel);
+        let gone = bench.naming(named, Desired::Gone);
+        let gone = Snapshot { ownerless: [IP_ELSEWHERE].into(), ..gone };
+        let actions = bench.step(Event::Changed(gone));
+        patches(&bench.answer_elsewhere(actions, &outcome))
+    };
+    assert_eq!(deleted(&[], fails(Fault::Forbidden)), [Patch::RemoveFinalizer]);
+    assert_eq!(deleted(&["elsewhere"], fails(Fault::ScopeNotFound)), [Patch::RemoveFinalizer]);
+    assert_eq!(deleted(&["elsewhere"], fails(Fault::Forbidden)), []);
+    assert_eq!(deleted(&[], fails(Fault::Unavailable)), []);
+    assert_eq!(deleted(&[], Outcome::Waiting(Waiting::Write)), []);
 }
 
 #[test]

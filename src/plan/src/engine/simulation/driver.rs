@@ -513,6 +513,8 @@ impl Run {
         let snapshot = Snapshot {
             version: service.version,
             found: found.chain(shown).chain(named).collect(),
+            ownerless: BTreeSet::new(),
+            named: BTreeSet::new(),
             unread: if is_read { vec![] } else { vec!["the tags are not listed yet".to_owned()] },
             desired,
             finalizer: service.finalizer,

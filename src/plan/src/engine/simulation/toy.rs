@@ -405,6 +405,16 @@ impl Service for Arm {
     type Status = Address;
     type Inputs = Inputs;
     type Admission = BTreeMap<Address, BTreeSet<u16>>;
+    /// All objects are in one resource group, which is always there.
+    type Place = ();
+
+    fn place(_: &Name) -> Option<()> {
+        None
+    }
+
+    fn has_part(_: &Want, _: &Report) -> Option<bool> {
+        None
+    }
 
     fn role(key: &Name) -> Role {
         match key {

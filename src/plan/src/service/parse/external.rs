@@ -156,3 +156,33 @@ pub(super) fn read(read: &mut Reader) -> Vec<IpAddr> {
     }
     addresses
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_allowed_ranges_a_service_names_no_address_outside_of_them() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let refuses = |allowed: &[&str], text: &str| {
+            let allowed = allowed.iter().map(|range| range.parse().unwrap()).collect();
+            let nodes = [address("20.1.0.9")].into();
+            ClusterAddresses { allowed, nodes, ..ClusterAddresses::default() }.refuses(address(text))
+        };
+        let outside = Some("is in no range of --allowed-external-addresses");
+        let ranges = ["20.1.0.0/24", "2603:1030::/64"];
+        for (text, inside) in [
+            ("20.1.0.0", true),
+            ("20.1.0.255", true),
+            ("20.0.255.255", false),
+            ("20.1.1.0", false),
+            ("2603:1030::1", true),
+            ("2603:1030:0:1::", false),
+        ] {
+            assert_eq!(refuses(&ranges, text), outside.filter(|_| !inside), "{text}");
+            assert_eq!(refuses(&[], text), None, "without ranges all public addresses are allowed: {text}");
+        }
+        assert_eq!(refuses(&ranges, "20.1.0.9"), Some("is the address of a Node"), "a range allows no Node");
+        assert!(refuses(&["10.0.0.0/8"], "10.0.0.1").is_some(), "nor a private address");
+    }
+}
