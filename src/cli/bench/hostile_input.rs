@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// How many KiB a Service has. The annotations of one object are 256 KiB at most.
     #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     kib: u32,
+    /// The Services are this controller's: it decides what to serve, and says what is wrong with them.
+    #[arg(long)]
+    served: bool,
     /// How many MiB the peak of the controllers' memory may be over that of an empty cluster.
     #[arg(long, default_value_t = 64)]
     limit_mib: u64,
@@ -99,7 +102,7 @@ async fn measure(cluster: &mut Cluster, options: &Options, webhook: &Webhook) ->
 
     let phase = cluster.control.begin("services").await?;
     for number in 0..options.services {
-        cluster.put("services", service(number, options.kib as usize * KIB))?;
+        cluster.put("services", service(number, options.kib as usize * KIB, options.served))?;
     }
     cluster.rested(phase).await?;
     let watched = cluster.memory()?;
@@ -114,6 +117,7 @@ async fn measure(cluster: &mut Cluster, options: &Options, webhook: &Webhook) ->
         ("reviews", json!(options.reviews)),
         ("services", json!(options.services)),
         ("service_kib", json!(options.kib)),
+        ("served", json!(options.served)),
         ("reviews_s", rounded(reviewed.as_secs_f64())),
         ("review_arm_reads", json!(counted.sum("reads"))),
         ("idle_rss_bytes", json!(idle)),
@@ -183,10 +187,13 @@ fn disk(number: u32) -> String {
 }
 
 /// A Service with so many bytes in one of its parts.
-fn service(number: u32, bytes: usize) -> Value {
+fn service(number: u32, bytes: usize, served: bool) -> Value {
     let mut service = json!({"metadata": {"name": format!("web-{number:05}"), "labels": {}, "annotations": {}},
-        "spec": {"type": "LoadBalancer", "loadBalancerClass": OF_OTHERS,
+        "spec": {"type": "LoadBalancer",
             "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30_000 + number % 2_768}]}});
+    if !served {
+        service["spec"]["loadBalancerClass"] = OF_OTHERS.into();
+    }
     let range = |at: usize| format!("20.{}.{}.{}/32", at >> 16, (at >> 8) & 0xff, at & 0xff);
     match number % 6 {
         // Of no meaning here, as kubectl writes it.
@@ -238,7 +245,7 @@ mod tests {
     #[test]
     fn a_service_of_every_kind_has_about_the_bytes_that_are_asked_for() {
         for number in 0..6 {
-            let bytes = service(number, 250 * KIB).to_string().len();
+            let bytes = service(number, 250 * KIB, true).to_string().len();
             assert!((250 * KIB * 8 / 10..250 * KIB * 13 / 10).contains(&bytes), "{number}: {bytes}");
         }
     }
