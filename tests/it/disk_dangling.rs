@@ -353,3 +353,29 @@ async fn disk_a_disk_whose_detach_is_under_way_is_not_detached_a_second_time() {
     rig.check();
     rig.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_that_another_hand_attaches_again_while_the_cluster_is_asked_stays() {
+    let kubernetes = Kubernetes::idle();
+    let idle = kubernetes.0.lock().unwrap().0.clone().unwrap();
+    let reader = NodeFactsReader::new("disk.csi.azure.com", move |_| {
+        let answer = Ok(idle.clone());
+        Box::pin(async move {
+            tokio::time::sleep(seconds(60)).await;
+            answer
+        })
+    });
+    let (rig, client, volume) = attached_rig(&kubernetes, |options| options.node_facts = Some(reader)).await;
+    let deleting = tokio::spawn({
+        let (client, id) = (client.clone(), volume.volume_id.clone());
+        async move { delete(&client, &id).await }
+    });
+    pass(seconds(3)).await;
+    let other = rig.other_tool();
+    assert_eq!(other.detach("node-1", &["pvc-a"]).await, 202);
+    pass(seconds(20)).await;
+    assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
+    assert_eq!(deleting.await.unwrap().unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(rig.luns("node-1").len(), 1);
+    rig.stop().await;
+}

@@ -223,3 +223,47 @@ async fn disk_a_detach_from_a_dead_node_goes_before_every_other_write() {
     rig.check();
     rig.stop().await;
 }
+
+/// The VM of that name was a guess, and the Node says meanwhile that another one is its machine.
+#[tokio::test(start_paused = true)]
+async fn disk_a_node_that_registers_again_during_its_detach_is_not_answered_ok_by_the_guess() {
+    let mut wrong = Vec::new();
+    for with_machine in [true, false] {
+        let (mut rig, client, tell) = rig(known([("node-0".to_owned(), node(&elsewhere("node-0")))])).await;
+        let volume = create(&client, "pvc-a").await.unwrap();
+        publish(&client, &volume, "node-0").await.unwrap();
+        tell.send_replace(known([("node-1".to_owned(), node(&vm_id("node-1")))]));
+        let restarted = rig.lab.controller("restarted").await.unwrap();
+        rig.incident(serde_json::json!({"match": {"method": "GET", "path": "*/lazuli/*/virtualMachines/node-0"},
+            "then": {"delayMs": 5000}}));
+        let detaching = tokio::spawn({
+            let (client, id) = (restarted.clone(), volume.volume_id.clone());
+            async move { unpublish(&client, &id, "node-0").await }
+        });
+        pass(seconds(2)).await;
+        let back = if with_machine { node(&elsewhere("node-0")) } else { Node { healthy: true, ..Node::default() } };
+        tell.send_replace(known([("node-0".to_owned(), back)]));
+        let outcome = detaching.await.unwrap();
+        if outcome.is_ok() && holder(&rig, "pvc-a").is_some() {
+            wrong.push((with_machine, holder(&rig, "pvc-a")));
+        }
+        rig.stop().await;
+    }
+    assert_eq!(wrong, [], "the answer was OK while this machine had the disk");
+}
+
+/// A VM name says nothing where the Node of that name names another machine.
+#[tokio::test(start_paused = true)]
+async fn disk_a_machine_with_the_vm_name_of_another_node_that_has_its_own_machine_is_not_left_with_ok() {
+    let others = || [("node-0".to_owned(), node(&vm_id("node-0"))), ("node-1".to_owned(), node(&vm_id("node-1")))];
+    let deleted = ("worker-9".to_owned(), node(&elsewhere("node-0")));
+    let (mut rig, client, tell) = rig(known(others().into_iter().chain([deleted]))).await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    publish(&client, &volume, "worker-9").await.unwrap();
+    tell.send_replace(known(others()));
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    let outcome = unpublish(&restarted, &volume.volume_id, "worker-9").await;
+    let holder = holder(&rig, "pvc-a");
+    assert!(outcome.is_err() || holder.is_none(), "the answer was OK while {holder:?} had the disk");
+    rig.stop().await;
+}

@@ -173,6 +173,9 @@ struct ServiceMetadata {
 /// The most bytes of annotations that are kept of a Service. Azure takes 4,000 address ranges in a rule, and no other value
 /// is nearly as long as those.
 const MOST_BYTES: usize = 80 * 1024;
+/// The most bytes of source ranges that are kept of a Service: as many as Azure takes in a rule, the longest of them of IPv6
+/// with a comma. Azure refuses more, unless some of them are parts of others.
+const MOST_RANGE_BYTES: usize = 4_000 * 44;
 /// What is kept of a value that is cut.
 const CUT_TO: usize = 1024;
 /// The end of a value that was cut. No value of any annotation may hold it, so the whole value counts as a mistake; in a
@@ -220,7 +223,7 @@ fn ranges_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     let mut ranges: Vec<String> = null_as_empty(deserializer)?;
     // With a comma after each, as in an annotation.
     let bytes = |ranges: &[String]| ranges.iter().map(|range| range.len() + 1).sum::<usize>();
-    if bytes(&ranges) > MOST_BYTES {
+    if bytes(&ranges) > MOST_RANGE_BYTES {
         while bytes(&ranges) > CUT_TO {
             ranges.truncate(ranges.len() / 2);
         }
@@ -439,6 +442,8 @@ mod tests {
         let object = kept(labels, spec(&most, "10.0.0.1"));
         assert_eq!(object.labels, BTreeMap::from([("team".to_owned(), "shop".to_owned())]));
         assert_eq!((object.source_ranges, object.load_balancer_ip.as_deref()), (most, Some("10.0.0.1")));
+        let longest: Vec<String> = (0..4_000).map(|number| format!("2001:db8:85a3:{number:x}::/64")).collect();
+        assert_eq!(kept(Value::Null, spec(&longest, "10.0.0.1")).source_ranges, longest);
         let more: Vec<String> = (0..13_000).map(range).collect();
         let object = kept(Value::Null, spec(&more, &"1".repeat(250_000)));
         let bytes: usize = object.source_ranges.iter().map(String::len).sum();

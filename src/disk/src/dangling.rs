@@ -158,6 +158,14 @@ impl Volumes {
         dangling::check(disk, &facts.driver, &read).map_err(kept)?;
         let attached_by = self.workers.seen_attachments().attached_by(&disk_read.model, holder);
         dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
+        if blocked == Blocked::Delete {
+            // The cluster was asked meanwhile: a person may have attached the disk there again.
+            let again = self.client.get_disk(disk).await;
+            let again =
+                again.map_err(|error| Kept::Failed(VolumeError::azure(format!("{disk} cannot be read"), error)))?;
+            let attached_by = self.workers.seen_attachments().attached_by(&again.model, holder);
+            dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
+        }
         // Kubernetes may have begun to use it there since it was asked.
         if self.is_used_on(holder, disk) {
             return Err(Kept::InUse);

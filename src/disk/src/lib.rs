@@ -330,6 +330,8 @@ impl Volumes {
         };
         let known = candidate.known();
         let Candidate { vm, named } = candidate;
+        // Judged when the VM was guessed: the Node may register again, with another machine, while the detach is under way.
+        let needs_holders = self.nodes.needs_holders(node, known);
         let left = match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => vm,
             Err(error) if self.tells_that_it_is_missing(&error, &vm).await? => {
@@ -348,7 +350,7 @@ impl Volumes {
             }
             Err(error) => return Err(error),
         };
-        if self.nodes.needs_holders(node, known) {
+        if needs_holders {
             // Nothing is learned of it: the Node is gone, and the VM was a guess.
             return self.leave_other_holders(&left, node, known, disk).await;
         }

@@ -249,6 +249,14 @@ impl ClusterNodes {
         }
     }
 
+    /// Whether there is a Node of this name whose provider id names no machine, so that only names say which it is.
+    pub fn has_node_without_machine(&self, name: &str) -> bool {
+        match self {
+            Self::NoCluster | Self::Cold => false,
+            Self::Known(nodes) => nodes.get(name).is_some_and(|node| node.machine.is_none()),
+        }
+    }
+
     /// Whether a node id is the name of one of the cluster's Nodes. `None` where that is not known.
     pub fn is_node(&self, name: &str) -> Option<bool> {
         match self {

@@ -63,7 +63,8 @@ pub fn holder(node: &str, known: NodeVm, cluster: &ClusterNodes, holder: Option<
     if is_machine(vm, node) {
         return Verdict::Detach;
     }
-    let is_another_node = || cluster.has_machine(&vm.id) == Some(true) || names(vm).any(|name| cluster.has_node(name));
+    let is_another_node =
+        || cluster.has_machine(&vm.id) == Some(true) || names(vm).any(|name| cluster.has_node_without_machine(name));
     match (known, cluster) {
         (NodeVm::Named, _) => Verdict::Leave,
         // Nothing but its name makes a VM a node there.
@@ -123,6 +124,14 @@ mod tests {
             ("another Node's machine", Guessed, &others, Some(vm(id("far", "vm-7"), Some("host"))), Leave),
             ("another Node's machine of its name", Guessed, &others, Some(vm(id("g", "old"), None)), Leave),
             ("the VM of another Node's name", Guessed, &others, Some(vm(id("far", "plain"), None)), Leave),
+            // That Node's machine is another one, so the name says nothing.
+            (
+                "the VM name of a Node whose machine is known",
+                Guessed,
+                &others,
+                Some(vm(id("far", "other"), None)),
+                Unknown,
+            ),
             ("the computer of another Node's name", Guessed, &others, Some(vm(id("far", "v"), Some("plain"))), Leave),
         ] {
             assert_eq!(holder("old", known, nodes, machine.as_ref()), expected, "{case}");
