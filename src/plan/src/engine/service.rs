@@ -239,8 +239,8 @@ pub type Reports<S> = BTreeMap<<S as Service>::Key, Box<<S as Service>::Report>>
 pub struct Seen<'a, S: Service> {
     /// The last report of each object.
     pub reports: &'a Reports<S>,
-    /// What load balancers showed of the Service before it left them, until all that it gives up is gone: on an address that
-    /// Services share, their rules were the record of its security rules.
+    /// What load balancers showed of the Service before they were written for its spec, until all that it gives up is gone:
+    /// on an address that Services share, their rules were the record of its security rules.
     pub left: &'a Reports<S>,
     /// Where the security group was told to admit or to deny since it had last given up everything else. Of an address that
     /// the Service gave up before its status showed it, nothing else need be a record.
@@ -462,7 +462,7 @@ pub struct State<S: Service> {
     reports: Reports<S>,
     /// The objects that have shown a part of the Service, or that are written for it.
     parts: BTreeSet<S::Key>,
-    /// The reports of load balancers before they were told that everything is gone.
+    /// The reports of load balancers before they were told what the spec wants, or that everything is gone.
     left: Reports<S>,
     /// Where the security group was told to admit or to deny since it had last given up everything else.
     told: S::Admission,
@@ -652,7 +652,8 @@ impl<S: Service> State<S> {
         };
         asked.waits_since = matches!(outcome, Outcome::Waiting(_)).then(|| asked.waits_since.unwrap_or(now));
         asked.outcome = Some(outcome);
-        let is_left = S::role(&key) == Role::LoadBalancer && asked.level == Level::Clean;
+        // A write for the new spec takes old rules along, also where the frontend keeps its name.
+        let is_left = S::role(&key) == Role::LoadBalancer && asked.level > Level::Look;
         if let Some(report) = report {
             self.is_trimmed |= S::role(&key) == Role::SecurityGroup && asked.level == Level::Clean;
             let before = self.reports.insert(key.clone(), report);
