@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use lazuli_emulator::{
-    options::MissingInstance,
+    options::{MissingInstance, Switches},
     scenario::{self, ScaleSet, Scenario},
 };
 use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
@@ -43,6 +43,10 @@ async fn rig(method: Method, missing: MissingInstance) -> (Rig, Client) {
 }
 
 async fn with_nodes(method: Method, missing: MissingInstance, node: impl Fn(&str) -> Node) -> (Rig, Client) {
+    with_switches(method, Switches { missing_instance: missing, ..Switches::default() }, node).await
+}
+
+async fn with_switches(method: Method, unverified: Switches, node: impl Fn(&str) -> Node) -> (Rig, Client) {
     let mut known = KnownNodes::default();
     known.replace([
         ("pool000000".to_owned(), node(&instance_id("pool", 0))),
@@ -51,7 +55,7 @@ async fn with_nodes(method: Method, missing: MissingInstance, node: impl Fn(&str
     let nodes = watch::channel(ClusterNodes::Known(known)).1;
     let mut azure = typical();
     let scale_sets = vec![ScaleSet::uniform("pool", 3)];
-    azure.unverified.missing_instance = missing;
+    azure.unverified = unverified;
     azure.scenario = Scenario { scale_sets, ..Scenario::default() };
     let mut rig = Rig::with(azure, |options| {
         method.set(options);
@@ -119,6 +123,27 @@ async fn disk_a_volume_lives_on_an_instance_of_a_uniform_scale_set() {
         for missing in [MissingInstance::NotFound, MissingInstance::InvalidParameter] {
             assert!(!actions_of_a_life(method, missing).await.is_empty());
         }
+    }
+}
+
+/// Whether a PUT that leaves the hardware profile out takes it away is not documented.
+#[tokio::test(start_paused = true)]
+async fn disk_an_instance_with_a_size_of_its_own_keeps_it_when_its_disks_are_written() {
+    for instance_put_keeps_hardware in [true, false] {
+        let unverified = Switches { instance_put_keeps_hardware, ..Switches::default() };
+        let (rig, client) = with_switches(Method::WholeList, unverified, node).await;
+        let own = json!({"vmSize": "Standard_D4s_v3"});
+        let id = instance_id("pool", 0);
+        rig.control.tamper(&id, |instance| instance["properties"]["hardwareProfile"] = own.clone()).unwrap();
+        let volume = create(&client, "pvc-a").await.unwrap();
+        publish(&client, &volume, "pool000000").await.unwrap();
+        let written = rig.writes().into_iter().rfind(|call| call.path.contains("/virtualMachineScaleSets/")).unwrap();
+        assert_eq!(written.method, "PUT");
+        assert_eq!(written.body.unwrap()["properties"].get("networkProfileConfiguration"), None);
+        let shown = rig.control.dump().resources[&id.to_lowercase()]["properties"]["hardwareProfile"].clone();
+        assert_eq!(shown, own, "left out ones stay: {instance_put_keeps_hardware}");
+        rig.check();
+        rig.stop().await;
     }
 }
 

@@ -544,7 +544,13 @@ impl Compute {
         let profile = json!({ "storageProfile": { "dataDisks": elements } });
         // An instance of a scale set takes no location (source: the Go drivers send none).
         let body = if write.vm.is_type(listed::INSTANCES.name) {
-            json!({ "properties": profile })
+            let mut properties = profile;
+            // Whether an instance keeps a size of its own that a PUT leaves out is not documented. The condition of the write
+            // says that it is as it was read.
+            if vm.etag.is_some() && !vm.raw["properties"]["hardwareProfile"].is_null() {
+                properties["hardwareProfile"] = vm.raw["properties"]["hardwareProfile"].clone();
+            }
+            json!({ "properties": properties })
         } else {
             json!({ "location": vm.model.location, "properties": profile })
         };

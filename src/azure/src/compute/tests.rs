@@ -305,7 +305,10 @@ async fn the_whole_list_goes_with_location_and_nothing_else_under_if_match() {
     let calls = fake.calls();
     let body = |index: usize| serde_json::from_str::<Value>(&calls[index].body).unwrap();
     assert_eq!(body(1), json!({"location": "eastus2", "properties": profile}));
-    assert_eq!(body(3), json!({"properties": profile}));
+    // An instance may have a size of its own.
+    let mut of_instance = profile;
+    of_instance["hardwareProfile"] = json!({"vmSize": "Standard_D4s_v3"});
+    assert_eq!(body(3), json!({"properties": of_instance}));
     assert!(calls[1].line.starts_with("PUT ") && calls[3].line.starts_with("PUT "));
     assert_eq!(calls[1].if_match.as_deref(), Some("\"7\""));
 }
