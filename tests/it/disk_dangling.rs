@@ -15,6 +15,7 @@ use lazuli_plan::{
 use lazuli_rig::{NodeFactsReader, Options};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
+use serde_json::json;
 use tokio::sync::watch;
 use tonic::Code;
 
@@ -377,5 +378,104 @@ async fn disk_a_disk_that_another_hand_attaches_again_while_the_cluster_is_asked
     assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
     assert_eq!(deleting.await.unwrap().unwrap_err().code(), Code::FailedPrecondition);
     assert_eq!(rig.luns("node-1").len(), 1);
+    rig.stop().await;
+}
+
+/// The detach waits for its VM's read, which Azure refuses for a minute as one too many.
+fn vm_reads_wait(rig: &Rig) {
+    let matching = json!({"method": "GET", "path": "*/virtualMachines/node-1"});
+    rig.incident(json!({"match": matching, "then": {"status": 429, "retryAfter": 60}}));
+}
+
+/// Azure makes the detach wait, and meanwhile a person detaches the disk and attaches it there again.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_that_another_hand_attaches_again_while_its_detach_waits_stays() {
+    for blocked in ["attach", "deletion"] {
+        let kubernetes = Kubernetes::idle();
+        let (rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
+        vm_reads_wait(&rig);
+        let requested = tokio::spawn({
+            let (client, volume) = (client.clone(), volume.clone());
+            async move {
+                match blocked {
+                    "attach" => publish(&client, &volume, "node-0").await.map(drop),
+                    _ => delete(&client, &volume.volume_id).await,
+                }
+            }
+        });
+        pass(seconds(5)).await;
+        assert_eq!(kubernetes.asked(), 1, "the detach is not requested yet");
+        let other = rig.other_tool();
+        assert_eq!(other.detach("node-1", &["pvc-a"]).await, 202);
+        pass(seconds(20)).await;
+        assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
+        let error = requested.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition, "{blocked}: {error}");
+        let why = if blocked == "attach" { "attached or detached since" } else { "the disk was attached again" };
+        assert!(error.message().contains("attached to node node-1") && error.message().contains(why), "{error}");
+        assert_eq!((rig.luns("node-1").len(), rig.vm_writes("node-1").len()), (1, 2), "{blocked}");
+        // A person decides about the deletion. The attach is judged anew when it is requested again.
+        let reported = kubernetes.reported();
+        assert_eq!(reported.len(), usize::from(blocked == "deletion"), "{reported:?}");
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// Azure makes the detach wait, and meanwhile another replica answers an attach there.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_that_a_volume_attachment_names_while_its_detach_waits_stays() {
+    for blocked in ["attach", "deletion"] {
+        let kubernetes = Kubernetes::idle();
+        let (say, reservations) = watch::channel(LunReservations::Synced(Default::default()));
+        let (rig, client, volume) =
+            attached_rig(&kubernetes, |options| options.reservations = Some(reservations)).await;
+        vm_reads_wait(&rig);
+        let requested = tokio::spawn({
+            let (client, volume) = (client.clone(), volume.clone());
+            async move {
+                match blocked {
+                    "attach" => publish(&client, &volume, "node-0").await.map(drop),
+                    _ => delete(&client, &volume.volume_id).await,
+                }
+            }
+        });
+        pass(seconds(5)).await;
+        assert_eq!(kubernetes.asked(), 1, "the detach is not requested yet");
+        let reservation = Reservation {
+            lun: Lun::try_from(0).unwrap(),
+            volume_handle: Some(disk_id("pvc-a")),
+            attachment: "csi-late".into(),
+        };
+        say.send_replace(LunReservations::Synced([("node-1".to_owned(), vec![reservation])].into()));
+        let error = requested.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition, "{blocked}: {error}");
+        assert!(error.message().contains("a VolumeAttachment of the node names"), "{error}");
+        assert_eq!((rig.luns("node-1").len(), rig.writes().len()), (1, usize::from(blocked == "deletion")));
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// external-attacher asks for the same detach while the one for the deletion waits. Its request has no condition.
+#[tokio::test(start_paused = true)]
+async fn disk_an_unpublish_that_joins_the_detach_for_a_deletion_is_carried_out_whatever_another_hand_does() {
+    let kubernetes = Kubernetes::idle();
+    let (rig, client, volume) = attached_rig(&kubernetes, |_| {}).await;
+    vm_reads_wait(&rig);
+    let deleting = tokio::spawn({
+        let (client, id) = (client.clone(), volume.volume_id.clone());
+        async move { delete(&client, &id).await }
+    });
+    pass(seconds(5)).await;
+    let other = rig.other_tool();
+    assert_eq!(other.detach("node-1", &["pvc-a"]).await, 202);
+    pass(seconds(20)).await;
+    assert_eq!(other.attach("node-1", &[("pvc-a", 5)]).await, 202);
+    pass(seconds(20)).await;
+    unpublish(&client, &volume.volume_id, "node-1").await.unwrap();
+    deleting.await.unwrap().unwrap();
+    assert_eq!(rig.luns("node-1").len(), 0);
+    rig.check_empty();
     rig.stop().await;
 }

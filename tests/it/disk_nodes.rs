@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use super::disk_rig::{
-    Client, Rig, create, create_all, millis, numbered, pass, publish, refused, seconds, typical, unpublish, vm_id,
+    Client, Rig, create, create_all, create_with, millis, numbered, pass, publish, refused, seconds, typical,
+    unpublish, vm_id,
 };
 
 /// The id of a VM outside of the cluster's resource group.
@@ -265,5 +266,53 @@ async fn disk_a_machine_with_the_vm_name_of_another_node_that_has_its_own_machin
     let outcome = unpublish(&restarted, &volume.volume_id, "worker-9").await;
     let holder = holder(&rig, "pvc-a");
     assert!(outcome.is_err() || holder.is_none(), "the answer was OK while {holder:?} had the disk");
+    rig.stop().await;
+}
+
+/// A person has moved the disk to a VM that rescues its data. The Node was there until its deletion was seen, so it is
+/// certain which machine it was.
+#[tokio::test(start_paused = true)]
+async fn disk_a_disk_that_a_person_moved_away_from_a_deleted_nodes_machine_stays_and_its_unpublish_is_ok() {
+    for seen in [true, false] {
+        let (mut rig, client, tell) = rig(known([("worker-9".to_owned(), node(&elsewhere("far")))])).await;
+        let volume = create(&client, "pvc-a").await.unwrap();
+        publish(&client, &volume, "worker-9").await.unwrap();
+        unpublish(&client, &volume.volume_id, "worker-9").await.unwrap();
+        assert_eq!(rig.other_tool().attach("node-1", &[("pvc-a", 5)]).await, 202);
+        rig.at_rest().await;
+        tell.send_modify(|nodes| match nodes {
+            ClusterNodes::Known(nodes) if seen => assert!(nodes.remove("worker-9")),
+            nodes => *nodes = known([]),
+        });
+        let restarted = rig.lab.controller("restarted").await.unwrap();
+        rig.control.reset_log();
+        let outcome = unpublish(&restarted, &volume.volume_id, "worker-9").await;
+        if seen {
+            outcome.unwrap();
+        } else {
+            let message = refused(outcome, Code::Aborted);
+            for part in ["which no Node names", "az vm disk detach", "remove the finalizers of the VolumeAttachment"] {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+        }
+        assert_eq!((holder(&rig, "pvc-a").unwrap(), rig.writes()), (vm_id("node-1").to_lowercase(), vec![]));
+        rig.check();
+        rig.stop().await;
+    }
+}
+
+/// A machine of another cluster has the disk too.
+#[tokio::test(start_paused = true)]
+async fn disk_a_shared_disk_leaves_the_machine_of_a_deleted_node_and_stays_where_another_cluster_has_it() {
+    let (mut rig, client, tell) = rig(known([("node-0".to_owned(), node(&vm_id("node-0")))])).await;
+    let shared = [("maxShares", "2"), ("skuName", "Premium_LRS"), ("cachingMode", "None")];
+    let volume = create_with(&client, "pvc-a", &shared).await.unwrap();
+    publish(&client, &volume, "node-0").await.unwrap();
+    assert_eq!(rig.other_tool().attach("node-1", &[("pvc-a", 5)]).await, 202);
+    rig.at_rest().await;
+    tell.send_replace(known([("far-node".to_owned(), node(&elsewhere("far")))]));
+    let restarted = rig.lab.controller("restarted").await.unwrap();
+    unpublish(&restarted, &volume.volume_id, "node-0").await.unwrap();
+    assert_eq!((rig.luns("node-0").len(), rig.luns("node-1").len()), (0, 1));
     rig.stop().await;
 }

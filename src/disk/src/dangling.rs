@@ -8,15 +8,14 @@ use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use lazuli_plan::{
-    dangling::{self, Blocked, NodeFacts, NotDangling},
+    dangling::{self, Blocked, Dangling, NodeFacts, NotDangling},
     event::{Event, Reason, Regarding},
     fault::Fault,
-    lun::{LunReservations, NodeReservations},
     model::ArmId,
 };
 use tracing::{info, warn};
 
-use super::{Goal, VolumeError, Volumes};
+use super::{VolumeError, Volumes};
 
 type Read = dyn Fn(String) -> BoxFuture<'static, Result<NodeFacts, String>> + Send + Sync;
 
@@ -158,20 +157,20 @@ impl Volumes {
         dangling::check(disk, &facts.driver, &read).map_err(kept)?;
         let attached_by = self.workers.seen_attachments().attached_by(&disk_read.model, holder);
         dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
-        if blocked == Blocked::Delete {
-            // The cluster was asked meanwhile: a person may have attached the disk there again.
-            let again = self.client.get_disk(disk).await;
-            let again =
-                again.map_err(|error| Kept::Failed(VolumeError::azure(format!("{disk} cannot be read"), error)))?;
-            let attached_by = self.workers.seen_attachments().attached_by(&again.model, holder);
-            dangling::may_detach(blocked, self.detach_unused, attached_by).map_err(kept)?;
-        }
         // Kubernetes may have begun to use it there since it was asked.
         if self.is_used_on(holder, disk) {
             return Err(Kept::InUse);
         }
         warn!(%disk, node, "the disk is attached to a node on which Kubernetes does not use it; detaching it there");
-        self.request(holder, &node, disk, Goal::Detached).await.map_err(Kept::Failed)?;
+        // A person may attach the disk there again while the cluster is asked and the detach waits. So the VM worker reads
+        // the disk again before it sends the detach.
+        let only_if = Dangling::new(blocked, &disk_read.model, holder);
+        let hold = self.in_flight.hold(disk).map_err(Kept::Failed)?;
+        let detached = self.workers.detach_dangling(holder, &node, disk, only_if, hold).await;
+        detached.map_err(|error| match error.why_not_dangling().cloned() {
+            Some(reason) => kept(reason),
+            None => Kept::Failed(error),
+        })?;
         info!(%disk, node, "the dangling attachment is gone");
         let what = format!(
             "Disk {} was attached to this node although Kubernetes did not use it here; it was detached, because {}",
@@ -184,20 +183,8 @@ impl Volumes {
 
     /// Whether a VolumeAttachment on the VM's node names the disk, or a request for both is under way.
     fn is_used_on(&self, holder: &ArmId, disk: &ArmId) -> bool {
-        let is_named = || self.nodes.node_of(holder).is_some_and(|node| self.names_a_lun(&node, disk));
+        let is_named = || self.nodes.node_of(holder).is_some_and(|node| self.reservations.now().may_name(&node, disk));
         self.workers.is_requested(holder, disk) || is_named()
-    }
-
-    /// Whether a VolumeAttachment on the node names a LUN of the disk.
-    fn names_a_lun(&self, node: &str, disk: &ArmId) -> bool {
-        match &*self.reservations.now() {
-            LunReservations::NoCluster => false,
-            LunReservations::Cold => true,
-            synced => match synced.of_node(&[node]) {
-                NodeReservations::Unknown => true,
-                NodeReservations::Known(luns) => luns.values().flatten().any(|owner| owner.as_ref() == Some(disk)),
-            },
-        }
     }
 }
 

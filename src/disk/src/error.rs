@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use lazuli_azure::error::ArmError;
 use lazuli_plan::{
+    dangling::NotDangling,
     fault::{Effect, Fault},
     model::ArmId,
 };
@@ -23,12 +24,14 @@ pub struct VolumeError {
     /// What an event says instead of the message, which names a single request.
     note: Option<Arc<str>>,
     source: Option<Arc<ArmError>>,
+    /// Why the detach of an unused disk was not sent.
+    not_dangling: Option<Arc<NotDangling>>,
 }
 
 impl VolumeError {
     /// A failure that no answer of Azure's stands behind.
     pub(crate) fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, effect: Effect::None, message: message.into(), note: None, source: None }
+        Self { fault, effect: Effect::None, message: message.into(), note: None, source: None, not_dangling: None }
     }
 
     /// A failure that Azure's answer explains.
@@ -39,7 +42,19 @@ impl VolumeError {
             message: message.into(),
             note: None,
             source: Some(Arc::new(source)),
+            not_dangling: None,
         }
+    }
+
+    /// The detach of an unused disk was not sent, because its attachment is not, or not any more, the one to detach.
+    pub(crate) fn not_dangling(disk: &ArmId, reason: NotDangling) -> Self {
+        let message = format!("{disk} is not detached, because {reason}");
+        Self { not_dangling: Some(Arc::new(reason)), ..Self::new(Fault::Conflict, message) }
+    }
+
+    /// Why the detach of an unused disk was not sent, if that is the failure.
+    pub(crate) fn why_not_dangling(&self) -> Option<&NotDangling> {
+        self.not_dangling.as_deref()
     }
 
     /// Azure's `error.code`; empty when Azure gave none.

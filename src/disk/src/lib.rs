@@ -39,7 +39,10 @@ use lazuli_plan::{
     unpublish::{self, NodeVm, Verdict, is_machine},
 };
 use lazuli_telemetry::lossy;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, sleep_until},
+};
 use tracing::info;
 
 pub use admission::{Admission, AttachmentSourceReader};
@@ -211,6 +214,8 @@ impl Volumes {
         let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);
         let disk = resulting_disk(self.in_flight.run(&plan.disk, request, operation).await?);
         let adopted = plan.adopt(&disk).map_err(CreateError::Exists)?;
+        // The disk's creation was read singly. So the attach of a new volume costs no further read.
+        self.workers.learn_source(&disk);
         // A volume has one handle. Azure may change the letter case of the id from answer to answer.
         let volume_id = self.handle_casing().of_or_add(&disk.id).to_string();
         Ok(Created { volume_id, adopted })
@@ -284,14 +289,14 @@ impl Volumes {
                 format!("{disk} was detached from node {node} while its attach was requested; retry"),
             )
         })?;
-        // The worker reads a disk before it attaches it. One that was attached before this process started was not read. A
-        // list does: it says what a disk was made from, or is no answer.
+        // The worker may have read the disk by a list before it attached it, and a list may show the disk that had this name
+        // before. Nothing but a single read says what a disk was made from, so that a node never formats it.
         let source = match self.workers.source_of(disk) {
             Some(known) => known,
             None => {
-                let read = self.client.read_disk(disk, Freshness::listed().priority(Priority::Attach)).await;
+                let read = self.client.read_disk(disk, Freshness::single().priority(Priority::Attach)).await;
                 let read = read.map_err(|error| VolumeError::azure(format!("{disk} cannot be read"), error))?.model;
-                self.workers.learn_source(disk, read.source.clone());
+                self.workers.learn_source(&read);
                 read.source
             }
         };
@@ -332,6 +337,7 @@ impl Volumes {
         let Candidate { vm, named } = candidate;
         // Judged when the VM was guessed: the Node may register again, with another machine, while the detach is under way.
         let needs_holders = self.nodes.needs_holders(node, known);
+        let before = if needs_holders { self.fresh_disk(disk).await? } else { None };
         let left = match self.request(&vm, node, disk, Goal::Detached).await {
             Ok(_) => vm,
             Err(error) if self.tells_that_it_is_missing(&error, &vm).await? => {
@@ -352,10 +358,36 @@ impl Volumes {
         };
         if needs_holders {
             // Nothing is learned of it: the Node is gone, and the VM was a guess.
+            if let Some(before) = before
+                && self.leaves_no_doubt(&before, &left, node).await?
+            {
+                return Ok(());
+            }
             return self.leave_other_holders(&left, node, known, disk).await;
         }
         self.nodes.learn(node, &left);
         Ok(())
+    }
+
+    /// A disk by a single read that shows what the leader before has written; `None` when it does not exist.
+    async fn fresh_disk(&self, disk: &ArmId) -> Result<Option<Disk>, VolumeError> {
+        if let Some(fresh_from) = self.workers.fresh_from() {
+            sleep_until(fresh_from).await;
+        }
+        match self.client.read_disk(disk, Freshness::single().priority(Priority::DetachDeadNode)).await {
+            Ok(read) => Ok(Some(read.model)),
+            Err(error) if error.fault == Fault::NotFound => Ok(None),
+            Err(error) => Err(VolumeError::azure(format!("{disk} cannot be read"), error)),
+        }
+    }
+
+    /// Whether the detach from the VM, which was a guess, leaves no doubt about the machines that hold the disk now.
+    async fn leaves_no_doubt(&self, before: &Disk, left: &ArmId, node: &str) -> Result<bool, VolumeError> {
+        match self.client.read_vm(left, Freshness::single().priority(Priority::DetachDeadNode)).await {
+            Ok(vm) => Ok(unpublish::leaves_no_doubt(before, &vm.model, node)),
+            Err(error) if error.fault == Fault::NotFound => Ok(false),
+            Err(error) => Err(VolumeError::azure(format!("{left} cannot be read"), error)),
+        }
     }
 
     /// Detaches the disk from every machine that is the node beside the VM that the disk has left, or that is gone.
@@ -396,9 +428,12 @@ impl Volumes {
                         Fault::Conflict,
                         format!(
                             "{disk} may still be attached to node {node}: the cluster has no such Node any more, and the \
-                             disk is attached to {holder}, which no Node names and which may be that node's machine; when \
-                             nothing uses the disk there, detach it in Azure, and this request ends: {}",
-                            detach_command(holder, disk)
+                             disk is attached to {holder}, which no Node names and which may be that node's machine; if it \
+                             is, and nothing uses the disk there, detach it in Azure, and this request ends: {}; if it is \
+                             not, let the disk stay there and remove the finalizers of the VolumeAttachment of {} and this \
+                             node",
+                            detach_command(holder, disk),
+                            disk.name()
                         ),
                     ));
                 }

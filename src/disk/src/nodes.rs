@@ -139,7 +139,7 @@ impl Nodes {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to look for a node: what its Node's provider id names; else where it was found before; else the VM of its
+    /// Where to look for a node: what its Node's provider id names, or named until its deletion was seen; else where it was found before; else the VM of its
     /// name, in the resource group of its Node's label or the cluster's own. While the Nodes are not known a guess might
     /// meet another VM, so they are waited for.
     ///
@@ -162,6 +162,9 @@ impl Nodes {
             Some(Place::Group(group)) => Some(group),
             Some(Place::ByName) => None,
         };
+        if let Some(machine) = self.cluster.now().machine_of_deleted(node) {
+            return Ok(Candidate { vm: machine.id().clone(), named: true });
+        }
         if let Some(vm) = self.seen().vm_of.get(node) {
             return Ok(Candidate { vm: vm.clone(), named: false });
         }

@@ -22,6 +22,8 @@
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
 //!   ([`waits`]).
+//! - The detach of an unused disk is for one attachment alone. The worker reads the disk again before it sends that detach
+//!   ([`conditions`]).
 //! - A disk whose ordinary detach failed is detached by force from a VM that is proved stopped, where the operator has
 //!   allowed it ([`forced`]).
 //! - The worker applies the VM's model again when a failed attach has left a stale data disk in it, and removes the
@@ -45,15 +47,15 @@ use lazuli_azure::{
 };
 use lazuli_plan::{
     attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
-    dangling::SeenAttachments,
+    dangling::{Dangling, SeenAttachments},
     event::Event,
     fault::{Effect, Fault},
     force_detach::{FailedDetaches, ForceDetach},
     lun::LunReservations,
-    model::{ArmId, Vm},
+    model::{ArmId, Disk, Vm},
     op::VmWriteMethod,
     permit::Priority,
-    read::Accept,
+    read::{Accept, By},
     size::SizeLimits,
 };
 use lazuli_telemetry::{lossy, panics::catch};
@@ -72,6 +74,7 @@ use queue::{Batch, Queue, Retry};
 pub(crate) use queue::{Goal, Outcome};
 
 mod answers;
+mod conditions;
 mod disks;
 mod failure_state;
 mod forced;
@@ -100,7 +103,7 @@ struct Shared {
     reservations: ClusterSnapshot<LunReservations>,
     sizes: watch::Receiver<SizeLimits>,
     method: Mutex<VmWriteMethod>,
-    /// What a disk was made from, for each disk that was read; `None` for one that was made empty.
+    /// What a disk was made from, for each disk that was read singly; `None` for one that was made empty.
     sources: Mutex<BTreeMap<ArmId, Option<String>>>,
     queues: Mutex<BTreeMap<ArmId, Queue>>,
     /// By VM and disk, what single reads have shown to callers within [`attach::LISTS_LAG`].
@@ -152,14 +155,20 @@ impl VmWorkers {
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
-    /// Records what a disk was made from.
-    pub(crate) fn learn_source(&self, disk: &ArmId, source: Option<String>) {
-        self.shared.learn_source(disk, source);
+    /// Records what a disk was made from, by a single read of it.
+    pub(crate) fn learn_source(&self, disk: &Disk) {
+        self.shared.learn_source(disk, By::Single);
     }
 
     /// The attachments that this process has made.
     pub(crate) fn seen_attachments(&self) -> MutexGuard<'_, SeenAttachments> {
         self.shared.seen_attachments()
+    }
+
+    /// From when on reads show everything that the leader before has written. A request has arrived.
+    pub(crate) fn fresh_from(&self) -> Option<Instant> {
+        self.shared.leadership().request_arrived(Instant::now());
+        self.shared.fresh_from()
     }
 
     /// Whether an attach or detach of the disk on this VM is requested or under way.
@@ -178,7 +187,34 @@ impl VmWorkers {
     /// # Errors [`Fault::Busy`] while the opposite is requested of the disk on this VM, or in flight. Otherwise the
     /// failure of the write.
     pub(crate) async fn request(&self, vm: &ArmId, node: &str, disk: &ArmId, goal: Goal, hold: DiskHold) -> Outcome {
-        let answer = self.enqueue(vm, node, disk, goal, hold)?;
+        self.outcome(vm, node, disk, goal, None, hold).await
+    }
+
+    /// Requests the detach of an unused disk, for this attachment alone.
+    ///
+    /// # Errors Those of [`Self::request`], and [`VolumeError::not_dangling`] where it is not, or not any more, to be
+    /// detached.
+    pub(crate) async fn detach_dangling(
+        &self,
+        vm: &ArmId,
+        node: &str,
+        disk: &ArmId,
+        only_if: Dangling,
+        hold: DiskHold,
+    ) -> Outcome {
+        self.outcome(vm, node, disk, Goal::Detached, Some(only_if), hold).await
+    }
+
+    async fn outcome(
+        &self,
+        vm: &ArmId,
+        node: &str,
+        disk: &ArmId,
+        goal: Goal,
+        only_if: Option<Dangling>,
+        hold: DiskHold,
+    ) -> Outcome {
+        let answer = self.enqueue(vm, node, disk, goal, only_if, hold)?;
         answer.await.unwrap_or_else(|_| {
             Err(VolumeError::new(Fault::OutcomeUnknown, format!("the write to {vm} was broken off"))
                 .with_effect(Effect::Possible))
@@ -191,6 +227,7 @@ impl VmWorkers {
         node: &str,
         disk: &ArmId,
         goal: Goal,
+        only_if: Option<Dangling>,
         hold: DiskHold,
     ) -> Result<oneshot::Receiver<Outcome>, VolumeError> {
         let now = Instant::now();
@@ -200,7 +237,7 @@ impl VmWorkers {
         let answer = queues
             .entry(vm.clone())
             .or_default()
-            .request(disk, goal, hold, now)
+            .request(disk, goal, only_if, hold, now)
             .map_err(|opposed| VolumeError::new(Fault::Busy, opposed_message(disk, node, goal, opposed)))?;
         if idle {
             let worker = VmWorker {
@@ -223,8 +260,17 @@ impl Shared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn learn_source(&self, disk: &ArmId, source: Option<String>) {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(disk.clone(), source);
+    /// Records what a disk was made from. A list may show the disk that had this name before, so a single read gives it. A
+    /// list that differs from what is recorded shows that the disk must be read again.
+    fn learn_source(&self, disk: &Disk, by: By) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        match by {
+            By::Single => drop(sources.insert(disk.id.clone(), disk.source.clone())),
+            By::List if sources.get(&disk.id).is_some_and(|known| *known != disk.source) => {
+                sources.remove(&disk.id);
+            }
+            By::List => {}
+        }
     }
 
     fn seen_attachments(&self) -> MutexGuard<'_, SeenAttachments> {

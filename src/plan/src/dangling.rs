@@ -17,7 +17,8 @@
 //! The facts are gathered in this order, each after the one before: the disk, by a single read ([`holder`]); the live
 //! VolumeAttachments of its holder's node; that Node and its Lease ([`check`]). An attachment that is begun meanwhile
 //! would show: its VolumeAttachment is made before anything is attached, and kubelet reports a volume as in use before it
-//! mounts it.
+//! mounts it. The detach that follows is for the attachment that was judged, and is sent only if a read made right before
+//! shows the same one ([`Dangling`]).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -114,6 +115,40 @@ impl SeenAttachments {
     }
 }
 
+/// An attachment that was found dangling. Its detach waits in the queue of its VM, for as long as Azure makes it wait, and
+/// the attachment may be another one when its turn comes. So the detach is for this attachment alone: the disk is read
+/// again right before the write is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dangling {
+    blocked: Blocked,
+    vm: ArmId,
+    /// The time of the disk's last attach or detach, as Azure gave it when the attachment was found dangling.
+    ownership_changed: Option<AzureTime>,
+}
+
+impl Dangling {
+    /// The attachment of a disk to its holder, by the single read of the disk that was judged.
+    pub fn new(blocked: Blocked, disk: &Disk, holder: &ArmId) -> Self {
+        Self { blocked, vm: holder.clone(), ownership_changed: disk.ownership_changed }
+    }
+
+    /// Whether the detach may be sent, by a single read of the disk that was sent after the last wait. `attached_by` follows
+    /// from that read. `named` says whether a VolumeAttachment on the VM's node names a LUN of the disk now.
+    ///
+    /// # Errors
+    /// [`NotDangling::Named`], [`NotDangling::MayBeAPersons`], [`NotDangling::Changed`].
+    pub fn check_again(&self, disk: &Disk, attached_by: AttachedBy, named: bool) -> Result<(), NotDangling> {
+        if named {
+            return Err(NotDangling::Named);
+        }
+        may_detach(self.blocked, DetachUnused::On, attached_by)?;
+        match holder(disk)? {
+            Some(holder) if *holder == self.vm && disk.ownership_changed == self.ownership_changed => Ok(()),
+            _ => Err(NotDangling::Changed),
+        }
+    }
+}
+
 /// What Kubernetes says about a node that holds a disk, read live.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFacts {
@@ -175,6 +210,12 @@ pub enum NotDangling {
          again or its VM started since, so a person may have attached it, for example to save its data"
     )]
     MayBeAPersons,
+    /// A VolumeAttachment has come to name the disk since Kubernetes was asked.
+    #[error("a VolumeAttachment of the node names it by now")]
+    Named,
+    /// The attachment is not the one that was judged.
+    #[error("the disk was attached or detached since it was found unused there; the next request looks again")]
+    Changed,
 }
 
 impl NotDangling {
@@ -187,13 +228,20 @@ impl NotDangling {
             | Self::UnknownVolume(_)
             | Self::SwitchedOff
             | Self::MayBeAPersons => true,
-            Self::Shared | Self::NotMadeByDriver | Self::NotANode | Self::Attached(_) | Self::Listed => false,
+            Self::Shared
+            | Self::NotMadeByDriver
+            | Self::NotANode
+            | Self::Attached(_)
+            | Self::Listed
+            | Self::Named
+            | Self::Changed => false,
         }
     }
 
-    /// Whether Kubernetes itself says that the disk is used, and so will say when it is not.
+    /// Whether nobody needs to do anything: Kubernetes itself says that the disk is used, and so will say when it is not, or
+    /// the next request judges anew.
     pub fn is_use(&self) -> bool {
-        matches!(self, Self::Attached(_) | Self::Listed)
+        matches!(self, Self::Attached(_) | Self::Listed | Self::Named | Self::Changed)
     }
 }
 
@@ -384,6 +432,77 @@ mod tests {
         ] {
             let disk = Disk { managed_by: holder.cloned(), ownership_changed: stamp, ..Disk::unattached("d0") };
             assert_eq!(seen.attached_by(&disk, &vm), expected, "{stamp:?} {holder:?}");
+        }
+    }
+
+    #[test]
+    fn a_detach_is_sent_only_for_the_attachment_that_was_found_dangling() {
+        let (vm, other) =
+            (ArmId::virtual_machine("s", "g", "n0").unwrap(), ArmId::virtual_machine("s", "g", "n1").unwrap());
+        let tags: BTreeMap<_, _> = [("k8s-azure-created-by".to_owned(), "kubernetes-azure-dd".to_owned())].into();
+        let held = |holder: Option<&ArmId>, second: Option<i64>| Disk {
+            managed_by: holder.cloned(),
+            ownership_changed: second.map(AzureTime::from_unix_seconds),
+            tags: tags.clone(),
+            ..Disk::unattached("d0")
+        };
+        use AttachedBy::{ThisProcess, Unknown};
+        for (blocked, seen, now, by, named, expected) in [
+            (Blocked::Attach, held(Some(&vm), Some(7)), held(Some(&vm), Some(7)), Unknown, false, Ok(())),
+            (Blocked::Attach, held(Some(&vm), None), held(Some(&vm), None), Unknown, false, Ok(())),
+            (Blocked::Delete, held(Some(&vm), Some(7)), held(Some(&vm), Some(7)), ThisProcess, false, Ok(())),
+            (
+                Blocked::Delete,
+                held(Some(&vm), Some(7)),
+                held(Some(&vm), Some(7)),
+                Unknown,
+                false,
+                Err(NotDangling::MayBeAPersons),
+            ),
+            (
+                Blocked::Delete,
+                held(Some(&vm), Some(7)),
+                held(Some(&vm), Some(8)),
+                ThisProcess,
+                false,
+                Err(NotDangling::Changed),
+            ),
+            (
+                Blocked::Attach,
+                held(Some(&vm), Some(7)),
+                held(Some(&vm), Some(8)),
+                Unknown,
+                false,
+                Err(NotDangling::Changed),
+            ),
+            (
+                Blocked::Attach,
+                held(Some(&vm), None),
+                held(Some(&vm), Some(8)),
+                Unknown,
+                false,
+                Err(NotDangling::Changed),
+            ),
+            (
+                Blocked::Attach,
+                held(Some(&vm), Some(7)),
+                held(Some(&other), Some(7)),
+                Unknown,
+                false,
+                Err(NotDangling::Changed),
+            ),
+            (Blocked::Attach, held(Some(&vm), Some(7)), held(None, Some(7)), Unknown, false, Err(NotDangling::Changed)),
+            (
+                Blocked::Attach,
+                held(Some(&vm), Some(7)),
+                held(Some(&vm), Some(7)),
+                Unknown,
+                true,
+                Err(NotDangling::Named),
+            ),
+        ] {
+            let dangling = Dangling::new(blocked, &seen, &vm);
+            assert_eq!(dangling.check_again(&now, by, named), expected, "{blocked:?} {seen:?} {now:?} {named}");
         }
     }
 

@@ -62,6 +62,18 @@ impl LunReservations {
             }
         }
     }
+
+    /// Whether an attachment on the node names a LUN of the disk, or may do so.
+    pub fn may_name(&self, node: &str, disk: &ArmId) -> bool {
+        match self {
+            Self::NoCluster => false,
+            Self::Cold => true,
+            Self::Synced(_) => match self.of_node(&[node]) {
+                NodeReservations::Unknown => true,
+                NodeReservations::Known(luns) => luns.values().flatten().any(|owner| owner.as_ref() == Some(disk)),
+            },
+        }
+    }
 }
 
 /// Gives each disk a LUN: the one its own attachment names if that is free, else the lowest that is neither occupied

@@ -111,9 +111,15 @@ pub struct KnownNodes {
     /// The Nodes that name a machine in their provider ids. kubelet may choose that of its own Node, so a second Node may
     /// claim what is another one's.
     by_machine: BTreeMap<ArmId, BTreeSet<Box<str>>>,
+    /// Of the Nodes whose deletion was seen, the machines that they named last. A list of all Nodes empties it: what
+    /// happened since the list before is not known.
+    deleted: BTreeMap<Box<str>, Machine>,
     /// Whether the API server has been heard lately, so that a missing Node does not exist.
     current: bool,
 }
+
+/// Of how many deleted Nodes the machines are remembered.
+const MOST_DELETED: usize = 4_096;
 
 /// Where a node's VM is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +137,7 @@ impl KnownNodes {
     pub fn replace(&mut self, nodes: impl IntoIterator<Item = (String, Node)>) {
         self.nodes = nodes.into_iter().map(|(name, node)| (name.into(), node)).collect();
         self.by_machine.clear();
+        self.deleted.clear();
         for (name, node) in &self.nodes {
             if let Some(machine) = &node.machine {
                 self.by_machine.entry(machine.id().clone()).or_default().insert(name.clone());
@@ -144,7 +151,8 @@ impl KnownNodes {
         if self.nodes.get(name) == Some(&node) {
             return false;
         }
-        self.remove(name);
+        self.take(name);
+        self.deleted.remove(name);
         if let Some(machine) = &node.machine {
             self.by_machine.entry(machine.id().clone()).or_default().insert(name.into());
         }
@@ -152,9 +160,20 @@ impl KnownNodes {
         true
     }
 
-    /// Removes one. Returns whether it was there.
+    /// Removes one, whose deletion was seen. Returns whether it was there.
     pub fn remove(&mut self, name: &str) -> bool {
-        let Some(node) = self.nodes.remove(name) else { return false };
+        let Some(node) = self.take(name) else { return false };
+        if let Some(machine) = node.machine {
+            if self.deleted.len() >= MOST_DELETED {
+                self.deleted.pop_first();
+            }
+            self.deleted.insert(name.into(), machine);
+        }
+        true
+    }
+
+    fn take(&mut self, name: &str) -> Option<Node> {
+        let node = self.nodes.remove(name)?;
         if let Some(machine) = &node.machine
             && let Some(names) = self.by_machine.get_mut(machine.id())
         {
@@ -163,7 +182,7 @@ impl KnownNodes {
                 self.by_machine.remove(machine.id());
             }
         }
-        true
+        Some(node)
     }
 
     /// Says whether a missing Node does not exist from now on. Returns whether that is new.
@@ -226,6 +245,16 @@ impl ClusterNodes {
             Some(Node { resource_group: Some(group), .. }) => Place::Group(group.clone()),
             _ => Place::ByName,
         })
+    }
+
+    /// The machine of a Node that does not exist any more, where its deletion was seen and the Node named its machine until
+    /// then. No Node of this name has been there since.
+    pub fn machine_of_deleted(&self, node: &str) -> Option<&Machine> {
+        match self {
+            Self::NoCluster | Self::Cold => None,
+            Self::Known(nodes) if !nodes.current || nodes.get(node).is_some() => None,
+            Self::Known(nodes) => nodes.deleted.get(node).or_else(|| nodes.deleted.get(&*node.to_ascii_lowercase())),
+        }
     }
 
     /// Whether a node is known to be out of work, so that its pods wait on other nodes for its disks: its Node is gone,
@@ -323,6 +352,55 @@ mod tests {
         for other in ["", "azure://", "aws:///eu-west-1a/i-0", "kind://docker/kind/node", VM_ID, disk, "azurä://x"] {
             assert_eq!(Machine::of_provider_id(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_machine_of_a_deleted_node_is_known_only_where_nothing_can_have_happened_since() {
+        let other = VM_ID.replace("vm-0", "vm-1");
+        let seen = |change: &dyn Fn(&mut KnownNodes)| {
+            let ClusterNodes::Known(mut nodes) = known(&[("n", healthy(&format!("azure://{VM_ID}")))]) else {
+                unreachable!("these Nodes are known")
+            };
+            change(&mut nodes);
+            ClusterNodes::Known(nodes).machine_of_deleted("N").map(|machine| machine.id().name().to_owned())
+        };
+        let named = |id: &str| healthy(&format!("azure://{id}"));
+        assert_eq!(seen(&|_| {}), None, "it is there");
+        assert_eq!(seen(&|nodes| assert!(nodes.remove("n"))), Some("vm-0".into()));
+        let again = |nodes: &mut KnownNodes, node: Node| {
+            nodes.remove("n");
+            nodes.apply("n", node);
+        };
+        assert_eq!(seen(&|nodes| again(nodes, named(&other))), None, "it is there again");
+        let twice = |nodes: &mut KnownNodes| {
+            again(nodes, named(&other));
+            nodes.remove("n");
+        };
+        assert_eq!(seen(&twice), Some("vm-1".into()), "the machine that it named last");
+        let unnamed = |nodes: &mut KnownNodes| {
+            again(nodes, Node::default());
+            nodes.remove("n");
+        };
+        assert_eq!(seen(&unnamed), None, "the last Node of this name named none");
+        let listed = |nodes: &mut KnownNodes| {
+            nodes.remove("n");
+            nodes.replace([]);
+        };
+        assert_eq!(seen(&listed), None, "between the deletion and a list it may have registered again");
+        assert_eq!(seen(&|nodes| nodes.replace([])), None, "its deletion was not seen");
+        let silent = |nodes: &mut KnownNodes| {
+            nodes.remove("n");
+            nodes.set_current(false);
+        };
+        assert_eq!(seen(&silent), None, "the API server is silent");
+        let many = |nodes: &mut KnownNodes| {
+            for at in 0..=MOST_DELETED {
+                nodes.apply(&format!("m-{at}"), named(VM_ID));
+                nodes.remove(&format!("m-{at}"));
+            }
+            assert_eq!(nodes.deleted.len(), MOST_DELETED);
+        };
+        assert_eq!(seen(&many), None, "it is there still");
     }
 
     #[test]

@@ -46,6 +46,18 @@ pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str) -> bool 
     known == NodeVm::Guessed && !cluster.has_node(node)
 }
 
+/// Whether the detach from a VM that was a guess leaves no doubt about the machines that hold the disk afterwards: none of
+/// them is the node's. `before` is the disk by a single read that was sent after the request came and before the detach;
+/// `vm` is the VM that the disk has left, by a single read.
+///
+/// One VM at most holds a disk that is not shared. So whichever machine holds it after the detach has got it since, from
+/// another hand. A shared disk may be on other machines before, as those of another cluster. There the VM that has the
+/// node's name and had the disk is the node's.
+pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str) -> bool {
+    let holders = before.holders();
+    holders.contains(&&vm.id) && (before.max_shares <= 1 && holders.len() == 1 || is_machine(vm, node))
+}
+
 /// The machines that hold the disk beside the node's VM, which it has left or which is gone.
 pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
     disk.holders().into_iter().filter(|holder| *holder != vm).collect()
@@ -136,6 +148,35 @@ mod tests {
         ] {
             assert_eq!(holder("old", known, nodes, machine.as_ref()), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_the_guessed_vm_had_leaves_no_doubt_unless_it_is_shared_and_the_vm_has_another_name() {
+        let (old, rescue) = (id("g", "old"), id("far", "rescue"));
+        let disk = |max_shares: u32, holders: &[&ArmId]| Disk {
+            max_shares,
+            managed_by: holders.first().map(|holder| (*holder).clone()),
+            managed_by_extended: if max_shares > 1 {
+                holders.iter().map(|holder| (*holder).clone()).collect()
+            } else {
+                Vec::new()
+            },
+            ..Disk::unattached("d0")
+        };
+        for (case, before, node, expected) in [
+            ("it had the disk", disk(1, &[&old]), "old", true),
+            ("it had the disk under another name", disk(1, &[&old]), "node-7", true),
+            ("it was elsewhere before", disk(1, &[&rescue]), "old", false),
+            ("it was nowhere before", disk(1, &[]), "old", false),
+            ("it had the shared disk", disk(2, &[&rescue, &old]), "OLD", true),
+            ("it had the shared disk alone", disk(2, &[&old]), "old", true),
+            ("it had the shared disk under another name", disk(2, &[&old, &rescue]), "node-7", false),
+            ("another cluster had the shared disk alone", disk(2, &[&rescue]), "old", false),
+        ] {
+            assert_eq!(leaves_no_doubt(&before, &vm(old.clone(), None), node), expected, "{case}");
+        }
+        let host = vm(old.clone(), Some("node-7"));
+        assert!(leaves_no_doubt(&disk(2, &[&old, &rescue]), &host, "node-7"), "its computer name is the node's");
     }
 
     #[test]

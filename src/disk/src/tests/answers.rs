@@ -86,6 +86,28 @@ async fn an_unpublish_that_arrives_during_a_list_is_not_answered_by_it() {
     }
 }
 
+/// Each disk's name belonged to an empty disk a moment ago, which lists may still show. A node formats a blank disk only
+/// if it was made empty.
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_was_made_from_is_not_taken_from_a_list() {
+    let golden = disk("golden").to_string();
+    for seed in 1..=SEEDS {
+        let rig = Rig::start(lagging(seed, a_cluster())).await;
+        let volumes = rig.replica(seed);
+        sleep(Duration::from_secs(20)).await;
+        for n in 0..MACHINES {
+            let made_from = serde_json::json!({ "createOption": "Copy", "sourceResourceId": golden });
+            let change = |disk: &mut serde_json::Value| disk["properties"]["creationData"] = made_from;
+            rig.emulator.control().tamper(disk(&format!("s{n}")).as_str(), change).unwrap();
+        }
+        let publish = async |n: usize| volumes.publish(&disk(&format!("s{n}")), &format!("node-{n}"), None).await;
+        for published in join_all((0..MACHINES).map(publish)).await {
+            assert_eq!(published.unwrap().source.as_deref(), Some(golden.as_str()), "seed {seed}");
+        }
+        rig.emulator.shutdown().await;
+    }
+}
+
 /// Their Nodes are deleted and their machines run on, in a group that is not the cluster's. The replica has no memory.
 #[tokio::test(start_paused = true)]
 async fn an_unpublish_from_a_node_that_is_deleted_succeeds_only_when_its_machine_has_not_the_disk() {

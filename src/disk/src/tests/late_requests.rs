@@ -221,7 +221,11 @@ impl Run {
                     let mut nodes = self.nodes.borrow_mut();
                     let node = nodes.iter().nth(dice.below(nodes.len())).cloned().unwrap();
                     nodes.remove(&node);
-                    self.rig.set_nodes(nodes.iter());
+                    // A list of the Nodes that comes instead does not say which machine it was.
+                    match dice.percent(50) {
+                        true => self.rig.delete_node(&node),
+                        false => self.rig.set_nodes(nodes.iter()),
+                    }
                     drop(nodes);
                     self.tell(&format!("Node {node} is deleted"));
                 }

@@ -117,6 +117,14 @@ impl Rig {
         self.nodes.send_replace(ClusterNodes::Known(known));
     }
 
+    /// The deletion of a Node is seen.
+    pub(super) fn delete_node(&self, name: &str) {
+        self.nodes.send_modify(|nodes| match nodes {
+            ClusterNodes::Known(known) => assert!(known.remove(name), "there is no Node {name}"),
+            ClusterNodes::NoCluster | ClusterNodes::Cold => panic!("there are no Nodes"),
+        });
+    }
+
     /// Delays the requests of a method to the paths of a pattern.
     pub(super) fn delay(&self, method: &str, path: &str, delay: Duration) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap();

@@ -105,7 +105,7 @@ impl VmWorker {
             let (singly, listed) = tokio::join!(self.read(singly), self.read_by(listed, Freshness::listed()));
             for (disk, read) in singly.into_iter().chain(listed) {
                 if let Ok(read) = &read {
-                    self.shared.learn_source(&disk, read.model.source.clone());
+                    self.shared.learn_source(&read.model, read.seen.by);
                     self.shared.seen_attachments().held_by(&disk, &read.model.holders());
                 }
                 reads.add(disk, asked_at, read);
@@ -117,6 +117,15 @@ impl VmWorker {
         let force = self.forced(&planned.vm.model, &detach).await;
         if !force.is_empty() {
             let Planned { vm, reads, members, .. } = planned;
+            planned = self.plan(vm, reads, members, writes, &force);
+        }
+        // Last of all, because these reads must be the newest.
+        let detach = planned.plan.write.detach.iter().map(|disk| (disk.clone(), Goal::Detached)).collect();
+        let refused = self.refuse_conditional(&detach).await;
+        if !refused.is_empty() {
+            let Planned { vm, reads, mut members, .. } = planned;
+            members.retain(|disk, _| !refused.contains(disk));
+            let force = force.difference(&refused).cloned().collect();
             planned = self.plan(vm, reads, members, writes, &force);
         }
         Ok(planned)

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) use lazuli_plan::attach::Goal;
 use lazuli_plan::{
     attach,
+    dangling::Dangling,
     force_detach::Detach,
     model::{ArmId, Lun},
 };
@@ -65,6 +66,8 @@ struct Caller {
     /// When it came. A read that was sent earlier is no evidence for it.
     arrived_at: Instant,
     answer: oneshot::Sender<Outcome>,
+    /// Of the detach of an unused disk: the attachment that alone it is for.
+    only_if: Option<Dangling>,
 }
 
 impl Caller {
@@ -83,6 +86,14 @@ impl Request {
     fn requested_at(&self) -> Option<Instant> {
         let waiting = self.callers.iter().find(|caller| !caller.answer.is_closed());
         waiting.or(self.callers.last()).map(|caller| caller.arrived_at)
+    }
+
+    /// The attachments that alone the detach is for; none where a caller waits whose request has no condition.
+    fn conditions(&self) -> Vec<Dangling> {
+        let all_left = self.callers.iter().all(|caller| caller.answer.is_closed());
+        let waiting = self.callers.iter().filter(|caller| all_left || !caller.answer.is_closed());
+        let conditions: Option<Vec<Dangling>> = waiting.map(|caller| caller.only_if.clone()).collect();
+        conditions.unwrap_or_default()
     }
 
     /// How the last write of the detach ended.
@@ -113,11 +124,12 @@ impl Queue {
         &mut self,
         disk: &ArmId,
         goal: Goal,
+        only_if: Option<Dangling>,
         hold: DiskHold,
         now: Instant,
     ) -> Result<oneshot::Receiver<Outcome>, Opposed> {
         let (caller, answer) = oneshot::channel();
-        let caller = Caller { arrived_at: now, answer: caller };
+        let caller = Caller { arrived_at: now, answer: caller, only_if };
         self.arrivals += 1;
         self.arrived.notify_one();
         match self.waiting.get_mut(disk) {
@@ -217,6 +229,26 @@ impl Queue {
     /// How the last write of the detach ended, if this goal is requested of the disk.
     pub(super) fn detach_of(&self, disk: &ArmId, goal: Goal) -> Option<Detach> {
         self.waiting.get(disk).filter(|request| request.goal == goal).map(Request::detach)
+    }
+
+    /// The detaches of this batch that wait only for callers with a condition, with the conditions.
+    pub(super) fn conditional(&self, batch: &Batch) -> BTreeMap<ArmId, Vec<Dangling>> {
+        let of_batch = self.waiting.iter().filter(|(disk, request)| batch.get(*disk) == Some(&request.goal));
+        let conditions = of_batch.map(|(disk, request)| (disk.clone(), request.conditions()));
+        conditions.filter(|(_, conditions)| !conditions.is_empty()).collect()
+    }
+
+    /// Answers the callers of a detach whose condition this is. The other callers stay.
+    pub(super) fn refuse(&mut self, disk: &ArmId, condition: &Dangling, outcome: &Outcome) {
+        let Some(request) = self.waiting.get_mut(disk) else { return };
+        let (refused, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut request.callers)
+            .into_iter()
+            .partition(|caller| caller.only_if.as_ref() == Some(condition));
+        refused.into_iter().for_each(|caller| caller.answer(outcome));
+        request.callers = kept;
+        if request.callers.is_empty() {
+            self.waiting.remove(disk);
+        }
     }
 
     /// Takes out a request to answer it. A request of the same disk with another goal, which replaced an abandoned one,

@@ -117,6 +117,12 @@ impl VmWorker {
         if permit.is_none() && self.needs_permit(vm, failure_state) {
             return Round::WaitsForPermit(Priority::Detach, DiskReads::default());
         }
+        let mut goals = goals;
+        let refused = self.refuse_conditional(&goals).await;
+        goals.retain(|disk, _| !refused.contains(disk));
+        if goals.is_empty() {
+            return Round::Continue;
+        }
         let stale_disks = std::mem::take(&mut failure_state.stale_disks);
         let requests: Batch = goals
             .iter()

@@ -110,7 +110,7 @@ async fn a_read_answers_only_the_callers_that_came_before_it_was_sent() {
     let began = Instant::now();
     let [early, sent_at, late] = [1, 2, 3].map(|seconds| began + Duration::from_secs(seconds));
     let [mut first, mut second] =
-        [early, late].map(|at| queue.request(&disk(0), goal, in_flight.hold(&disk(0)).unwrap(), at).unwrap());
+        [early, late].map(|at| queue.request(&disk(0), goal, None, in_flight.hold(&disk(0)).unwrap(), at).unwrap());
     queue.resolve(&disk(0), goal, &Ok(None), sent_at);
     assert!(matches!(first.try_recv(), Ok(Ok(None))) && second.try_recv().is_err());
     // The other caller's request stays as one that came then.
@@ -129,7 +129,7 @@ async fn a_panic_of_the_work_on_a_vm_answers_all_who_wait_and_the_next_request_s
         let hold = in_flight.hold(&disk(n)).unwrap();
         let mut queues = workers.shared.queues();
         let queue = queues.entry(id.clone()).or_default();
-        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), hold, Instant::now()).unwrap()));
+        answers.push((disk(n), queue.request(&disk(n), Goal::Attached(None), None, hold, Instant::now()).unwrap()));
     }
     let worker = VmWorker {
         shared: workers.shared.clone(),
