@@ -366,6 +366,7 @@ impl<'a> World<'a> {
             nodes: BTreeSet::new(),
             all_nodes: BTreeSet::new(),
             reached: BTreeSet::new(),
+            users: vec![],
             keep: BTreeMap::new(),
             departed: BTreeSet::new(),
             node_ports: BTreeMap::new(),

@@ -520,6 +520,7 @@ impl World {
             }
         }
         self.tell(told);
+        self.show_users();
     }
 
     /// The names of what Azure holds.

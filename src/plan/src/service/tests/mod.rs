@@ -141,6 +141,7 @@ pub(crate) fn security_group_env(settings: &Settings) -> security_group::Env {
         nodes: BTreeSet::new(),
         all_nodes: BTreeSet::new(),
         reached: BTreeSet::new(),
+        users: vec![],
         keep: BTreeMap::new(),
         departed: BTreeSet::new(),
         node_ports: BTreeMap::new(),
