@@ -170,7 +170,7 @@ pub(super) fn service(json: &Value, ingress: Vec<IpAddr>) -> ServiceObject {
         is_local: spec["externalTrafficPolicy"] == "Local",
         health_check_node_port: number(&spec["healthCheckNodePort"]),
         is_client_ip_affine: spec["sessionAffinity"] == "ClientIP",
-        source_ranges: texts(&spec["loadBalancerSourceRanges"]),
+        source_ranges: texts(&spec["loadBalancerSourceRanges"]).iter().collect(),
         load_balancer_ip: spec["loadBalancerIP"].as_str().map(str::to_owned),
         cluster_ips: vec![],
         ingress,

@@ -86,7 +86,7 @@ pub(crate) fn service() -> ServiceObject {
         is_local: false,
         health_check_node_port: 0,
         is_client_ip_affine: false,
-        source_ranges: vec![],
+        source_ranges: Default::default(),
         load_balancer_ip: None,
         cluster_ips: vec![],
         ingress: vec![],
