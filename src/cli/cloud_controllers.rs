@@ -199,6 +199,7 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     register_process(&mut registry, BUILD);
     let readiness = Readiness::new();
     let azure_condition = readiness.tolerant_condition("azure", TOLERANCE);
+    let cluster_condition = readiness.tolerant_condition("cluster", TOLERANCE);
 
     options.of_manager.log();
     let client = clients::cluster_as(USER_AGENT, &options.cloud).await?.ok_or(RunError::NoCluster)?;
@@ -317,7 +318,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
         async {
             // Without /readyz nothing asks for it.
             if options.endpoints.has_probes() {
-                ended.run_until_cancelled(azure_ready::keep(&azure, &azure_condition)).await;
+                let azure = azure_ready::keep(&azure, &azure_condition);
+                let cluster = lazuli_cluster::keep_asking(&client, &cluster_condition);
+                ended.run_until_cancelled(async { tokio::join!(azure, cluster) }).await;
             }
         },
         ended.run_until_cancelled(azure.credential.keep(&options.cloud, Some(&client))),

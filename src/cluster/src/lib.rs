@@ -5,6 +5,7 @@
 //! place disks as data, the reviews of who may read metrics, and what it writes: what VM sizes newer than the shipped
 //! table take, events for people, and the removal of a start-up taint. Never lists secrets, and never chooses a LUN.
 
+mod answering;
 mod attachment_source;
 mod backends;
 mod client;
@@ -32,6 +33,7 @@ mod sizes;
 mod tests;
 mod volumes;
 
+pub use answering::keep_asking;
 pub use attachment_source::{AttachmentSourceError, attachment_source};
 pub use backends::{BackendsChange, follow_backends};
 pub use client::{ConnectError, connect, connect_as};

@@ -8,9 +8,9 @@ use http::{Method, Request};
 use kube::Client;
 use lazuli_plan::network::Family;
 use lazuli_plan::service::annotation::is_in_use;
-use lazuli_plan::service::object::{FINALIZER, PortProtocol, ServicePort};
+use lazuli_plan::service::object::{FINALIZER, MOST_PORTS, PortProtocol, ServicePort, SourceRanges};
 use lazuli_plan::service::{ServiceKey, ServiceObject};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -182,6 +182,9 @@ const CUT_TO: usize = 1024;
 /// list of ranges this one admits nobody and denies the rest.
 const CUT: &str = "…(cut: too many bytes)";
 
+/// The longest `appProtocol` that is kept. A longer one is of no meaning here, and means TCP as any such.
+const LONGEST_PROTOCOL: usize = 63;
+
 /// What is kept of an address that is longer. No valid one has more than 45 bytes.
 const LONGEST_ADDRESS: usize = 256;
 
@@ -219,18 +222,67 @@ fn annotations_in_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTre
 }
 
 /// Decodes the ranges, of which a list that is too long is cut like an annotation.
-fn ranges_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let mut ranges: Vec<String> = null_as_empty(deserializer)?;
-    // With a comma after each, as in an annotation.
-    let bytes = |ranges: &[String]| ranges.iter().map(|range| range.len() + 1).sum::<usize>();
-    if bytes(&ranges) > MOST_RANGE_BYTES {
-        while bytes(&ranges) > CUT_TO {
-            ranges.truncate(ranges.len() / 2);
+fn ranges_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SourceRanges, D::Error> {
+    struct InBounds;
+
+    impl<'de> Visitor<'de> for InBounds {
+        type Value = SourceRanges;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("address ranges")
         }
-        ranges.push(CUT.to_owned());
-        ranges.shrink_to_fit();
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(SourceRanges::default())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut ranges = SourceRanges::default();
+            while let Some(range) = all.next_element::<String>()? {
+                if ranges.bytes() + range.len() < MOST_RANGE_BYTES {
+                    ranges.push(&range);
+                    continue;
+                }
+                while all.next_element::<IgnoredAny>()?.is_some() {}
+                ranges.truncate(CUT_TO);
+                ranges.push(CUT);
+            }
+            ranges.shrink_to_fit();
+            Ok(ranges)
+        }
     }
-    Ok(ranges)
+
+    deserializer.deserialize_any(InBounds)
+}
+
+/// Decodes the ports, of which one more is kept than a Service may have: it is refused for that.
+fn ports_in_bounds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ServicePort>, D::Error> {
+    struct InBounds;
+
+    impl<'de> Visitor<'de> for InBounds {
+        type Value = Vec<ServicePort>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("ports")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(vec![])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut ports = Vec::new();
+            while ports.len() <= MOST_PORTS {
+                let Some(port) = all.next_element::<SlimPort>()? else { break };
+                ports.push(port.kept());
+            }
+            while all.next_element::<IgnoredAny>()?.is_some() {}
+            ports.shrink_to_fit();
+            Ok(ports)
+        }
+    }
+
+    deserializer.deserialize_any(InBounds)
 }
 
 /// Decodes an address, of which no more than a mistake is kept where it is longer than any address.
@@ -264,15 +316,15 @@ struct ServiceSpec {
     #[serde(rename = "type")]
     kind: String,
     load_balancer_class: Option<String>,
-    #[serde(deserialize_with = "null_as_empty")]
-    ports: Vec<SlimPort>,
+    #[serde(deserialize_with = "ports_in_bounds")]
+    ports: Vec<ServicePort>,
     #[serde(deserialize_with = "null_as_empty")]
     ip_families: Vec<String>,
     external_traffic_policy: String,
     health_check_node_port: u16,
     session_affinity: String,
     #[serde(deserialize_with = "ranges_in_bounds")]
-    load_balancer_source_ranges: Vec<String>,
+    load_balancer_source_ranges: SourceRanges,
     #[serde(rename = "loadBalancerIP", deserialize_with = "address_in_bounds")]
     load_balancer_ip: Option<String>,
     #[serde(rename = "clusterIPs", deserialize_with = "null_as_empty")]
@@ -287,6 +339,24 @@ struct SlimPort {
     port: u16,
     node_port: u16,
     app_protocol: Option<String>,
+}
+
+impl SlimPort {
+    fn kept(self) -> ServicePort {
+        ServicePort {
+            name: self.name,
+            protocol: match self.protocol.as_str() {
+                "UDP" => PortProtocol::Udp,
+                "SCTP" => PortProtocol::Sctp,
+                _ => PortProtocol::Tcp,
+            },
+            port: self.port,
+            node_port: self.node_port,
+            app_protocol: self
+                .app_protocol
+                .map(|text| if text.len() > LONGEST_PROTOCOL { CUT.to_owned() } else { text }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -329,17 +399,6 @@ impl Slim for SlimService {
             "IPv6" => Some(Family::V6),
             _ => None,
         };
-        let port = |port: SlimPort| ServicePort {
-            name: port.name,
-            protocol: match port.protocol.as_str() {
-                "UDP" => PortProtocol::Udp,
-                "SCTP" => PortProtocol::Sctp,
-                _ => PortProtocol::Tcp,
-            },
-            port: port.port,
-            node_port: port.node_port,
-            app_protocol: port.app_protocol,
-        };
         let object = ServiceObject {
             key: ServiceKey::new(metadata.base.namespace, metadata.base.name, metadata.uid),
             labels: metadata.labels,
@@ -347,7 +406,7 @@ impl Slim for SlimService {
             annotations: metadata.annotations,
             is_load_balancer,
             load_balancer_class: spec.load_balancer_class,
-            ports: spec.ports.into_iter().map(port).collect(),
+            ports: spec.ports,
             families: spec.ip_families.iter().filter_map(family).collect(),
             is_local: spec.external_traffic_policy == "Local",
             health_check_node_port: spec.health_check_node_port,
@@ -441,15 +500,31 @@ mod tests {
         let most: Vec<String> = (0..4_000).map(range).collect();
         let object = kept(labels, spec(&most, "10.0.0.1"));
         assert_eq!(object.labels, BTreeMap::from([("team".to_owned(), "shop".to_owned())]));
-        assert_eq!((object.source_ranges, object.load_balancer_ip.as_deref()), (most, Some("10.0.0.1")));
+        let texts = |object: ServiceObject| object.source_ranges.iter().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(object.load_balancer_ip.as_deref(), Some("10.0.0.1"));
+        assert_eq!(texts(object), most);
         let longest: Vec<String> = (0..4_000).map(|number| format!("2001:db8:85a3:{number:x}::/64")).collect();
-        assert_eq!(kept(Value::Null, spec(&longest, "10.0.0.1")).source_ranges, longest);
+        assert_eq!(texts(kept(Value::Null, spec(&longest, "10.0.0.1"))), longest);
         let more: Vec<String> = (0..13_000).map(range).collect();
         let object = kept(Value::Null, spec(&more, &"1".repeat(250_000)));
-        let bytes: usize = object.source_ranges.iter().map(String::len).sum();
-        assert!(bytes <= CUT_TO + CUT.len() && object.source_ranges.last().is_some_and(|last| last == CUT), "{bytes}");
+        let bytes = object.source_ranges.bytes();
+        assert!(bytes <= CUT_TO + CUT.len() + 1, "{bytes}");
+        assert_eq!(object.source_ranges.iter().last(), Some(CUT));
+        // Each of the shortest has no more memory than its bytes.
+        let shortest = vec![String::new(); 250_000];
+        let object = kept(Value::Null, spec(&shortest, ""));
+        assert!(object.source_ranges.bytes() <= CUT_TO + CUT.len() + 1);
         let address = object.load_balancer_ip.unwrap();
         assert!(address.len() <= LONGEST_ADDRESS + CUT.len() && address.ends_with(CUT), "{address}");
+        // Of ports so many are kept that they are known to be too many.
+        let port = |number: u32| json!({"port": number, "protocol": "UDP", "appProtocol": "x".repeat(300)});
+        let ports = |count: u32| {
+            kept(Value::Null, json!({"type": "LoadBalancer", "ports": (1..=count).map(port).collect::<Vec<_>>()})).ports
+        };
+        assert_eq!(ports(1_500).len(), MOST_PORTS);
+        let many = ports(5_000);
+        assert_eq!((many.len(), many[0].port, many[0].protocol), (MOST_PORTS + 1, 1, PortProtocol::Udp));
+        assert_eq!(many[0].app_protocol.as_deref(), Some(CUT));
     }
 
     #[tokio::test(start_paused = true)]

@@ -240,9 +240,9 @@ impl Planned for SecurityGroups {
             keep.entry(address).or_insert_with(BTreeSet::new).extend(ports);
         }
         let node_ports = wants::ports_at_nodes(told.balancers.node_ports(), services(), is_silent);
-        let reached = wants::reached(services());
+        let (reached, users) = (wants::reached(services()), told.balancers.users());
         let (id, tags) = (id.clone(), informed.settings.tags.clone());
-        Arc::new(security_group::Env { id, tags, nodes, all_nodes, reached, departed, keep, node_ports })
+        Arc::new(security_group::Env { id, tags, nodes, all_nodes, reached, users, departed, keep, node_ports })
     }
 
     fn observed(informed: &Informed, _: &ArmId, _: Duration, actual: Option<&Self::Model>) {

@@ -220,3 +220,55 @@ async fn a_model_waits_while_instances_lag_behind_it() {
     stop.cancel();
     running.await.unwrap();
 }
+
+/// The network may be in another subscription than the machines.
+#[tokio::test(start_paused = true)]
+async fn scale_sets_are_listed_in_the_subscription_of_the_machines() {
+    const OF_MACHINES: &str = "22222222-2222-2222-2222-222222222222";
+    let subscriptions = vec![scenario::SUBSCRIPTION.to_owned(), OF_MACHINES.to_owned()];
+    let compute_subscription = OF_MACHINES.to_owned();
+    let settings = Settings { pool_kind: PoolKind::Nic, compute_subscription, ..settings() };
+    let rig = Rig::of(settings, Scenario { subscriptions, ..Scenario::default() }).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    let lists = || {
+        let calls = rig.emulator.control().call_log();
+        let lists = calls.iter().filter(|call| call.path.to_lowercase().ends_with("/virtualmachinescalesets"));
+        lists.map(|call| call.path.split('/').nth(2).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    rig.until("scale sets are listed", async || !lists().is_empty()).await;
+    sleep(Duration::from_secs(300)).await;
+    assert!(lists().iter().all(|subscription| subscription == OF_MACHINES), "{:?}", lists());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_service_that_waits_for_a_set_that_lags_says_so_and_goes_when_nothing_lags() {
+    let rig = Rig::of_instances(4, UpgradePolicy::Rolling).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    rig.until("the model is in the pool", async || rig.is_model_in_pools().await).await;
+    sleep(HOUR).await;
+    // The operator rolls out a change, one instance an hour.
+    let rolling = json!({"maxBatchInstancePercent": 25, "pauseTimeBetweenBatches": "PT1H"});
+    rig.patch_set(json!({"properties": {"upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": rolling},
+        "virtualMachineProfile": {"licenseType": "RHEL_BYOS"}}}))
+        .await;
+    rig.server.delete("services", "default", "web").unwrap();
+    sleep(Duration::from_secs(240)).await;
+    let notes: Vec<String> = rig.events("web").into_iter().map(|(_, note)| note).collect();
+    let says = |words: &str| notes.iter().any(|note| note.contains("more than a minute") && note.contains(words));
+    assert!(says("waits until the NICs have left") && says("load balancer kubernetes"), "{notes:#?}");
+    let held = |event: &Value| {
+        event["reason"] == "ScaleSetHeld" && event["note"].as_str().unwrap().contains("scale set agents")
+    };
+    assert!(rig.server.list("events").iter().any(held), "the operator is told why, and what to do");
+    sleep(4 * HOUR).await;
+    rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+    assert!(!rig.is_model_in_pools().await);
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
+    stop.cancel();
+    running.await.unwrap();
+}

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use super::{admitted::AdmittedNodes, interfaces::PoolOfNics, report::admitted_port};
@@ -20,6 +21,7 @@ use crate::{
             placement::{Balancer, NodePlace, Surroundings, place, place_nodes},
         },
         public_ip::PublicIp,
+        security_group::Users,
         settings::PoolKind,
     },
     service::{Ask, SecurityProtocol, ServiceKey, ServiceObject, names},
@@ -50,6 +52,8 @@ struct Seen {
     members: BTreeMap<String, BTreeSet<IpAddr>>,
     /// The pools whose members are NICs, in lower case.
     of_nics: BTreeSet<String>,
+    /// The Services whose rules use its frontends.
+    users: Arc<Users>,
 }
 
 /// What the Services that leave a load balancer give up there, by their base name in lower case.
@@ -86,7 +90,8 @@ impl Seen {
             nat: vec![],
             provisioning: Default::default(),
         };
-        Self { actual, released: None, planned_rules: 0, members: BTreeMap::new(), of_nics: BTreeSet::new() }
+        let (members, of_nics, users) = (BTreeMap::new(), BTreeSet::new(), Arc::default());
+        Self { actual, released: None, planned_rules: 0, members, of_nics, users }
     }
 
     fn is_in_use(&self) -> bool {
@@ -134,6 +139,7 @@ impl Balancers {
             seen.released = released.cloned();
             seen.actual.rules.clone_from(&actual.rules);
             seen.members = members_of(&actual.pools);
+            seen.users = Arc::new(Users::of(actual));
             // A pool that exists keeps its kind; one without members gets the configured one.
             let has_addresses = |pool: &Pool| pool.addresses.iter().any(|member| member.address.is_some());
             let lists_nics =
@@ -307,6 +313,11 @@ impl Balancers {
             ports.entry(base.to_lowercase()).or_default().insert(admitted_port(rule));
         }
         ports
+    }
+
+    /// Which Services' rules use the frontends of each load balancer.
+    pub fn users(&self) -> Vec<Arc<Users>> {
+        self.seen.values().map(|seen| Arc::clone(&seen.users)).collect()
     }
 
     /// Whether an address is in a pool of a load balancer.

@@ -447,6 +447,11 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
         all.extend(address);
         shared.extend(address.filter(|_| is_shared));
     };
+    let public_ip = |(key, report): (&Key, &Box<Report>)| match key {
+        Key::PublicIp(id) => Some((report.address?, id.clone())),
+        _ => None,
+    };
+    let public_ips: BTreeMap<IpAddr, ArmId> = seen.reports.iter().filter_map(public_ip).collect();
     for (key, report) in seen.reports {
         if matches!(key, Key::PublicIp(_)) && report.is_tagged {
             note(report.address, report.is_shared);
@@ -482,7 +487,7 @@ fn given_up(id: &ServiceKey, spec: Option<&Spec>, seen: &Seen<'_, Balanced>) -> 
         shared.entry(*address).or_insert_with(|| ports.clone());
     }
     // Where floating IP is or was off, the Service's rules name the nodes.
-    security_group::Gone { destinations, nodes: true, shared, base: Some(BaseName::of(id)) }
+    security_group::Gone { destinations, nodes: true, shared, public_ips, base: Some(BaseName::of(id)) }
 }
 
 /// Whether the frontend that a private link service would be in front of is the Service's own.

@@ -520,6 +520,7 @@ impl World {
             }
         }
         self.tell(told);
+        self.show_users();
     }
 
     /// The names of what Azure holds.
@@ -579,7 +580,7 @@ fn a_new_process_writes_nothing_where_all_is_as_it_should_be() {
         ("web", annotated(&[])),
         ("inner", annotated(&[("azure-load-balancer-internal", "true")])),
         ("closed", annotated(&[("azure-allowed-service-tags", "AzureCloud")])),
-        ("shut", ServiceObject { source_ranges: vec!["10.1.0.0/16".to_owned()], ..annotated(&[]) }),
+        ("shut", ServiceObject { source_ranges: ["10.1.0.0/16"].iter().collect(), ..annotated(&[]) }),
     ] {
         world.change(fresh(name, object));
     }
@@ -614,7 +615,7 @@ fn changed_ports_and_sources_replace_what_was_there() {
     world.change(other.clone());
     let mut object = world.services[&web.key].object.clone();
     object.ports = vec![port(PortProtocol::Tcp, 443), port(PortProtocol::Udp, 53)];
-    object.source_ranges = vec!["192.0.2.0/24".to_owned()];
+    object.source_ranges = ["192.0.2.0/24"].iter().collect();
     world.change(object.clone());
     let group = world.group.body.clone().unwrap();
     let group = security_group::SecurityGroup::read(&world.group.id, &group).unwrap();
@@ -677,7 +678,7 @@ fn a_service_leaves_an_address_in_order_that_another_gave_up_before() {
     let mut object = world.services[&web.key].object.clone();
     world.clock.writes.clear();
     object.annotations = annotated(&[("azure-load-balancer-internal", "true")]).annotations;
-    object.source_ranges = vec!["10.1.0.0/16".to_owned()];
+    object.source_ranges = ["10.1.0.0/16"].iter().collect();
     world.change(object);
     assert!(world.at("SetStatus") < world.at("RemoveRule"), "{:#?}", world.clock.writes);
 }
@@ -791,7 +792,7 @@ fn a_rule_that_the_go_manager_left_where_floating_ip_is_off_goes_with_the_next_c
     rules[1]["properties"]["priority"] = free;
     world.restart();
     assert_eq!(world.clock.writes, Vec::<String>::new(), "taking over writes nothing");
-    object.source_ranges = vec!["10.1.0.0/16".to_owned()];
+    object.source_ranges = ["10.1.0.0/16"].iter().collect();
     world.change(ServiceObject { has_finalizer: true, ..object });
     let rules = world.rules();
     assert!(rules.len() == 1 && rules[0].sources == ["10.1.0.0/16"], "{rules:?}");

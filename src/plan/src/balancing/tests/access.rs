@@ -41,7 +41,7 @@ impl World {
     }
 
     /// What informers tell the security group of the statuses.
-    fn tell_statuses(&mut self) {
+    pub(super) fn tell_statuses(&mut self) {
         let objects: Vec<ServiceObject> = self.services.values().map(Owner::as_shown).collect();
         self.group.inputs.reached = wants::reached(&objects);
     }

@@ -96,7 +96,7 @@ fn nothing_is_shown_where_all_is_as_it_should_be() {
         fresh(
             "ranged",
             ServiceObject {
-                source_ranges: vec!["10.1.0.0/16".to_owned()],
+                source_ranges: ["10.1.0.0/16"].iter().collect(),
                 ..annotated(&[("azure-load-balancer-internal", "true")])
             },
         ),

@@ -26,6 +26,20 @@ impl World {
         (owner.key, name)
     }
 
+    /// What is read of load balancers and statuses tells the security group who is reached where.
+    pub(super) fn show_users(&mut self) {
+        let balancers = self.load_balancers.values();
+        let models = balancers.filter_map(|track| Some((track.read)(&track.id, track.body.as_ref()?)));
+        self.group.inputs.users = models.map(|model| Arc::new(security_group::Users::of(&model))).collect();
+        self.tell_statuses();
+    }
+
+    /// The spec of a Service changes, or the Service is deleted, while no process runs.
+    fn change_while_no_process_runs(&mut self, key: &ServiceKey, change: impl FnOnce(&mut ServiceObject)) {
+        change(&mut self.services.get_mut(key).unwrap().object);
+        self.restart();
+    }
+
     /// The ports that are admitted, and whether something is denied.
     fn admitted(&self) -> (BTreeSet<String>, bool) {
         let rules = self.rules();
@@ -189,4 +203,69 @@ fn a_service_that_is_refused_at_an_address_has_opened_nothing_there() {
         .flat_map(|rule| rule.destinations.into_iter().map(move |to| (to, rule.sources.clone())));
     let at_owners = admitted.filter(|(to, _)| to == "20.0.0.1").count();
     assert_eq!(at_owners, 1, "{:?}", world.rules());
+}
+
+/// No longer asks for the port without a load-balancing rule.
+fn drops_8443(object: &mut ServiceObject) {
+    object.ports.retain(|port| port.port != 8443);
+    object.annotations.retain(|name, _| !name.contains("8443"));
+}
+
+#[test]
+fn a_port_without_a_load_balancing_rule_that_is_dropped_while_no_process_runs_is_closed() {
+    let stays_open = ports(&["80", "443"]);
+    for is_deleted in [false, true] {
+        let mut world = World::new();
+        let (owner, name) = world.owner("friend");
+        let guest = guest("friend", &name, &[]);
+        world.change(guest.clone());
+        assert_eq!(world.admitted().0, ports(&["80", "443", "8443"]));
+        world.change_while_no_process_runs(&guest.key, |object| match is_deleted {
+            true => object.is_deleting = true,
+            false => drops_8443(object),
+        });
+        let rest = if is_deleted { ports(&["80"]) } else { stays_open.clone() };
+        assert_eq!(world.admitted().0, rest, "deleted: {is_deleted}");
+        assert_eq!(world.services.contains_key(&guest.key), !is_deleted);
+        assert_eq!(world.status(&owner), ["20.0.0.1"]);
+        world.restart();
+        assert_eq!(world.clock.writes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_rule_that_no_known_service_asks_for_stays_while_a_service_of_the_address_is_not_known() {
+    let mut world = World::new();
+    let (owner, name) = world.owner("friend");
+    let guest = guest("friend", &name, &[]);
+    world.change(guest.clone());
+    // The owner has told nothing yet; of it only the load-balancing rule is seen.
+    let known = world.services.remove(&owner).unwrap();
+    world.change_while_no_process_runs(&guest.key, drops_8443);
+    assert_eq!(world.admitted().0, ports(&["80", "443", "8443"]));
+    // It is known, and nothing that it asks for says what it had.
+    world.services.insert(owner.clone(), known);
+    world.services.get_mut(&owner).unwrap().object.ports.clear();
+    world.restart();
+    assert!(matches!(world.services[&owner].events.last(), Some(service::Reason::Invalid(_))));
+    assert_eq!(world.admitted().0, ports(&["80", "443", "8443"]));
+    // The first occasion on which all are known closes it.
+    world.change_while_no_process_runs(&owner, |object| object.ports = vec![port(PortProtocol::Tcp, 80)]);
+    assert_eq!(world.admitted().0, ports(&["80", "443"]));
+}
+
+#[test]
+fn a_rule_that_no_service_of_this_cluster_asks_for_stays_where_another_cluster_is_reached() {
+    let mut world = World::new();
+    let (_, name) = world.owner("friend");
+    let guest = guest("friend", &name, &[]);
+    world.change(guest.clone());
+    let balancer = world.load_balancers.values_mut().find(|track| track.body.is_some()).unwrap();
+    let rules = balancer.body.as_mut().unwrap()["properties"]["loadBalancingRules"].as_array_mut().unwrap();
+    let mut foreign = rules[0].clone();
+    foreign["name"] = json!("a0000000000000000000000000000abcd-TCP-9999");
+    foreign["properties"]["frontendPort"] = json!(9999);
+    rules.push(foreign);
+    world.change_while_no_process_runs(&guest.key, drops_8443);
+    assert_eq!(world.admitted().0, ports(&["80", "443", "8443"]));
 }

@@ -1,4 +1,4 @@
-use super::*;
+use super::{reporting::THROTTLED, *};
 use crate::engine::{Acceptance, Lease};
 
 /// A Service of a public IP, a load balancer and a security group, whose wants are their level and the spec.

@@ -19,6 +19,7 @@
 mod edit;
 mod model;
 mod plan;
+mod users;
 
 #[cfg(test)]
 mod tests;
@@ -26,11 +27,13 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 pub use edit::{Edit, admits_more, apply, apply_raw, replaces};
 pub use model::{SecurityGroup, SecurityRule};
 pub use plan::plan;
+pub use users::Users;
 
 use super::{Family, TagPolicy};
 use crate::{
@@ -136,8 +139,11 @@ pub struct Gone {
     /// admitted there at a port of a Service that does not give up the nodes stays ([`Env::node_ports`]).
     pub nodes: bool,
     /// Addresses that other Services use too, with the ports at which the Service was reached. At them go only allow rules
-    /// of these ports, for another Service may not have asked for its rules yet, and a denial once no such rule is left.
+    /// of these ports, for another Service may not have asked for its rules yet, and a denial once no such rule is left. Once
+    /// every Service there has asked, what none asks for goes too ([`Env::users`]).
     pub shared: BTreeMap<IpAddr, BTreeSet<(SecurityProtocol, u16)>>,
+    /// The public IPs that these addresses are of.
+    pub public_ips: BTreeMap<IpAddr, ArmId>,
     /// The base name of the Service, for rules of its own from before 1.30.
     pub base: Option<BaseName>,
 }
@@ -165,6 +171,8 @@ pub struct Env {
     pub all_nodes: BTreeSet<IpAddr>,
     /// Where Services are reached by their status, with the base name of the Service in lower case.
     pub reached: BTreeSet<(IpAddr, String)>,
+    /// Which Services' rules use the frontends of each load balancer, as read last.
+    pub users: Vec<Arc<Users>>,
     /// The addresses of nodes that were backends and have left every pool. No rule of
     /// this provider admits to them any more.
     pub departed: BTreeSet<IpAddr>,

@@ -10,6 +10,7 @@ use super::{
     edit::Edit,
     limits,
     model::{SecurityGroup, SecurityRule, same_prefix},
+    users,
 };
 use crate::{
     network::{Cidr, Family, Found, Plan, Refusal, RefusalReason, Served, aggregate},
@@ -336,7 +337,8 @@ pub fn plan(wants: &Wants, actual: Option<&SecurityGroup>, env: &Env) -> Plan<Ed
         .map(|(_, want)| &want.gone)
         .collect();
     let stays = Stays::of(wants);
-    let kept = Kept { actual, all: &all, stays, denied: &index.denied, env, at_nodes: AtNodes::of(wants, env) };
+    let (denied, at_nodes, known) = (&index.denied, AtNodes::of(wants, env), users::known(wants, &gone, env));
+    let kept = Kept { actual, all: &all, stays, denied, env, at_nodes, known };
     next.remove(&Given::up(&gone), &kept);
 
     let mut edits = next.edits(actual);
@@ -409,6 +411,8 @@ struct Kept<'a> {
     denied: &'a BTreeSet<IpAddr>,
     env: &'a Env,
     at_nodes: AtNodes<'a>,
+    /// The shared addresses whose Services have all asked for their rules.
+    known: BTreeSet<IpAddr>,
 }
 
 /// Which Services are reached at which ports of the nodes, by the base names of the Services.
@@ -430,7 +434,7 @@ impl<'a> AtNodes<'a> {
     }
 }
 
-fn lower(base: &BaseName) -> String {
+pub(super) fn lower(base: &BaseName) -> String {
     base.as_str().to_lowercase()
 }
 
@@ -506,7 +510,9 @@ impl Kept<'_> {
             }
         };
         let is_node = self.env.nodes.contains(&address);
-        let is_given_up = |gone: &&Gone| gone.destinations.contains(&address) || gone.takes(rule, address);
+        let is_nobodys = rule.is_allow && self.known.contains(&address);
+        let takes = |gone: &Gone| gone.takes(rule, address) || (is_nobodys && gone.shared.contains_key(&address));
+        let is_given_up = |gone: &&Gone| gone.destinations.contains(&address) || takes(gone);
         let is_recorded = gone.iter().any(is_given_up)
             || self.env.departed.contains(&address)
             || (is_node && self.gives_up_at_nodes(rule, given))

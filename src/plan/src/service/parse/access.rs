@@ -44,7 +44,7 @@ impl Ranges {
 pub(super) fn read(read: &mut Reader) -> Access {
     let by_node_port = read.annotations.flag(key::DISABLE_FLOATING_IP);
     let mut notes = Vec::new();
-    let items = read.object.source_ranges.iter().map(String::as_str);
+    let items = read.object.source_ranges.iter();
     let fields = Ranges::read(items, |error| notes.push(closed(FIELD, error, by_node_port)));
     let annotated = [key::IP_RANGES, key::SOURCE_RANGES].map(|key| {
         let items = read.annotations.raw(key).into_iter().flat_map(|text| text.trim().split(','));

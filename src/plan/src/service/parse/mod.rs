@@ -16,6 +16,7 @@ use super::{
     Ask, FamilyAsk, Mistake, Mode, PlacementAsk, ServiceObject, Side, Warning, WarningReason,
     annotation::{Annotations, SHARE_WITH, key},
     names::{self, BaseName},
+    object::MOST_PORTS,
     share,
     shown::Shown,
 };
@@ -94,6 +95,11 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
     read.annotations.note_unknown(object);
     if object.ports.is_empty() {
         read.annotations.mistakes.push(Mistake::field("spec.ports", "", "at least one port is needed"));
+    }
+    if object.ports.len() > MOST_PORTS {
+        let allowed =
+            format!("Azure takes {MOST_PORTS} rules on a load balancer; spread the ports over several Services");
+        read.annotations.mistakes.push(Mistake::field("spec.ports", &format!("more than {MOST_PORTS} ports"), allowed));
     }
     read.check_name(key::INTERNAL_SUBNET, names::is_resource_name);
     let access = access::read(&mut read);

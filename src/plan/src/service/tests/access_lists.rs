@@ -22,8 +22,11 @@ struct Row {
 /// The rules of a dual-stack Service at its addresses, as the table writes them.
 fn rules(row: &Row) -> (Vec<String>, Vec<String>) {
     let pairs: Vec<(&str, &str)> = row.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    let object =
-        ServiceObject { families: vec![Family::V4, Family::V6], source_ranges: row.field.clone(), ..annotated(&pairs) };
+    let object = ServiceObject {
+        families: vec![Family::V4, Family::V6],
+        source_ranges: row.field.iter().collect(),
+        ..annotated(&pairs)
+    };
     let Ok(ask) = parse(&object, &settings(), &Existing::default()) else {
         return (vec!["refused".to_owned()], vec![]);
     };

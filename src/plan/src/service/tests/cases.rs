@@ -160,7 +160,7 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         field(&["spec.externalTrafficPolicy", "spec.healthCheckNodePort"], |object| *object = local()),
         field(&["spec.sessionAffinity"], |object| object.is_client_ip_affine = true),
-        field(&["spec.loadBalancerSourceRanges"], |object| object.source_ranges = vec!["10.0.0.0/8".to_owned()]),
+        field(&["spec.loadBalancerSourceRanges"], |object| object.source_ranges = ["10.0.0.0/8"].iter().collect()),
         field(&["spec.loadBalancerIP"], |object| object.load_balancer_ip = Some("20.1.2.3".to_owned())),
         field(&["spec.ipFamilies", "spec.ipFamilyPolicy"], |object| *object = dual()),
         field(&["spec.ipFamilies"], |object| object.families = vec![Family::V6]),

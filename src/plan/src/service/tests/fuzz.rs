@@ -178,7 +178,7 @@ prop_compose! {
         });
         ServiceObject {
             key: ServiceKey::new("default", "web", uid), annotations, ports: ports.collect(), families, is_local,
-            health_check_node_port, source_ranges, load_balancer_ip, ..service()
+            health_check_node_port, source_ranges: source_ranges.iter().collect(), load_balancer_ip, ..service()
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_range_that_is_none_closes_a_service_new_or_not() {
         assert_eq!(ask.access.ranges, ["10.0.0.0/8".parse().unwrap()]);
         assert_eq!(ask.access.service_tags, Vec::<String>::new());
         assert!(ask.warnings[0].message.contains("all other sources are denied"), "{:?}", ask.warnings);
-        let field = ServiceObject { source_ranges: vec!["all".to_owned()], ..service() };
+        let field = ServiceObject { source_ranges: ["all"].iter().collect(), ..service() };
         assert_eq!(read(&field, &existing).access.denial, Denial::OfInvalidRange);
     }
 }

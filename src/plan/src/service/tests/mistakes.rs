@@ -1,7 +1,7 @@
 //! What is refused of a Service, and in which words.
 
 use super::*;
-use crate::service::{Mistake, Warning, WarningReason};
+use crate::service::{Mistake, Warning, WarningReason, object::MOST_PORTS};
 
 fn mistakes(object: &ServiceObject) -> Vec<String> {
     let mistakes = parse(object, &settings(), &Existing::default()).expect_err("it should be refused");
@@ -69,7 +69,7 @@ fn a_mistake_in_a_field_names_the_field() {
             ..annotated(&[("azure-disable-load-balancer-floating-ip", "true")])
         },
         ServiceObject {
-            source_ranges: vec!["10.0.0.0/8".to_owned()],
+            source_ranges: ["10.0.0.0/8"].iter().collect(),
             ..annotated(&[("azure-allowed-ip-ranges", "20.0.0.0/8")])
         },
         ServiceObject {
@@ -79,6 +79,18 @@ fn a_mistake_in_a_field_names_the_field() {
     ];
     let text: Vec<String> = cases.iter().flat_map(mistakes).collect();
     insta::assert_snapshot!(text.join("\n").replace(annotation::PREFIX, "…/"));
+}
+
+#[test]
+fn a_service_with_more_ports_than_a_load_balancer_has_rules_is_told_so() {
+    let with = |count: u16| ServiceObject {
+        ports: (1..=count).map(|number| port(PortProtocol::Tcp, number)).collect(),
+        ..service()
+    };
+    let most = u16::try_from(MOST_PORTS).unwrap();
+    assert!(parse(&with(most), &settings(), &Existing::default()).is_ok());
+    let text = mistakes(&with(most + 1));
+    assert!(text.len() == 1 && text[0].contains("spec.ports") && text[0].contains("1500 rules"), "{text:?}");
 }
 
 #[test]
@@ -109,7 +121,7 @@ fn what_has_no_effect_or_is_misspelt_is_a_warning() {
     }
     text.extend(warnings(&annotated(&[("azure-load-balancer-health-probe-protocol", "https")]), &several));
     let both = ServiceObject {
-        source_ranges: vec!["10.0.0.0/8".to_owned()],
+        source_ranges: ["10.0.0.0/8"].iter().collect(),
         ..annotated(&[("azure-allowed-service-tags", "AzureCloud")])
     };
     text.extend(warnings(&both, &settings()));

@@ -114,3 +114,33 @@ fn when_one_after_the_other_is_refused_those_that_ask_anew_do_not_wait() {
     let (_, op) = next(&mut bench, actions, "");
     assert_eq!((op, bench.now - asked_at < ms(1_000)), (letters("z"), true));
 }
+
+#[test]
+fn who_was_denied_has_its_turn_after_half_a_minute_though_another_always_asks_for_more() {
+    let mut bench = Bench::new();
+    let (id, _) = bench.write_of(&[("bad", "x", "")], "");
+    refused(&mut bench, id, Fault::Denied, "");
+    let due = bench.state.wake_at().expect("a policy may pass");
+    bench.now = due;
+    let (mut shown, mut asked) = (String::new(), "A".to_owned());
+    let mut actions = bench.request("good", 1, &asked, "");
+    if matches!(actions[..], [Action::Observe { .. }]) {
+        actions = bench.observed(&actions, Ok(model("")));
+    }
+    for (turn, letter) in ('B'..='Z').chain('a'..='o').enumerate() {
+        let (id, op) = next(&mut bench, actions, &shown);
+        if op.contains(&'x') {
+            assert_eq!(op, letters(&format!("{shown}x")), "alone");
+            let waited = bench.now - due;
+            assert!((ms(30_000)..ms(33_000)).contains(&waited), "{waited:?} in {turn} turns");
+            return;
+        }
+        // It asks for more while the write is under way, so that there is always a write without the other one.
+        bench.now += ms(1_000);
+        asked.push(letter);
+        bench.request("good", turn as u64 + 2, &asked, "");
+        actions = done(&mut bench, id, &op);
+        shown = op.iter().collect();
+    }
+    panic!("it is not written in {:?}", bench.now - due);
+}

@@ -74,6 +74,7 @@ fn wants_now(before: &[Option<Spec>], now: &[Now]) -> Wants {
             shared: shared.collect(),
             destinations: destinations.iter().filter(|address| !is_shared(address)).copied().collect(),
             nodes: false,
+            public_ips: BTreeMap::new(),
             base: Some(BaseName::of(&key(number))),
         };
         wants.insert(key(number), Want { present, gone });
