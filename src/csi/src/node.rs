@@ -91,7 +91,7 @@ use identity_check::IdentityChecks;
 use lazuli_host::{
     Host,
     device::Device,
-    volume_records::{Record, VolumeRecords, VolumeRecordsError},
+    volume_records::{Record, RecordedDevice, VolumeRecords, VolumeRecordsError},
 };
 use lazuli_telemetry::{lossy, panics::catch};
 use locks::{Held, Locks};
@@ -434,10 +434,7 @@ impl Node {
     /// Whether the volume is recorded as staged from this very device: the number alone is not enough, because the
     /// kernel gives it to another disk when this one has left.
     async fn is_recorded(&self, volume: &str, device: &Device) -> bool {
-        let record = self.recall(volume).await;
-        record.is_some_and(|record| {
-            record.device == Some(device.number) && record.sequence.is_some() && record.sequence == device.sequence
-        })
+        self.recall(volume).await.is_some_and(|record| record.names(device) == RecordedDevice::Same)
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {

@@ -26,7 +26,7 @@ use lazuli_host::{
     probe::Filesystem,
     release::{self, ReleaseError, Released},
     resize::{self, ResizeError},
-    volume_records::Record,
+    volume_records::{Record, RecordedDevice},
 };
 
 /// Makes the volume ready to be published; repeating it is success.
@@ -319,21 +319,24 @@ async fn refuse_the_path_of_another(
 }
 
 /// The device of a volume that is not mounted: by this node's record, else by the instance metadata (a raw block
-/// volume that another driver staged).
+/// volume that another driver staged). A device that has the number of one that left is none of the volume's: another
+/// volume uses it, and says nothing of whether this one is free.
 async fn remembered(node: &Node, volume: &str, deadline: Deadline) -> Result<Option<Device>, NodeError> {
     let host = &node.host;
     if let Some(record) = node.recall(volume).await {
         let Some(number) = record.device else { return Ok(None) };
         if let Some(lun) = record.lun {
+            let is_part = |disk: &str| record.device_name.as_ref().is_some_and(|name| is_part_of(name, disk));
             match device::find_by_lun(host, lun).await {
-                Ok(disk) if disk.number == number => return Ok(Some(disk)),
+                Ok(disk) if record.names(&disk) != RecordedDevice::Other => return Ok(Some(disk)),
                 // Another disk is there now, or none; the record may still name a partition.
-                Ok(disk) if record.device_name.is_none_or(|name| !is_part_of(&name, &disk.name)) => return Ok(None),
+                Ok(disk) if !is_part(&disk.name) => return Ok(None),
                 Err(FindError::NotFound { .. }) => return Ok(None),
                 Ok(_) | Err(_) => {}
             }
         }
-        return with_number(host, number).await;
+        let found = with_number(host, number).await?;
+        return Ok(found.filter(|found| record.names(found) != RecordedDevice::Other));
     }
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(None) };
     let quick = deadline.capped(node.config.timeouts.instance);

@@ -151,3 +151,39 @@ async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now(
     machine.metadata.lock().unwrap().down = false;
     machine.publish(3, "a", "1", block()).await.unwrap();
 }
+
+/// The disk of a raw volume was taken off the machine, and another one with its number is in use at its LUN.
+#[tokio::test]
+async fn a_raw_volume_whose_disk_has_left_is_unstaged_while_another_disk_with_its_number_is_in_use() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    machine.attach(3, "a");
+    machine.stage_as(3, "a", block()).await.unwrap();
+    let node = machine.disk(0).node.to_str().unwrap().to_owned();
+    let in_use = || {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        fs::OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(&node).unwrap()
+    };
+    // Its own disk is not let go while it is in use.
+    let open = in_use();
+    assert_eq!(code(machine.unstage("a").await).0, Grpc::FailedPrecondition);
+    drop(open);
+
+    let other = machine.scratch.join("other.img");
+    fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+    let number = device::node_number(Path::new(&node));
+    run("losetup", &["--detach", &node]);
+    run("losetup", &[&node, other.to_str().unwrap()]);
+    assert_eq!(device::node_number(Path::new(&node)), number);
+    machine.tell(3, "b");
+    machine.stage_as(3, "b", block()).await.unwrap();
+    let open = in_use();
+    machine.unstage("a").await.unwrap();
+    assert_eq!(machine.record("a").await, None);
+    assert_eq!(code(machine.unstage("b").await).0, Grpc::FailedPrecondition);
+    drop(open);
+    machine.unstage("b").await.unwrap();
+}
