@@ -9,8 +9,12 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::Client;
 use lazuli_apiserver::ApiServer;
+use lazuli_assembly::clients;
+use lazuli_azure::transport::Routes;
+use lazuli_config::{Config, Document, Environment};
 use lazuli_emulator::{Emulator, call_log::Call, incident::Incident, scenario};
 use lazuli_rig::{Folder, azure_json};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -19,7 +23,7 @@ use tokio::{
 
 use super::{
     deploy_azure::assert_allowed,
-    disk_rig::{disk_id, vm_id},
+    disk_rig::{Rig, create_all, disk_id, millis, numbered, pass, publish, seconds, start, typical, vm_id},
 };
 use crate::certificates;
 
@@ -306,4 +310,69 @@ async fn a_claim_that_azure_cannot_grow_as_asked_is_refused_with_a_sentence() {
     assert!(world.client.request_text(request).await.is_err(), "a body without a limit");
     assert_eq!(world.growth("managed", 4_095).await.0, None);
     world.stop().await;
+}
+
+/// The time that it takes to attach eight volumes, and the reads of disks that reviews cost meanwhile:
+/// so many of them, sent from within the cluster, each of a disk in another resource group.
+async fn attached_beside(reviews: usize) -> (Duration, usize, usize) {
+    let mut rig = Rig::on(lazuli_emulator::Options { throttling: true, ..typical() }).await;
+    let client = rig.controller().await;
+    let volumes = create_all(&client, &numbered(8)).await;
+    let document = azure_json(&scenario::Scenario::default(), &rig.lab.emulator.url()).to_string();
+    let document = Document::parse("the embedded Azure", document.as_bytes()).unwrap();
+    let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default())).unwrap();
+    let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await.unwrap();
+    let server = ApiServer::start(lazuli_apiserver::Options::default());
+    let options = lazuli_webhook::Options {
+        compute: azure.compute.clone(),
+        api: Client::new(server.router(), "default"),
+        region: scenario::LOCATION.to_owned(),
+    };
+    let webhook = lazuli_webhook::router(options, lazuli_webhook::Metrics::register(&mut Registry::default()));
+    rig.control.reset_log();
+    let began = tokio::time::Instant::now();
+    let reviewed = start(async move {
+        let mut warned = 0;
+        for number in 0..reviews {
+            if number % 100 == 0 {
+                pass(millis(100)).await;
+            }
+            let id = disk_id("hostile").replace("/lazuli/", &format!("/group-{number}/"));
+            let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+                "uid": "u", "operation": "CREATE", "object": csi_volume("pv", &id), "oldObject": null}});
+            let request = http::Request::post(lazuli_webhook::VOLUMES).header("content-type", "application/json");
+            let request = request.body(axum::body::Body::from(review.to_string())).unwrap();
+            let answer = tower::ServiceExt::oneshot(webhook.clone(), request).await.unwrap();
+            let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            let answer: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(answer["response"]["allowed"], true);
+            assert!(answer["response"]["patch"].is_null());
+            let warning = answer["response"]["warnings"][0].as_str().unwrap();
+            warned += usize::from(warning.contains("too many disks are reviewed now"));
+        }
+        warned
+    });
+    pass(seconds(2)).await;
+    let publishing = tokio::time::Instant::now();
+    let nodes = ["node-0", "node-1"].into_iter().cycle();
+    let attached = volumes.iter().zip(nodes).map(|(volume, node)| publish(&client, volume, node));
+    for attached in futures::future::join_all(attached).await {
+        attached.unwrap();
+    }
+    let took = publishing.elapsed();
+    let warned = reviewed.await.unwrap();
+    let of_reviews = |call: &&Call| call.method == "GET" && call.path.to_lowercase().contains("/group-");
+    let reads = rig.control.call_log().iter().filter(of_reviews).count();
+    let given = 50 + usize::try_from(began.elapsed().as_millis() / 500).unwrap();
+    assert!(reads <= given, "{reads} reads, {given} were to be had");
+    rig.lab.stop().await;
+    (took, reads, warned)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_reviews_of_other_disks_cost_few_reads_and_delay_no_attach() {
+    let (alone, ..) = attached_beside(0).await;
+    let (beside, reads, warned) = attached_beside(10_000).await;
+    assert!(reads >= 50 && warned + reads >= 10_000, "{reads} reads, {warned} warnings");
+    assert!(beside <= alone + seconds(1), "{beside:?} beside reviews, {alone:?} alone");
 }

@@ -8,6 +8,7 @@ use lazuli_plan::{
     event::{Event, Reason, Regarding},
     inline_volume::{AttachmentSource, InlineVolumes},
     list::VolumeHandles,
+    node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{AttachmentSourceReader, Options};
 use lazuli_telemetry::lossy;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use super::disk_rig::{
-    Client, Rig, create, create_with, disk_id, pass, publish, publish_as, refused, seconds, typical, unpublish,
+    Client, Rig, create, create_with, disk_id, pass, publish, publish_as, refused, seconds, typical, unpublish, vm_id,
 };
 
 /// What the VolumeAttachments on node-0 are about.
@@ -139,7 +140,7 @@ async fn disk_a_disk_of_a_resource_group_that_is_not_allowed_is_not_attached() {
     }
     assert_eq!(world.rig.writes(), []);
     // One that is attached already stays.
-    let path = format!("{}/attachDetachDataDisks", super::disk_rig::vm_id("node-0"));
+    let path = format!("{}/attachDetachDataDisks", vm_id("node-0"));
     let attach = serde_json::json!({"dataDisksToAttach": [{"diskId": foreign, "lun": 3}]});
     assert_eq!(other.call("POST", &path, Some(attach)).await.0, 202);
     world.rig.at_rest().await;
@@ -149,4 +150,26 @@ async fn disk_a_disk_of_a_resource_group_that_is_not_allowed_is_not_attached() {
     let volume = create(&world.client, "own").await.unwrap();
     publish(&world.client, &volume, "node-0").await.unwrap();
     world.rig.stop().await;
+}
+
+/// Who may write VolumeAttachments, or a CSINode, may name any VM of the cluster's group.
+#[tokio::test(start_paused = true)]
+async fn disk_a_vm_that_is_no_node_of_the_cluster_gets_no_disk_by_its_name() {
+    let node = |name: &str| Node {
+        machine: Machine::of_provider_id(&format!("azure://{}", vm_id(name))),
+        healthy: true,
+        ..Node::default()
+    };
+    let mut known = KnownNodes::default();
+    known.replace([("node-1".to_owned(), node("node-1"))]);
+    let (_tell, nodes) = watch::channel(ClusterNodes::Known(known));
+    let mut rig = Rig::with(typical(), |options| options.nodes = Some(nodes)).await;
+    let client = rig.controller().await;
+    let volume = create(&client, "pvc-a").await.unwrap();
+    let message = refused(publish(&client, &volume, "node-0").await, Code::NotFound);
+    assert!(message.contains("no Node has this name"), "{message}");
+    assert_eq!(rig.vm_writes("node-0"), []);
+    publish(&client, &volume, "node-1").await.unwrap();
+    rig.check();
+    rig.stop().await;
 }

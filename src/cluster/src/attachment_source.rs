@@ -51,7 +51,9 @@ pub async fn attachment_source(
 ) -> Result<AttachmentSource, AttachmentSourceError> {
     let name = name(handle, driver, node);
     let failed = |source| AttachmentSourceError { name: name.clone(), source: ApiError::boxed(source) };
-    // A list of one name needs no right that following all of them does not.
+    // A list of one name needs no right that following all of them does not. Without a resource version it is as new as a
+    // read of the object: the API server asks its storage for this one name (source: Kubernetes API concepts, semantics of
+    // get and list).
     let only = ListParams::default().fields(&format!("metadata.name={name}")).limit(PAGE);
     let request = Request::new(ATTACHMENTS).list(&only).map_err(|error| failed(kube::Error::BuildRequest(error)))?;
     let page: Page<SlimAttachment> = answered(client.request(request)).await.map_err(failed)?;
@@ -90,7 +92,12 @@ mod tests {
         ] {
             let source = attachment_source(&server.client(), DRIVER, handle, node).await.unwrap();
             assert_eq!(source, expected, "{handle} {node}");
+            // One request for one name, and never what the API server remembers.
+            let asked = [&*format!("fieldSelector=metadata.name%3D{}", name(handle, DRIVER, node))];
+            assert_eq!(server.count(&asked), 1, "{handle} {node}");
         }
+        assert_eq!(server.asked().len(), 4);
+        assert_eq!(server.count(&["resourceVersion"]), 0);
         server.mood(ATTACHMENTS, Mood::Forbids);
         let error = attachment_source(&server.client(), DRIVER, "a", "n0").await.unwrap_err();
         assert!(error.to_string().contains("list on volumeattachments"), "{error}");

@@ -44,7 +44,6 @@ mod device;
 mod device_ownership;
 mod error;
 mod event;
-mod identity;
 mod identity_check;
 mod info;
 mod locks;
@@ -76,7 +75,8 @@ use csi_proto::csi::{
     node_service_capability::{Rpc, Type, rpc},
 };
 use lazuli_azure::imds::Imds;
-use lazuli_plan::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
+pub use lazuli_plan::device_identity::OnSilence;
+use lazuli_plan::{device_identity::Others, event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
@@ -86,12 +86,11 @@ use super::server::{RpcNote, chain, failure, status};
 use acceptance::Acceptances;
 use contradictions::Contradictions;
 use error::NodeError;
-use identity::Others;
 use identity_check::IdentityChecks;
 use lazuli_host::{
     Host,
     device::Device,
-    volume_records::{Record, VolumeRecords, VolumeRecordsError},
+    volume_records::{Record, RecordedDevice, VolumeRecords, VolumeRecordsError},
 };
 use lazuli_telemetry::{lossy, panics::catch};
 use locks::{Held, Locks};
@@ -104,17 +103,6 @@ pub enum ZoneSupport {
     On,
     /// Never: the cluster does not use zones.
     Off,
-}
-
-/// What to do with a volume that this node has never had while the instance metadata does not answer, or does not list
-/// a disk at its LUN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnSilence {
-    /// Refuse it until the metadata answers.
-    #[default]
-    Refuse,
-    /// Go by LUN and size.
-    Tolerate,
 }
 
 /// How long each kind of step may take. kubelet waits two minutes for a call; a step that takes longer goes on and
@@ -434,10 +422,7 @@ impl Node {
     /// Whether the volume is recorded as staged from this very device: the number alone is not enough, because the
     /// kernel gives it to another disk when this one has left.
     async fn is_recorded(&self, volume: &str, device: &Device) -> bool {
-        let record = self.recall(volume).await;
-        record.is_some_and(|record| {
-            record.device == Some(device.number) && record.sequence.is_some() && record.sequence == device.sequence
-        })
+        self.recall(volume).await.is_some_and(|record| record.names(device) == RecordedDevice::Same)
     }
 
     async fn all_records(&self) -> BTreeMap<String, Record> {

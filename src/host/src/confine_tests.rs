@@ -141,6 +141,55 @@ async fn a_running_program_keeps_no_other_volume_from_being_released() {
     sleeper.abort();
 }
 
+/// Programs that run the real one where they have no more than they need, and end with this code elsewhere.
+const UNCONFINED: i32 = 99;
+
+/// A folder of such programs.
+fn guards(folder: &TempDir, programs: &[(&str, CapabilitySet)]) -> Host {
+    let search = Host::new().search;
+    let own = fs::read_link("/proc/self/ns/mnt").expect("it is there");
+    for (program, needed) in programs {
+        let real = search.iter().map(|place| place.join(program)).find(|path| path.is_file()).expect("checked before");
+        let text = format!(
+            "#!/bin/sh\nwhile read -r name value rest; do\n case $name in\n CapEff:|CapPrm:|CapBnd:) [ $((0x$value & \
+             ~{:#x})) = 0 ] || exit {UNCONFINED} ;;\n NoNewPrivs:) [ $value = 1 ] || exit {UNCONFINED} ;;\n Seccomp:) [ \
+             $value = 2 ] || exit {UNCONFINED} ;;\n esac\ndone </proc/self/status\n[ \"$(/usr/bin/readlink \
+             /proc/self/ns/mnt)\" != '{}' ] || exit {UNCONFINED}\nexec {} \"$@\"\n",
+            needed.bits(),
+            own.display(),
+            real.display()
+        );
+        let script = folder.path().join(program);
+        fs::write(&script, text).expect("script");
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    }
+    Host::new().with_search([vec![folder.path().to_path_buf()], search].concat())
+}
+
+#[tokio::test]
+async fn every_program_that_reads_a_disk_is_started_with_what_it_needs_and_no_more() {
+    let plain = ["blkid", "wipefs", "fsck", "fsck.ext4", "e2fsck", "mkfs.ext4", "xfs_repair", "mkfs.btrfs", "btrfs"];
+    if !able(&[plain.as_slice(), &["losetup", "mkfs.xfs", "sh", "readlink"]].concat()) {
+        return;
+    }
+    let mut programs: Vec<_> = plain.map(|program| (program, CapabilitySet::empty())).into();
+    programs.push(("mkfs.xfs", CapabilitySet::SYS_ADMIN));
+    let folder = TempDir::new("guards");
+    let host = guards(&folder, &programs);
+    for fs_type in [FsType::Ext4, FsType::Xfs, FsType::Btrfs] {
+        let disk = LoopDisk::new(512);
+        let request = Request { volume: "v", fs: fs_type, when_blank: WhenBlank::Format };
+        format::ensure_filesystem(&host, &disk.device(), request, None, long()).await.expect("mkfs, blkid and wipefs");
+        super::fsck::repair(&host, &disk.device(), long()).await.expect("fsck");
+        super::fsck::verify(&host, &disk.device(), fs_type, long()).await.expect("the whole check");
+    }
+    // A program that is not confined ends at once.
+    for (program, _) in programs {
+        let ended = Command::new(folder.path().join(program)).stdin(Stdio::null()).status().expect("it is started");
+        assert_eq!(ended.code(), Some(UNCONFINED), "{program}");
+    }
+}
+
 #[tokio::test]
 async fn every_tool_works_as_confined() {
     if !able(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "resize2fs", "xfs_growfs", "btrfs"]) {

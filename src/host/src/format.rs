@@ -239,6 +239,8 @@ async fn accept(
     intent: IntentBlock,
     deadline: Deadline,
 ) -> Result<Outcome, FormatError> {
+    // A mkfs that has closed the device and not ended, and one that was only just started, claim nothing.
+    refuse_an_orphan(host, device).await?;
     let ours = intent.nonce.to_string();
     let made_by_us = found.uuid.as_deref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&ours));
     if made_by_us {
@@ -283,10 +285,7 @@ async fn format(
             return settle(host, device, request, other, deadline).await;
         }
     }
-    let (seen_by, on) = (host.clone(), device.clone());
-    if let Some((pid, program)) = blocking(device, move || Ok(orphan::lasting(&seen_by, &on))).await? {
-        return Err(FormatError::Orphan { device: name(), program, pid });
-    }
+    refuse_an_orphan(host, device).await?;
     let intent = IntentBlock::new(request.volume, request.fs, claim.size());
     let written = intent.clone();
     blocking(device, move || intent::write_all(&claim, &written)).await?;
@@ -350,6 +349,15 @@ async fn look(host: &Host, device: &Device, volume: &str, deadline: Deadline) ->
     probe(host, device, volume, deadline)
         .await
         .map_err(|source| FormatError::Probe { device: device.path.display().to_string(), source })
+}
+
+/// Refuses a device that a program of an earlier process holds, whether it claims the device or not.
+async fn refuse_an_orphan(host: &Host, device: &Device) -> Result<(), FormatError> {
+    let (seen_by, on) = (host.clone(), device.clone());
+    match blocking(device, move || Ok(orphan::lasting(&seen_by, &on))).await? {
+        None => Ok(()),
+        Some((pid, program)) => Err(FormatError::Orphan { device: device.path.display().to_string(), program, pid }),
+    }
 }
 
 async fn claim(device: &Device) -> Result<RawDisk, FormatError> {

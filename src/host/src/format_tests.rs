@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::Host;
 use super::device::Device;
@@ -351,6 +352,34 @@ async fn a_cut_between_mkfs_and_erasing_completes_without_a_second_mkfs() {
         let again = ensure(&Host::new(), &disk.device(), fs).await.expect("kept");
         assert_eq!(again, Outcome::Completed(made.filesystem().clone()));
         assert_whole(&disk, fs).await;
+    }
+}
+
+/// mkfs closes the device before it ends, and one that is only being started has not opened it: neither claims it.
+#[tokio::test]
+async fn an_unfinished_format_is_not_taken_over_from_a_program_that_claims_nothing() {
+    if !able(&tools(FsType::Ext4)) {
+        return;
+    }
+    let disk = LoopDisk::new(64);
+    let made = ensure(&Host::new(), &disk.device(), FsType::Ext4).await.expect("made");
+    for own in [true, false] {
+        let mut intent = IntentBlock::new(VOLUME, FsType::Ext4, 64 * MIB);
+        if own {
+            intent.nonce = made.filesystem().uuid.as_deref().and_then(|uuid| uuid.parse().ok()).expect("a UUID");
+        }
+        disk.write(61 * MIB, &intent.encode());
+        let before = disk.content();
+        let input = fs::File::open(&disk.node).expect("open");
+        let mut orphan = Command::new("sleep").arg("600").stdin(input).spawn().expect("sleep");
+        let error = ensure(&Host::new(), &disk.device(), FsType::Ext4).await.expect_err("held");
+        assert!(matches!(error, FormatError::Orphan { pid, .. } if pid == orphan.id()), "{error:?}");
+        assert!(disk.content() == before, "bytes changed");
+        orphan.kill().expect("kill");
+        orphan.wait().expect("wait");
+        let outcome = ensure(&Host::new(), &disk.device(), FsType::Ext4).await.expect("kept");
+        assert_eq!(matches!(outcome, Outcome::Completed(_)), own, "{outcome:?}");
+        assert_whole(&disk, FsType::Ext4).await;
     }
 }
 

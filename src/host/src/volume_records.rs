@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::device::Device;
 use super::device_number::DeviceNumber;
 
 /// Name space of the file names; a random constant of this format.
@@ -41,6 +42,37 @@ pub struct Record {
     /// Records of the first version lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<String>,
+}
+
+/// Whether a record is about a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedDevice {
+    /// It is the device with which the volume was staged.
+    Same,
+    /// It has the number of that device, and nothing tells more: the record is of the first version, or of an earlier
+    /// boot, in which the kernel counted its disks anew.
+    SameNumber,
+    /// It is another one, also where the kernel has given it the number of the one that left.
+    Other,
+}
+
+impl Record {
+    /// Whether the volume was staged with this device.
+    #[must_use]
+    pub fn names(&self, device: &Device) -> RecordedDevice {
+        if self.device != Some(device.number) {
+            return RecordedDevice::Other;
+        }
+        let (Some(recorded), Some(found)) = (&self.sequence, &device.sequence) else {
+            return RecordedDevice::SameNumber;
+        };
+        let boot = |sequence: &str| sequence.rsplit_once('/').map(|(boot, _)| boot.to_owned());
+        match recorded == found {
+            true => RecordedDevice::Same,
+            false if boot(recorded) == boot(found) => RecordedDevice::Other,
+            false => RecordedDevice::SameNumber,
+        }
+    }
 }
 
 /// Why a record could not be read or written.
@@ -333,6 +365,34 @@ mod tests {
             records.put(record).expect("put");
             assert_eq!(fs::read_to_string(folder.path().join(name)).expect("read"), text);
         }
+    }
+
+    #[test]
+    fn a_device_is_told_by_its_sequence_within_a_boot_and_by_its_number_across_boots() {
+        let device = |minor: u32, sequence: Option<&str>| Device {
+            name: "sdc".to_owned(),
+            path: "/dev/sdc".into(),
+            number: DeviceNumber { major: 8, minor },
+            size_bytes: 1 << 30,
+            lun: Some(3),
+            scsi: None,
+            read_only: false,
+            sequence: sequence.map(str::to_owned),
+        };
+        let staged = |sequence: Option<&str>| Record { sequence: sequence.map(str::to_owned), ..record("a", "u") };
+        let known = Some("boot-1/diskseq/5");
+        for (recorded, minor, found, expected) in [
+            (known, 32, known, RecordedDevice::Same),
+            (known, 32, Some("boot-1/diskseq/6"), RecordedDevice::Other),
+            (known, 48, known, RecordedDevice::Other),
+            (known, 32, Some("boot-2/diskseq/5"), RecordedDevice::SameNumber),
+            (known, 32, Some("boot-1/sysfs/5"), RecordedDevice::SameNumber),
+            (None, 32, known, RecordedDevice::SameNumber),
+            (known, 32, None, RecordedDevice::SameNumber),
+        ] {
+            assert_eq!(staged(recorded).names(&device(minor, found)), expected, "{recorded:?} {minor} {found:?}");
+        }
+        assert_eq!(Record { device: None, ..staged(known) }.names(&device(32, known)), RecordedDevice::Other);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
 //! | [`cloud_node`] | what a Node is told of its machine, and what becomes of it when the machine is stopped or gone |
 //! | [`controller_list`] | which of the cloud controllers run |
+//! | [`device_identity`] | whether a node uses the device at a LUN for a volume |
 //! | [`diagnosis`] | what is wrong with a cluster, for people: pod ranges, regions, managers, objects of unknown Services |
 //! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
 //! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
@@ -42,6 +43,7 @@ pub mod balancing;
 pub mod cloud_node;
 pub mod controller_list;
 pub mod dangling;
+pub mod device_identity;
 pub mod diagnosis;
 pub mod disk;
 pub mod engine;

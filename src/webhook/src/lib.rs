@@ -17,7 +17,8 @@
 //! warning for who asked. The API server is told to do the same when no answer comes (`failurePolicy: Ignore`).
 //!
 //! Any client that reaches the port can send a review, for the API server usually shows no certificate of its own. So the
-//! body of a request has a limit, few reviews run at a time, and an answer says no more of a disk than its volume would.
+//! body of a request has a limit, few reviews run at a time, all together read few disks of Azure
+//! ([`lazuli_plan::admission::budget`]), and an answer says no more of a disk than its volume would.
 
 mod metrics;
 mod review;

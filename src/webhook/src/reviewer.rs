@@ -1,5 +1,7 @@
 //! Carries out a review: reads what `lazuli_plan::admission` asks for, until the deadline.
 
+use std::sync::{Mutex, PoisonError};
+
 use lazuli_azure::{
     Until,
     compute::{Compute, Freshness},
@@ -7,9 +9,10 @@ use lazuli_azure::{
 };
 use lazuli_cluster::read_volume;
 use lazuli_plan::{
-    admission::{claim, volume},
+    admission::{budget::ReadBudget, claim, volume},
     fault::Fault,
     model::{ArmId, Disk},
+    permit::Priority,
 };
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -23,17 +26,32 @@ use crate::{
 
 pub(crate) struct Reviewer {
     options: Options,
+    began: Instant,
+    budget: Mutex<ReadBudget>,
 }
 
 /// A disk that could not be read, for the person who asks.
 enum NoDisk {
     Missing,
     Unknown,
+    /// Reviews have read as many as they may.
+    TooMany,
+}
+
+impl NoDisk {
+    /// Why, after the disk's name.
+    fn why(&self) -> &'static str {
+        match self {
+            Self::Missing => "Azure has no such disk",
+            Self::Unknown => "Azure did not tell its region and zone",
+            Self::TooMany => "too many disks are reviewed now; create the volume again in a minute",
+        }
+    }
 }
 
 impl Reviewer {
     pub(crate) fn new(options: Options) -> Self {
-        Self { options }
+        Self { options, began: Instant::now(), budget: Mutex::default() }
     }
 
     /// Labels a new PersistentVolume.
@@ -47,10 +65,7 @@ impl Reviewer {
             volume::Review::ReadDisk(id) => match self.disk(&id, Freshness::listed(), deadline).await {
                 Ok(disk) => volume::changes_by_disk(&request.object, &disk),
                 Err(why) => {
-                    let why = match why {
-                        NoDisk::Missing => "Azure has no such disk",
-                        NoDisk::Unknown => "Azure did not tell its region and zone",
-                    };
+                    let why = why.why();
                     let warning = format!("the volume gets no labels of region and zone: disk {}: {why}", id.name());
                     return (Outcome::Unknown, Answer::admitted_with(warning));
                 }
@@ -86,7 +101,14 @@ impl Reviewer {
                     Some(why) => (Outcome::Refused, Answer::refused(why)),
                     None => admitted,
                 },
-                Err(_) => {
+                Err(NoDisk::TooMany) => {
+                    let warning = format!(
+                        "too many disks are reviewed now to tell whether the disk {} can have this size",
+                        id.name()
+                    );
+                    (Outcome::Unknown, Answer::admitted_with(warning))
+                }
+                Err(NoDisk::Missing | NoDisk::Unknown) => {
                     let warning =
                         format!("Azure did not tell in time whether the disk {} can have this size", id.name());
                     (Outcome::Unknown, Answer::admitted_with(warning))
@@ -95,7 +117,13 @@ impl Reviewer {
         }
     }
 
+    /// Reads a disk after all else that asks Azure, and within what reviews may read.
     async fn disk(&self, id: &ArmId, freshness: Freshness, deadline: Instant) -> Result<Disk, NoDisk> {
+        let is_left = self.budget.lock().unwrap_or_else(PoisonError::into_inner).take(self.began.elapsed());
+        if !is_left {
+            return Err(NoDisk::TooMany);
+        }
+        let freshness = freshness.priority(Priority::List);
         let until = Until::new(deadline, CancellationToken::new());
         let compute: &Compute = &self.options.compute;
         match compute.read_disk(id, freshness, &until).await {

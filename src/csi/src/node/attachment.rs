@@ -2,19 +2,18 @@
 //!
 //! A LUN alone names nothing: a disk that vanished out of band leaves its LUN to another. The instance metadata tells
 //! the disk's id, but lags behind by seconds. So another id, or the disk at another LUN, is waited out and then
-//! refused, also in later calls, until the metadata says something else. An absent id is waited for; what follows when
-//! it stays absent, or when the metadata does not answer, is decided in [`identity`](super::identity).
+//! refused. An absent id is waited for; what follows when it stays absent, or when the metadata does not answer, is
+//! decided in [`lazuli_plan::device_identity`].
 
 use std::time::Duration;
 
 use lazuli_azure::imds::{Imds, InstanceDisk, InstanceDiskSource};
-use lazuli_plan::model::{Gib, Lun, VolumeId};
-
-use super::{
-    Node,
-    error::NodeError,
-    identity::{Answer, Contradiction, Heard, Metadata},
+use lazuli_plan::{
+    device_identity::{Answer, Contradiction, Heard, Metadata},
+    model::{Gib, Lun, VolumeId},
 };
+
+use super::{Node, error::NodeError};
 use lazuli_host::Deadline;
 
 /// How often the metadata is asked while it lags. The service takes five questions a second; a node stages many
@@ -29,6 +28,8 @@ const UNANSWERED: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) metadata: Metadata,
+    /// What it said against the volume at the LUN since it named the volume there.
+    pub(super) contradiction: Option<Contradiction>,
     /// Why it does not confirm the disk; nothing where it does.
     why: String,
 }
@@ -43,8 +44,28 @@ impl Identity {
     pub(super) fn size(&self) -> Option<Gib> {
         match self.metadata {
             Metadata::Confirms(size) => size,
-            Metadata::Unlisted | Metadata::Silent | Metadata::Unused => None,
+            Metadata::Contradicts | Metadata::Unlisted | Metadata::Silent | Metadata::Unused => None,
         }
+    }
+
+    /// Refuses a volume whose device nothing speaks for but that it is in use already, where the metadata has named
+    /// another disk and does not answer.
+    ///
+    /// # Errors
+    /// [`NodeError::OtherDisk`] or [`NodeError::OtherLun`].
+    pub(super) fn not_contradicted_in_silence(&self, volume: &VolumeId, lun: Lun) -> Result<(), NodeError> {
+        match &self.contradiction {
+            Some(contradiction) if self.metadata == Metadata::Silent => Err(contradicts(contradiction, volume, lun)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn contradicts(contradiction: &Contradiction, volume: &VolumeId, lun: Lun) -> NodeError {
+    let wanted = volume.to_string();
+    match contradiction {
+        Contradiction::OtherDisk(found) => NodeError::OtherDisk { lun, found: found.clone(), wanted },
+        Contradiction::OtherLun(found) => NodeError::OtherLun { wanted, found: *found, told: lun },
     }
 }
 
@@ -67,7 +88,7 @@ fn judge(volume: &VolumeId, lun: Lun, disks: &[InstanceDisk]) -> Answer {
 /// Asks the metadata until it confirms the volume at the LUN, or the deadline passes.
 ///
 /// # Errors
-/// [`NodeError::OtherDisk`] or [`NodeError::OtherLun`] where that is what it said last, in this call or before.
+/// [`NodeError::OtherDisk`] or [`NodeError::OtherLun`] where that is what it says.
 pub(super) async fn identify(
     node: &Node,
     volume: &VolumeId,
@@ -76,11 +97,11 @@ pub(super) async fn identify(
 ) -> Result<Identity, NodeError> {
     let Some(imds) = &node.imds else {
         let why = "no instance metadata service is used".to_owned();
-        return Ok(Identity { metadata: Metadata::Unused, why });
+        return Ok(Identity { metadata: Metadata::Unused, contradiction: None, why });
     };
     let mut heard = Heard::after(node.contradictions.of(volume, lun));
     let mut why = format!("it lists no disk at LUN {lun}");
-    let said = loop {
+    let metadata = loop {
         match tokio::time::timeout(PATIENCE, imds.refresh()).await {
             Ok(Ok(instance)) => heard.answered(judge(volume, lun, &instance.data_disks)),
             Ok(Err(error)) => {
@@ -92,22 +113,20 @@ pub(super) async fn identify(
                 why = format!("no answer within {PATIENCE:?}");
             }
         }
-        let said = heard.metadata();
-        if matches!(said, Ok(Metadata::Confirms(_))) || deadline.passed() || heard.silence() >= UNANSWERED {
-            break said;
+        let metadata = heard.metadata();
+        if matches!(metadata, Metadata::Confirms(_)) || deadline.passed() || heard.silence() >= UNANSWERED {
+            break metadata;
         }
         tokio::time::sleep_until(deadline.capped(PAUSE).instant()).await;
     };
-    node.contradictions.note(volume, lun, &heard).await;
-    let wanted = volume.to_string();
-    let metadata = said.map_err(|contradiction| match contradiction {
-        Contradiction::OtherDisk(found) => NodeError::OtherDisk { lun, found, wanted },
-        Contradiction::OtherLun(found) => NodeError::OtherLun { wanted, found, told: lun },
-    })?;
-    if metadata == Metadata::Unlisted {
-        why = format!("it lists no disk at LUN {lun}");
+    let contradiction = heard.contradiction().cloned();
+    node.contradictions.note(volume, lun, contradiction.clone()).await;
+    match (metadata, &contradiction) {
+        (Metadata::Contradicts, Some(contradiction)) => return Err(contradicts(contradiction, volume, lun)),
+        (Metadata::Unlisted, _) => why = format!("it lists no disk at LUN {lun}"),
+        _ => {}
     }
-    let identity = Identity { metadata, why };
+    let identity = Identity { metadata, contradiction, why };
     if let Some(why) = identity.unconfirmed() {
         tracing::warn!(%volume, %lun, why, "the instance metadata does not confirm the disk");
     }

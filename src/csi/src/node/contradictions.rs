@@ -1,18 +1,20 @@
-//! What the instance metadata has said against a volume and its LUN, until its next answer.
+//! What the instance metadata has said against a volume and its LUN, until it names the volume there.
 //!
-//! It outlives silence, the end of a call, an unstage (the LUN may be the same afterwards) and the process: less is
-//! known then than when the metadata said that the LUN is another disk's. Only an answer ends it.
+//! It outlives silence, answers without the LUN, the end of a call, an unstage (the LUN may be the same afterwards) and
+//! the process: less is known then than when the metadata said that the LUN is another disk's.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use lazuli_plan::model::{Lun, VolumeId};
+use lazuli_plan::{
+    device_identity::Contradiction,
+    model::{Lun, VolumeId},
+};
 use serde::{Deserialize, Serialize};
-
-use super::identity::{Contradiction, Heard};
 
 /// How many are kept: more than a machine has LUNs. The oldest go first.
 const MOST: usize = 1024;
@@ -69,16 +71,15 @@ impl Contradictions {
         Self { file, entries: Arc::new(Mutex::new(entries)) }
     }
 
-    /// What speaks against the volume at this LUN since the metadata answered last.
+    /// What the metadata said against the volume at this LUN since it named the volume there.
     pub(super) fn of(&self, volume: &VolumeId, lun: Lun) -> Option<Contradiction> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().find(|entry| entry.is_of(volume, lun))?.contradiction()
     }
 
-    /// Keeps what the metadata says against the volume at this LUN; drops what it said before, where it has answered.
-    pub(super) async fn note(&self, volume: &VolumeId, lun: Lun, heard: &Heard) {
-        let contradiction = heard.metadata().err();
-        if contradiction.is_none() && heard.silence() > 0 || contradiction == self.of(volume, lun) {
+    /// Keeps what speaks against the volume at this LUN now, instead of what did before.
+    pub(super) async fn note(&self, volume: &VolumeId, lun: Lun, contradiction: Option<Contradiction>) {
+        if contradiction == self.of(volume, lun) {
             return;
         }
         let (this, volume) = (self.clone(), volume.clone());
@@ -108,14 +109,15 @@ fn read(file: &Path) -> io::Result<Vec<Entry>> {
 fn write(file: &Path, entries: &[Entry]) -> io::Result<()> {
     // Whole or not at all.
     let part = file.with_extension("part");
-    fs::write(&part, serde_json::to_vec(entries)?)?;
+    let mut written = fs::File::create(&part)?;
+    written.write_all(&serde_json::to_vec(entries)?)?;
+    written.sync_all()?;
     fs::rename(&part, file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::identity::Answer;
 
     fn volume(name: &str) -> VolumeId {
         format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{name}").parse().unwrap()
@@ -126,32 +128,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_contradiction_is_of_one_volume_at_one_lun_and_outlives_silence_and_the_process() {
+    async fn a_contradiction_is_of_one_volume_at_one_lun_and_outlives_the_process() {
         let folder = crate::scratch::Scratch::new();
         let file = folder.join("contradictions.json");
         let known = Contradictions::read(file.clone());
-        let said = |answer: Option<Answer>| {
-            let mut heard = Heard::default();
-            match answer {
-                Some(answer) => heard.answered(answer),
-                None => heard.unanswered(),
-            }
-            heard
-        };
         let (other, elsewhere) = (Contradiction::OtherDisk("b".into()), Contradiction::OtherLun(lun(5)));
-        known.note(&volume("a"), lun(3), &said(Some(Answer::Other("b".into())))).await;
-        known.note(&volume("c"), lun(4), &said(Some(Answer::Elsewhere(lun(5))))).await;
-        for _ in 0..3 {
-            for (name, at) in [("a", 3), ("a", 4), ("c", 4)] {
-                known.note(&volume(name), lun(at), &said(None)).await;
-            }
-        }
+        known.note(&volume("a"), lun(3), Some(other.clone())).await;
+        known.note(&volume("c"), lun(4), Some(elsewhere.clone())).await;
+        known.note(&volume("a"), lun(4), None).await;
         for known in [&known, &Contradictions::read(file.clone())] {
             assert_eq!(known.of(&volume("A"), lun(3)), Some(other.clone()));
             assert_eq!(known.of(&volume("a"), lun(4)), None);
             assert_eq!(known.of(&volume("c"), lun(4)), Some(elsewhere.clone()));
         }
-        known.note(&volume("a"), lun(3), &said(Some(Answer::Unlisted))).await;
+        known.note(&volume("a"), lun(3), None).await;
         for known in [&known, &Contradictions::read(file.clone())] {
             assert_eq!(known.of(&volume("a"), lun(3)), None);
             assert_eq!(known.of(&volume("c"), lun(4)), Some(elsewhere.clone()));

@@ -9,6 +9,7 @@ use super::{Node, attachment::locate, device::is_part_of};
 use lazuli_host::{
     Deadline,
     device::{self, Device},
+    volume_records::RecordedDevice,
 };
 
 /// Whether the device is the volume's, as far as this node can tell.
@@ -17,7 +18,7 @@ use lazuli_host::{
 /// record or has made ours stale), the instance metadata does. Where that is silent too, a record that speaks against
 /// it counts, and no record at all does not.
 pub(super) async fn belongs_to(node: &Node, volume: &str, device: &Device) -> bool {
-    if node.recall(volume).await.is_some_and(|record| record.device == Some(device.number)) {
+    if node.recall(volume).await.is_some_and(|record| record.names(device) != RecordedDevice::Other) {
         return true;
     }
     if let Ok(id) = volume.parse::<VolumeId>() {

@@ -59,6 +59,14 @@ pub(super) enum NodeError {
     )]
     IdentityUnconfirmed { device: String, found: String, had: String, why: String, acceptance: PathBuf },
     #[error(
+        "the instance metadata has named {named} since it last named {wanted} there, and does not confirm which disk \
+         {device} with {found} is: {why}; the disk is not used for as long as that is so: see that \
+         http://169.254.169.254 can be reached from this node and lists the disk at its LUN, or, if it is this volume's \
+         disk all the same, create the empty file {} in the node plugin's container{}",
+        acceptance.display(), of_blank(found)
+    )]
+    Contradicted { wanted: String, named: String, device: String, found: String, why: String, acceptance: PathBuf },
+    #[error(
         "{device} is where the disk should be, and the instance metadata does not say which disk it is: {why}; this \
          node has never had the volume, so it waits for an answer"
     )]
@@ -149,6 +157,7 @@ impl NodeError {
             | Self::Changed { .. }
             | Self::IdentityMismatch { .. }
             | Self::IdentityUnconfirmed { .. }
+            | Self::Contradicted { .. }
             | Self::Unseen { .. }
             | Self::UnseenForLong { .. }
             | Self::AfterMount(_)

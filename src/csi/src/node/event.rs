@@ -53,6 +53,11 @@ fn described(error: &NodeError) -> Option<(Reason, String)> {
              file {} exists in the node plugin's container",
             acceptance.display()
         )),
+        NodeError::Contradicted { named, device, found, acceptance, .. } => unconfirmed(format!(
+            "the instance metadata has named {named}, and {device} holds {found}; it is used when the instance metadata \
+             confirms the disk, or when the file {} exists in the node plugin's container",
+            acceptance.display()
+        )),
         _ => None,
     }
 }

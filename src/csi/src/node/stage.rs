@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use lazuli_plan::model::VolumeId;
+use lazuli_plan::{
+    device_identity::Metadata,
+    model::{Lun, VolumeId},
+};
 
 use super::{
     Node,
     attachment::{Identity, identify, locate},
     device::{at, is_part_of, node_number, number_of, part, with_number},
     error::NodeError,
-    identity::Metadata,
     identity_check::{self, Checked},
     request::{Access, Stage},
     tuning, volume_mode,
@@ -26,7 +28,7 @@ use lazuli_host::{
     probe::Filesystem,
     release::{self, ReleaseError, Released},
     resize::{self, ResizeError},
-    volume_records::Record,
+    volume_records::{Record, RecordedDevice},
 };
 
 /// Makes the volume ready to be published; repeating it is success.
@@ -58,9 +60,12 @@ pub(super) async fn stage(node: &Node, request: &Stage) -> Result<(), NodeError>
         // The device itself is bound when it is published; the record is what unstaging goes by.
         Access::Block => {
             volume_mode::not_mounted(node, request.volume.as_str(), &request.staging, [&device, &disk]).await?;
-            identity_check::check_raw(node, &request.volume, &device, &identity).await?;
+            let volume = (&request.volume, lun);
+            let accepted = identity_check::check_raw(node, volume, &device, &identity).await?;
             tuning::apply(node, &disk, &request.parameters).await?;
-            node.remember(record(request, &device, None)).await
+            node.remember(record(request, &device, None)).await?;
+            use_up(node, volume, accepted).await;
+            Ok(())
         }
         Access::Filesystem { fs, options } => {
             let read_only = options.is_read_only() || device.read_only;
@@ -114,7 +119,10 @@ async fn filesystem(
     identity: &Identity,
 ) -> Result<(), NodeError> {
     let fs = match staged(node, request, device, desired).await? {
-        Some(fs) => fs,
+        Some(fs) => {
+            identity.not_contradicted_in_silence(&request.volume, request.parameters.lun)?;
+            fs
+        }
         None => {
             volume_mode::not_raw(node, [device, desired.disk]).await?;
             // Two copies of one btrfs must not be looked at and mounted side by side.
@@ -183,7 +191,8 @@ async fn prepare_and_mount(
     let times = &node.config.timeouts;
     let host = &node.host;
     let DesiredMount { fs, options, read_only, disk } = *desired;
-    let Checked { verdict, accepted } = identity_check::check(node, &request.volume, device, identity).await?;
+    let volume = (&request.volume, request.parameters.lun);
+    let Checked { verdict, accepted } = identity_check::check(node, volume, device, identity).await?;
     let checked = verdict.filesystem().cloned();
     let when_blank = if read_only || request.has_content { WhenBlank::Refuse } else { WhenBlank::Format };
     let wanted = format::Request { volume: request.volume.as_str(), fs, when_blank };
@@ -214,9 +223,7 @@ async fn prepare_and_mount(
     tuning::apply(node, disk, &request.parameters).await?;
     // Before the mount: an unstage after a crash must know which device to release.
     node.remember(record(request, device, Some(found))).await?;
-    if let Some(accepted) = accepted {
-        node.acceptances.use_up(&request.volume, &accepted).await;
-    }
+    use_up(node, volume, accepted).await;
     let deadline = Deadline::after(times.mount);
     let mounted = async {
         mount::ensure_target(host, &request.staging, TargetKind::Directory, deadline).await?;
@@ -232,6 +239,14 @@ async fn prepare_and_mount(
             }
             Err(error)
         }
+    }
+}
+
+/// What an operator has accepted is the volume's own from now on, whatever the metadata said before.
+async fn use_up(node: &Node, (volume, lun): (&VolumeId, Lun), accepted: Option<String>) {
+    if let Some(accepted) = accepted {
+        node.acceptances.use_up(volume, &accepted).await;
+        node.contradictions.note(volume, lun, None).await;
     }
 }
 
@@ -319,21 +334,24 @@ async fn refuse_the_path_of_another(
 }
 
 /// The device of a volume that is not mounted: by this node's record, else by the instance metadata (a raw block
-/// volume that another driver staged).
+/// volume that another driver staged). A device that has the number of one that left is none of the volume's: another
+/// volume uses it, and says nothing of whether this one is free.
 async fn remembered(node: &Node, volume: &str, deadline: Deadline) -> Result<Option<Device>, NodeError> {
     let host = &node.host;
     if let Some(record) = node.recall(volume).await {
         let Some(number) = record.device else { return Ok(None) };
         if let Some(lun) = record.lun {
+            let is_part = |disk: &str| record.device_name.as_ref().is_some_and(|name| is_part_of(name, disk));
             match device::find_by_lun(host, lun).await {
-                Ok(disk) if disk.number == number => return Ok(Some(disk)),
+                Ok(disk) if record.names(&disk) != RecordedDevice::Other => return Ok(Some(disk)),
                 // Another disk is there now, or none; the record may still name a partition.
-                Ok(disk) if record.device_name.is_none_or(|name| !is_part_of(&name, &disk.name)) => return Ok(None),
+                Ok(disk) if !is_part(&disk.name) => return Ok(None),
                 Err(FindError::NotFound { .. }) => return Ok(None),
                 Ok(_) | Err(_) => {}
             }
         }
-        return with_number(host, number).await;
+        let found = with_number(host, number).await?;
+        return Ok(found.filter(|found| record.names(found) != RecordedDevice::Other));
     }
     let Ok(id) = volume.parse::<VolumeId>() else { return Ok(None) };
     let quick = deadline.capped(node.config.timeouts.instance);
@@ -356,6 +374,7 @@ pub(super) async fn staged_block(
     let id: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;
     let deadline = Deadline::after(node.config.timeouts.instance);
     let identity = identify(node, &id, parameters.lun, deadline).await?;
+    identity.not_contradicted_in_silence(&id, parameters.lun)?;
     let is_node = node_number(&device.path) == Some(device.number);
     volume_mode::not_mounted(node, volume, staging, [&device, &device]).await?;
     let is_it = matches!(identity.metadata, Metadata::Confirms(_)) || node.is_recorded(volume, &device).await;

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`volume`] | which labels and which node affinity a new PersistentVolume gets, and which source it has |
 //! | [`claim`] | whether a PersistentVolumeClaim may grow to the size that it asks for |
+//! | [`budget`] | how many disks reviews may read |
 //!
-//! Both look at PersistentVolumes of managed disks and of page blobs alone: those with an `azureDisk` source, and those
+//! The first two look at PersistentVolumes of managed disks and of page blobs alone: those with an `azureDisk` source, and those
 //! of [`DRIVER`]. Every other volume is admitted as it is. Objects are read as JSON, as they are in an AdmissionReview,
 //! because what is not understood must neither be lost nor fail a review.
 
+pub mod budget;
 mod bytes;
 pub mod claim;
 mod page_blob;

@@ -106,7 +106,8 @@ async fn another_disk_at_the_lun_is_not_forgotten_when_the_metadata_falls_silent
             machine.metadata.lock().unwrap().down = silent;
             let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
             assert_eq!(refusal, Grpc::Unavailable, "{message}");
-            assert!(message.contains("LUN 3 holds") && message.contains(&volume("b")), "{message}");
+            assert!(message.contains("LUN 3") && message.contains(&volume("b")), "{message}");
+            assert_eq!(message.contains("create the empty file"), silent, "{message}");
             // kubelet gives up, and the pod comes again.
             machine.unstage("a").await.unwrap();
         }
@@ -116,11 +117,77 @@ async fn another_disk_at_the_lun_is_not_forgotten_when_the_metadata_falls_silent
         let (refusal, message) = code(machine.stage_as(3, "a", capability.clone()).await);
         assert_eq!(refusal, Grpc::Unavailable, "{message}");
         assert!(message.contains(&volume("b")), "{message}");
-        // An answer ends it.
+        // Nor by an answer that lists no disk there; one that names the volume ends it.
         machine.metadata.lock().unwrap().down = false;
+        machine.metadata.lock().unwrap().disks.clear();
+        let (_, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+        assert!(message.contains(&volume("b")) && message.contains("it lists no disk at LUN 3"), "{message}");
+        assert!(machine.disk(0).is_untouched());
         machine.tell(3, "a");
         machine.stage_as(3, "a", capability).await.unwrap();
     }
+}
+
+/// The metadata named another disk while the volume's own was on its way, and answers no more.
+#[tokio::test]
+async fn what_an_operator_accepts_against_the_metadata_names_what_it_said_and_never_holds_against_an_answer() {
+    if !able() {
+        return;
+    }
+    for capability in [mounted_as("ext4"), block()] {
+        let mut machine = Machine::configured(config()).await;
+        machine.attach(3, "b");
+        code(machine.stage_as(3, "a", capability.clone()).await);
+        machine.metadata.lock().unwrap().down = true;
+        let (_, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+        let (_, rest) = message.split_once("create the empty file ").unwrap();
+        let (file, _) = rest.split_once(" in the node plugin's container").unwrap();
+        assert!(file.ends_with(".although-b"), "{file}");
+        // A word about the content alone was given before the metadata spoke.
+        fs::write(file.replace(".although-b", ""), "").unwrap();
+        assert_eq!(code(machine.stage_as(3, "a", capability.clone()).await).0, Grpc::Unavailable);
+        fs::write(file, "").unwrap();
+        machine.metadata.lock().unwrap().down = false;
+        let (_, message) = code(machine.stage_as(3, "a", capability.clone()).await);
+        assert!(message.contains("LUN 3 holds"), "{message}");
+        assert!(machine.disk(0).is_untouched());
+        machine.metadata.lock().unwrap().down = true;
+        machine.stage_as(3, "a", capability.clone()).await.unwrap();
+        // It is the volume's own from now on.
+        assert!(!Path::new(file).exists());
+        machine.stage_as(3, "a", capability).await.unwrap();
+    }
+}
+
+/// Another disk was at the LUN, has left, and the volume's own came back.
+#[tokio::test]
+async fn a_volume_s_own_file_system_is_used_once_the_metadata_lists_the_other_disk_no_more() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    machine.attach(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
+    machine.unstage("a").await.unwrap();
+    machine.tell(3, "b");
+    for (down, disks, used) in [(false, true, false), (true, true, false), (false, false, true)] {
+        {
+            let mut metadata = machine.metadata.lock().unwrap();
+            metadata.down = down;
+            if !disks {
+                metadata.disks.clear();
+            }
+        }
+        let staged = machine.stage_as(3, "a", mounted_as("ext4")).await;
+        assert_eq!(staged.is_ok(), used, "{staged:?}");
+    }
+    // What is mounted is not mounted anew on silence, either.
+    machine.metadata.lock().unwrap().down = true;
+    let (refusal, message) = code(machine.stage_as(3, "a", mounted_as("ext4")).await);
+    assert_eq!(refusal, Grpc::Unavailable, "{message}");
+    machine.metadata.lock().unwrap().down = false;
+    machine.tell(3, "a");
+    machine.stage_as(3, "a", mounted_as("ext4")).await.unwrap();
 }
 
 /// The kernel gives the number of a device that has left to the next one.
@@ -150,4 +217,40 @@ async fn a_raw_volume_is_not_known_by_a_device_number_that_another_disk_has_now(
     // What the metadata confirms needs no record.
     machine.metadata.lock().unwrap().down = false;
     machine.publish(3, "a", "1", block()).await.unwrap();
+}
+
+/// The disk of a raw volume was taken off the machine, and another one with its number is in use at its LUN.
+#[tokio::test]
+async fn a_raw_volume_whose_disk_has_left_is_unstaged_while_another_disk_with_its_number_is_in_use() {
+    if !able() {
+        return;
+    }
+    let mut machine = Machine::new().await;
+    machine.attach(3, "a");
+    machine.stage_as(3, "a", block()).await.unwrap();
+    let node = machine.disk(0).node.to_str().unwrap().to_owned();
+    let in_use = || {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        fs::OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(&node).unwrap()
+    };
+    // Its own disk is not let go while it is in use.
+    let open = in_use();
+    assert_eq!(code(machine.unstage("a").await).0, Grpc::FailedPrecondition);
+    drop(open);
+
+    let other = machine.scratch.join("other.img");
+    fs::File::create(&other).unwrap().set_len(GIB).unwrap();
+    let number = device::node_number(Path::new(&node));
+    run("losetup", &["--detach", &node]);
+    run("losetup", &[&node, other.to_str().unwrap()]);
+    assert_eq!(device::node_number(Path::new(&node)), number);
+    machine.tell(3, "b");
+    machine.stage_as(3, "b", block()).await.unwrap();
+    let open = in_use();
+    machine.unstage("a").await.unwrap();
+    assert_eq!(machine.record("a").await, None);
+    assert_eq!(code(machine.unstage("b").await).0, Grpc::FailedPrecondition);
+    drop(open);
+    machine.unstage("b").await.unwrap();
 }
