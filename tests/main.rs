@@ -48,6 +48,7 @@ mod it {
     mod disk_storm;
     mod disk_waits;
     mod disk_windows;
+    mod empty_variables;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_table;
