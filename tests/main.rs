@@ -20,6 +20,7 @@ mod it {
     mod core_dumps;
     mod deploy_azure;
     mod deploy_manifests;
+    mod deploy_rights;
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
