@@ -20,6 +20,7 @@ mod it {
     mod core_dumps;
     mod deploy_azure;
     mod deploy_manifests;
+    mod deploy_rights;
     mod disk_admission;
     mod disk_adoption;
     mod disk_batch;
@@ -48,6 +49,7 @@ mod it {
     mod disk_storm;
     mod disk_waits;
     mod disk_windows;
+    mod empty_variables;
     mod go_bodies;
     mod go_bodies_1_30;
     mod import_table;

@@ -12,6 +12,7 @@ use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
 use lazuli_plan::{
     balancing::preview::Planned,
     controller_list::Controller as ControllerName,
+    lease::Loss,
     list::VolumeHandles,
     network::{Cidr, settings::AddressSharing},
     service::ClusterAddresses,
@@ -53,7 +54,7 @@ pub(super) struct Options {
     load_balancer_class: Option<String>,
     /// The availability zones for new public IPs and new internal frontends, such as 1,2,3. Default: all zones of the
     /// region, which Azure is asked for.
-    #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = not_empty)]
+    #[arg(long, env = "LAZULI_ZONES", value_delimiter = ',', value_name = "ZONE", value_parser = zone)]
     zones: Vec<String>,
     /// Print what would be written to Azure and to Services, and end. Writes nothing, and needs no Lease.
     #[arg(long, value_parser = boolean, env = "LAZULI_DRY_RUN")]
@@ -64,8 +65,10 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_ACCEPT_PLAN", value_name = "HASH", num_args = 0..=1, require_equals = true,
         default_missing_value = "without a value", value_parser = plan_hash)]
     accept_plan: Option<String>,
-    /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. Default:
-    /// all public addresses that no Node, Pod or other Service of the cluster has. What a Service has already stays.
+    /// The address ranges that Services may name in the annotation azure-additional-public-ips, such as 20.1.0.0/16. They
+    /// restrict the rule that always holds, and open nothing that it closes: an address must be public, and no Node, Pod or
+    /// other Service of the cluster may have it. Default: every address that this rule allows. What a Service has already
+    /// stays.
     #[arg(long, env = "LAZULI_ALLOWED_EXTERNAL_ADDRESSES", value_delimiter = ',', value_name = "RANGE")]
     allowed_external_addresses: Vec<Cidr>,
     /// Which Services may share an address: any, with an event where a Service of another namespace uses it; or namespace: only
@@ -74,8 +77,8 @@ pub(super) struct Options {
     #[arg(long, env = "LAZULI_SHARE_ADDRESSES", value_enum, default_value_t = ShareAddresses::Any)]
     share_addresses: ShareAddresses,
     /// The resource groups in which Services may name public IPs, their prefixes and private link services, beside those of
-    /// the cloud configuration. Default: all. What a Service has already it keeps.
-    #[arg(long, env = "LAZULI_ALLOWED_SERVICE_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP", value_parser = not_empty)]
+    /// the cloud configuration: names alone, for all are of the network's subscription. Default: all. What a Service has already it keeps.
+    #[arg(long, env = "LAZULI_ALLOWED_SERVICE_RESOURCE_GROUPS", value_delimiter = ',', value_name = "GROUP", value_parser = group)]
     allowed_service_resource_groups: Vec<String>,
     /// How often what Azure holds is read again although nothing has changed here, in seconds: to undo what others have
     /// changed. 0: never.
@@ -131,6 +134,30 @@ fn not_empty(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads an availability zone. Source: Azure's document on availability zones; it numbers the zones of a region from 1.
+fn zone(text: &str) -> Result<String, String> {
+    match text.trim().parse::<u8>() {
+        Ok(1..) if text.trim().starts_with(|char: char| char.is_ascii_digit()) => Ok(text.trim().to_owned()),
+        _ => Err("allowed: the numbers of zones, such as 1,2,3".to_owned()),
+    }
+}
+
+/// Reads the name of a resource group. Source: Azure's rules and restrictions for the names of resources.
+fn group(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_allowed = |char: char| char.is_alphanumeric() || matches!(char, '_' | '.' | '-' | '(' | ')');
+    match !text.is_empty() && text.chars().count() <= LONGEST_GROUP && text.chars().all(is_allowed) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "allowed: names of resource groups without their subscription, of at most {LONGEST_GROUP} letters, digits, \
+             '_', '-', '.' and parentheses, such as network,shared-ips"
+        )),
+    }
+}
+
+/// The longest name of a resource group.
+const LONGEST_GROUP: usize = 90;
+
 /// The longest name of an object (source: Kubernetes' document on object names, DNS subdomain).
 const LONGEST_OBJECT_NAME: usize = 253;
 
@@ -167,10 +194,21 @@ enum RunError {
     #[error("the dry run was stopped before its plan was made; nothing was written")]
     Interrupted,
     #[error(
-        "the Lease {namespace}/{name} is lost: another replica may write to Azure now, so this process ends; it waits \
-         for the Lease when it is started again"
+        "the Lease {namespace}/{name} is lost: {}; another replica may write to Azure now, so this process ends; it waits for \
+         the Lease when it is started again",
+        because(*.loss)
     )]
-    LeaseLost { namespace: String, name: String },
+    LeaseLost { namespace: String, name: String, loss: Loss },
+}
+
+/// Why the Lease is lost, and what to do.
+fn because(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Taken => "another process took it; see that no two programs are given one Lease by mistake",
+        Loss::NotRenewed => {
+            "the API server took no renewal for as long as the Lease lasts; the log above says what it answered"
+        }
+    }
 }
 
 pub(super) async fn run(options: Options) -> Outcome {
@@ -327,7 +365,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     );
     match outcome {
         Some(Ended::Stopped) => Ok(()),
-        Some(Ended::Lost) => Err(RunError::LeaseLost { namespace: lease.namespace, name: lease.name }.into()),
+        Some(Ended::Lost(loss)) => {
+            Err(RunError::LeaseLost { namespace: lease.namespace, name: lease.name, loss }.into())
+        }
         None => {
             tracing::warn!(
                 "the drain time is over with writes in flight; Azure finishes them, and the next replica leads when \
@@ -416,6 +456,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_zone_or_resource_group_that_azure_cannot_have_is_refused_with_what_is_allowed() {
+        let parse = |flag: &str| CommandLine::try_parse_from(["cloud-controllers", flag]);
+        assert_eq!(parse("--zones=1, 2,3").unwrap().options.zones, ["1", "2", "3"]);
+        let groups = parse("--allowed-service-resource-groups=Net, b_(x).y-z").unwrap().options;
+        assert_eq!(groups.allowed_service_resource_groups, ["Net", "b_(x).y-z"]);
+        for (flag, item, allowed) in [
+            ("--zones=1,x", "'x'", "allowed: the numbers of zones"),
+            ("--zones=1,,2", "''", "allowed: the numbers of zones"),
+            ("--zones=0", "'0'", "allowed: the numbers of zones"),
+            ("--zones=+1", "'+1'", "allowed: the numbers of zones"),
+            ("--zones=westeurope-1", "'westeurope-1'", "allowed: the numbers of zones"),
+            ("--allowed-service-resource-groups=a,sub/group/x", "'sub/group/x'", "without their subscription"),
+            ("--allowed-service-resource-groups=sub/group", "'sub/group'", "without their subscription"),
+            ("--allowed-service-resource-groups=*", "'*'", "without their subscription"),
+        ] {
+            let refused = parse(flag).err().unwrap_or_else(|| panic!("{flag} passes")).to_string();
+            let name = flag.split('=').next().unwrap();
+            assert!(refused.contains(item) && refused.contains(name) && refused.contains(allowed), "{flag}: {refused}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_dry_run_without_an_api_server_ends_and_so_does_one_that_is_stopped() {
         let world = World::start().await;
@@ -479,7 +541,8 @@ mod tests {
         world.until("the process leads", |cluster| cluster.holder().is_some()).await;
         world.0.take_lease("another").unwrap();
         let error = running.await.unwrap().unwrap_err().to_string();
-        assert!(error.starts_with("the Lease kube-system/cloud-controller-manager is lost"), "{error}");
+        let taken = "the Lease kube-system/cloud-controller-manager is lost: another process took it";
+        assert!(error.starts_with(taken), "{error}");
         assert_eq!(world.0.holder().as_deref(), Some("another"), "the Lease of another replica is not touched");
         world.0.azure.shutdown().await;
     }

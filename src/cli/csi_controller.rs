@@ -180,7 +180,9 @@ async fn serve(options: Options, stop: CancellationToken) -> Outcome {
     }
     kept?;
     if served? == Drained::TimedOut {
-        tracing::warn!("the drain time is over with requests in flight; what Azure was told goes on");
+        tracing::warn!(
+            "the drain time is over with requests in flight; Azure finishes the writes that it has accepted"
+        );
     }
     Ok(())
 }

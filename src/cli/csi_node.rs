@@ -163,12 +163,12 @@ fn attached_reader(client: kube::Client, driver: String, node: String) -> Attach
     })
 }
 
-/// How often the instance metadata is asked whether it tells anything else.
+/// How often the instance metadata is read again, to find what has changed.
 const PUBLISH: Duration = Duration::from_secs(600);
 /// How soon it is asked again after a failure.
 const PUBLISH_AGAIN: Duration = Duration::from_secs(30);
 
-/// Publishes what the instance metadata tells of the machine, for the cloud controllers, until `stop`.
+/// Publishes the instance metadata of the machine, for the cloud controllers, until `stop`.
 async fn publish_facts(
     client: kube::Client,
     node: String,
@@ -197,17 +197,14 @@ async fn publish_facts(
                         Err(error) => {
                             let error = server::chain(&error);
                             if !std::mem::replace(&mut is_told, true) {
-                                tracing::warn!(
-                                    error,
-                                    "what the instance metadata tells of this machine is not published"
-                                );
+                                tracing::warn!(error, "the instance metadata of this machine is not published");
                             }
                             PUBLISH_AGAIN
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the instance metadata tells nothing to publish");
+                    tracing::debug!(%error, "the instance metadata has nothing to publish");
                     PUBLISH_AGAIN
                 }
             };

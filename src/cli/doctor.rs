@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Outcome, csi_controller, output::Format};
 use lazuli_cluster::SecretError;
-use lazuli_config::{Config, LooksAfter};
+use lazuli_config::{Config, Credential, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
 use lazuli_plan::{
@@ -30,6 +30,8 @@ const WITHOUT_EFFECT: &str = "unused keys";
 const CONTROLLERS: &str = "cloud controllers";
 /// What StorageClasses may ask for.
 const CLASSES: &str = "StorageClasses";
+/// Whether there is a credential.
+const CREDENTIAL: &str = "credential";
 /// Whether Azure lets us in.
 const AZURE: &str = "Azure";
 /// The file, the Secret and the environment together.
@@ -41,6 +43,9 @@ pub(super) struct Options {
     /// The namespaces in whose pods managers are looked for, where a cluster is named.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', default_value = "kube-system")]
     manager_namespaces: Vec<String>,
+    /// No cloud controllers run with this configuration: what they need and it does not have is a note.
+    #[arg(long)]
+    volumes_only: bool,
     /// Ask neither Azure nor the cluster; check the configuration only.
     #[arg(long)]
     offline: bool,
@@ -66,7 +71,9 @@ async fn examined(options: &Options) -> (String, bool) {
     let (findings, config) = match configuration(options).await {
         Ok((config, client, unreached)) => {
             let is_reached = unreached.is_none();
-            let mut findings: Vec<Finding> = unreached.into_iter().chain(of_configuration(&config)).collect();
+            let controllers = if options.volumes_only { Grade::Note } else { Grade::Wrong };
+            let of_configuration = of_configuration(&config, controllers);
+            let mut findings: Vec<Finding> = unreached.into_iter().chain(of_configuration).collect();
             findings.push(of_classes(&options.cloud.allowed_resource_groups()));
             if !options.offline {
                 findings.extend(ask_azure_and_cluster(options, &config, client, is_reached).await);
@@ -134,8 +141,9 @@ async fn ask_azure_and_cluster(
     findings
 }
 
-/// What there is to say of a configuration that can be used.
-fn of_configuration(config: &Config) -> Vec<Finding> {
+/// What there is to say of a configuration that can be read. `controllers` is how bad it is that the cloud controllers do not
+/// start with it.
+fn of_configuration(config: &Config, controllers: Grade) -> Vec<Finding> {
     let cluster = &config.cluster;
     let text = format!(
         "subscription {}, resource group {}, location {}",
@@ -144,6 +152,7 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         cluster.location
     );
     let mut findings = vec![fine(CONFIGURATION, text)];
+    findings.extend(of_credential(config));
     for warning in config.warnings() {
         findings.push(Finding::new(CONFIGURATION, Grade::Note, warning.as_str()));
     }
@@ -159,17 +168,32 @@ fn of_configuration(config: &Config) -> Vec<Finding> {
         let text = format!("read, no effect in this version: {}", others.join(", "));
         findings.push(Finding::new(WITHOUT_EFFECT, Grade::Note, text));
     }
-    findings.push(of_cloud_controllers(config));
+    findings.push(of_cloud_controllers(config, controllers));
     findings
 }
 
-/// Whether `lazuli cloud-controllers` starts with this configuration. Volumes need none of it, so it is no fault.
-fn of_cloud_controllers(config: &Config) -> Finding {
+/// A credential that is missing, and the misspelt keys that may be why. `useInstanceMetadata` allows it, for a node alone.
+fn of_credential(config: &Config) -> Option<Finding> {
+    (config.credential == Credential::Absent).then(|| {
+        let misspelt = config.unknown_keys().iter().filter(|key| key.is_of_credential());
+        let misspelt: String = misspelt.map(|key| format!("; the unknown key {key} is given")).collect();
+        Finding::new(CREDENTIAL, Grade::Wrong, format!("{}{misspelt}", WireError::NoCredential))
+    })
+}
+
+/// Whether `lazuli cloud-controllers` starts with this configuration. Volumes need none of it.
+fn of_cloud_controllers(config: &Config, grade: Grade) -> Finding {
     let all = LooksAfter { services: true, nodes: true };
     let started = config.for_cloud_controllers(all).map_err(|error| chain(&error));
     match started.and_then(|_| settings::settings(config, "kubernetes").map_err(|error| error.to_string())) {
         Ok(_) => fine(CONTROLLERS, "the configuration has every key that Services need"),
-        Err(why) => Finding::new(CONTROLLERS, Grade::Note, format!("{why}; volumes need none of this")),
+        Err(why) => {
+            let text = format!(
+                "lazuli cloud-controllers does not start: {why}; volumes need none of this (where only volumes are served, \
+                 --volumes-only makes this a note)"
+            );
+            Finding::new(CONTROLLERS, grade, text)
+        }
     }
 }
 
@@ -185,11 +209,12 @@ fn of_classes(allowed: &AllowedResourceGroups) -> Finding {
     fine(CLASSES, text)
 }
 
-/// What is printed: whole and of one form, whatever was found.
+/// What is printed: whole and of one form, whatever was found. Both forms are made of the same words.
 fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> String {
     match output {
         Format::Json => {
-            let finding = |Finding { check, grade, text }: &Finding| json!({"check": check, "ok": *grade != Grade::Wrong, "grade": name(*grade), "text": text});
+            let finding =
+                |Finding { check, grade, text }: &Finding| json!({"check": check, "grade": word(*grade), "text": text});
             let findings_json: Vec<Value> = findings.iter().map(finding).collect();
             format!("{}\n", json!({"ok": is_well(findings), "findings": findings_json, "configuration": config}))
         }
@@ -200,23 +225,13 @@ fn report(findings: &[Finding], config: Option<&Config>, output: Format) -> Stri
     }
 }
 
-/// The word before a finding. `?` stands before what could not be seen.
+/// The grade of a finding, for people and programs. `?` is what could not be seen.
 fn word(grade: Grade) -> &'static str {
     match grade {
         Grade::Fine => "ok",
         Grade::Note => "note",
         Grade::Unseen => "?",
         Grade::Wrong => "FAIL",
-    }
-}
-
-/// The grade, for programs.
-fn name(grade: Grade) -> &'static str {
-    match grade {
-        Grade::Fine => "fine",
-        Grade::Note => "note",
-        Grade::Unseen => "unseen",
-        Grade::Wrong => "wrong",
     }
 }
 
@@ -251,7 +266,7 @@ mod tests {
                 "cloudProviderBackoff": true, "vmType": "vmss", "nonsense": 1, "vnettName": "v"}"#,
         )
         .unwrap();
-        let text = report(&of_configuration(&config), Some(&config), Format::Text);
+        let text = report(&of_configuration(&config, Grade::Note), Some(&config), Format::Text);
         assert!(
             text.contains("note unused keys: read, no effect in this version: vmType\n"),
             "the cloud controllers use cloudProviderBackoff: {text}"
@@ -272,18 +287,52 @@ mod tests {
                 r#"{{"subscriptionId": "s", "resourceGroup": "g", "location": "l",
                 "useManagedIdentityExtension": true{keys}}}"#
             );
-            let findings = of_configuration(&load(&text).unwrap());
-            assert!(is_well(&findings));
-            report(&findings, None, Format::Text)
+            let config = load(&text).unwrap();
+            let (note, wrong) = (of_configuration(&config, Grade::Note), of_configuration(&config, Grade::Wrong));
+            assert!(is_well(&note));
+            (is_well(&wrong), report(&wrong, None, Format::Text))
         };
-        let none = of("");
-        let line =
-            "note cloud controllers: the cloud configuration has no vnetName, subnetName, securityGroupName: Services";
-        assert!(none.contains(line), "{none}");
-        let wrong = of(r#", "vnetName": "v", "subnetName": ["x"]"#);
-        assert!(wrong.contains("note cloud controllers: ") && wrong.contains("subnetName: found a list"), "{wrong}");
-        let all = of(r#", "vnetName": "v", "subnetName": "s", "securityGroupName": "n""#);
-        assert!(all.contains("ok   cloud controllers: ") && !all.contains("unused keys"), "{all}");
+        let (is_well, none) = of("");
+        let line = "FAIL cloud controllers: lazuli cloud-controllers does not start: the cloud configuration has no vnetName, \
+                    subnetName, securityGroupName: Services";
+        assert!(!is_well && none.contains(line) && none.contains("--volumes-only"), "{none}");
+        let (is_well, wrong) = of(r#", "vnetName": "v", "subnetName": ["x"]"#);
+        assert!(!is_well && wrong.contains("FAIL cloud controllers: "), "{wrong}");
+        assert!(wrong.contains("subnetName: found a list"), "{wrong}");
+        let (is_well, all) = of(r#", "vnetName": "v", "subnetName": "s", "securityGroupName": "n""#);
+        assert!(is_well && all.contains("ok   cloud controllers: ") && !all.contains("unused keys"), "{all}");
+    }
+
+    #[test]
+    fn a_credential_whose_key_is_misspelt_is_wrong_without_azure_too() {
+        let text = |more: &str| {
+            format!(
+                r#"{{"subscriptionId": "s", "resourceGroup": "g", "location": "l", "tenantId": "t", "aadClientId": "c",
+                "aadClientSecrte": "hunter2"{more}}}"#
+            )
+        };
+        let hint = "the unknown key aadClientSecrte (the nearest key that exists is aadClientSecret) is given";
+        let refused = load(&text("")).unwrap_err().to_string();
+        assert!(refused.contains("no credentials") && refused.contains(hint), "{refused}");
+        let config = load(&text(r#", "useInstanceMetadata": true"#)).unwrap();
+        let findings = of_configuration(&config, Grade::Note);
+        let printed = report(&findings, Some(&config), Format::Text);
+        assert!(!is_well(&findings) && printed.contains("FAIL credential: ") && printed.contains(hint), "{printed}");
+        assert!(!printed.contains("hunter2") && !refused.contains("hunter2"));
+    }
+
+    #[test]
+    fn json_has_the_words_of_the_text() {
+        let findings = [Grade::Fine, Grade::Note, Grade::Unseen, Grade::Wrong]
+            .map(|grade| Finding::new(CONFIGURATION, grade, format!("it is {grade:?}")));
+        let text = report(&findings, None, Format::Text);
+        let printed: Value = serde_json::from_str(&report(&findings, None, Format::Json)).unwrap();
+        let lines = printed["findings"].as_array().unwrap().iter().map(|finding| {
+            let of = |key: &str| finding[key].as_str().unwrap();
+            format!("{:<4} {}: {}\n", of("grade"), of("check"), of("text"))
+        });
+        assert_eq!(lines.collect::<String>(), text);
+        assert_eq!((&printed["ok"], is_well(&findings)), (&json!(false), false));
     }
 
     #[test]
@@ -307,7 +356,7 @@ mod tests {
         let all = LooksAfter { services: true, nodes: true };
         assert_eq!(config.for_cloud_controllers(all).unwrap(), Vec::<String>::new());
         assert_eq!(config.start_warnings(), Vec::<String>::new());
-        assert!(of_configuration(&config).iter().all(|finding| finding.grade == Grade::Fine));
+        assert!(of_configuration(&config, Grade::Wrong).iter().all(|finding| finding.grade == Grade::Fine));
     }
 
     #[cfg(feature = "emulator")]
@@ -343,7 +392,9 @@ mod tests {
             text.starts_with("FAIL cluster: ") && text.contains(&format!("the API server http://{server}")),
             "{text}"
         );
-        assert!(text.contains("ok   configuration: subscription s") && text.contains("FAIL Azure: "), "{text}");
+        assert!(text.contains("ok   configuration: subscription s"), "{text}");
+        let of_azure = text.lines().find(|line| line.starts_with("FAIL Azure: ")).unwrap();
+        assert!(of_azure.contains(&azure.to_string()), "{of_azure}");
         assert!(!text.contains("ServiceError"), "{text}");
     }
 

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use clap::{Args, Subcommand};
 use lazuli_assembly::clients::{self, CloudOptions};
-use lazuli_azure::{Until, network::NetworkType};
+use lazuli_azure::{
+    Until,
+    network::{Network, NetworkType},
+};
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
 use lazuli_plan::{
@@ -16,7 +19,7 @@ use lazuli_plan::{
         body::{Machine, is_instance, nic_addresses},
         provider_id,
     },
-    model::ArmId,
+    model::{ArmId, ArmIdError},
     permit::Priority,
     routing::{Route, RouteTable, names},
 };
@@ -24,6 +27,9 @@ use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
 use super::{Outcome, csi_controller::seed, output::Format};
+
+/// Why something cannot be read.
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -218,17 +224,29 @@ async fn machines(common: &Common, config: &Config) -> Result<Vec<Named>, Box<dy
     Ok(named)
 }
 
-async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, Box<dyn std::error::Error + Send + Sync>> {
+/// The route table that the configuration names.
+pub(super) fn route_table_id(config: &Config) -> Result<Option<ArmId>, ArmIdError> {
     let network = &config.network;
-    let name = network.route_table.as_ref().ok_or(GetError::NoRouteTable)?;
     let group = network.route_table_resource_group.as_str();
-    let id = ArmId::resource(&network.subscription_id, group, "Microsoft.Network/routeTables", name)?;
-    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
-    match azure.network.read_alone(&id, Priority::Read, &Until::within(PATIENCE)).await {
-        Ok(body) => Ok(RouteTable::read(&id, &body)?),
-        Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => Err(GetError::NoSuchTable(id).into()),
+    let id = |name: &String| ArmId::resource(&network.subscription_id, group, "Microsoft.Network/routeTables", name);
+    network.route_table.as_ref().map(id).transpose()
+}
+
+/// Reads a route table.
+pub(super) async fn read_route_table(network: &Network, id: &ArmId, until: &Until) -> Result<RouteTable, AnyError> {
+    match network.read_alone(id, Priority::Read, until).await {
+        Ok(body) => Ok(RouteTable::read(id, &body)?),
+        Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => {
+            Err(GetError::NoSuchTable(id.clone()).into())
+        }
         Err(error) => Err(error.into()),
     }
+}
+
+async fn route_table(common: &Common, config: &Config) -> Result<RouteTable, AnyError> {
+    let id = route_table_id(config)?.ok_or(GetError::NoRouteTable)?;
+    let azure = clients::connect(config, common.cloud.routes.table()?, &mut Registry::default(), seed()).await?;
+    read_route_table(&azure.network, &id, &Until::within(PATIENCE)).await
 }
 
 fn or_none(text: impl IntoIterator<Item = String>) -> String {

@@ -1,7 +1,7 @@
 //! The command line: a file per subcommand.
 //!
-//! Results go to stdout, logs to stderr. A process ends with 0 when it did what it was told, 1 when that failed and
-//! 2 when it was told something it does not understand.
+//! Results go to stdout, logs to stderr. A process ends with 0 when the command succeeded, with 1 when it failed, and
+//! with 2 when the command line or a variable cannot be read.
 
 mod azure_ready;
 #[cfg(feature = "emulator")]
@@ -26,10 +26,15 @@ mod sizes;
 mod stop;
 mod webhook;
 
-use std::{process::ExitCode, sync::LazyLock};
+use std::{
+    ffi::{OsStr, OsString},
+    process::ExitCode,
+    sync::LazyLock,
+};
 
 use clap::{
-    Args, CommandFactory as _, Parser, Subcommand,
+    Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    builder::Resettable,
     error::{ContextKind, ContextValue},
 };
 
@@ -59,7 +64,7 @@ pub struct Cli {
 #[command(next_help_heading = "Logs")]
 struct LogOptions {
     /// What to log to stderr: error, warn, info, debug, trace, or directives such as info,lazuli_disk=debug. Default:
-    /// info for what serves a cluster, warn for what people run.
+    /// info for what serves a cluster, warn for what people run; so too where it is empty.
     #[arg(long, env = "LAZULI_LOG", global = true, value_parser = log_filter)]
     log: Option<String>,
     /// What to log, as a number in the way of the Go programs: 0 to 3 are info, 4 and 5 debug, more trace, of this program's
@@ -81,7 +86,9 @@ impl LogOptions {
             4..=5 => "info,lazuli=debug",
             6.. => "info,lazuli=trace",
         });
-        self.log.as_deref().or(of_number).unwrap_or(otherwise)
+        // An empty filter would turn every line off; the word for that is off.
+        let is_given = |text: &&str| text.split(',').any(|directive| !directive.trim().is_empty());
+        self.log.as_deref().filter(is_given).or(of_number).unwrap_or(otherwise)
     }
 }
 
@@ -112,8 +119,24 @@ fn log_level(text: &str) -> Result<u8, String> {
     })
 }
 
+/// The command line, of which no argument reads a variable that is set and empty: charts and scripts write an empty value
+/// where they have none.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: Option<&OsStr>| name.and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| if is_empty(arg.get_env()) { arg.env(Resettable::<clap::builder::OsStr>::Reset) } else { arg })
+        .mut_subcommands(without_empty_variables)
+}
+
+/// Reads the command line and the variables of the environment.
+fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = without_empty_variables(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
 /// The variable whose value a wrong argument has, where the command line does not give the argument.
-fn variable_of(error: &clap::Error, arguments: &[std::ffi::OsString]) -> Option<String> {
+fn variable_of(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
     fn all(command: &clap::Command) -> Vec<&clap::Arg> {
         command.get_arguments().chain(command.get_subcommands().flat_map(all)).collect()
@@ -166,10 +189,27 @@ enum Command {
     Bench(bench::Options),
 }
 
+impl Command {
+    /// Whether it reads the credential of a cloud configuration, a token of Kubernetes or a kubeconfig. The others speak to
+    /// an emulator of their own, whose credentials are made up.
+    fn holds_credentials(&self) -> bool {
+        match self {
+            Self::CsiController(_)
+            | Self::CsiNode(_)
+            | Self::CloudControllers(_)
+            | Self::Doctor(_)
+            | Self::Get(_)
+            | Self::Instances(_) => true,
+            #[cfg(feature = "emulator")]
+            Self::Emulator(_) | Self::Demo(_) | Self::Bench(_) => false,
+        }
+    }
+}
+
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
-    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             let variable = variable_of(&error, &arguments);
@@ -196,16 +236,9 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // Before the first credential is read.
-    let holds_credentials = matches!(
-        cli.command,
-        Command::CsiController(_)
-            | Command::CsiNode(_)
-            | Command::CloudControllers(_)
-            | Command::Doctor(_)
-            | Command::Get(_)
-            | Command::Instances(_)
-    );
-    if holds_credentials && let Err(error) = core_dumps::forbid() {
+    if cli.command.holds_credentials()
+        && let Err(error) = core_dumps::forbid()
+    {
         eprintln!("lazuli: core dumps of this process cannot be forbidden: {error}");
         return ExitCode::FAILURE;
     }
@@ -262,6 +295,8 @@ mod tests {
             (&["-v", "4"], "info,lazuli=debug"),
             (&["--v=10"], "info,lazuli=trace"),
             (&["-v=4", "--log=error"], "error"),
+            (&["--log="], "warn"),
+            (&["--log= , ", "-v=4"], "info,lazuli=debug"),
         ] {
             assert_eq!(filter(words), expected, "{words:?}");
         }
@@ -281,8 +316,8 @@ mod tests {
 
     #[test]
     fn a_wrong_value_of_an_environment_variable_names_the_variable() {
-        // As for a variable: clap tells both apart by nothing but the command line.
-        let words = |text: &[&str]| text.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
+        // As for a variable: clap's error does not say which of both the value comes from.
+        let words = |text: &[&str]| text.iter().map(OsString::from).collect::<Vec<_>>();
         let given = ["lazuli", "cloud-controllers", "--share-addresses=nobody"];
         let error = Cli::try_parse_from(given).unwrap_err();
         assert_eq!(variable_of(&error, &words(&given)), None);

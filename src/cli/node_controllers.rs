@@ -47,8 +47,8 @@ pub(super) struct NodeArguments {
     /// is ever removed.
     #[arg(long, env = "LAZULI_CLUSTER_CIDR", value_name = "RANGE,…", default_value = "", hide_default_value = true)]
     cluster_cidr: Ranges,
-    /// The address ranges of Services: one, or one of each family. A Node whose pod range overlaps one of them gets no
-    /// route.
+    /// The address ranges of Services: one, or one of each family. None may overlap a range of --cluster-cidr. A Node whose
+    /// pod range overlaps one of them gets no route.
     #[arg(long, env = "LAZULI_SERVICE_CLUSTER_IP_RANGE", value_name = "RANGE,…", default_value = "")]
     #[arg(hide_default_value = true, value_parser = one_of_each_family)]
     service_cluster_ip_range: Ranges,
@@ -137,6 +137,11 @@ pub(super) enum NodeArgumentsError {
          --configure-cloud-routes=false"
     )]
     NoRouteTable,
+    #[error(
+        "--service-cluster-ip-range={services} overlaps --cluster-cidr={pods}: an address would be a Service's and a pod's; \
+         give both the ranges that kube-apiserver and kube-controller-manager have"
+    )]
+    Overlap { services: Cidr, pods: Cidr },
     #[error("the cloud configuration names a route table or subnet that cannot be one")]
     Id(#[from] ArmIdError),
 }
@@ -157,6 +162,7 @@ impl NodeArguments {
     /// # Errors
     /// [`NodeArgumentsError`].
     pub(super) fn options(&self, config: &Config) -> Result<Option<NodeOptions>, NodeArgumentsError> {
+        self.check_ranges()?;
         if self.allocate_node_cidrs {
             tracing::info!(
                 "--allocate-node-cidrs is true: kube-controller-manager gives Nodes the ranges of their pods, this process \
@@ -193,6 +199,14 @@ impl NodeArguments {
             metadata_wait: if config.cluster.use_instance_metadata { METADATA_WAIT } else { Duration::ZERO },
             routes,
         }))
+    }
+
+    /// That no address is one of Services and of pods.
+    fn check_ranges(&self) -> Result<(), NodeArgumentsError> {
+        let (services, pods) = (&self.service_cluster_ip_range.0, &self.cluster_cidr.0);
+        let mut pairs = services.iter().flat_map(|services| pods.iter().map(move |pods| (*services, *pods)));
+        let overlap = pairs.find(|(services, pods)| services.overlaps(pods));
+        overlap.map_or(Ok(()), |(services, pods)| Err(NodeArgumentsError::Overlap { services, pods }))
     }
 
     fn routes(&self, config: &Config) -> Result<RouteOptions, NodeArgumentsError> {
@@ -277,6 +291,25 @@ mod tests {
             assert!(refused.contains(ranges) && refused.contains("one of IPv4 and one of IPv6"), "{refused}");
         }
         assert!(read("10.96.0.1/16").is_err());
+    }
+
+    #[test]
+    fn ranges_of_services_and_of_pods_that_overlap_are_refused_with_both() {
+        let of = |services: &str, pods: &str| {
+            let (services, pods) = (format!("--service-cluster-ip-range={services}"), format!("--cluster-cidr={pods}"));
+            // Whatever runs: addresses of Services are compared with these ranges too.
+            options(&["--controllers=service-lb", &services, &pods], json!({})).map(|_| ())
+        };
+        assert!(of("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd01::/48").is_ok());
+        assert!(of("", "10.244.0.0/16").is_ok() && of("10.96.0.0/16", "").is_ok());
+        for (services, pods, named) in [
+            ("10.244.3.0/24", "10.244.0.0/16", ["10.244.3.0/24", "10.244.0.0/16"]),
+            ("10.0.0.0/8", "10.244.0.0/16", ["10.0.0.0/8", "10.244.0.0/16"]),
+            ("10.96.0.0/16,fd00::/112", "10.244.0.0/16,fd00::/48", ["fd00::/112", "fd00::/48"]),
+        ] {
+            let refused = of(services, pods).expect_err(services).to_string();
+            assert!(named.iter().all(|range| refused.contains(range)), "{refused}");
+        }
     }
 
     #[test]

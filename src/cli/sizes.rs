@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How long Azure's list may take: it is megabytes.
 const LIST: Duration = Duration::from_secs(120);
 
-/// A region's sizes, as Azure tells them.
+/// A region's sizes, as Azure lists them.
 pub(super) struct Region {
     pub(super) compute: Compute,
     pub(super) subscription: String,
@@ -50,11 +50,11 @@ pub(super) async fn keep(
     stop: CancellationToken,
 ) {
     let Some(client) = client else { return };
-    let mut news = News { client, region, known, told: SizeLimits::default(), asked: BTreeSet::new() };
+    let mut news = News { client, region, known, published: SizeLimits::default(), asked: BTreeSet::new() };
     let work = async {
         // What an earlier process learned need not be asked for again, also of pools that have no node now.
         if let Ok(published) = published_sizes(&news.client).await {
-            news.told = published.clone();
+            news.published = published.clone();
             news.known.send_replace(published);
         }
         loop {
@@ -76,8 +76,8 @@ struct News {
     client: kube::Client,
     region: Region,
     known: watch::Sender<SizeLimits>,
-    /// What the nodes have been told.
-    told: SizeLimits,
+    /// What was published to the nodes.
+    published: SizeLimits,
     /// Sizes that Azure was asked about; those it did not tell are not asked about again.
     asked: BTreeSet<String>,
 }
@@ -90,9 +90,9 @@ impl News {
         nodes.vm_sizes().into_iter().filter(is_news).map(str::to_owned).collect()
     }
 
-    /// Whether there is a size to ask about, or an answer that the nodes have not been told.
+    /// Whether there is a size to ask about, or an answer that is not published to the nodes yet.
     fn has_work(&self, nodes: &ClusterNodes) -> bool {
-        *self.known.borrow() != self.told || !self.unknown(nodes).is_empty()
+        *self.known.borrow() != self.published || !self.unknown(nodes).is_empty()
     }
 
     async fn learn(&mut self, news: Vec<String>) -> Result<(), KeepError> {
@@ -100,14 +100,14 @@ impl News {
             self.ask(news).await?;
         }
         let known = self.known.borrow().clone();
-        if known != self.told {
+        if known != self.published {
             publish_sizes(&self.client, &known).await?;
-            self.told = known;
+            self.published = known;
         }
         Ok(())
     }
 
-    /// Asks Azure about sizes of the cluster. Of what it tells of a whole region only these are kept.
+    /// Asks Azure about sizes of the cluster. Of its list for the whole region only these are kept.
     async fn ask(&mut self, news: Vec<String>) -> Result<(), KeepError> {
         let Region { compute, subscription, location } = &self.region;
         let sizes = compute

@@ -120,6 +120,13 @@ fn the_cloud_controllers_and_their_rights_are_there_when_the_values_ask_for_them
 /// The chart with the cloud controllers in pods of their own.
 const DEPLOYED: &str = "tests/chart/cloud-controllers.yaml";
 
+/// The plain manifests are for every version of Kubernetes; 1.34 is the first that knows the field.
+#[test]
+fn kubelet_asks_for_the_limit_of_disks_again_where_kubernetes_knows_how() {
+    let period = |file: &str| of_kind(file, "CSIDriver")[0]["spec"]["nodeAllocatableUpdatePeriodSeconds"].clone();
+    assert_eq!((period(RENDERED[0]), period(RENDERED[1]), period(DEPLOYED)), (Value::Null, json!(60), json!(60)));
+}
+
 /// The roles that an account has.
 fn roles_of(file: &str, account: &str) -> BTreeSet<String> {
     let bindings = [of_kind(file, "ClusterRoleBinding"), of_kind(file, "RoleBinding")].concat();

@@ -39,8 +39,8 @@ pub struct CloudOptions {
     /// $AZURE_ENVIRONMENT_FILEPATH.
     #[arg(long, env = "LAZULI_CLOUD_CONFIG")]
     pub cloud_config: Option<PathBuf>,
-    /// The Secret with a cloud configuration, which overrides the keys it sets; empty: none is read. Only looked for
-    /// where there is a cluster.
+    /// The Secret with a cloud configuration, which overrides the keys it sets; an empty argument: none is read. Only looked
+    /// for where there is a cluster.
     #[arg(long, env = "LAZULI_CLOUD_CONFIG_SECRET_NAME", default_value = SECRET_NAME)]
     pub cloud_config_secret_name: String,
     /// The namespace of that Secret.
@@ -142,11 +142,11 @@ pub enum WireError {
     /// The HTTP client cannot be made.
     #[error(transparent)]
     Transport(SetupError),
-    /// The resource manager does not tell its endpoints.
+    /// The resource manager does not answer with its endpoints.
     #[error(transparent)]
     Endpoints(Box<EndpointsError>),
-    /// It tells endpoints that cannot be used.
-    #[error("the endpoints that the resource manager tells cannot be used")]
+    /// Its endpoints cannot be used.
+    #[error("the endpoints in the answer of the resource manager cannot be used")]
     Cloud(#[source] CloudError),
     /// There is no credential.
     #[error(
@@ -155,11 +155,12 @@ pub enum WireError {
     NoCredential,
 }
 
-/// The variables of the process, once.
+/// The variables of the process, once. One that is set and empty counts as one that is not set.
 pub fn variables() -> BTreeMap<String, String> {
     // A variable that is no UTF-8 is none of ours.
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(_, value)| !value.is_empty())
         .collect()
 }
 
@@ -240,6 +241,10 @@ async fn configuration_in(
             let (namespace, name) = (&options.cloud_config_secret_namespace, &options.cloud_config_secret_name);
             let values = cluster::read_secret(client, namespace, name).await.map_err(WireError::Secret)?;
             let document = |bytes| Document::parse(format!("secret {namespace}/{name}"), bytes);
+            if let Some(values) = values.as_ref().filter(|values| values.get(SECRET_KEY).is_none()) {
+                let secret = format!("{namespace}/{name}");
+                warn!("{}", config::without_configuration(&secret, values.keys()));
+            }
             values
                 .as_ref()
                 .and_then(|values| values.get(SECRET_KEY))

@@ -37,7 +37,7 @@ impl AttachMethod {
     }
 }
 
-/// What the controller is told of the cluster while it runs.
+/// What the controller learns of the cluster while it runs.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
     /// Which LUNs VolumeAttachments name.

@@ -72,7 +72,7 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
     let (times, makespan) = (durations(&made, &served), makespan(began, &served));
     let counted = cluster.rested(phase).await?;
     let shortest = Shortest::of(&cluster.control.calls().await?);
-    let bound = lower_bound(options, shortest);
+    let bound = Bound::of(options, shortest);
 
     let mut result = Map::new();
     for (name, value) in [
@@ -84,8 +84,13 @@ async fn measure(cluster: &mut Cluster, options: &Options) -> Result<Map<String,
         ("latency", json!(options.latency)),
         ("seed", json!(options.seed)),
         ("makespan_s", rounded(makespan)),
-        ("lower_bound_s", rounded(bound)),
-        ("ratio", ratio(makespan, bound)),
+        ("lower_bound_s", rounded(bound.total())),
+        ("ratio", ratio(makespan, bound.total())),
+        ("bound_wait_s", rounded(bound.wait)),
+        ("bound_public_ip_s", rounded(bound.public_ip)),
+        ("bound_last_write_s", rounded(bound.last_write)),
+        ("second_load_balancer_write_s", rounded(shortest.load_balancer)),
+        ("over_bound_s", rounded(makespan - bound.total())),
         ("p50_s", percentile(&times, 50)),
         ("p95_s", percentile(&times, 95)),
         ("p99_s", percentile(&times, 99)),
@@ -121,21 +126,40 @@ impl Shortest {
     }
 }
 
-/// The formula of the help.
-fn lower_bound(options: &Options, shortest: Shortest) -> f64 {
-    let writes = f64::from(options.services + options.load_balancers + 1);
-    let waits = BUCKETS.map(|(size, refill)| ((writes - size) / refill).max(0.0));
-    // The last Service is made one interval before the end.
-    let made = f64::from(options.spread) * f64::from(options.services - 1) / f64::from(options.services);
-    let wait = waits.into_iter().fold(made, f64::max);
-    wait + shortest.public_ip + shortest.load_balancer.max(shortest.security_group)
+/// The parts of the formula in the help, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bound {
+    /// Until the last public IP can be written: max(W, D).
+    wait: f64,
+    /// P.
+    public_ip: f64,
+    /// The write that the last public IP goes into: max(L, G).
+    last_write: f64,
+}
+
+impl Bound {
+    fn of(options: &Options, shortest: Shortest) -> Self {
+        let writes = f64::from(options.services + options.load_balancers + 1);
+        let waits = BUCKETS.map(|(size, refill)| ((writes - size) / refill).max(0.0));
+        // The last Service is made one interval before the end.
+        let made = f64::from(options.spread) * f64::from(options.services - 1) / f64::from(options.services);
+        Self {
+            wait: waits.into_iter().fold(made, f64::max),
+            public_ip: shortest.public_ip,
+            last_write: shortest.load_balancer.max(shortest.security_group),
+        }
+    }
+
+    fn total(self) -> f64 {
+        self.wait + self.public_ip + self.last_write
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bound(services: u32, load_balancers: u32, spread: u32) -> f64 {
+    fn parts(services: u32, load_balancers: u32, spread: u32) -> Bound {
         let options = Options {
             services,
             nodes: 1,
@@ -146,7 +170,11 @@ mod tests {
             seed: 1,
             output: Format::Json,
         };
-        lower_bound(&options, Shortest { public_ip: 3.0, load_balancer: 4.0, security_group: 3.0 })
+        Bound::of(&options, Shortest { public_ip: 3.0, load_balancer: 4.0, security_group: 3.0 })
+    }
+
+    fn bound(services: u32, load_balancers: u32, spread: u32) -> f64 {
+        parts(services, load_balancers, spread).total()
     }
 
     #[test]
@@ -157,5 +185,7 @@ mod tests {
         assert_eq!(bound(300, 1, 60), 59.8 + 7.0);
         assert_eq!(bound(995, 4, 0), 87.0);
         assert_eq!(bound(1_995, 4, 0), 307.0);
+        // Its parts are printed.
+        assert_eq!(parts(298, 1, 0), Bound { wait: 10.0, public_ip: 3.0, last_write: 4.0 });
     }
 }

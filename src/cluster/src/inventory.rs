@@ -2,7 +2,7 @@
 //! name, Services, the containers of managers, the holder of a Lease. The servers follow these; a command that ends asks
 //! for each by one list and fails where the list fails.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use kube::Client;
 use lazuli_plan::diagnosis::managers::Container;
@@ -65,6 +65,8 @@ pub struct ListedNode {
     pub labels: BTreeMap<String, String>,
     /// `spec.podCIDRs`, or `spec.podCIDR` alone.
     pub pod_ranges: Vec<String>,
+    /// Its addresses of type `InternalIP`.
+    pub addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +74,20 @@ struct SlimNode {
     metadata: NodeMetadata,
     #[serde(default)]
     spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeStatus {
+    addresses: Option<Vec<NodeAddress>>,
+}
+
+#[derive(Deserialize)]
+struct NodeAddress {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
 }
 
 #[derive(Deserialize)]
@@ -95,7 +111,9 @@ struct NodeSpec {
 /// # Errors
 /// [`ListError`].
 pub async fn list_nodes(client: &Client) -> Result<Vec<ListedNode>, ListError> {
-    let listed = |SlimNode { metadata, spec }: SlimNode| ListedNode {
+    let internal = |one: NodeAddress| (one.kind == "InternalIP").then(|| one.address.parse().ok())?;
+    let listed = |SlimNode { metadata, spec, status }: SlimNode| ListedNode {
+        addresses: status.addresses.unwrap_or_default().into_iter().filter_map(internal).collect(),
         name: metadata.name,
         provider_id: spec.provider_id.filter(|id| !id.is_empty()),
         labels: metadata.labels.unwrap_or_default(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use lazuli_plan::lease::{Election, Next, Record, Terms, carried};
+use lazuli_plan::lease::{Election, Loss, Next, Record, Terms, carried};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -40,7 +40,7 @@ pub enum Ended {
     /// The process was told to stop.
     Stopped,
     /// This replica led and leads no more. The process must end, since another replica may write.
-    Lost,
+    Lost(Loss),
 }
 
 /// A lease that cannot be written as planned.
@@ -94,10 +94,14 @@ pub async fn lead(
         }
         let now = start.elapsed();
         let taken = match election.next(now) {
-            Next::Lost => {
+            Next::Lost(loss) => {
                 until.send_replace(None);
-                error!(lease = lease.name, "the lease is lost");
-                return Ended::Lost;
+                let why = match loss {
+                    Loss::Taken => "another process holds it",
+                    Loss::NotRenewed => "the API server took no renewal before it ended",
+                };
+                error!(lease = lease.name, why, "the lease is lost");
+                return Ended::Lost(loss);
             }
             Next::Wait { until: soonest } => {
                 tokio::select! {
@@ -344,7 +348,7 @@ mod tests {
         other["spec"]["holderIdentity"] = json!("go-manager");
         other["spec"]["strategy"] = json!("OldestEmulationVersion");
         server.put("leases", other).unwrap();
-        assert_eq!(leader.task.await.unwrap(), Ended::Lost);
+        assert_eq!(leader.task.await.unwrap(), Ended::Lost(Loss::Taken));
         assert_eq!(*leader.until.borrow(), None);
         let next = Replica::start(&server, "second");
         sleep(Duration::from_secs(30)).await;

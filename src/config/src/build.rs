@@ -63,12 +63,7 @@ pub(super) fn config(mut keys: Reader<'_>, environment: &Environment<'_>) -> Con
     let credential = credential(&mut keys, identity_system, tenant_id.as_deref(), environment);
     let cluster = cluster(&mut keys);
     if credential == Credential::Absent && !cluster.use_instance_metadata {
-        keys.unusable(
-            "aadClientId",
-            "no credentials: set useManagedIdentityExtension, or aadClientId with aadClientSecret, or \
-             useFederatedWorkloadIdentityExtension with aadFederatedTokenFile (or useInstanceMetadata \
-             where no Azure resource is to be changed)",
-        );
+        keys.without_credential("aadClientId");
     }
     let config = Config {
         is_stack_cloud,

@@ -90,9 +90,15 @@ pub struct Problem {
 impl Problem {
     /// Notes which of the unknown keys probably means a key that is missing.
     pub(crate) fn note_misspelt(&mut self, unknown: &[UnknownKey]) {
-        if let ProblemKind::Missing { misspelt, .. } = &mut self.kind {
-            let meant = unknown.iter().find(|unknown| unknown.nearest.as_ref() == Some(&self.key));
-            *misspelt = meant.map(|unknown| unknown.key.clone());
+        match &mut self.kind {
+            ProblemKind::Missing { misspelt, .. } => {
+                let meant = unknown.iter().find(|unknown| unknown.nearest.as_ref() == Some(&self.key));
+                *misspelt = meant.map(|unknown| unknown.key.clone());
+            }
+            ProblemKind::NoCredential { misspelt } => {
+                *misspelt = unknown.iter().filter(|unknown| unknown.is_of_credential()).cloned().collect();
+            }
+            ProblemKind::WrongKind { .. } | ProblemKind::Unusable { .. } => {}
         }
     }
 }
@@ -106,6 +112,11 @@ pub enum ProblemKind {
         expected: String,
         /// The unknown key that is given and probably means it, with its path.
         misspelt: Option<String>,
+    },
+    /// No key gives a credential.
+    NoCredential {
+        /// The unknown keys that are given and probably mean one that would.
+        misspelt: Vec<UnknownKey>,
     },
     /// The value has another kind than expected.
     WrongKind {
@@ -133,6 +144,14 @@ impl fmt::Display for Problem {
             }
             ProblemKind::WrongKind { found, expected } => {
                 write!(f, "found {found}, expected {expected}")
+            }
+            ProblemKind::NoCredential { misspelt } => {
+                f.write_str(
+                    "no credentials: set useManagedIdentityExtension, or aadClientId with aadClientSecret, or \
+                     useFederatedWorkloadIdentityExtension with aadFederatedTokenFile (or useInstanceMetadata where no Azure \
+                     resource is to be changed)",
+                )?;
+                misspelt.iter().try_for_each(|key| write!(f, "; the unknown key {key} is given"))
             }
             ProblemKind::Unusable { reason } => f.write_str(reason),
         }

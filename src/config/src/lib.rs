@@ -299,6 +299,39 @@ pub struct UnknownKey {
     pub nearest: Option<String>,
 }
 
+/// The keys that give a credential, or say which.
+const OF_CREDENTIALS: [&str; 8] = [
+    "aadClientCertPassword",
+    "aadClientCertPath",
+    "aadClientId",
+    "aadClientSecret",
+    "aadFederatedTokenFile",
+    "useFederatedWorkloadIdentityExtension",
+    "useManagedIdentityExtension",
+    "userAssignedIdentityID",
+];
+
+impl UnknownKey {
+    /// Whether it probably means a key that gives a credential.
+    pub fn is_of_credential(&self) -> bool {
+        self.nearest.as_deref().is_some_and(|nearest| OF_CREDENTIALS.contains(&nearest))
+    }
+}
+
+/// What is wrong with a Secret that lacks the key of the cloud configuration, from the keys that it has. Its values are not
+/// looked at.
+pub fn without_configuration<'k>(secret: &str, keys: impl IntoIterator<Item = &'k str>) -> String {
+    let keys: Vec<&str> = keys.into_iter().collect();
+    let has = match &keys[..] {
+        [] => "no key".to_owned(),
+        keys => format!("the keys {}", keys.join(", ")),
+    };
+    format!(
+        "the Secret {secret} has {has}, and not {SECRET_KEY}: it is not used; put the cloud configuration (azure.json) under \
+         the key {SECRET_KEY}"
+    )
+}
+
 impl std::fmt::Display for UnknownKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.key)?;

@@ -103,6 +103,11 @@ impl<'r> Reader<'r> {
         self.problem(&self.origin, self.at(key), ProblemKind::Unusable { reason });
     }
 
+    /// Reports that no key gives a credential. Which unknown keys probably mean one is known when all have been asked for.
+    pub(super) fn without_credential(&self, key: &str) {
+        self.problem(&self.origin, self.at(key), ProblemKind::NoCredential { misspelt: Vec::new() });
+    }
+
     /// Reports that a required key is absent.
     pub(super) fn missing(&self, key: &str, expected: &str) {
         // Whether an unknown key means it is known when all keys have been asked for.

@@ -69,7 +69,16 @@ pub enum Next {
         until: Duration,
     },
     /// This replica led and leads no more. The process ends: writes it has sent may still arrive.
-    Lost,
+    Lost(Loss),
+}
+
+/// Why a replica that led leads no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The Lease has another holder, or none.
+    Taken,
+    /// The API server took no renewal until the Lease ended.
+    NotRenewed,
 }
 
 /// What a candidate knows.
@@ -102,8 +111,11 @@ impl Election {
     /// What to do now. Times never go back.
     #[must_use]
     pub fn next(&self, now: Duration) -> Next {
-        if self.lost || self.leads_until().is_some_and(|until| now >= until) {
-            return Next::Lost;
+        if self.lost {
+            return Next::Lost(Loss::Taken);
+        }
+        if self.leads_until().is_some_and(|until| now >= until) {
+            return Next::Lost(Loss::NotRenewed);
         }
         let last = self.renewed.max(self.tried);
         if let Some(last) = last.filter(|last| now < *last + self.terms.period) {
@@ -241,11 +253,11 @@ mod tests {
         let mut election = candidate();
         election.wrote(record("1", "a"), at(0));
         for second in (2..15).step_by(2) {
-            assert_ne!(election.next(at(second)), Next::Lost);
+            assert!(!matches!(election.next(at(second)), Next::Lost(_)));
             election.failed(at(second));
         }
         assert_eq!(election.next(at(14)), Next::Wait { until: at(15) });
-        assert_eq!(election.next(at(15)), Next::Lost);
+        assert_eq!(election.next(at(15)), Next::Lost(Loss::NotRenewed));
     }
 
     #[test]
@@ -255,7 +267,7 @@ mod tests {
         election.conflicted();
         assert_eq!(election.next(at(2)), Next::Read);
         election.saw(Some(record("2", "b")), at(2));
-        assert_eq!(election.next(at(2)), Next::Lost);
+        assert_eq!(election.next(at(2)), Next::Lost(Loss::Taken));
         assert_eq!(election.leads_until(), None);
     }
 
@@ -319,7 +331,7 @@ mod tests {
                     Next::Take { version } | Next::Renew { version } => Some(version.as_str()),
                     Next::Read | Next::Create => None,
                     Next::Wait { .. } => continue,
-                    Next::Lost => {
+                    Next::Lost(_) => {
                         // The process ends; its successor has another identity.
                         *replica = Election::new(format!("{}-{}", call.who, now.as_secs()), TERMS);
                         continue;

@@ -12,6 +12,7 @@ use lazuli_azure::{
 };
 use lazuli_config::{Config, Document, Environment};
 use lazuli_emulator::{Emulator, scenario};
+use lazuli_plan::model::ArmId;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -46,7 +47,8 @@ impl Cluster {
         for (key, value) in keys {
             config[*key] = value.clone();
         }
-        make_security_group(&config).await?;
+        // Its installer makes it.
+        make(&config, (NetworkType::SecurityGroup, "networkSecurityGroups"), "nodes-nsg", json!({})).await?;
         let server = ApiServer::start(lazuli_apiserver::Options::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -109,6 +111,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// Makes a route table with these routes.
+    ///
+    /// # Errors
+    /// When Azure refuses it.
+    pub async fn make_route_table(&self, name: &str, routes: &Value) -> Result<(), AnyError> {
+        make(&self.config()?, (NetworkType::RouteTable, "routeTables"), name, json!({"routes": routes})).await
+    }
+
     /// Puts a Service of type LoadBalancer with one port. `annotations` and `class` may be null.
     ///
     /// # Errors
@@ -155,20 +165,22 @@ impl Cluster {
     }
 }
 
-/// The cluster's security group, which its installer makes.
-async fn make_security_group(config: &Value) -> Result<(), AnyError> {
+/// Makes an object of the network in Azure.
+async fn make(
+    config: &Value,
+    (kind, path): (NetworkType, &str),
+    name: &str,
+    properties: Value,
+) -> Result<(), AnyError> {
     let document = Document::parse("azure.json", config.to_string().as_bytes())?;
     let config = Config::from_documents(Some(&document), None, &Environment::new(&Default::default()))?;
     let azure = clients::connect(&config, Routes::none(), &mut Registry::default(), 1).await?;
     let (subscription, group) = (scenario::SUBSCRIPTION, scenario::RESOURCE_GROUP);
-    let id = format!(
-        "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Network/networkSecurityGroups/nodes-nsg"
-    );
+    let id = ArmId::resource(subscription, group, &format!("Microsoft.Network/{path}"), name)?;
     let until = Until::within(SET_UP);
-    let kind = NetworkType::SecurityGroup;
     // Reads bring the token that a write needs.
     azure.network.list(kind, subscription, group, &until).await?;
-    let put = NetworkWrite::Put { body: json!({"location": scenario::LOCATION, "properties": {}}), etag: None };
-    azure.network.write(kind, &id.parse()?, put, None, &until).await?.settle(&until).await?;
+    let put = NetworkWrite::Put { body: json!({"location": scenario::LOCATION, "properties": properties}), etag: None };
+    azure.network.write(kind, &id, put, None, &until).await?.settle(&until).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the process tells about itself: logs on stderr, `/healthz`, `/readyz` and `/metrics`.
+//! What the process shows of itself: logs on stderr, `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Owns the format of log lines, the HTTP servers for probes and scrapes, and the metrics of the process
 //! itself. Never decides whether the process is ready: other crates say so through a [`Readiness`], and

@@ -1,6 +1,6 @@
 //! A bounded queue whose sender never waits: what does not fit is counted and dropped.
 //!
-//! For what is told on the side of a call, and must not slow it down.
+//! For reports that accompany a call and must not slow it down.
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;

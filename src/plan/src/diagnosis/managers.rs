@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Grade, some};
-use crate::controller_list::{Controller, Entry, runs};
+use crate::{
+    controller_list::{Controller, Entry, runs},
+    network::Cidr,
+};
 
 /// The check of who gives pod ranges.
 const ALLOCATORS: &str = "allocators of pod ranges";
@@ -217,6 +220,17 @@ fn flags(words: &[&str]) -> BTreeMap<String, String> {
         flags.insert(name.to_owned(), value.trim_matches(['"', '\'']).to_owned());
     }
     flags
+}
+
+/// The ranges of pods and those of Services that the flags of these managers name.
+pub fn ranges(managers: &[Manager]) -> (Vec<Cidr>, Vec<Cidr>) {
+    let of = |flag: &str| {
+        let texts = managers.iter().filter_map(|manager| manager.flag(flag));
+        let ranges: BTreeSet<Cidr> =
+            texts.flat_map(|text| text.split(',')).filter_map(|text| text.trim().parse().ok()).collect();
+        ranges.into_iter().collect()
+    };
+    (of("cluster-cidr"), of("service-cluster-ip-range"))
 }
 
 /// Whether exactly one program gives pod ranges, as far as can be seen.

@@ -1,5 +1,7 @@
 //! Pod ranges and regions of Nodes.
 
+use std::net::IpAddr;
+
 use super::{Finding, Grade, some};
 use crate::network::Cidr;
 
@@ -19,6 +21,8 @@ pub struct Node {
     pub region: Option<String>,
     /// `spec.podCIDRs`.
     pub pod_ranges: Vec<String>,
+    /// Its addresses inside the network.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whether the pod ranges are what one allocator gives: each Node has one, and none overlap.

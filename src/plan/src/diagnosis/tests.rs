@@ -15,7 +15,7 @@ use crate::{
 
 fn node(name: &str, ranges: &[&str]) -> Node {
     let pod_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
-    Node { name: name.to_owned(), is_ours: true, region: Some("westeurope".to_owned()), pod_ranges }
+    Node { name: name.to_owned(), is_ours: true, region: Some("westeurope".to_owned()), pod_ranges, addresses: vec![] }
 }
 
 fn graded(findings: &[Finding]) -> Vec<Grade> {

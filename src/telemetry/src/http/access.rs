@@ -140,7 +140,7 @@ pub(super) struct Gate {
     reviewer: Reviewer,
     answers: Mutex<Answers>,
     places: Semaphore,
-    /// Whether the last review had no answer: that is told once.
+    /// Whether the last review had no answer: that is logged once.
     unanswered: AtomicBool,
 }
 

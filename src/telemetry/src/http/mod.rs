@@ -48,7 +48,7 @@ pub use listen::{Listen, ListenError};
 
 use access::{Decision, Gate};
 
-/// How long requests under way may take after the server was told to stop. kubelet's probes and scrapes
+/// How long requests under way may take after the server began to stop. kubelet's probes and scrapes
 /// are far shorter.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -243,7 +243,7 @@ async fn connection(
     }
 }
 
-/// Serves one request. A connection without one ends when the server is told to stop.
+/// Serves one request. A connection without one ends when the server stops.
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     service: TowerToHyperService<Router>,
