@@ -5,6 +5,8 @@ deploy/image/packages.tsv; what does not match is refused. A new pin comes from 
 """
 
 import csv
+import datetime
+import email.utils
 import hashlib
 import io
 import lzma
@@ -241,11 +243,29 @@ def digests(release):
     return found
 
 
+def check_release(url, release, suite, now):
+    """Refuses a Release file that Debian has signed for another suite, or that is no longer valid at this time.
+
+    A signature alone says neither: a proxy could answer with the file of another suite, or with last year's. Debian gives
+    bookworm-security a week, and bookworm itself no end.
+    """
+    fields = dict(line.split(": ", 1) for line in release.splitlines() if ": " in line and not line.startswith(" "))
+    codename = fields.get("Codename")
+    if codename != suite:
+        raise Failure(f"{url} is signed for the suite {codename}, not for {suite}")
+    valid_until = fields.get("Valid-Until")
+    if valid_until is None and suite.endswith("-security"):
+        raise Failure(f"{url} has no Valid-Until, which Debian gives every Release file of {suite}")
+    if valid_until is not None and email.utils.parsedate_to_datetime(valid_until) < now:
+        raise Failure(f"{url} was valid until {valid_until}: a mirror or a proxy answers with an old one")
+
+
 def index(archive, suite, architecture):
     """The index of packages of a suite, which the suite's signed Release file names by its SHA-256."""
     suite_url = f"http://deb.debian.org/{archive}/dists/{suite}"
     path = f"main/binary-{architecture}/Packages.xz"
     release = signed(f"{suite_url}/InRelease", download(f"{suite_url}/InRelease"))
+    check_release(f"{suite_url}/InRelease", release, suite, datetime.datetime.now(datetime.timezone.utc))
     data = download(f"{suite_url}/{path}")
     expected, found = digests(release).get(path), hashlib.sha256(data).hexdigest()
     if found != expected:
