@@ -33,7 +33,10 @@
 //! | code      | metrics,  | azure     client | file systems,   |            |            | Kubernetes'   |
 //! |           | probes    | reconcile tasks  | mounts          |            |            | API, in       |
 //! |           |           +------------------+-----------------+------------+------------+ memory, for   |
-//! |           |           | plan      every decision, as pure functions over values      | tests         |
+//! |           |           | balancing  Services on the engine    diagnosis  for people    | tests         |
+//! |           |           | nodes      Nodes and routes          storage    disks         |               |
+//! |           |           | services   of type LoadBalancer      engine     the steps     |               |
+//! |           |           | quota      permits, polls, reads     model      the values    |               |
 //! +-----------+-----------+--------------------------------------------------------------+---------------+
 //! ```
 //!
@@ -44,42 +47,49 @@
 //!
 //! | level | crate | what it owns | imports | its tests also |
 //! |---|---|---|---|---|
-//! | 0 | `lazuli-plan` | every decision, as pure functions over values | nothing of ours | |
+//! | 0 | `lazuli-model` | the values that all crates share, and what follows from one of them alone | nothing of ours | |
 //! | 0 | `csi-proto` | generated code of the gRPC services | nothing of ours | |
 //! | 0 | `lazuli-emulator` | Azure itself as a local HTTP server | nothing of ours | |
 //! | 0 | `lazuli-apiserver` | a small Kubernetes API server, for simulation and bench | nothing of ours | |
 //! | 0 | `lazuli-telemetry` | logs, `/metrics`, `/healthz`, `/readyz` | nothing of ours | |
-//! | 1 | `lazuli-azure` | the client of Azure | plan | emulator |
-//! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | plan | |
-//! | 1 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | plan, telemetry | |
-//! | 1 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | plan, telemetry | apiserver |
-//! | 1 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | plan | |
-//! | 2 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, cluster, config, plan, reconcile, telemetry | apiserver, emulator |
-//! | 2 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, plan | |
-//! | 2 | `lazuli-disk` | managed disks as volumes | azure, plan, telemetry | emulator |
-//! | 3 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, plan, telemetry | |
-//! | 4 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, plan, telemetry | |
-//! | 5 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, plan, telemetry | |
-//! | 6 | `lazuli` | the command line | apiserver, assembly, azure, cluster, config, controllers, csi, csi-proto, emulator, host, plan, reconcile, rig, telemetry, webhook | disk |
+//! | 1 | `lazuli-quota` | when a request goes to Azure: permits, polls, shared reads | model | |
+//! | 1 | `lazuli-services` | what Services ask of Azure, and the planners of its network | model | |
+//! | 1 | `lazuli-config` | the cloud configuration, `azure.json` | model | |
+//! | 2 | `lazuli-engine` | the reconcile engine: the steps of an object of Azure and of a Service | model, quota | |
+//! | 2 | `lazuli-storage` | every decision about disks | model, quota | |
+//! | 3 | `lazuli-balancing` | Services on the engine | engine, model, quota, services | |
+//! | 3 | `lazuli-nodes` | every decision about Nodes and routes | engine, model, quota | |
+//! | 3 | `lazuli-azure` | the client of Azure | model, quota | emulator, storage |
+//! | 3 | `lazuli-reconcile` | runs the steps of the reconcile engine: mailbox, task and timer of each key | engine, model, quota, telemetry | |
+//! | 3 | `lazuli-host` | Linux: devices, mkfs, mounts, resize, stats | storage | |
+//! | 4 | `lazuli-diagnosis` | what is wrong with a cluster, for people | model, nodes, services | |
+//! | 4 | `lazuli-disk` | managed disks as volumes | azure, model, quota, storage, telemetry | emulator |
+//! | 5 | `lazuli-cluster` | the client of Kubernetes: VolumeAttachments, Nodes, secrets, leases, events | diagnosis, engine, model, nodes, services, storage, telemetry | apiserver |
+//! | 5 | `lazuli-csi` | gRPC services, registration with kubelet | azure, csi-proto, disk, host, model, storage, telemetry | |
+//! | 6 | `lazuli-controllers` | the cloud controllers: Services of type LoadBalancer | azure, balancing, cluster, config, engine, model, nodes, quota, reconcile, services, telemetry | apiserver, emulator, storage |
+//! | 6 | `lazuli-webhook` | the admission webhooks: labels of volumes, claims that cannot grow as asked | azure, cluster, model, quota, storage | |
+//! | 6 | `lazuli-assembly` | from a configuration to clients and services | azure, cluster, config, csi, csi-proto, disk, model, storage, telemetry | |
+//! | 7 | `lazuli-rig` | emulator, controllers and nodes in one process | apiserver, assembly, azure, config, csi, csi-proto, emulator, host, model, storage, telemetry | |
+//! | 8 | `lazuli` | the command line | apiserver, assembly, azure, balancing, cluster, config, controllers, csi, csi-proto, diagnosis, emulator, engine, host, model, nodes, quota, reconcile, rig, services, storage, telemetry, webhook | disk |
 //!
 //! # How a request goes
 //!
-//! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-plan`. `lazuli-disk` finds
-//! the VM of the node by the Nodes that `lazuli-cluster` watches (`lazuli_plan::node`), and hands the request to the
+//! `ControllerPublishVolume` arrives at `lazuli-csi`, which parses it into values of `lazuli-model` and `lazuli-storage`. `lazuli-disk` finds
+//! the VM of the node by the Nodes that `lazuli-cluster` watches (`lazuli_model::node`), and hands the request to the
 //! worker of that VM. The worker waits until a burst of requests is over, takes a permit to write the VM,
-//! reads the VM and the disks through `lazuli-azure`, and asks `lazuli_plan::attach::plan` for the one write that serves
+//! reads the VM and the disks through `lazuli-azure`, and asks `lazuli_storage::attach::plan` for the one write that serves
 //! all requests. It sends that write, waits for its end, reads the VM again, and answers each caller with what Azure then
-//! says. `lazuli_plan::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event
+//! says. `lazuli_model::fault` sorts a failure into the gRPC code that the sidecar in front understands, and into the event
 //! that a person gets about what no repetition cures; `lazuli-cluster` writes it, and no call waits for that.
 //!
 //! Azure gives one identity few requests. Each request therefore waits in `lazuli_azure::permits` until Azure has a token
-//! for it, by priority, then arrival (`lazuli_plan::permit`). Reads go through the read broker of `lazuli-azure`: callers
-//! share single reads, many single reads become one list, and lists show the ends of operations (`lazuli_plan::read`,
-//! `lazuli_plan::poll`).
+//! for it, by priority, then arrival (`lazuli_quota::permit`). Reads go through the read broker of `lazuli-azure`: callers
+//! share single reads, many single reads become one list, and lists show the ends of operations (`lazuli_quota::read`,
+//! `lazuli_quota::poll`).
 //!
 //! # What holds everywhere
 //!
-//! - What chooses is pure and lives in `lazuli-plan`; what touches a socket, file, clock or process chooses nothing.
+//! - What chooses is pure and lives in the decision crates (`lazuli-model` to `lazuli-diagnosis`); what touches a socket, file, clock or process chooses nothing.
 //! - Every write runs in a task that outlives its caller; a repeated request joins it.
 //! - A process may be killed between any two instructions: the next one reads what is there and goes on. State lives
 //!   in Azure and in the Kubernetes API, and nowhere else.

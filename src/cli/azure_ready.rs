@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use lazuli_azure::{Until, error::ArmError};
-use lazuli_plan::{fault::Fault, model::ArmId};
-use tokio::time::sleep;
-
 use lazuli_assembly::clients::Azure;
+use lazuli_azure::{Until, error::ArmError};
 use lazuli_csi::server::chain;
+use lazuli_model::{ArmId, fault::Fault};
 use lazuli_telemetry::Condition;
+use tokio::time::sleep;
 
 /// How long Azure, or the cluster, may fail without a break before a process that was ready is not ready.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(5 * 60);

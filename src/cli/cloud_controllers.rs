@@ -6,18 +6,16 @@ use clap::Args;
 #[cfg(feature = "emulator")]
 use clap::Parser;
 use lazuli_assembly::clients::{self, CloudOptions};
+use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
 use lazuli_config::LooksAfter;
 use lazuli_controllers::{Controller, Options as ControllerOptions, settings};
-use lazuli_plan::{
-    balancing::preview::Planned,
-    controller_list::Controller as ControllerName,
-    lease::Loss,
-    list::VolumeHandles,
-    network::{Cidr, settings::AddressSharing},
-    service::ClusterAddresses,
-};
+use lazuli_diagnosis::controller_list::Controller as ControllerName;
+use lazuli_engine::lease::Loss;
+use lazuli_model::address::Cidr;
 use lazuli_reconcile::metrics::Metrics;
+use lazuli_services::{network::settings::AddressSharing, service::ClusterAddresses};
+use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, register_process};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -28,8 +26,7 @@ use super::{
     azure_ready::{self, TOLERANCE},
     csi_controller::{BUILD, host_name, seed},
     endpoints::EndpointOptions,
-    go_arguments::boolean,
-    go_arguments::{CloudControllerManager, GoArguments},
+    go_arguments::{CloudControllerManager, GoArguments, boolean},
     node_controllers::NodeArguments,
     stop,
     webhook::WebhookOptions,

@@ -12,9 +12,10 @@ use lazuli_csi::{
     identity::{DISK_DRIVER, driver_name},
     server::{self, Drained, Endpoint, Listener, Reach, RpcLayer, RpcMetrics, SocketFile, SocketLost},
 };
-use lazuli_plan::{
+use lazuli_model::{node::ClusterNodes, size::SizeLimits};
+use lazuli_storage::{
     dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
-    lun::LunReservations, node::ClusterNodes, size::SizeLimits,
+    lun::LunReservations,
 };
 use lazuli_telemetry::{BuildInfo, Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
@@ -25,8 +26,7 @@ use super::{
     Outcome,
     azure_ready::{self, TOLERANCE},
     endpoints::EndpointOptions,
-    go_arguments::boolean,
-    go_arguments::{DiskController, GoArguments},
+    go_arguments::{DiskController, GoArguments, boolean},
     sizes, stop,
 };
 

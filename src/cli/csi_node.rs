@@ -22,11 +22,9 @@ use lazuli_csi::{
     server::{self, Drained, Endpoint, Listener, RpcLayer, RpcMetrics},
 };
 use lazuli_host::Host;
-use lazuli_plan::{
-    cloud_node::facts::{InstanceFacts, PublishedAddress},
-    list::VolumeHandles,
-    size::SizeLimits,
-};
+use lazuli_model::size::SizeLimits;
+use lazuli_nodes::cloud_node::facts::{InstanceFacts, PublishedAddress};
+use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::{Readiness, lossy, register_process};
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, time::Instant};
@@ -37,8 +35,7 @@ use super::{
     Outcome,
     csi_controller::{BUILD, keep, reach},
     endpoints::EndpointOptions,
-    go_arguments::boolean,
-    go_arguments::{DiskNode, GoArguments},
+    go_arguments::{DiskNode, GoArguments, boolean},
     sizes, stop,
 };
 

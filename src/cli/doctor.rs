@@ -2,22 +2,21 @@
 
 mod cluster;
 
+use std::time::Duration;
+
 use clap::Args;
 use lazuli_assembly::clients::{self, Azure, CloudOptions, WireError};
 use lazuli_azure::Until;
-use prometheus_client::registry::Registry;
-use serde_json::{Value, json};
-use std::time::Duration;
-
-use super::{Outcome, csi_controller, output::Format};
 use lazuli_cluster::SecretError;
 use lazuli_config::{Config, Credential, LooksAfter};
 use lazuli_controllers::settings;
 use lazuli_csi::server::chain;
-use lazuli_plan::{
-    diagnosis::{Finding, Grade},
-    disk::AllowedResourceGroups,
-};
+use lazuli_diagnosis::{Finding, Grade};
+use lazuli_storage::disk::AllowedResourceGroups;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::{Outcome, csi_controller, output::Format};
 
 /// How long Azure may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);

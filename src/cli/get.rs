@@ -13,16 +13,16 @@ use lazuli_azure::{
 };
 use lazuli_cluster::control_plane;
 use lazuli_config::Config;
-use lazuli_plan::{
+use lazuli_model::{ArmId, ArmIdError, scale_set::is_instance};
+use lazuli_nodes::{
     cloud_node::{
         Instance,
-        body::{Machine, is_instance, nic_addresses},
+        body::{Machine, nic_addresses},
         provider_id,
     },
-    model::{ArmId, ArmIdError},
-    permit::Priority,
     routing::{Route, RouteTable, names},
 };
+use lazuli_quota::permit::Priority;
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value};
 
@@ -236,7 +236,7 @@ pub(super) fn route_table_id(config: &Config) -> Result<Option<ArmId>, ArmIdErro
 pub(super) async fn read_route_table(network: &Network, id: &ArmId, until: &Until) -> Result<RouteTable, AnyError> {
     match network.read_alone(id, Priority::Read, until).await {
         Ok(body) => Ok(RouteTable::read(id, &body)?),
-        Err(error) if error.fault == lazuli_plan::fault::Fault::NotFound => {
+        Err(error) if error.fault == lazuli_model::fault::Fault::NotFound => {
             Err(GetError::NoSuchTable(id.clone()).into())
         }
         Err(error) => Err(error.into()),

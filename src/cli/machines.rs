@@ -6,11 +6,8 @@ use std::collections::BTreeMap;
 use lazuli_azure::{Until, compute::Compute};
 use lazuli_cluster::list_nodes;
 use lazuli_config::Config;
-use lazuli_plan::{
-    disk::inventory::Inventory,
-    model::{ArmId, Vm},
-    node::Machine,
-};
+use lazuli_model::{ArmId, Vm, node::Machine};
+use lazuli_storage::disk::inventory::Inventory;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -2,19 +2,17 @@
 
 use std::{str::FromStr, time::Duration};
 
-use super::go_arguments::boolean;
 use clap::Args;
 use lazuli_config::Config;
 use lazuli_controllers::{NodeOptions, RouteOptions};
-use lazuli_plan::{
-    cloud_node::{
-        BetaLabels,
-        step::{Controllers, PodRanges},
-    },
-    controller_list::{Controller, Entry, runs},
-    model::{ArmId, ArmIdError},
-    network::{Cidr, TagPolicy},
+use lazuli_diagnosis::controller_list::{Controller, Entry, runs};
+use lazuli_model::{ArmId, ArmIdError, address::Cidr, tags::TagPolicy};
+use lazuli_nodes::cloud_node::{
+    BetaLabels,
+    step::{Controllers, PodRanges},
 };
+
+use super::go_arguments::boolean;
 
 /// How long this process has known a Node at least before it deletes it, where the configuration says nothing. A VM and
 /// its Node are made within seconds of each other, and Azure's answers may lag behind by as many.

@@ -4,15 +4,14 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use lazuli_azure::{Until, compute::Compute};
-use lazuli_plan::{
+use lazuli_cluster::{SizesError, mounted_sizes, publish_sizes, published_sizes};
+use lazuli_csi::server::chain;
+use lazuli_model::{
     node::ClusterNodes,
     size::{self, SizeLimits},
 };
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
-
-use lazuli_cluster::{SizesError, mounted_sizes, publish_sizes, published_sizes};
-use lazuli_csi::server::chain;
 
 /// How soon after a failure.
 const AGAIN: Duration = Duration::from_secs(5 * 60);

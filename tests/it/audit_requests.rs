@@ -334,10 +334,8 @@ async fn audit_a_list_names_every_node_of_a_shared_disk_and_survives_a_machine_t
 /// external-attacher repeats every attachment that a list spells otherwise: thousands of writes for nothing.
 #[tokio::test(start_paused = true)]
 async fn audit_a_list_of_many_volumes_in_nasty_casing_is_spelt_as_kubernetes_spells_them() {
-    use lazuli_plan::{
-        lun::{LunReservations, Reservation},
-        model::Lun,
-    };
+    use lazuli_model::Lun;
+    use lazuli_storage::lun::{LunReservations, Reservation};
     const MANY: usize = 300;
     let names: Vec<String> = (0..MANY).map(|n| format!("pvc-{n:03}")).collect();
     let mut azure = lazuli_emulator::Options { nasty_casing: true, ..typical() };

@@ -3,14 +3,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use lazuli_plan::{
-    disk::AllowedResourceGroups,
+use lazuli_model::{
     event::{Event, Reason, Regarding},
-    inline_volume::{AttachmentSource, InlineVolumes},
-    list::VolumeHandles,
     node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{AttachmentSourceReader, Options};
+use lazuli_storage::{
+    disk::AllowedResourceGroups,
+    inline_volume::{AttachmentSource, InlineVolumes},
+    list::VolumeHandles,
+};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;

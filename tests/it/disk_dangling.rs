@@ -5,14 +5,16 @@ use std::{
     time::Duration,
 };
 
-use lazuli_plan::{
-    dangling::{DetachUnused, NodeAttachment, NodeFacts},
+use lazuli_model::{
+    Lun,
     event::{Event, Reason, Regarding},
-    lun::{LunReservations, Reservation},
-    model::Lun,
     node::{ClusterNodes, KnownNodes, Machine, Node},
 };
 use lazuli_rig::{NodeFactsReader, Options};
+use lazuli_storage::{
+    dangling::{DetachUnused, NodeAttachment, NodeFacts},
+    lun::{LunReservations, Reservation},
+};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;

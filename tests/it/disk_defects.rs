@@ -8,11 +8,9 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{AttachTo, Disk, Scenario, VirtualMachine},
 };
-use lazuli_plan::{
-    lun::{LunReservations, Reservation},
-    model::Lun,
-};
+use lazuli_model::Lun;
 use lazuli_rig::Folder;
+use lazuli_storage::lun::{LunReservations, Reservation};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lazuli_emulator::scenario::{Disk, Scenario, VirtualMachine};
-use lazuli_plan::event::{Claim, Event, Reason, Regarding};
+use lazuli_model::event::{Claim, Event, Reason, Regarding};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;

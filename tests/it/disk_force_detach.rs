@@ -1,10 +1,8 @@
 //! Detaches by force: only where the operator allows it, after an ordinary detach failed, and from a VM that Azure shows as
 //! stopped.
 
-use lazuli_plan::{
-    event::{Event, Reason, Regarding},
-    force_detach::ForceDetach,
-};
+use lazuli_model::event::{Event, Reason, Regarding};
+use lazuli_storage::force_detach::ForceDetach;
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};

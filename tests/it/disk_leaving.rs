@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_plan::{
-    lun::{LunReservations, Reservation},
-    model::Lun,
-};
+use lazuli_model::Lun;
+use lazuli_storage::lun::{LunReservations, Reservation};
 use serde_json::json;
 use tokio::sync::watch;
 use tonic::Code;

@@ -7,12 +7,12 @@ use csi_proto::csi::{
     controller_service_capability::{Type, rpc::Type as Rpc},
 };
 use lazuli_emulator::scenario::{self, Disk, ResourceGroup, Scenario};
-use lazuli_plan::{
+use lazuli_model::Lun;
+use lazuli_rig::ListVolumes;
+use lazuli_storage::{
     list::VolumeHandles,
     lun::{LunReservations, Reservation},
-    model::Lun,
 };
-use lazuli_rig::ListVolumes;
 use serde_json::json;
 use tokio::sync::watch;
 use tonic::Code;

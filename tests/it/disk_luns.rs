@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use lazuli_emulator::scenario::{Scenario, VirtualMachine};
-use lazuli_plan::{
-    lun::{LunReservations, Reservation},
-    model::Lun,
-};
+use lazuli_model::Lun;
 use lazuli_rig::Options;
+use lazuli_storage::lun::{LunReservations, Reservation};
 use tokio::{sync::watch, time::Instant};
 use tonic::Code;
 

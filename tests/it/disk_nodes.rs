@@ -1,7 +1,7 @@
 //! Which VM a node is where a cluster says so, and which detaches go first.
 
 use lazuli_emulator::scenario::{ResourceGroup, Scenario, VirtualMachine};
-use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_model::node::{ClusterNodes, KnownNodes, Machine, Node};
 use lazuli_rig::Options;
 use tokio::sync::watch;
 use tonic::Code;

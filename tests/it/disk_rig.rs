@@ -1,7 +1,7 @@
 //! The rig of the disk controller's tests: a provider on an embedded Azure, requests as the sidecars send them, and
 //! Azure's state afterwards.
 //!
-//! Nothing here imports `lazuli_plan`: the tests judge by the emulator's own dump and call log.
+//! Nothing here imports a crate that decides: the tests judge by the emulator's own dump and call log.
 //!
 //! # What these suites catch
 //!

@@ -8,7 +8,7 @@ use lazuli_emulator::{
     options::{MissingInstance, Switches},
     scenario::{self, ScaleSet, Scenario},
 };
-use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_model::node::{ClusterNodes, KnownNodes, Machine, Node};
 use serde_json::json;
 use tokio::sync::watch;
 use tonic::Code;

@@ -12,17 +12,23 @@ use std::{
     path::Path,
 };
 
-use lazuli_plan::{
-    model::ArmId,
+use lazuli_model::{
+    ArmId, ServiceKey,
+    address::{Cidr, Family},
+    tags::TagPolicy,
+};
+use lazuli_services::{
+    ask::{
+        AddressAsk, Ask, PortProtocol, PublicIpAsk, Side,
+        names::{self, BaseName},
+    },
     network::{
-        Cidr, Family, Served, Settings, TagPolicy, Waiting, Want, load_balancer, nic, private_link, public_ip,
-        security_group,
+        Served, Settings, Waiting, Want, load_balancer, nic, private_link, public_ip, security_group,
         settings::{LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe},
     },
     service::{
-        AddressAsk, Ask, Existing, PublicIpAsk, ServiceKey, ServiceObject, Shown, Side, annotation,
-        names::{self, BaseName},
-        object::{PortProtocol, ServicePort},
+        Existing, ServiceObject, Shown, annotation,
+        object::ServicePort,
         parse,
         wants::{self, Former, Stage},
     },

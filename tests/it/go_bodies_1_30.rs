@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use lazuli_plan::{
-    network::Family,
-    service::{Existing, SecurityProtocol, names, parse},
+use lazuli_model::address::Family;
+use lazuli_services::{
+    ask::{SecurityProtocol, names},
+    service::{Existing, parse},
 };
 use serde_json::json;
 

@@ -72,6 +72,7 @@ fn in_manifests(metadata: &Value) -> BTreeMap<String, Imports> {
                 };
             }
         }
+        imports.in_tests.retain(|name| !imports.always.contains(name));
         (short(package["name"].as_str().unwrap()), imports)
     };
     metadata["packages"].as_array().unwrap().iter().map(imports_of).collect()
@@ -152,10 +153,60 @@ fn the_picture_shows_every_crate_and_is_the_same_in_the_readme() {
     assert!(read("README.md").contains(picture), "the README has another picture");
 }
 
+/// The libraries that a crate of pure functions may use: none of them has a socket, a task or a clock.
+const OF_PURE_CRATES: [&str; 4] = ["base64", "serde", "serde_json", "thiserror"];
+
+/// The crates that only decide, by short name: those that use each other and [`OF_PURE_CRATES`], and nothing else.
+fn pure_crates(metadata: &Value) -> Names {
+    let mut pure = Names::new();
+    loop {
+        let uses_only_pure = |package: &&Value| {
+            package["dependencies"].as_array().unwrap().iter().filter(|one| one["kind"].is_null()).all(|one| {
+                let name = one["name"].as_str().unwrap();
+                OF_PURE_CRATES.contains(&name) || pure.contains(&short(name))
+            })
+        };
+        let packages = metadata["packages"].as_array().unwrap().iter();
+        let found: Names = packages.filter(uses_only_pure).map(|one| short(one["name"].as_str().unwrap())).collect();
+        if found.len() == pure.len() {
+            return pure;
+        }
+        pure = found;
+    }
+}
+
+fn lines_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let lines = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
+    entries
+        .map(|path| match path.extension() {
+            _ if path.is_dir() => lines_below(&path),
+            Some(rs) if rs == "rs" => lines(&path),
+            _ => 0,
+        })
+        .sum()
+}
+
 #[test]
-fn the_pure_crate_the_wire_and_the_emulator_import_nothing_of_ours() {
+fn every_crate_that_decides_is_of_a_readable_size_and_has_its_profiles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let pure = pure_crates(&metadata());
+    assert!(pure.len() >= 8 && pure.contains("model") && pure.contains("balancing"), "{pure:?}");
+    for name in &pure {
+        let lines = lines_below(&root.join("src").join(name));
+        assert!((1..20_000).contains(&lines), "{name} has {lines} lines");
+        for profile in ["dev", "release"] {
+            let header = format!("[profile.{profile}.package.lazuli-{name}]\n");
+            assert!(manifest.contains(&header), "Cargo.toml has no {header}");
+        }
+    }
+}
+
+#[test]
+fn the_values_the_wire_and_the_emulator_import_nothing_of_ours() {
     let manifests = in_manifests(&metadata());
-    for name in ["plan", "csi-proto", "emulator", "apiserver"] {
+    for name in ["model", "csi-proto", "emulator", "apiserver"] {
         assert_eq!(manifests[name], Imports::default(), "{name}");
     }
 }

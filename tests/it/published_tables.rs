@@ -29,7 +29,7 @@ fn every_table_names_its_generator_its_day_and_its_sources() {
     for (table, text) in [
         ("schema.txt", include_str!("../../src/emulator/src/schema.txt")),
         ("sizes.txt", include_str!("../../src/emulator/src/sizes.txt")),
-        ("size.txt", include_str!("../../src/plan/src/size.txt")),
+        ("size.txt", include_str!("../../src/model/src/size.txt")),
     ] {
         let head: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
         assert!(head[0].starts_with("# made by scripts/tables on 20"), "{table}: {}", head[0]);

@@ -24,9 +24,9 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{self, Scenario, VirtualMachine},
 };
-use lazuli_plan::list::VolumeHandles;
 use lazuli_reconcile::metrics::Metrics;
 use lazuli_rig::cluster::Cluster;
+use lazuli_storage::list::VolumeHandles;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{

@@ -370,7 +370,7 @@ impl Cluster {
         let recorded = self.recorded();
         let replicas = self.state.lock().unwrap().replicas.clone();
         for replica in replicas {
-            if *replica.informer.borrow() != lazuli_plan::lun::LunReservations::Cold {
+            if *replica.informer.borrow() != lazuli_storage::lun::LunReservations::Cold {
                 replica.inform(&recorded);
             }
         }

@@ -25,14 +25,11 @@ use lazuli_azure::{
 use lazuli_csi::controller::ControllerService;
 use lazuli_disk::{Settings, Volumes};
 use lazuli_emulator::{Emulator, scenario};
-use lazuli_plan::{
+use lazuli_model::{Lun, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
+use lazuli_storage::{
     disk::{Cloud, Defaults},
     list::VolumeHandles,
     lun::{LunReservations, Reservation},
-    model::Lun,
-    node::ClusterNodes,
-    op::VmWriteMethod,
-    size::SizeLimits,
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;

@@ -17,18 +17,18 @@ use lazuli_azure::{
     network::{self, Network},
     transport::{RouteError, Routes, SetupError, Tls, Transport},
 };
-use lazuli_plan::disk as plan;
+use lazuli_cluster::{self as cluster, ConnectError, SecretError};
+use lazuli_config::{
+    self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
+    IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
+};
+use lazuli_storage::disk as plan;
 use prometheus_client::registry::Registry;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 use url::Url;
 
 use crate::reload::LiveCredential;
-use lazuli_cluster::{self as cluster, ConnectError, SecretError};
-use lazuli_config::{
-    self as config, Cloud, CloudError, CloudSource, Config, ConfigError, ConfigType, Document, Environment,
-    IdentitySystem, SECRET_KEY, SECRET_NAME, SECRET_NAMESPACE,
-};
 
 /// Where the cloud configuration comes from, and where Azure is.
 #[derive(Debug, Clone, Args)]

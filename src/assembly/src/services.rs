@@ -5,9 +5,10 @@ pub use lazuli_csi::controller::ListVolumes;
 use lazuli_csi::{controller::ControllerService, identity::IdentityService, node::NodeService, server::chain};
 use lazuli_disk::{Admission, Settings, Volumes};
 pub use lazuli_disk::{AttachmentSourceReader, NodeFactsReader};
-use lazuli_plan::{
-    dangling::DetachUnused, event::Event, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
-    lun::LunReservations, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits,
+use lazuli_model::{event::Event, node::ClusterNodes, op::VmWriteMethod, size::SizeLimits};
+use lazuli_storage::{
+    dangling::DetachUnused, force_detach::ForceDetach, inline_volume::InlineVolumes, list::VolumeHandles,
+    lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
 use tokio::sync::watch;

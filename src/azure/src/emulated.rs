@@ -4,14 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_emulator::{Emulator, Options, incident::Incident, latency::Profile, scenario};
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm,
     fault::Fault,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
-    permit::Priority,
-    poll::Kind,
-    read::By,
 };
+use lazuli_quota::{permit::Priority, poll::Kind, read::By};
 use serde_json::json;
 use tokio::time::Instant;
 

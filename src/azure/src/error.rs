@@ -7,11 +7,11 @@
 use std::{error::Error as StdError, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use http::HeaderMap;
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId,
     fault::{Answer, Effect, Fault, classify},
-    model::ArmId,
-    read::By,
 };
+use lazuli_quota::read::By;
 use serde_json::Value;
 
 /// What a request does.

@@ -15,7 +15,7 @@ use futures::{
     future::{BoxFuture, Shared},
 };
 use http::{HeaderMap, HeaderValue, Method};
-use lazuli_plan::model::{ArmId, Gib, Lun};
+use lazuli_model::{ArmId, Gib, Lun};
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;

@@ -1,4 +1,4 @@
-//! The client of Azure: it carries out what `lazuli-plan` decided, and reads what is there.
+//! The client of Azure: it carries out what the crates of pure functions decided, and reads what is there.
 //!
 //! | module | owns |
 //! |---|---|

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lazuli_plan::{permit::Direction, poll::Kind, read::By};
+use lazuli_quota::{permit::Direction, poll::Kind, read::By};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},

@@ -1,5 +1,5 @@
 //! Load balancers, route tables and their kin, and the networks of scale sets: which request is which. Bodies are values;
-//! what to write in them is decided in `lazuli-plan`.
+//! what to write in them is decided in `lazuli-services` and `lazuli-nodes`.
 //!
 //! No write here is repeated, and none waits: each brings its permit along, for the caller must read and plan again before
 //! another try. Reads of one type in one resource group are shared, and many single reads become one list; so are looks
@@ -7,10 +7,12 @@
 
 use std::sync::Arc;
 
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, ProvisioningState,
     fault::{Effect, Fault},
-    model::{ArmId, ProvisioningState},
-    network::zones,
+    zones,
+};
+use lazuli_quota::{
     permit::Priority,
     poll::Kind,
     read::{Listed, Target},

@@ -1,6 +1,6 @@
 //! Permits: a request is sent only when Azure has a token for it.
 //!
-//! [`lazuli_plan::permit`] decides which request gets the next permit, and when. This module keeps its queue for one
+//! [`lazuli_quota::permit`] decides which request gets the next permit, and when. This module keeps its queue for one
 //! identity, wakes the requests that get one, and reports Azure's answers to it.
 //!
 //! - A waiting request costs no task. One task sleeps until the next permit is due, while any request waits for time.
@@ -19,7 +19,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use lazuli_plan::permit::{self, Ceilings, Direction, Priority, Refusal, Remaining, Scope, Ticket};
+use lazuli_quota::permit::{self, Ceilings, Direction, Priority, Refusal, Remaining, Scope, Ticket};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,

@@ -95,7 +95,7 @@ impl Until {
 
     /// Until this is cancelled too, but only while Azure has certainly done nothing: the request was not sent, or Azure
     /// refused it. It then leaves the queue or ends its pause with
-    /// [`Fault::Deadline`](lazuli_plan::fault::Fault::Deadline) and without effect, and is never sent. A request that
+    /// [`Fault::Deadline`](lazuli_model::fault::Fault::Deadline) and without effect, and is never sent. A request that
     /// Azure may have acted on goes on, and so does the polling of the operation that it started.
     #[must_use]
     pub fn while_wanted(mut self, wanted: CancellationToken) -> Self {

@@ -16,7 +16,7 @@ use axum::{Router, extract::Request};
 use clap::ValueEnum;
 use http::Method;
 use lazuli_apiserver::{ApiServer, Options as ApiServerOptions};
-use lazuli_plan::cloud_node::facts::{self, InstanceFacts, PublishedAddress};
+use lazuli_nodes::cloud_node::facts::{self, InstanceFacts, PublishedAddress};
 use lazuli_rig::Folder;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, process::Child, sync::watch};

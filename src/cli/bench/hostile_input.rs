@@ -236,10 +236,10 @@ mod tests {
 
     #[test]
     fn every_review_names_another_subscription_by_an_id_as_long_as_ids_may_be() {
-        let ids: Vec<lazuli_plan::model::ArmId> = [0, 9_999].map(|number| disk(number).parse().unwrap()).into();
+        let ids: Vec<lazuli_model::ArmId> = [0, 9_999].map(|number| disk(number).parse().unwrap()).into();
         assert!(ids.iter().all(|id| id.as_str().len() == LONGEST_ID), "{ids:?}");
         assert!(ids[0].subscription() != ids[1].subscription() && ids[0].resource_group() != ids[1].resource_group());
-        assert!(format!("{}x", disk(0)).parse::<lazuli_plan::model::ArmId>().is_err());
+        assert!(format!("{}x", disk(0)).parse::<lazuli_model::ArmId>().is_err());
     }
 
     #[test]

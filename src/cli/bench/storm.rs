@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use csi_proto::csi::ControllerGetCapabilitiesRequest;
-use lazuli_plan::model::ArmId;
+use lazuli_model::ArmId;
 use serde_json::{Map, Value, json};
 use tokio::process::Child;
 

@@ -1,4 +1,4 @@
-//! What is wrong with the cluster. Everything is decided in [`lazuli_plan::diagnosis`]; here are the reads.
+//! What is wrong with the cluster. Everything is decided in [`lazuli_diagnosis`]; here are the reads.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,19 +13,18 @@ use lazuli_cluster::{
 use lazuli_config::Config;
 use lazuli_controllers::settings::without_services;
 use lazuli_csi::server::chain;
-use lazuli_plan::{
-    cloud_node::{is_unmanaged, labels::REGION},
-    diagnosis::{
-        Finding, Grade, Node, addresses,
-        managers::{self, CLOUD_LEASE, Manager},
-        objects::{self, Observed},
-        pod_ranges, regions, routes,
-    },
-    model::ArmId,
+use lazuli_diagnosis::{
+    Finding, Grade, Node, addresses,
+    managers::{self, CLOUD_LEASE, Manager},
+    objects::{self, Observed},
+    pod_ranges, regions, routes,
+};
+use lazuli_model::{ArmId, node::Machine};
+use lazuli_nodes::cloud_node::{is_unmanaged, labels::REGION};
+use lazuli_services::{
     network::{
         backends::labels::MANAGED, load_balancer::LoadBalancer, public_ip::PublicIp, security_group::SecurityGroup,
     },
-    node::Machine,
     service::ClusterAddresses,
 };
 use serde_json::Value;

@@ -9,13 +9,11 @@ use lazuli_azure::Until;
 use lazuli_cluster::{list_nodes, list_reservations, list_volumes, published_sizes};
 use lazuli_config::Config;
 use lazuli_csi::identity::DISK_DRIVER;
-use lazuli_plan::{
+use lazuli_model::{ArmId, Disk, DiskState, Vm, node::Machine, size::SizeLimits};
+use lazuli_storage::{
     disk::inventory::{Holder, Inventory, Row, Slot, Slots, Volume, VolumeNames, slots},
     list::{HandleCasing, ResourceGroup, groups},
     lun::{LunReservations, NodeReservations},
-    model::{ArmId, Disk, DiskState, Vm},
-    node::Machine,
-    size::SizeLimits,
 };
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};

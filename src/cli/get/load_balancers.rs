@@ -8,14 +8,11 @@ use std::{
 use clap::Args;
 use lazuli_assembly::clients::{self, CloudOptions};
 use lazuli_azure::{Until, network::NetworkType};
+use lazuli_balancing::listing::{self, Row, Served};
 use lazuli_cluster::{Change, follow_services};
 use lazuli_controllers::settings;
-use lazuli_plan::{
-    balancing::listing::{self, Row, Served},
-    model::ArmId,
-    network::{load_balancer::LoadBalancer, public_ip::PublicIp},
-    service::ServiceKey,
-};
+use lazuli_model::{ArmId, ServiceKey};
+use lazuli_services::network::{load_balancer::LoadBalancer, public_ip::PublicIp};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -160,7 +157,7 @@ mod tests {
     fn a_table_has_a_line_a_frontend_and_json_all_of_it() {
         let row = Row {
             load_balancer: "kubernetes".to_owned(),
-            sku: lazuli_plan::network::settings::LoadBalancerSku::Standard,
+            sku: lazuli_services::network::settings::LoadBalancerSku::Standard,
             frontend: "a0".to_owned(),
             address: "20.0.0.1".parse().ok(),
             services: [Served::Service("shop/web".to_owned())].into(),

@@ -1,6 +1,6 @@
 //! `lazuli instances add-ssh-key`: reads the machines, prints the plan, asks, writes the extensions, and reports.
 //!
-//! What becomes of each machine is decided in [`lazuli_plan::vm_access`].
+//! What becomes of each machine is decided in [`lazuli_nodes::vm_access`].
 
 use std::{
     io::{IsTerminal as _, Write},
@@ -16,12 +16,9 @@ use lazuli_azure::{
     error::ArmError,
 };
 use lazuli_csi::server::chain;
-use lazuli_plan::{
-    fault::Fault,
-    model::ArmId,
-    permit::Priority,
-    vm_access::{self, Extension, Foreign, Machine, PublicKey, PublicKeyError, Step, User},
-};
+use lazuli_model::{ArmId, fault::Fault};
+use lazuli_nodes::vm_access::{self, Extension, Foreign, Machine, PublicKey, PublicKeyError, Step, User};
+use lazuli_quota::permit::Priority;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, task::JoinSet, time::Instant};

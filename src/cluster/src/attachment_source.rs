@@ -1,18 +1,18 @@
 //! What a VolumeAttachment is about, read live: for the question whether its disk may be attached
-//! ([`lazuli_plan::inline_volume`]).
+//! ([`lazuli_storage::inline_volume`]).
 //!
 //! No snapshot answers here: external-attacher asks for an attach as soon as it has seen the VolumeAttachment, and a
 //! watch of this process may see it later.
 
-use kube::Client;
-use kube::api::ListParams;
-use kube::core::Request;
-use lazuli_plan::inline_volume::AttachmentSource;
+use kube::{Client, api::ListParams, core::Request};
+use lazuli_storage::inline_volume::AttachmentSource;
 use ring::digest::{Context, SHA256};
 
-use super::client::{PAGE, Page, answered};
-use super::reservations::{ATTACHMENTS, SlimAttachment};
-use super::server::ApiError;
+use super::{
+    client::{PAGE, Page, answered},
+    reservations::{ATTACHMENTS, SlimAttachment},
+    server::ApiError,
+};
 
 /// Why it is not known what a VolumeAttachment is about.
 #[derive(Debug, thiserror::Error)]

@@ -3,17 +3,18 @@
 //! kubelet's report every few minutes changes nothing that is kept here: its receiver compares, after it has dropped the
 //! labels that it does not need.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use kube::Client;
-use lazuli_plan::network::backends::{BackendNode, Exclusion, labels};
+use lazuli_services::network::backends::{BackendNode, Exclusion, labels};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::client::null_as_empty;
-use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
-use super::nodes::NODES;
+use super::{
+    client::null_as_empty,
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    nodes::NODES,
+};
 
 /// A change of the Nodes.
 pub type BackendsChange = Change<BackendNode>;

@@ -7,19 +7,26 @@ use std::collections::BTreeMap;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use lazuli_plan::cloud_node::facts::{self, InstanceFacts};
-use lazuli_plan::cloud_node::step::{Patch, PatchFault};
-use lazuli_plan::cloud_node::{CloudNode, NodeAddress, Taint, is_unmanaged, labels};
-use lazuli_plan::network::backends::is_control_plane;
-use lazuli_plan::network::backends::labels::{MANAGED, RESOURCE_GROUP};
+use lazuli_nodes::cloud_node::{
+    CloudNode, NodeAddress, Taint,
+    facts::{self, InstanceFacts},
+    is_unmanaged, labels,
+    step::{Patch, PatchFault},
+};
+use lazuli_services::network::backends::{
+    is_control_plane,
+    labels::{MANAGED, RESOURCE_GROUP},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::client::{Pages, answered, get, null_as_empty};
-use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
-use super::nodes::{NODES, NodeCondition, is_ready};
-use super::server::ApiError;
+use super::{
+    client::{Pages, answered, get, null_as_empty},
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    nodes::{NODES, NodeCondition, is_ready},
+    server::ApiError,
+};
 
 /// The addresses that kubelet was told to use, as a list with commas. Source: Kubernetes, `cloud-provider/api`.
 const PROVIDED_ADDRESSES: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -334,7 +341,7 @@ impl Slim for SlimCloudNode {
 #[cfg(test)]
 mod tests {
     use lazuli_apiserver::{ApiServer, Options};
-    use lazuli_plan::cloud_node::step::NetworkCondition;
+    use lazuli_nodes::cloud_node::step::NetworkCondition;
 
     use super::*;
 

@@ -7,28 +7,34 @@
 //! The name of an event is made from what it says. A process that starts anew, and the other replica, meet the event of
 //! the first one (409), and count on in its series.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
-use kube::Client;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::Request;
-use lazuli_plan::event::{Decision, Event, EventLog, Regarding};
-use lazuli_plan::list::VolumeHandles;
-use lazuli_plan::model::{ArmId, VolumeId};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use kube::{
+    Client,
+    api::{Patch, PatchParams, PostParams},
+    core::Request,
+};
+use lazuli_model::{
+    ArmId, VolumeId,
+    event::{Decision, Event, EventLog, Regarding},
+};
+use lazuli_storage::list::VolumeHandles;
 use lazuli_telemetry::lossy;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::{counter::Counter, family::Family};
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::client::{answered, get};
-use super::reservations::VOLUMES;
-use super::server::ApiError;
+use super::{
+    client::{answered, get},
+    reservations::VOLUMES,
+    server::ApiError,
+};
 
 /// Observations that wait to be written.
 const WAITING: usize = 256;
@@ -307,7 +313,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lazuli_plan::event::{Claim, REPEAT, Reason};
+    use lazuli_model::event::{Claim, REPEAT, Reason};
     use tokio::task::JoinHandle;
     use tokio::time::{advance, sleep};
 

@@ -5,18 +5,21 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use kube::Client;
-use lazuli_plan::diagnosis::managers::Container;
-use lazuli_plan::disk::inventory::Volume;
-use lazuli_plan::lun::{LunReservations, Reservation};
-use lazuli_plan::service::ServiceKey;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use lazuli_diagnosis::managers::Container;
+use lazuli_model::ServiceKey;
+use lazuli_storage::{
+    disk::inventory::Volume,
+    lun::{LunReservations, Reservation},
+};
+use serde::{Deserialize, de::DeserializeOwned};
 
-use super::client::{Pages, get};
-use super::follow::{Interest, Slim as _, SlimMetadata};
-use super::nodes::NODES;
-use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES};
-use super::server::ApiError;
+use super::{
+    client::{Pages, get},
+    follow::{Interest, Slim as _, SlimMetadata},
+    nodes::NODES,
+    reservations::{ATTACHMENTS, SlimAttachment, SlimVolumeSpec, VOLUMES},
+    server::ApiError,
+};
 
 /// Why something of the cluster could not be listed.
 #[derive(Debug, thiserror::Error)]
@@ -314,7 +317,7 @@ pub async fn lease_holder(client: &Client, namespace: &str, name: &str) -> Resul
 #[cfg(test)]
 mod tests {
     use lazuli_apiserver::{ApiServer, Options};
-    use lazuli_plan::lun::NodeReservations;
+    use lazuli_storage::lun::NodeReservations;
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Leadership among the replicas of this program, by a Lease that the Go managers know too.
 //!
-//! [`lazuli_plan::lease`] decides; here are the requests. The Lease is edited as the API server showed it, so what other
+//! [`lazuli_engine::lease`] decides; here are the requests. The Lease is edited as the API server showed it, so what other
 //! versions of Kubernetes put into it stays.
 
 use std::time::Duration;
@@ -8,10 +8,12 @@ use std::time::Duration;
 use http::{Method, Request};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use lazuli_plan::lease::{Election, Loss, Next, Record, Terms, carried};
+use lazuli_engine::lease::{Election, Loss, Next, Record, Terms, carried};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 

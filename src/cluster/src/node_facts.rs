@@ -1,5 +1,5 @@
 //! What a node uses of its disks, read live: for the question whether an attachment is dangling
-//! ([`lazuli_plan::dangling`]).
+//! ([`lazuli_storage::dangling`]).
 //!
 //! No snapshot answers here. The VolumeAttachments are listed by a consistent read that begins when the question is
 //! asked; PersistentVolumes only resolve handles; the Node and its Lease are read after them.
@@ -7,18 +7,21 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
-use kube::Client;
-use kube::api::GetParams;
-use kube::client::Body;
-use kube::core::{Request, Status};
-use lazuli_plan::dangling::{NodeAttachment, NodeFacts};
-
+use kube::{
+    Client,
+    api::GetParams,
+    client::Body,
+    core::{Request, Status},
+};
+use lazuli_storage::dangling::{NodeAttachment, NodeFacts};
 use serde::Deserialize;
 
-use super::client::{Pages, answered, get, null_as_empty};
-use super::nodes::{NODES, NodeCondition, is_ready};
-use super::reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES};
-use super::server::ApiError;
+use super::{
+    client::{Pages, answered, get, null_as_empty},
+    nodes::{NODES, NodeCondition, is_ready},
+    reservations::{ATTACHMENTS, SlimAttachment, SlimVolume, SlimVolumeSpec, VOLUMES},
+    server::ApiError,
+};
 
 /// The nodes' Leases. Source: Kubernetes, `v1.NamespaceNodeLease`.
 pub(super) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";

@@ -10,18 +10,21 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
-use lazuli_plan::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_model::node::{ClusterNodes, KnownNodes, Machine, Node};
+use lazuli_telemetry::Condition;
 use serde::Deserialize;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use lazuli_telemetry::Condition;
-
-use super::client::null_as_empty;
-use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
-use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
+use super::{
+    client::null_as_empty,
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    liveness::{Heard, Liveness, STALE_AFTER, keep_watching},
+};
 
 /// The collection.
 pub(super) const NODES: &str = "/api/v1/nodes";

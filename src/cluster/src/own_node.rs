@@ -4,23 +4,26 @@
 //! A cluster may start nodes with the taint `disk.csi.azure.com/agent-not-ready`, so that no pod with a volume is
 //! scheduled to a node before its driver is registered (kubernetes-sigs/azuredisk-csi-driver 2309). The driver removes it.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
-use lazuli_plan::cloud_node::facts::{self, InstanceFacts};
-use lazuli_plan::node::MachineLabels;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use lazuli_model::node::MachineLabels;
+use lazuli_nodes::cloud_node::facts::{self, InstanceFacts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::client::{answered, get, null_as_empty};
-use super::nodes::NODES;
-use super::server::ApiError;
+use super::{
+    client::{answered, get, null_as_empty},
+    nodes::NODES,
+    server::ApiError,
+};
 
 /// The collection. Source: Kubernetes; kubelet writes an object a node, with the drivers that are registered.
 pub(super) const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";

@@ -16,23 +16,30 @@
 //! The handles are `NoCluster`, `Cold` and `Synced` together with the LUNs: a list of volumes that rests on an old picture
 //! would leave out the volumes of a new resource group.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kube::Client;
-use lazuli_plan::list::VolumeHandles;
-use lazuli_plan::lun::{LunReservations, Reservation};
-use lazuli_plan::model::Lun;
+use lazuli_model::Lun;
+use lazuli_storage::{
+    list::VolumeHandles,
+    lun::{LunReservations, Reservation},
+};
+use lazuli_telemetry::Condition;
 use serde::Deserialize;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use lazuli_telemetry::Condition;
-
-use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
-use super::liveness::{Heard, Liveness, STALE_AFTER, keep_watching};
+use super::{
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    liveness::{Heard, Liveness, STALE_AFTER, keep_watching},
+};
 
 pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 pub(super) const VOLUMES: &str = "/api/v1/persistentvolumes";

@@ -1,25 +1,35 @@
 //! Services: which there are, and the patches that a load balancer's controller makes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::net::IpAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
 
 use http::{Method, Request};
 use kube::Client;
-use lazuli_plan::network::Family;
-use lazuli_plan::service::annotation::is_in_use;
-use lazuli_plan::service::object::{FINALIZER, MOST_PORTS, PortProtocol, ServicePort, SourceRanges};
-use lazuli_plan::service::{ServiceKey, ServiceObject};
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use lazuli_model::{ServiceKey, address::Family};
+use lazuli_services::{
+    ask::PortProtocol,
+    service::{
+        ServiceObject,
+        annotation::is_in_use,
+        object::{FINALIZER, MOST_PORTS, ServicePort, SourceRanges},
+    },
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::client::Pages;
-use super::client::{answered, null_as_empty};
-use super::follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow};
-use super::inventory::ListError;
-use super::server::ApiError;
+use super::{
+    client::{Pages, answered, null_as_empty},
+    follow::{Change, Interest, Slim, SlimMetadata, WAITING, follow},
+    inventory::ListError,
+    server::ApiError,
+};
 
 /// The collection, over all namespaces.
 const SERVICES: &str = "/api/v1/services";

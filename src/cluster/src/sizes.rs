@@ -4,21 +4,21 @@
 //! namespace, a key per size. In most clusters there is nothing to say and no ConfigMap. The node plugin has it as an
 //! optional volume, a file per key, and needs no right to read it.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use lazuli_plan::size::SizeLimits;
+use lazuli_model::size::SizeLimits;
 use serde_json::json;
 
-use super::client::answered;
-use super::server::ApiError;
+use super::{client::answered, server::ApiError};
 
 /// The ConfigMap.
 const NAME: &str = "lazuli-vm-sizes";

@@ -1,18 +1,22 @@
 //! Tests of the crate against an API server inside the test; time is paused.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use lazuli_plan::{list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits};
+use lazuli_model::{node::ClusterNodes, size::SizeLimits};
+use lazuli_storage::{list::VolumeHandles, lun::LunReservations};
+use lazuli_telemetry::Readiness;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{ATTACHMENTS, FakeApiServer, Mood, NODES, VOLUMES};
-use super::*;
-use lazuli_telemetry::Readiness;
+use super::{
+    fake::{ATTACHMENTS, FakeApiServer, Mood, NODES, VOLUMES},
+    *,
+};
 
 /// How long the watches may be lost before the process is not ready.
 const TOLERANCE: Duration = Duration::from_secs(300);

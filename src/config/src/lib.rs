@@ -38,10 +38,7 @@ pub use cloud::{AZURE_STACK, Cloud, CloudSource, Discovery, EndpointFile, Identi
 pub use credential::{Credential, ManagedIdentity};
 pub use document::{Document, MAX_BYTES};
 pub use error::{CloudError, ConfigError, EndpointError, Problem, ProblemKind, Problems};
-pub use lazuli_plan::{
-    disk::ExtendedLocation,
-    model::{REDACTED, Secret},
-};
+pub use lazuli_model::{REDACTED, Secret, disk_spec::ExtendedLocation};
 pub use settings::{
     AuxiliaryToken, BackendPoolType, Backoff, Caches, Cluster, ConfigType, IpPrefix, LabelOperator, LabelRequirement,
     LabelSelector, LoadBalancerPlacement, LoadBalancerSku, LoadBalancing, Network, PreconfiguredPools, ProbeMode,

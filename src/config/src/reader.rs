@@ -5,17 +5,15 @@
 //! several spellings or layers the later layer wins, then the spelling that sorts last by bytes (Go sorts
 //! keys before it decodes them).
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
+use lazuli_model::spelling::nearest;
 use serde_json::{Number, Value};
 
-use lazuli_plan::spelling::nearest;
-
-use super::error::{Problem, ProblemKind};
-use super::{Secret, UnknownKey};
+use super::{
+    Secret, UnknownKey,
+    error::{Problem, ProblemKind},
+};
 
 /// What reading found besides the values.
 #[derive(Debug, Default)]

@@ -202,7 +202,7 @@ pub struct Cluster {
     /// `location`: region of created resources.
     pub location: String,
     /// `extendedLocationName` and `extendedLocationType`: an edge zone, when both are set.
-    pub extended_location: Option<lazuli_plan::disk::ExtendedLocation>,
+    pub extended_location: Option<lazuli_model::disk_spec::ExtendedLocation>,
     /// `vmType`. Default: scale sets (standard before the Go peers' 1.28).
     pub vm_type: VmType,
     /// `primaryAvailabilitySetName`: the availability set behind load balancers.

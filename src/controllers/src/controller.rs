@@ -22,35 +22,35 @@ use lazuli_azure::{
     error::ArmError,
     network::{Network, NetworkType},
 };
+use lazuli_balancing::{
+    Balanced, Key, LocalPools, Spec,
+    discovery::{self, Owned, Standing},
+    events,
+};
 use lazuli_cluster::{
     BackendsChange, Change, Ended, EndpointNodes, EndpointsChange, LeaseName, NamespacesChange, VersionedService,
     follow_backends, follow_endpoints, follow_namespaces, follow_services, lead,
 };
-use lazuli_plan::{
-    balancing::{
-        Balanced, Key, LocalPools, Spec,
-        discovery::{self, Owned, Standing},
-        events,
-    },
-    engine::{
-        freshness,
-        object::{EnvChange, Event as ObjectEvent},
-        service::{Desired, Event, Snapshot},
-    },
-    fault::Fault,
+use lazuli_engine::{
+    freshness,
     lease::Terms,
-    model::{ArmId, ArmIdError},
+    object::{EnvChange, Event as ObjectEvent},
+    service::{Desired, Event, Snapshot},
+};
+use lazuli_model::{ArmId, ArmIdError, address::Cidr, fault::Fault};
+use lazuli_quota::permit::Priority;
+use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
+use lazuli_services::{
+    ask::{AddressAsk, Ask, Mistake, PublicIpAsk},
     network::{
-        Cidr, Settings,
+        Settings,
         backends::{BackendNode, BackendNodes},
         load_balancer::LoadBalancer,
         private_link::PrivateLink,
         settings::LoadBalancerSku,
     },
-    permit::Priority,
-    service::{AddressAsk, Ask, ClusterAddresses, Mistake, PublicIpAsk, ServiceObject, parse, wants},
+    service::{ClusterAddresses, ServiceObject, parse, wants},
 };
-use lazuli_reconcile::{Clock, LeaseHolder, Workers, metrics::Metrics, object::Objects};
 use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::{
@@ -97,7 +97,7 @@ pub struct Options {
     /// How old an observation may become before its object is read again, to find what others changed; `None` for never.
     pub resync: Option<Duration>,
     /// Where events for the owners of Services go.
-    pub events: lossy::Sender<lazuli_plan::event::Event>,
+    pub events: lossy::Sender<lazuli_model::event::Event>,
 }
 
 /// The service controller.
@@ -134,7 +134,7 @@ impl Controller {
         fn objects<O>(informed: &Arc<Informed>, clock: Clock, metrics: &Metrics) -> Workers<Objects<O, Of<O>>>
         where
             Objects<O, Of<O>>: lazuli_reconcile::Kind,
-            O: lazuli_plan::engine::object::Object,
+            O: lazuli_engine::object::Object,
             Of<O>: lazuli_reconcile::object::Adapter<O>,
         {
             Workers::new(Arc::new(Objects::new(Arc::new(Of::new(informed.clone())), clock)), clock, metrics.clone())
@@ -671,7 +671,7 @@ impl Controller {
         if let Some(link) = &ask.private_link {
             let frontend = LoadBalancer::frontend_id(&load_balancer, &ask.families[0].frontend);
             let all: Vec<PrivateLink> = self.informed.told().discovered.private_links().cloned().collect();
-            let name = lazuli_plan::network::private_link::name(link, &frontend, &all);
+            let name = lazuli_services::network::private_link::name(link, &frontend, &all);
             private_link = Some(settings.private_link_id(&link.resource_group, &name)?);
             private_link_subnet = Some(settings.subnet_id(&link.subnet)?);
         }

@@ -3,16 +3,13 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use lazuli_azure::Until;
-use lazuli_plan::{
-    fault::Fault,
-    model::ArmId,
+use lazuli_model::{ArmId, fault::Fault};
+use lazuli_quota::permit::Priority;
+use lazuli_services::{
+    ask::names::{self, BaseName},
     network::{load_balancer::LoadBalancer, public_ip::PublicIp},
-    permit::Priority,
     service::{
-        ClusterAddresses, Existing, ServiceObject, Shown,
-        annotation::key::ADDITIONAL_IPS,
-        names::{self, BaseName},
-        shown::ShownServices,
+        ClusterAddresses, Existing, ServiceObject, Shown, annotation::key::ADDITIONAL_IPS, shown::ShownServices,
     },
 };
 use tracing::warn;

@@ -9,31 +9,32 @@ use std::{
 };
 
 use lazuli_azure::{error::ArmError, network::Network};
+use lazuli_balancing::{
+    Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
+    admitted::AdmittedNodes,
+    balancers::Leaving,
+    discovery::Discovered,
+    interfaces::{Interfaces, Machines},
+    sharing::Peers,
+};
 use lazuli_cluster::{Change, VersionedService};
-use lazuli_plan::{
-    balancing::{
-        Balancers, Inputs, Key, LoadBalancers, LocalPools, PrivateLinks, PublicIps, SecurityGroups, Subnets, Want,
-        admitted::AdmittedNodes,
-        balancers::Leaving,
-        discovery::Discovered,
-        interfaces::{Interfaces, Machines},
-        sharing::Peers,
-    },
-    engine::{
-        Acceptance, Shared,
-        object::{Event, Taint},
-        service,
-    },
-    model::ArmId,
+use lazuli_engine::{
+    Acceptance, Shared,
+    object::{Event, Taint},
+    service,
+};
+use lazuli_model::{ArmId, ServiceKey, address::Cidr};
+use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
+use lazuli_services::{
+    ask::names,
     network::{
-        Cidr, Settings,
+        Settings,
         backends::{BackendNodes, Selection},
         load_balancer, nic,
         settings::{LoadBalancerSku, PoolKind},
     },
-    service::{ClusterAddresses, ServiceKey, names},
+    service::ClusterAddresses,
 };
-use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
 
@@ -212,7 +213,7 @@ pub(crate) struct Informed {
     pub(crate) network: Network,
     pub(crate) api: Api,
     /// Where events for the owners of Services go.
-    pub(crate) events: lossy::Sender<lazuli_plan::event::Event>,
+    pub(crate) events: lossy::Sender<lazuli_model::event::Event>,
     /// When this process began its last write of an object.
     written: Mutex<BTreeMap<ArmId, Instant>>,
     /// The code and the message of Azure's last refusal of a write, by object, for those events.
@@ -432,7 +433,7 @@ impl Informed {
     }
 
     /// Passes an event to a Service.
-    pub(crate) fn to_service(&self, key: &ServiceKey, event: service::Event<lazuli_plan::balancing::Balanced>) {
+    pub(crate) fn to_service(&self, key: &ServiceKey, event: service::Event<lazuli_balancing::Balanced>) {
         if let Some(workers) = self.workers() {
             workers.services.send(key, event);
         }

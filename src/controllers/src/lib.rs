@@ -7,7 +7,7 @@
 //!                                                 └────────── Told ─────────────┘
 //! ```
 //!
-//! Every decision lies in `lazuli-plan` ([`balancing`](lazuli_plan::balancing), [`engine`](lazuli_plan::engine)), and
+//! Every decision lies in a crate of pure functions ([`balancing`](lazuli_balancing), [`engine`](lazuli_engine)), and
 //! `lazuli-reconcile` runs it. This crate says which calls an action is.
 //!
 //! | module | holds |

@@ -17,29 +17,29 @@ use lazuli_azure::{
     network::{Network, NetworkType, NetworkWrite},
     permits::Permit,
 };
-use lazuli_plan::{
-    balancing::{
-        Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Subnets,
-        interfaces::{Interfaces, Membership, Surroundings},
-    },
-    engine::{
-        Outcome, Shared, Waiting,
-        object::{Cause, Failure, Object, Taint},
-        service,
-    },
-    fault::Fault,
-    model::ArmId,
+use lazuli_balancing::{
+    Key, LoadBalancers, PrivateLinks, PublicIps, Report, SecurityGroups, Subnets,
+    interfaces::{Interfaces, Membership, Surroundings},
+};
+use lazuli_engine::{
+    Outcome, Shared, Waiting,
+    object::{Cause, Failure, Object, Taint},
+    service,
+};
+use lazuli_model::{ArmId, ServiceKey, fault::Fault, json::BodyError};
+use lazuli_quota::{
+    permit::Priority,
+    read::{Accept, By},
+};
+use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
+use lazuli_services::{
     network::{
-        BodyError,
         load_balancer::{self, WriteTarget},
         nic::{self, Holder},
         private_link, public_ip, security_group, subnet,
     },
-    permit::Priority,
-    read::{Accept, By},
-    service::{ServiceKey, wants},
+    service::wants,
 };
-use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 

@@ -6,23 +6,23 @@ use std::{
 };
 
 use lazuli_azure::{Until, error::ArmError};
-use lazuli_plan::{
-    balancing::{
-        balancers, events,
-        interfaces::{self, Interfaces, Membership, Needs, Unknown},
-    },
-    engine::{
-        Acceptance,
-        object::{EnvChange, Event},
-    },
-    model::ArmId,
+use lazuli_balancing::{
+    balancers, events,
+    interfaces::{self, Interfaces, Membership, Needs, Unknown},
+};
+use lazuli_engine::{
+    Acceptance,
+    object::{EnvChange, Event},
+};
+use lazuli_model::{ArmId, ServiceKey};
+use lazuli_services::{
+    ask::{names::BaseName, selector::LabelSelector},
     network::{
         load_balancer::{Gone, LoadBalancer, PoolMembers},
         nic::{self, Nic},
         security_group::SecurityGroup,
         settings::{LoadBalancerConfiguration, LoadBalancerSku, PoolKind},
     },
-    service::{ServiceKey, names::BaseName, selector::LabelSelector},
 };
 use serde_json::Value;
 use tracing::warn;

@@ -3,16 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use lazuli_azure::{Until, error::ArmError, network::NetworkType};
-use lazuli_plan::{
-    balancing::{
-        Key, LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Spec,
-        preview::{Environment, Observed, Planned, Subject, not_served, preview},
-    },
-    engine::service::{Desired, Snapshot},
-    model::ArmId,
-    network::{load_balancer, private_link, public_ip, security_group},
-    service::ServiceKey,
+use lazuli_balancing::{
+    Key, LoadBalancers, PrivateLinks, PublicIps, SecurityGroups, Spec,
+    preview::{Environment, Observed, Planned, Subject, not_served, preview},
 };
+use lazuli_engine::service::{Desired, Snapshot};
+use lazuli_model::{ArmId, ServiceKey};
+use lazuli_services::network::{load_balancer, private_link, public_ip, security_group};
 use serde_json::Value;
 use tracing::warn;
 
@@ -56,10 +53,7 @@ impl Environment for Informed {
 }
 
 /// A Service as a preview knows it. Of one whose specification is wrong nothing changes: what is said of it instead.
-pub(crate) fn subject(
-    key: &ServiceKey,
-    snapshot: Snapshot<lazuli_plan::balancing::Balanced>,
-) -> Result<Subject, Planned> {
+pub(crate) fn subject(key: &ServiceKey, snapshot: Snapshot<lazuli_balancing::Balanced>) -> Result<Subject, Planned> {
     let spec: Option<Spec> = match snapshot.desired {
         Desired::Present(spec) => Some(spec),
         Desired::Gone => None,

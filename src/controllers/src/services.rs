@@ -7,16 +7,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use lazuli_balancing::{Balanced, Key, events};
 use lazuli_cluster::{PatchServiceError, ServicePatch, patch_service};
-use lazuli_plan::{
-    balancing::{Balanced, Key, events},
-    engine::{
-        Outcome,
-        service::{self, Action, Env, Event, Patch, PatchFault, Reason},
-    },
-    event::Severity,
-    service::ServiceKey,
+use lazuli_engine::{
+    Outcome,
+    service::{self, Action, Env, Event, Patch, PatchFault, Reason},
 };
+use lazuli_model::{ServiceKey, event::Severity};
 use lazuli_reconcile::Kind;
 use tracing::{info, warn};
 

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use lazuli_azure::arm::Retry;
 use lazuli_config as config;
-use lazuli_plan::{
+use lazuli_model::tags::TagPolicy;
+use lazuli_quota::permit::{Ceiling, Ceilings, Rate};
+use lazuli_services::{
+    ask::selector::{LabelSelector, Operator, Requirement},
     network::{
-        Settings, TagPolicy,
+        Settings,
         settings::{
             AddressSharing, LoadBalancerConfiguration, LoadBalancerSku, PoolKind, PreconfiguredPools, SharedProbe,
         },
     },
-    permit::{Ceiling, Ceilings, Rate},
-    service::selector::{LabelSelector, Operator, Requirement},
 };
 
 /// Why no Service can be served.
@@ -208,7 +209,7 @@ fn selector(one: &config::LabelSelector) -> LabelSelector {
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use lazuli_plan::permit::{Direction, Permits, Priority, Scope};
+    use lazuli_quota::permit::{Direction, Permits, Priority, Scope};
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,6 +1,6 @@
 //! `csi.v1.Controller` of `disk.csi.azure.com`.
 //!
-//! A request is parsed here into the plan's types, a decision is asked of `lazuli-plan`, [`Volumes`] carries it out,
+//! A request is parsed here into typed values, a decision is asked of `lazuli-storage`, [`Volumes`] carries it out,
 //! and its failure becomes the code that the sidecar in front understands ([`fault::code`]), and an event where a
 //! person must know about it ([`fault::reason`]). Nothing else happens
 //! here: the operation that a request starts belongs to `disk`, and goes on when the sidecar gives up.
@@ -23,12 +23,13 @@ use csi_proto::csi::{
     controller_service_capability::{self, Rpc as RpcCapability, rpc},
     validate_volume_capabilities_response,
 };
-use lazuli_plan::{
-    disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY},
+use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
+use lazuli_model::{
+    ArmId, VolumeId,
     event::{Claim, Event, Failure, Regarding},
     fault::{self, Code, Rpc},
-    model::{ArmId, VolumeId},
 };
+use lazuli_storage::disk::{self as plan, Capability, Defaults, ParameterError, SOURCE_KEY};
 use lazuli_telemetry::lossy;
 use tonic::{Request, Response, Status};
 
@@ -38,7 +39,6 @@ use super::{
     server::{RpcNote, failure, status},
     volume_pages::Snapshots,
 };
-use lazuli_disk::{CreateError, ExpandError, Found, VolumeError, Volumes};
 
 /// What the controller can do, as it tells the sidecars.
 ///

@@ -3,11 +3,11 @@
 //! Which mount flags a node takes is said by [`lazuli_host`], once, for both sides.
 
 use csi_proto::csi::{CreateVolumeRequest, volume_capability::AccessType};
-use lazuli_plan::fault::Code;
+use lazuli_host::options::Options;
+use lazuli_model::fault::Code;
 use tonic::Status;
 
 use super::server::status;
-use lazuli_host::options::Options;
 
 /// Refuses mount flags that would make another operation of the mount: every stage of the volume would fail.
 pub(super) fn check(request: &CreateVolumeRequest) -> Result<(), Status> {

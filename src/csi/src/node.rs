@@ -64,6 +64,8 @@ use std::{
     time::Duration,
 };
 
+use acceptance::Acceptances;
+use contradictions::Contradictions;
 use csi_proto::csi::{
     NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
     NodeGetInfoRequest, NodeGetInfoResponse, NodeGetStorageHealthRequest, NodeGetStorageHealthResponse,
@@ -74,27 +76,26 @@ use csi_proto::csi::{
     node_server::Node as NodeRpcs,
     node_service_capability::{Rpc, Type, rpc},
 };
+use error::NodeError;
+use identity_check::IdentityChecks;
 use lazuli_azure::imds::Imds;
-pub use lazuli_plan::device_identity::OnSilence;
-use lazuli_plan::{device_identity::Others, event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
+use lazuli_host::{
+    Host,
+    device::Device,
+    volume_records::{Record, RecordedDevice, VolumeRecords, VolumeRecordsError},
+};
+use lazuli_model::{event::Event, fault::Code, node::MachineLabels, size::SizeLimits};
+pub use lazuli_storage::device_identity::OnSilence;
+use lazuli_storage::device_identity::Others;
+use lazuli_telemetry::{lossy, panics::catch};
+use locks::{Held, Locks};
+use request::{Publish, Stage, absolute, required};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::server::{RpcNote, chain, failure, status};
-use acceptance::Acceptances;
-use contradictions::Contradictions;
-use error::NodeError;
-use identity_check::IdentityChecks;
-use lazuli_host::{
-    Host,
-    device::Device,
-    volume_records::{Record, RecordedDevice, VolumeRecords, VolumeRecordsError},
-};
-use lazuli_telemetry::{lossy, panics::catch};
-use locks::{Held, Locks};
-use request::{Publish, Stage, absolute, required};
 
 /// Whether the node tells its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod rpc_log;
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
-use lazuli_plan::fault::Code;
+use lazuli_model::fault::Code;
 use tokio_stream::{
     StreamExt as _,
     wrappers::{TcpListenerStream, UnixListenerStream},

@@ -15,7 +15,8 @@ use std::{
 
 use csi_proto::csi::{ListVolumesResponse, Volume, list_volumes_response};
 use lazuli_disk::{ListedVolume, VolumeList};
-use lazuli_plan::{fault::Code, list::Page};
+use lazuli_model::fault::Code;
+use lazuli_storage::list::Page;
 use prost::{Message, encoding};
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
@@ -167,7 +168,8 @@ fn encoded_len(entry: &list_volumes_response::Entry) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use lazuli_plan::{list::PAGE_BYTES, model::Gib};
+    use lazuli_model::Gib;
+    use lazuli_storage::list::PAGE_BYTES;
 
     use super::*;
 

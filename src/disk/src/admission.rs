@@ -1,18 +1,20 @@
-//! Whether a disk may be attached for what asks for it. Decided in [`lazuli_plan::inline_volume`]; what Kubernetes says
+//! Whether a disk may be attached for what asks for it. Decided in [`lazuli_storage::inline_volume`]; what Kubernetes says
 //! comes through a function, because this crate knows nothing of its client.
 
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use lazuli_azure::compute::Freshness;
-use lazuli_plan::{
-    disk::AllowedResourceGroups,
+use lazuli_model::{
+    ArmId, VolumeId,
     event::{Event, Reason, Regarding},
     fault::Fault,
+};
+use lazuli_quota::permit::Priority;
+use lazuli_storage::{
+    disk::AllowedResourceGroups,
     inline_volume::{Attachment, AttachmentSource, InlineVolumes, Verdict},
     list::VolumeHandles,
-    model::{ArmId, VolumeId},
-    permit::Priority,
 };
 
 use super::{VolumeError, Volumes};

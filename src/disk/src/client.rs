@@ -11,16 +11,14 @@ use lazuli_azure::{
     error::{ArmError, Verb},
     permits::Permit,
 };
-use lazuli_plan::{
-    disk::DiskSpec,
+use lazuli_model::{
+    ArmId, Disk, Gib, InstanceView, Vm,
+    disk_spec::DiskSpec,
     fault::Fault,
-    force_detach::InstanceView,
-    list::ResourceGroup,
-    model::{ArmId, Disk, Gib, Vm},
     op::{VmWrite, VmWriteMethod},
-    permit::Priority,
-    single_write::Limits,
 };
+use lazuli_quota::permit::Priority;
+use lazuli_storage::{list::ResourceGroup, single_write::Limits};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

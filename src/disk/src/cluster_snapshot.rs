@@ -64,7 +64,7 @@ async fn wait<T: Send + Sync>(mut snapshot: watch::Receiver<T>, is_known: fn(&T)
 mod tests {
     use std::collections::BTreeMap;
 
-    use lazuli_plan::lun::LunReservations;
+    use lazuli_storage::lun::LunReservations;
 
     use super::*;
 

@@ -1,18 +1,18 @@
 //! Detaches a disk from a node that Kubernetes uses it on no more, so that it can be attached where it is wanted, or
 //! deleted with its volume.
 //!
-//! Decided in [`lazuli_plan::dangling`]; done by the worker of the VM that holds the disk, which alone writes its data
+//! Decided in [`lazuli_storage::dangling`]; done by the worker of the VM that holds the disk, which alone writes its data
 //! disks. What Kubernetes says comes through a function, because this crate knows nothing of its client.
 
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use lazuli_plan::{
-    dangling::{self, Blocked, Dangling, NodeFacts, NotDangling},
+use lazuli_model::{
+    ArmId,
     event::{Event, Reason, Regarding},
     fault::Fault,
-    model::ArmId,
 };
+use lazuli_storage::dangling::{self, Blocked, Dangling, NodeFacts, NotDangling};
 use tracing::{info, warn};
 
 use super::{VolumeError, Volumes};

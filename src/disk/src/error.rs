@@ -3,11 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use lazuli_azure::error::ArmError;
-use lazuli_plan::{
-    dangling::NotDangling,
+use lazuli_model::{
+    ArmId,
     fault::{Effect, Fault},
-    model::ArmId,
 };
+use lazuli_storage::dangling::NotDangling;
 
 const DISK: &str = "Microsoft.Compute/disks";
 
@@ -65,7 +65,7 @@ impl VolumeError {
     /// The action of Azure's role-based access control that the failed call needs.
     pub fn action(&self) -> Option<String> {
         let source = self.source.as_ref()?;
-        lazuli_plan::rbac::action(source.verb.as_str(), &source.resource)
+        lazuli_model::rbac::action(source.verb.as_str(), &source.resource)
     }
 
     /// What an event says of the failure: the same for every request that fails for this reason.

@@ -12,16 +12,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId,
     fault::{Effect, Fault},
-    model::ArmId,
 };
+use lazuli_telemetry::panics::catch;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error};
 
 use super::VolumeError;
-use lazuli_telemetry::panics::catch;
 
 /// Where the result of an operation appears.
 type Answer<T> = watch::Receiver<Option<Result<T, VolumeError>>>;

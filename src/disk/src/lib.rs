@@ -1,6 +1,6 @@
 //! Managed disks as volumes: create, delete, publish, unpublish, expand, get, list.
 //!
-//! This crate turns decisions of `lazuli-plan` into calls of `lazuli-azure`, each in a task that outlives its
+//! This crate turns decisions of `lazuli-storage` into calls of `lazuli-azure`, each in a task that outlives its
 //! caller: one worker per VM ([`worker`]) and one operation per disk ([`in_flight`]). It knows nothing of gRPC. Of
 //! Kubernetes it knows only the snapshots that it is given: the LUNs that VolumeAttachments name, and the handles of
 //! PersistentVolumes. Its memory of nodes and of handle casing saves reads, and may be lost at any moment.
@@ -23,19 +23,22 @@ use std::{
 };
 
 use lazuli_azure::compute::{Compute, Freshness};
-use lazuli_plan::{
-    dangling::{Blocked, DetachUnused, detach_command},
-    disk::{Adopted, CreatePlan, DiskSpec, Expand, Mismatch, ParameterError, plan_expand},
+use lazuli_model::{
+    ArmId, CachingMode, Disk, Gib, Lun, Vm, VolumeId,
+    disk_spec::{DiskSpec, Mismatch},
     event::Event,
     fault::Fault,
+    node::ClusterNodes,
+    op::VmWriteMethod,
+    size::SizeLimits,
+};
+use lazuli_quota::permit::Priority;
+use lazuli_storage::{
+    dangling::{Blocked, DetachUnused, detach_command},
+    disk::{Adopted, CreatePlan, Expand, ParameterError, plan_expand},
     force_detach::ForceDetach,
     list::{HandleCasing, ResourceGroup, VolumeHandles},
     lun::LunReservations,
-    model::{ArmId, CachingMode, Disk, Gib, Lun, Vm, VolumeId},
-    node::ClusterNodes,
-    op::VmWriteMethod,
-    permit::Priority,
-    size::SizeLimits,
     unpublish::{self, NodeVm, Verdict, is_machine},
 };
 use lazuli_telemetry::lossy;
@@ -208,7 +211,7 @@ impl Volumes {
     ///
     /// # Errors
     /// [`CreateError::Exists`] when the disk of that name does not fit; otherwise Azure's own failures, with
-    /// [`Effect::Possible`](lazuli_plan::fault::Effect::Possible) unless it is certain that no disk is left behind.
+    /// [`Effect::Possible`](lazuli_model::fault::Effect::Possible) unless it is certain that no disk is left behind.
     pub async fn create(&self, plan: &CreatePlan) -> Result<Created, CreateError> {
         let request = Request::Create(Box::new(plan.spec.clone()));
         let operation = |wanted| create(self.client.clone(), plan.disk.clone(), plan.spec.clone(), wanted);

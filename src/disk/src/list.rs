@@ -1,6 +1,6 @@
 //! ListVolumes: all volumes of the cluster.
 //!
-//! A list reads the resource groups that [`lazuli_plan::list::groups`] names. Of each disk it keeps the volume id, the
+//! A list reads the resource groups that [`lazuli_storage::list::groups`] names. Of each disk it keeps the volume id, the
 //! size and the nodes. Callers share reads: one list is read at a time, and all callers that come during that read share
 //! the next one. A caller never joins a read that has begun. The first page of that read may be older than the caller's
 //! last attach, and external-attacher would take that volume for detached.
@@ -18,12 +18,10 @@ use futures::{
     stream,
 };
 use lazuli_azure::compute::{ListedDisk, UnreadableDisk};
-use lazuli_plan::{
-    disk::is_made_by_driver,
-    fault::Fault,
+use lazuli_model::{ArmId, Gib, disk_tags::is_made_by_driver, fault::Fault};
+use lazuli_storage::{
     list::{GroupFailure, HandleCasing, ResourceGroup, VolumeHandles, group_failure, groups},
     lun::LunReservations,
-    model::{ArmId, Gib},
 };
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};

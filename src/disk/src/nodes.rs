@@ -17,13 +17,13 @@ use futures::{
     future::{BoxFuture, WeakShared},
 };
 use lazuli_azure::error::ArmError;
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, Vm,
     fault::Fault,
-    model::{ArmId, Vm},
     node::{ClusterNodes, Machine, Place},
-    permit::Priority,
-    unpublish::{self, NodeVm, Verdict, is_machine},
 };
+use lazuli_quota::permit::Priority;
+use lazuli_storage::unpublish::{self, NodeVm, Verdict, is_machine};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -375,7 +375,7 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use lazuli_plan::node::{KnownNodes, Node};
+    use lazuli_model::node::{KnownNodes, Node};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The writes of a disk as a whole: its creation, its deletion, its expansion.
 //!
 //! Each runs in a task of its own ([`crate::in_flight`]). A creation and a deletion have no condition that Azure would
-//! check, so each send rests on a read made right before it: see [`lazuli_plan::single_write`], which decides. A
+//! check, so each send rests on a read made right before it: see [`lazuli_storage::single_write`], which decides. A
 //! deletion's first send needs no read: it rests on its caller alone.
 
 use std::time::Duration;
@@ -11,14 +11,13 @@ use lazuli_azure::{
     error::{ArmError, Verb},
     permits::Permit,
 };
-use lazuli_plan::{
-    disk::DiskSpec,
+use lazuli_model::{
+    ArmId, Disk, Gib, ProvisioningState,
+    disk_spec::DiskSpec,
     fault::{Effect, Fault},
-    model::{ArmId, Disk, Gib, ProvisioningState},
-    permit::Priority,
-    poll,
-    single_write::{Attempts, Deletion, Next, Refusal, deletion},
 };
+use lazuli_quota::{permit::Priority, poll};
+use lazuli_storage::single_write::{Attempts, Deletion, Next, Refusal, deletion};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};

@@ -18,7 +18,7 @@
 //!   for, and a read answers only the callers that came before it was sent ([`queue::Queue::resolve`]).
 //! - A worker that waits for the permit to write reads the VM again when the permit has come. It keeps the terms of the
 //!   attaches that it read before the wait ([`disks::DiskReads`]).
-//! - One failing disk of a batch fails alone ([`lazuli_plan::attach::Bisection`]). A caller never gets the failure of
+//! - One failing disk of a batch fails alone ([`lazuli_storage::attach::Bisection`]). A caller never gets the failure of
 //!   another caller's disk ([`answers`]).
 //! - A request that needs no write is answered during a pause, during another writer's write, and during a bisection
 //!   ([`waits`]).
@@ -40,25 +40,34 @@ use std::{
     time::Duration,
 };
 
+use answers::opposed_message;
+use disks::{DiskReads, Planned};
+use failure_state::FailureState;
 use lazuli_azure::{
     compute::{Freshness, Snapshot},
     error::ArmError,
     permits::Permit,
 };
-use lazuli_plan::{
-    attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
-    dangling::{Dangling, SeenAttachments},
+use lazuli_model::{
+    ArmId, Disk, Vm,
     event::Event,
     fault::{Effect, Fault},
-    force_detach::{FailedDetaches, ForceDetach},
-    lun::LunReservations,
-    model::{ArmId, Disk, Vm},
     op::VmWriteMethod,
-    permit::Priority,
-    read::{Accept, By},
     size::SizeLimits,
 };
+use lazuli_quota::{
+    permit::Priority,
+    read::{Accept, By},
+};
+use lazuli_storage::{
+    attach::{self, Bisection, BisectionStep, Shown, Wait, Writes},
+    dangling::{Dangling, SeenAttachments},
+    force_detach::{FailedDetaches, ForceDetach},
+    lun::LunReservations,
+};
 use lazuli_telemetry::{lossy, panics::catch};
+use leadership::Leadership;
+use queue::{Batch, Queue, Retry};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep_until},
@@ -66,11 +75,6 @@ use tokio::{
 use tracing::{Instrument, error, warn};
 
 use super::{DiskHold, Nodes, VolumeError, client::Client, cluster_snapshot::ClusterSnapshot};
-use answers::opposed_message;
-use disks::{DiskReads, Planned};
-use failure_state::FailureState;
-use leadership::Leadership;
-use queue::{Batch, Queue, Retry};
 pub(crate) use queue::{Goal, Outcome};
 
 mod answers;

@@ -4,9 +4,13 @@
 //! becomes of it nor anything of another, is this module's. The folder is full of links to other devices and of files
 //! that take a device away; what may be written is on the one list of [`DeviceSetting`], and no link is followed.
 
-use std::{fs, io, io::Write as _, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
-use lazuli_plan::disk::DeviceSetting;
+use lazuli_storage::disk::DeviceSetting;
 
 use super::{Host, device::Device};
 

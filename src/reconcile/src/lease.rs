@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lazuli_plan::engine;
+use lazuli_engine as engine;
 use tokio::sync::watch;
 
 use crate::Clock;

@@ -1,4 +1,4 @@
-//! Runs the steps of the reconcile engine ([`lazuli_plan::engine`]): a mailbox, a task and a timer for each key.
+//! Runs the steps of the reconcile engine ([`lazuli_engine`]): a mailbox, a task and a timer for each key.
 //!
 //! ```text
 //!   send(key, event) ──▶ mailbox ──▶ step ──▶ actions ──▶ Kind::carry_out ──▶ Azure, the API server, other mailboxes
@@ -18,7 +18,7 @@
 //!   the next event starts with an empty state, which reads what is there.
 //!
 //! [`object`] is the adapter's half that all objects of Azure share. Another object costs a planner
-//! ([`lazuli_plan::engine::object::Object`]) and an [`object::Adapter`]; `tests/route_table.rs` below `src` is a whole one.
+//! ([`lazuli_engine::object::Object`]) and an [`object::Adapter`]; `tests/route_table.rs` below `src` is a whole one.
 
 mod lease;
 pub mod metrics;

@@ -4,12 +4,12 @@
 use std::{cell::OnceCell, collections::BTreeMap, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use lazuli_plan::{
-    engine::{
-        Id, Outcome, Shared,
-        object::{self, Action, After, Env, Event, Failure, Object, Taint},
-    },
-    fault::Fault,
+use lazuli_engine::{
+    Id, Outcome, Shared,
+    object::{self, Action, After, Env, Event, Failure, Object, Taint},
+};
+use lazuli_model::fault::Fault;
+use lazuli_quota::{
     permit::Priority,
     poll::Expectation,
     read::{Accept, By},

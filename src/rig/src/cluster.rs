@@ -12,7 +12,7 @@ use lazuli_azure::{
 };
 use lazuli_config::{Config, Document, Environment};
 use lazuli_emulator::{Emulator, scenario};
-use lazuli_plan::model::ArmId;
+use lazuli_model::ArmId;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 

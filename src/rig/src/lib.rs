@@ -28,9 +28,10 @@ use lazuli_csi::{
 };
 use lazuli_emulator::{Emulator, HypervisorChoice, scenario::Scenario};
 use lazuli_host::Host;
-use lazuli_plan::{
-    dangling::DetachUnused, disk::AllowedResourceGroups, event::Event, force_detach::ForceDetach,
-    inline_volume::InlineVolumes, list::VolumeHandles, lun::LunReservations, node::ClusterNodes, size::SizeLimits,
+use lazuli_model::{event::Event, node::ClusterNodes, size::SizeLimits};
+use lazuli_storage::{
+    dangling::DetachUnused, disk::AllowedResourceGroups, force_detach::ForceDetach, inline_volume::InlineVolumes,
+    list::VolumeHandles, lun::LunReservations,
 };
 use lazuli_telemetry::lossy;
 use prometheus_client::registry::Registry;

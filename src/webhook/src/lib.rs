@@ -1,7 +1,7 @@
 //! The admission webhooks, which the API server asks about PersistentVolumes and PersistentVolumeClaims.
 //!
 //! ```text
-//!   API server ──AdmissionReview──▶ router ──▶ review ──▶ lazuli_plan::admission
+//!   API server ──AdmissionReview──▶ router ──▶ review ──▶ lazuli_storage::admission
 //!                                                └─▶ the claim's volume (API server), the disk (Azure)
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!
 //! Any client that reaches the port can send a review, for the API server usually shows no certificate of its own. So the
 //! body of a request has a limit, few reviews run at a time, all together read few disks of Azure
-//! ([`lazuli_plan::admission::budget`]), and an answer says no more of a disk than its volume would.
+//! ([`lazuli_storage::admission::budget`]), and an answer says no more of a disk than its volume would.
 
 mod metrics;
 mod review;

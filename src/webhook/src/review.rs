@@ -1,7 +1,7 @@
 //! AdmissionReview, version v1 of `admission.k8s.io`, as far as it is read and answered.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use lazuli_plan::admission::Patch;
+use lazuli_storage::admission::Patch;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

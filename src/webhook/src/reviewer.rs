@@ -1,4 +1,4 @@
-//! Carries out a review: reads what `lazuli_plan::admission` asks for, until the deadline.
+//! Carries out a review: reads what `lazuli_storage::admission` asks for, until the deadline.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,12 +8,9 @@ use lazuli_azure::{
     error::ArmError,
 };
 use lazuli_cluster::read_volume;
-use lazuli_plan::{
-    admission::{budget::ReadBudget, claim, volume},
-    fault::Fault,
-    model::{ArmId, Disk},
-    permit::Priority,
-};
+use lazuli_model::{ArmId, Disk, fault::Fault};
+use lazuli_quota::permit::Priority;
+use lazuli_storage::admission::{budget::ReadBudget, claim, volume};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;

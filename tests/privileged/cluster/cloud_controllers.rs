@@ -34,7 +34,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const CONTAINER: &str = "cloud-controllers";
 /// A machine that the controllers' identity may not read.
 const UNREADABLE: &str = "unreadable";
-/// Source: `lazuli_plan::cloud_node::breaker`.
+/// Source: `lazuli_nodes::cloud_node::breaker`.
 const PACE: Duration = Duration::from_secs(10);
 /// How long the pods of a stopped machine may take to run elsewhere, from when its Node is not Ready.
 const MOVED_WITHIN: Duration = Duration::from_secs(60);

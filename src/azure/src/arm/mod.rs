@@ -43,9 +43,11 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
-use lazuli_plan::{
+use lazuli_model::{
+    AzureTime,
     fault::{Effect, Fault},
-    model::AzureTime,
+};
+use lazuli_quota::{
     permit::{Ceilings, Priority, Scope},
     poll::{Durations, Expectation, Kind},
 };

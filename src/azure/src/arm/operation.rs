@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The read broker says when to look at an operation whose end a list may show; any other is polled by its own
-//! expectation ([`lazuli_plan::poll`]).
+//! expectation ([`lazuli_quota::poll`]).
 //!
 //! A question that fails does not fail the operation: Azure goes on with it. A status that is not known any more, or
 //! that we may not read (source: the right to change a resource does not bring the right to track its operations,
@@ -19,9 +19,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, ProvisioningState,
     fault::{Effect, Fault},
-    model::{ArmId, ProvisioningState},
+};
+use lazuli_quota::{
     permit::Priority,
     poll::{self, Expectation},
     read::Target,

@@ -2,11 +2,11 @@
 
 use std::{borrow::Cow, fmt};
 
-use lazuli_plan::{
+use lazuli_model::{
+    AzureTime,
     fault::{Effect, Fault},
-    model::AzureTime,
-    permit::Priority,
 };
+use lazuli_quota::permit::Priority;
 use serde::{
     Deserialize,
     de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},

@@ -1,6 +1,6 @@
 //! A write, before it is sent.
 
-use lazuli_plan::{permit::Priority, poll::Kind};
+use lazuli_quota::{permit::Priority, poll::Kind};
 use serde_json::Value;
 
 use crate::{error::Verb, permits::Permit};

@@ -25,12 +25,12 @@ use futures::{
     future::{BoxFuture, Shared},
 };
 use http::HeaderValue;
-use lazuli_plan::fault::Fault;
+use lazuli_model::fault::Fault;
 use tokio::time::Instant;
 use url::Url;
 
 pub use certificate::CertificateError;
-pub use lazuli_plan::model::Secret;
+pub use lazuli_model::Secret;
 
 use crate::{
     random::Random,

@@ -1,7 +1,7 @@
 //! The read broker: every read of a resource and every look at an operation goes through it, so that many share one
 //! request.
 //!
-//! [`lazuli_plan::read::Group`] decides what to send; there is one for each list of Azure: the resources of one type in one
+//! [`lazuli_quota::read::Group`] decides what to send; there is one for each list of Azure: the resources of one type in one
 //! resource group, or the children of one resource, such as the instances of a scale set. The broker sends it, one task a
 //! request, and hands the answer to all callers that wait for it. Each group has a task of its own, which steps it when
 //! something has changed or when time has passed. That task ends when no read is asked and no operation is watched.
@@ -25,9 +25,11 @@ use std::{
     time::Duration,
 };
 
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, AzureTime,
     fault::{Effect, Fault},
-    model::{ArmId, AzureTime},
+};
+use lazuli_quota::{
     poll::Expectation,
     read::{Action, Ask, By, Group, Listed, News, Operation, Seen, Supply, Target},
 };

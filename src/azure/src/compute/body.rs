@@ -1,6 +1,6 @@
 //! The body of a disk's PUT.
 
-use lazuli_plan::disk::{CreateOption, DiskSpec};
+use lazuli_model::disk_spec::{CreateOption, DiskSpec};
 use serde_json::{Map, Value, json};
 
 /// What to send to make the disk of a plan. A property that the plan leaves open is left out: Azure's default counts,
@@ -55,7 +55,8 @@ fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value
 mod tests {
     use std::collections::BTreeMap;
 
-    use lazuli_plan::disk::{Capability, Defaults, ExtendedLocation, Request, plan_create};
+    use lazuli_model::disk_spec::ExtendedLocation;
+    use lazuli_storage::disk::{Capability, Defaults, Request, plan_create};
 
     use super::*;
 

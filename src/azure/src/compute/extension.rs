@@ -1,9 +1,7 @@
 //! Extensions of machines.
 
-use lazuli_plan::{
-    model::{ArmId, ArmIdError},
-    poll::Kind,
-};
+use lazuli_model::{ArmId, ArmIdError};
+use lazuli_quota::poll::Kind;
 use serde_json::Value;
 
 use super::Compute;
@@ -18,7 +16,7 @@ impl Compute {
     /// the extension shall be, so it may be sent again.
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_plan::fault::Fault).
+    /// Any [`Fault`](lazuli_model::fault::Fault).
     pub async fn put_extension(
         &self,
         machine: &ArmId,

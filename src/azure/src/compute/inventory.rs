@@ -1,9 +1,7 @@
 //! Lists for people's commands: the disks of a resource group as values, its scale sets, and the instances of these.
 
-use lazuli_plan::{
-    model::{ArmId, Disk},
-    permit::Priority,
-};
+use lazuli_model::{ArmId, Disk};
+use lazuli_quota::permit::Priority;
 use serde_json::Value;
 
 use super::{Compute, DecodeError, decode_disk, list_path, listed, undecodable};
@@ -38,7 +36,7 @@ impl Compute {
     /// Lists the disks of a resource group. A disk that cannot be read is logged and left out.
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_plan::fault::Fault).
+    /// Any [`Fault`](lazuli_model::fault::Fault).
     pub async fn list_disks(
         &self,
         subscription: &str,
@@ -66,7 +64,7 @@ impl Compute {
     /// API's default before flexible sets).
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_plan::fault::Fault).
+    /// Any [`Fault`](lazuli_model::fault::Fault).
     pub async fn list_uniform_sets(
         &self,
         subscription: &str,

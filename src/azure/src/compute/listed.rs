@@ -1,9 +1,7 @@
 //! What lists of the compute provider are read for.
 
-use lazuli_plan::{
-    model::{Gib, ProvisioningState},
-    read::Listed,
-};
+use lazuli_model::{Gib, ProvisioningState};
+use lazuli_quota::read::Listed;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 

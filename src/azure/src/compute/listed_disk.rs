@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_plan::{
-    model::{ArmId, Gib},
-    permit::Priority,
-};
+use lazuli_model::{ArmId, Gib};
+use lazuli_quota::permit::Priority;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -35,7 +33,7 @@ impl Compute {
     /// disk.
     ///
     /// # Errors
-    /// Any [`Fault`](lazuli_plan::fault::Fault). `take` may have been given a part of the disks by then.
+    /// Any [`Fault`](lazuli_model::fault::Fault). `take` may have been given a part of the disks by then.
     pub async fn list_disks_with(
         &self,
         subscription: &str,

@@ -1,7 +1,7 @@
 //! Disks and virtual machines: which request is which, and what the answers mean.
 //!
 //! A read gives a [`Snapshot`]: our model, the version, and Azure's own JSON, so that a write of a shared object is
-//! an edit of what was read and loses nothing. Chooses nothing: which write a VM needs is decided in `lazuli-plan`.
+//! an edit of what was read and loses nothing. Chooses nothing: which write a VM needs is decided in `lazuli-storage`.
 
 mod body;
 mod extension;
@@ -14,12 +14,13 @@ mod wire;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, AzureTime, Disk, Gib, InstanceView, Vm,
     fault::{Effect, Fault},
-    force_detach::InstanceView,
-    model::{ArmId, AzureTime, Disk, Gib, Vm},
     node::instance_of_computer,
     op::{VmWrite, VmWriteMethod},
+};
+use lazuli_quota::{
     permit::Priority,
     poll::Kind,
     read::{Accept, By, Seen, Target},

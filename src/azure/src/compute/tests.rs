@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_plan::{
-    apply,
-    force_detach::PowerState,
-    model::{CachingMode, DataDiskSource, DiskState, Lun, ProvisioningState, SkuName},
-    op::Attachment,
+use lazuli_model::{
+    CachingMode, DataDiskSource, DiskState, Lun, PowerState, ProvisioningState, SkuName, apply, op::Attachment,
 };
 use proptest::prelude::*;
 

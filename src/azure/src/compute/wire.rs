@@ -5,13 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_plan::{
-    disk::is_made_by_driver,
-    force_detach::{InstanceView, PowerState},
-    model::{
-        ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, Lun, ProvisioningState, SkuName,
-        Vm,
-    },
+use lazuli_model::{
+    ArmId, AzureTime, CachingMode, DataDisk, DataDiskSource, Disk, DiskState, Gib, InstanceView, Lun, PowerState,
+    ProvisioningState, SkuName, Vm,
+    disk_tags::is_made_by_driver,
     op::{Attachment, VmWrite, VmWriteMethod},
 };
 use serde::Deserialize;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lazuli_emulator::{Options, latency::Profile, scenario};
-use lazuli_plan::{fault::Fault, model::ArmId, permit::Priority};
+use lazuli_model::{ArmId, fault::Fault};
+use lazuli_quota::permit::Priority;
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 

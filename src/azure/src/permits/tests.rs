@@ -1,5 +1,7 @@
 //! The queue in front of a scripted Azure, on paused time.
 
+use lazuli_model::fault::{Effect, Fault};
+use lazuli_quota::poll::Kind;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -8,10 +10,6 @@ use crate::{
     Until,
     arm::{Arm, Write},
     testing::{Fake, Reply, a_minute, an_hour},
-};
-use lazuli_plan::{
-    fault::{Effect, Fault},
-    poll::Kind,
 };
 
 const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";

@@ -7,7 +7,7 @@ use lazuli_emulator::{
     Emulator,
     scenario::{self, AvailabilitySet, ScaleSet, Scenario, VirtualMachine},
 };
-use lazuli_plan::rbac;
+use lazuli_model::rbac;
 use lazuli_rig::{Folder, azure_json};
 
 use super::*;

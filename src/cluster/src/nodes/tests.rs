@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use lazuli_plan::node::Place;
+use lazuli_model::node::Place;
 use lazuli_telemetry::Readiness;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::*;
 use crate::fake::{FakeApiServer, Mood};

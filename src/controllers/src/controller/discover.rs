@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use lazuli_azure::{Until, error::ArmError, network::NetworkType};
+use lazuli_balancing::discovery::{self, Kind, Place, Standing};
 use lazuli_cluster::VersionedService;
-use lazuli_plan::{
-    balancing::discovery::{self, Kind, Place, Standing},
-    fault::Fault,
+use lazuli_model::fault::Fault;
+use lazuli_services::{
+    ask::{AddressAsk, PublicIpAsk},
     network::{private_link::PrivateLink, public_ip::PublicIp},
-    service::{AddressAsk, PublicIpAsk, ServiceObject},
+    service::ServiceObject,
 };
 use tracing::warn;
 

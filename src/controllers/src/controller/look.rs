@@ -5,14 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
 use lazuli_azure::{Until, compute::Freshness, error::ArmError, network::NetworkType};
+use lazuli_balancing::interfaces::Unknown;
 use lazuli_cluster::VersionedService;
-use lazuli_plan::{
-    balancing::interfaces::Unknown,
-    fault::Fault,
-    model::ArmId,
-    network::{Settings, nic::Nic, settings::LoadBalancerSku},
-    permit::Priority,
-};
+use lazuli_model::{ArmId, fault::Fault};
+use lazuli_quota::permit::Priority;
+use lazuli_services::network::{Settings, nic::Nic, settings::LoadBalancerSku};
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;

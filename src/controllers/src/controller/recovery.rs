@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
-use lazuli_plan::{
-    balancing::{Key, interfaces::Membership},
-    engine::{Acceptance, object, service::Event},
-    model::ArmId,
-    service::ServiceKey,
-};
+use lazuli_balancing::{Key, interfaces::Membership};
+use lazuli_engine::{Acceptance, object, service::Event};
+use lazuli_model::{ArmId, ServiceKey};
 
 use super::Controller;
 use crate::informed::Informed;

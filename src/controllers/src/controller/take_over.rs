@@ -1,8 +1,9 @@
 //! The plan without a write, and the first leadership after another controller.
 
 use lazuli_azure::error::ArmError;
+use lazuli_balancing::preview::Planned;
 use lazuli_cluster::{read_mark, write_mark};
-use lazuli_plan::{balancing::preview::Planned, engine::Acceptance};
+use lazuli_engine::Acceptance;
 use tracing::{error, warn};
 
 use super::{AGAIN, Controller};

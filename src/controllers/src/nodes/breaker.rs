@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use lazuli_plan::cloud_node::{
+use lazuli_nodes::cloud_node::{
     breaker::{Action, Event, LEAST_LIMIT, PACE, State, limit, step},
     events, step,
 };

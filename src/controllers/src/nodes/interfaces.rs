@@ -1,20 +1,17 @@
 //! The lists of network interfaces by which the addresses of initialised Nodes are kept.
 //!
 //! Each is read once for all its Nodes, every `--node-status-update-frequency`, by the process that leads. What a list means
-//! for a Node is decided in `lazuli_plan::cloud_node::addresses` and in the step of the Node.
+//! for a Node is decided in `lazuli_nodes::cloud_node::addresses` and in the step of the Node.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use lazuli_azure::{Until, network::NetworkType};
-use lazuli_plan::{
-    cloud_node::{
-        addresses::{InterfaceList, Listed, PublicAddresses, lists},
-        step::Event,
-    },
-    fault::Fault,
-    model::ArmId,
-    network::public_ip::PublicIp,
+use lazuli_model::{ArmId, fault::Fault};
+use lazuli_nodes::cloud_node::{
+    addresses::{InterfaceList, Listed, PublicAddresses, lists},
+    step::Event,
 };
+use lazuli_services::network::public_ip::PublicIp;
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{debug, warn};

@@ -10,15 +10,14 @@ use std::{
 };
 
 use lazuli_azure::{compute::Compute, network::Network};
-use lazuli_plan::{
+use lazuli_engine::{Acceptance, Shared, object};
+use lazuli_model::{ArmId, event};
+use lazuli_nodes::{
     cloud_node::{
         CloudNode,
         facts::Scope,
         step::{Env, Event},
     },
-    engine::{Acceptance, Shared, object},
-    event,
-    model::ArmId,
     routing::{self, RouteTables, SubnetAssociations},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, object::Objects};

@@ -9,20 +9,15 @@ use lazuli_azure::{
     error::ArmError,
     network::NetworkType,
 };
-use lazuli_plan::{
-    cloud_node::{
-        Instance, InstanceAddress,
-        body::{self, Machine},
-        existence::{Answer, Next, Read, Round},
-        step::{Checked, Lookup},
-    },
-    fault::Fault,
-    model::ArmId,
-    network::public_ip::PublicIp,
-    node,
-    permit::Priority,
-    read::Accept,
+use lazuli_model::{ArmId, fault::Fault, node};
+use lazuli_nodes::cloud_node::{
+    Instance, InstanceAddress,
+    body::{self, Machine},
+    existence::{Answer, Next, Read, Round},
+    step::{Checked, Lookup},
 };
+use lazuli_quota::{permit::Priority, read::Accept};
+use lazuli_services::network::public_ip::PublicIp;
 use serde_json::Value;
 use tracing::{debug, error};
 

@@ -37,15 +37,13 @@ use lazuli_azure::{
     network::{Network, NetworkType},
 };
 use lazuli_cluster::{Change, follow_cloud_nodes, node_exists};
-use lazuli_plan::{
+use lazuli_engine::{Acceptance, object::Event as ObjectEvent};
+use lazuli_model::{ArmId, address::Cidr, fault::Fault, tags::TagPolicy};
+use lazuli_nodes::{
     cloud_node::{
         BetaLabels, CloudNode,
         step::{Controllers, Event, PodRanges},
     },
-    engine::{Acceptance, object::Event as ObjectEvent},
-    fault::Fault,
-    model::ArmId,
-    network::{Cidr, TagPolicy},
     routing::{self, RouteTable, Want, names},
 };
 use lazuli_reconcile::{Clock, Lease, Workers, metrics::Metrics, object::Objects};
@@ -119,7 +117,7 @@ impl NodeControllers {
         options: NodeOptions,
         (compute, network, api): (Compute, Network, Api),
         (clock, lease): (Clock, Lease),
-        events: lossy::Sender<lazuli_plan::event::Event>,
+        events: lossy::Sender<lazuli_model::event::Event>,
         metrics: &Metrics,
     ) -> Self {
         let known = Arc::new(Known::new(options, (compute, network, api), (clock, lease), events));

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use lazuli_cluster::{WriteNodeError, delete_node, patch_node};
-use lazuli_plan::{
+use lazuli_engine::{Acceptance, object};
+use lazuli_nodes::{
     cloud_node::{
         breaker, events,
         step::{Action, Event, Reason, State, step},
     },
-    engine::{Acceptance, object},
     routing::RouteTables,
 };
 use lazuli_reconcile::Kind;

@@ -10,18 +10,18 @@ use lazuli_azure::{
     network::{NetworkType, NetworkWrite},
     permits::Permit,
 };
-use lazuli_plan::{
+use lazuli_engine::{
+    Outcome, Refusal, Shared,
+    object::{EnvChange, Event, Object, Taint},
+};
+use lazuli_model::{ArmId, fault::Fault, json::BodyError};
+use lazuli_nodes::{
     cloud_node::step,
-    engine::{
-        Outcome, Refusal, Shared,
-        object::{EnvChange, Event, Object, Taint},
-    },
-    fault::Fault,
-    model::ArmId,
-    network::BodyError,
+    routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations},
+};
+use lazuli_quota::{
     permit::Priority,
     read::{Accept, By},
-    routing::{self, AssociatedSubnet, Report, RouteTable, RouteTables, SubnetAssociations},
 };
 use lazuli_reconcile::object::{Adapter, Observed, Polled, Written};
 use serde_json::Value;

@@ -21,14 +21,13 @@ use lazuli_emulator::{
     Emulator, Options as EmulatorOptions, Switches, incident::Incident, latency::Profile, options::MissingInstance,
     scenario,
 };
-use lazuli_plan::{
-    cloud_node::step::Controllers,
+use lazuli_model::{
+    ArmId,
     event::{Event, Regarding},
-    model::ArmId,
-    network::TagPolicy,
-    permit::Priority,
-    poll::Kind,
+    tags::TagPolicy,
 };
+use lazuli_nodes::cloud_node::step::Controllers;
+use lazuli_quota::{permit::Priority, poll::Kind};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};

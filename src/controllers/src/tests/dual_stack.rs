@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lazuli_azure::{Until, arm::Write};
-use lazuli_plan::poll::Kind;
+use lazuli_quota::poll::Kind;
 
 use super::*;
 
@@ -66,7 +66,7 @@ async fn rig() -> Rig {
     let rig = Rig::start().await;
     let (until, vnet) = (Until::within(Duration::from_secs(600)), settings().vnet_id().unwrap());
     let arm = rig.network.arm();
-    let priority = lazuli_plan::permit::Priority::Read;
+    let priority = lazuli_quota::permit::Priority::Read;
     let mut body = arm.get(vnet.as_str(), API_VERSION, &[], priority, &until).await.unwrap().value;
     let properties = &mut body["properties"];
     properties["addressSpace"]["addressPrefixes"].as_array_mut().unwrap().push("fd00:0:0::/48".into());
@@ -99,7 +99,7 @@ async fn serves(case: &str) {
     let until = Until::within(Duration::from_secs(60));
     let mut all = Vec::new();
     for (path, body) in &bodies {
-        let priority = lazuli_plan::permit::Priority::Read;
+        let priority = lazuli_quota::permit::Priority::Read;
         let read = rig.network.arm().get(path, API_VERSION, &[], priority, &until).await;
         let actual = read.unwrap_or_else(|error| panic!("{path}: {error}")).value;
         // Azure gave that manager other addresses.

@@ -12,14 +12,17 @@ use lazuli_azure::{
     transport::{Routes, Transport},
 };
 use lazuli_cluster::{Ended, EventMetrics, LeaseName, Reporter, event_queue, write_events};
-use lazuli_emulator::{Emulator, Options as EmulatorOptions, Switches, latency::Profile, scenario, scenario::Scenario};
-use lazuli_plan::{
-    list::VolumeHandles,
-    network::{
-        Settings, TagPolicy,
-        settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
-    },
+use lazuli_emulator::{
+    Emulator, Options as EmulatorOptions, Switches,
+    latency::Profile,
+    scenario::{self, Scenario},
 };
+use lazuli_model::tags::TagPolicy;
+use lazuli_services::network::{
+    Settings,
+    settings::{LoadBalancerSku, PoolKind, PreconfiguredPools},
+};
+use lazuli_storage::list::VolumeHandles;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,

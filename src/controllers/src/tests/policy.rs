@@ -1,7 +1,8 @@
 //! A Service that a policy of Azure refuses is no matter of the others.
 
 use lazuli_emulator::incident::{Effect, Incident, Match};
-use lazuli_plan::service::{ServiceKey, names::BaseName};
+use lazuli_model::ServiceKey;
+use lazuli_services::ask::names::BaseName;
 
 use super::*;
 

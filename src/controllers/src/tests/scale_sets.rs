@@ -2,7 +2,7 @@
 
 use lazuli_azure::{Until, network::NetworkWrite};
 use lazuli_emulator::scenario::{ScaleSet, UpgradePolicy};
-use lazuli_plan::model::ArmId;
+use lazuli_model::ArmId;
 
 use super::*;
 

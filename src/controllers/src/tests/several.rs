@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lazuli_plan::{network::settings::LoadBalancerConfiguration, service::selector::LabelSelector};
+use lazuli_services::{ask::selector::LabelSelector, network::settings::LoadBalancerConfiguration};
 
 use super::*;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use lazuli_host::volume_records::VolumeRecordsError;
-use lazuli_plan::model::VolumeId;
+use lazuli_model::VolumeId;
 
 /// The folder of these files.
 #[derive(Debug, Clone)]

@@ -3,18 +3,16 @@
 //! A LUN alone names nothing: a disk that vanished out of band leaves its LUN to another. The instance metadata tells
 //! the disk's id, but lags behind by seconds. So another id, or the disk at another LUN, is waited out and then
 //! refused. An absent id is waited for; what follows when it stays absent, or when the metadata does not answer, is
-//! decided in [`lazuli_plan::device_identity`].
+//! decided in [`lazuli_storage::device_identity`].
 
 use std::time::Duration;
 
 use lazuli_azure::imds::{Imds, InstanceDisk, InstanceDiskSource};
-use lazuli_plan::{
-    device_identity::{Answer, Contradiction, Heard, Metadata},
-    model::{Gib, Lun, VolumeId},
-};
+use lazuli_host::Deadline;
+use lazuli_model::{Gib, Lun, VolumeId};
+use lazuli_storage::device_identity::{Answer, Contradiction, Heard, Metadata};
 
 use super::{Node, error::NodeError};
-use lazuli_host::Deadline;
 
 /// How often the metadata is asked while it lags. The service takes five questions a second; a node stages many
 /// volumes at once, and they share the answers.

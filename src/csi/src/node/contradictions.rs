@@ -10,10 +10,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use lazuli_plan::{
-    device_identity::Contradiction,
-    model::{Lun, VolumeId},
-};
+use lazuli_model::{Lun, VolumeId};
+use lazuli_storage::device_identity::Contradiction;
 use serde::{Deserialize, Serialize};
 
 /// How many are kept: more than a machine has LUNs. The oldest go first.

@@ -6,15 +6,15 @@ use std::{
     path::Path,
 };
 
-use lazuli_plan::model::Lun;
-
-use super::error::NodeError;
 use lazuli_host::{
     Host,
     device::{self, Device, FindError},
     device_number::DeviceNumber,
     mountinfo::Mount,
 };
+use lazuli_model::Lun;
+
+use super::error::NodeError;
 
 /// The device with this number, if the kernel still has it.
 pub(super) async fn with_number(host: &Host, number: DeviceNumber) -> Result<Option<Device>, NodeError> {

@@ -3,14 +3,14 @@
 //! kubelet names a volume and a path, and pairs them itself. A call that names one volume and the path of another
 //! must neither grow the other's disk nor show it to a pod, so the pair is checked before anything is done with it.
 
-use lazuli_plan::model::VolumeId;
-
-use super::{Node, attachment::locate, device::is_part_of};
 use lazuli_host::{
     Deadline,
     device::{self, Device},
     volume_records::RecordedDevice,
 };
+use lazuli_model::VolumeId;
+
+use super::{Node, attachment::locate, device::is_part_of};
 
 /// Whether the device is the volume's, as far as this node can tell.
 ///

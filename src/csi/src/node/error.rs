@@ -8,17 +8,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use lazuli_azure::imds::ImdsError;
-use lazuli_plan::{
-    disk::{CapabilityError, ParameterError},
-    fault::Code,
-    model::{Lun, VolumeIdError},
-};
-
 use lazuli_host::{
     RawError, device::FindError, format::FormatError, fsck::CheckError, mount::MountError, options::OptionError,
     release::ReleaseError, resize::ResizeError, stats::StatsError, tuning::TuningError,
     volume_records::VolumeRecordsError,
 };
+use lazuli_model::{Lun, VolumeIdError, fault::Code};
+use lazuli_storage::disk::{CapabilityError, ParameterError};
 use lazuli_telemetry::panics::Panicked;
 
 /// Why a node call failed.

@@ -4,7 +4,7 @@
 //! or about what lasts, and says what to do.
 
 use lazuli_host::{format::FormatError, fsck::CheckError};
-use lazuli_plan::event::{Event, Reason, Regarding};
+use lazuli_model::event::{Event, Reason, Regarding};
 
 use super::{Node, error::NodeError, request::Stage};
 

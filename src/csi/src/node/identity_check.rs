@@ -1,4 +1,4 @@
-//! Compares a device with what the node recorded of the volume, and asks [`lazuli_plan::device_identity`] what follows.
+//! Compares a device with what the node recorded of the volume, and asks [`lazuli_storage::device_identity`] what follows.
 //!
 //! The instance metadata lags. It may still name a disk that has left the VM while another disk of the same size is at
 //! its LUN already. While it lags, the metadata confirms the wrong disk. A node that had one of the two volumes before
@@ -18,19 +18,17 @@ use std::{
     time::Duration,
 };
 
-use lazuli_plan::{
-    device_identity::{Content, Contradiction, Decision, Evidence, Metadata, Others, decide},
-    model::{Lun, VolumeId},
-};
-use tokio::time::Instant;
-
-use super::{Node, attachment::Identity, error::NodeError};
 use lazuli_host::{
     Deadline,
     device::Device,
     format::FormatError,
     probe::{self, Filesystem, Verdict},
 };
+use lazuli_model::{Lun, VolumeId};
+use lazuli_storage::device_identity::{Content, Contradiction, Decision, Evidence, Metadata, Others, decide};
+use tokio::time::Instant;
+
+use super::{Node, attachment::Identity, error::NodeError};
 
 /// How many volumes that are here no more are remembered.
 pub(super) const MOST_REMEMBERED: usize = 256;

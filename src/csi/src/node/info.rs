@@ -9,16 +9,12 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 
 use csi_proto::csi::{NodeGetInfoResponse, Topology};
 use lazuli_azure::imds::{Instance, InstanceDisk, InstanceDiskSource};
-use lazuli_plan::{
-    disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label},
-    model::VolumeId,
-    node::MachineLabels,
-    size,
-};
+use lazuli_host::{Deadline, device, mount};
+use lazuli_model::{VolumeId, node::MachineLabels, size};
+use lazuli_storage::disk::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, zone_label};
 use serde::{Deserialize, Serialize};
 
 use super::{Node, ZoneSupport, device::number_of, error::NodeError};
-use lazuli_host::{Deadline, device, mount};
 
 /// What is remembered of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,17 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use csi_proto::csi::{NodePublishVolumeRequest, NodeStageVolumeRequest, VolumeCapability};
-use lazuli_plan::{
-    disk::{
-        self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
-    },
-    event::Claim,
-    model::VolumeId,
+use lazuli_host::{fs_type::FsType, options::Options};
+use lazuli_model::{VolumeId, event::Claim};
+use lazuli_storage::disk::{
+    self as plan, AccessMode, AccessType, SOURCE_KEY, StageParameters, stage_parameters, validate_capabilities,
 };
 
 use super::error::NodeError;
 use crate::capability::{capability, ordered};
-use lazuli_host::{fs_type::FsType, options::Options};
 
 /// A parsed `NodeStageVolume`.
 #[derive(Debug, Clone)]

@@ -2,20 +2,6 @@
 
 use std::path::Path;
 
-use lazuli_plan::{
-    device_identity::Metadata,
-    model::{Lun, VolumeId},
-};
-
-use super::{
-    Node,
-    attachment::{Identity, identify, locate},
-    device::{at, is_part_of, node_number, number_of, part, with_number},
-    error::NodeError,
-    identity_check::{self, Checked},
-    request::{Access, Stage},
-    tuning, volume_mode,
-};
 use lazuli_host::{
     Deadline,
     device::{self, Device, FindError},
@@ -29,6 +15,18 @@ use lazuli_host::{
     release::{self, ReleaseError, Released},
     resize::{self, ResizeError},
     volume_records::{Record, RecordedDevice},
+};
+use lazuli_model::{Lun, VolumeId};
+use lazuli_storage::device_identity::Metadata;
+
+use super::{
+    Node,
+    attachment::{Identity, identify, locate},
+    device::{at, is_part_of, node_number, number_of, part, with_number},
+    error::NodeError,
+    identity_check::{self, Checked},
+    request::{Access, Stage},
+    tuning, volume_mode,
 };
 
 /// Makes the volume ready to be published; repeating it is success.
@@ -368,7 +366,7 @@ pub(super) async fn staged_block(
     node: &Node,
     volume: &str,
     staging: &Path,
-    parameters: &lazuli_plan::disk::StageParameters,
+    parameters: &lazuli_storage::disk::StageParameters,
 ) -> Result<Device, NodeError> {
     let device = at(&node.host, parameters.lun, parameters.partition).await?;
     let id: VolumeId = volume.parse().map_err(NodeError::VolumeId)?;

@@ -10,12 +10,12 @@ mod volume_mode;
 use std::{fs, os::unix::fs::OpenOptionsExt as _};
 
 use csi_proto::csi::volume_capability::{AccessType, access_mode::Mode};
-use lazuli_plan::disk::SOURCE_KEY;
+use lazuli_storage::disk::SOURCE_KEY;
+use machine::{GIB, Machine, able, block, filesystem, may_grow_ext4, mounted_as, run, volume};
 use tonic::Code as Grpc;
 
 use super::*;
 use crate::scratch::Scratch;
-use machine::{GIB, Machine, able, block, filesystem, may_grow_ext4, mounted_as, run, volume};
 
 fn code(outcome: Result<(), Status>) -> (Grpc, String) {
     let status = outcome.expect_err("it should have been refused");

@@ -1,14 +1,11 @@
 //! What a volume's `perfProfile` asks of its disk.
 
-use lazuli_plan::{
-    disk::{PerfProfile, StageParameters, basic_profile},
-    model::Gib,
-    size,
-};
+use lazuli_host::{device::Device, tuning};
+use lazuli_model::{Gib, size};
+use lazuli_storage::disk::{PerfProfile, StageParameters, basic_profile};
 
 use super::{Node, error::NodeError, info};
 use crate::server::chain;
-use lazuli_host::{device::Device, tuning};
 
 /// Applies the profile of the volume to the whole disk.
 ///

@@ -15,14 +15,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use lazuli_plan::fault as plan;
+use lazuli_model::fault as plan;
+use lazuli_telemetry::panics::{Panicked, catch};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, field::Empty};
 
 use super::{RpcMetrics, status};
-use lazuli_telemetry::panics::{Panicked, catch};
 
 /// What a handler tells the log about the call it serves.
 ///

@@ -8,11 +8,8 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{ResourceGroup, Scenario, VirtualMachine},
 };
-use lazuli_plan::{
-    fault::Fault,
-    lun::{LunReservations, Reservation},
-    model::Lun,
-};
+use lazuli_model::{Lun, fault::Fault};
+use lazuli_storage::lun::{LunReservations, Reservation};
 use tokio::time::{sleep, timeout};
 
 use super::rig::{ELSEWHERE, Rig, disk, disks, lagging};

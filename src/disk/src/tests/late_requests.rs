@@ -15,7 +15,7 @@ use lazuli_emulator::{
     latency::Profile,
     scenario::{ResourceGroup, Scenario, VirtualMachine},
 };
-use lazuli_plan::{fault::Fault, op::VmWriteMethod};
+use lazuli_model::{fault::Fault, op::VmWriteMethod};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::rig::{ELSEWHERE, Rig, disk, disks, lagging};

@@ -14,16 +14,13 @@ use lazuli_emulator::{
     incident::Incident,
     scenario::{self, Disk, Scenario},
 };
-use lazuli_plan::{
-    dangling::DetachUnused,
-    force_detach::ForceDetach,
-    list::VolumeHandles,
-    lun::LunReservations,
-    model::ArmId,
+use lazuli_model::{
+    ArmId,
     node::{ClusterNodes, KnownNodes, Machine, Node},
     op::VmWriteMethod,
     size::SizeLimits,
 };
+use lazuli_storage::{dangling::DetachUnused, force_detach::ForceDetach, list::VolumeHandles, lun::LunReservations};
 use lazuli_telemetry::lossy;
 use serde_json::Value;
 use tokio::sync::watch;

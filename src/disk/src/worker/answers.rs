@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use lazuli_azure::error::ArmError;
-use lazuli_plan::{
+use lazuli_model::{ArmId, AzureTime, fault::Fault};
+use lazuli_storage::{
     attach::{Resolution, Resolved, Unattachable},
-    fault::Fault,
     force_detach::Detach,
-    model::{ArmId, AzureTime},
 };
 use tokio::time::Instant;
 

@@ -1,12 +1,9 @@
-//! The detaches of unused disks, each of which is for one attachment alone. Decided in [`lazuli_plan::dangling`].
+//! The detaches of unused disks, each of which is for one attachment alone. Decided in [`lazuli_storage::dangling`].
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lazuli_plan::{
-    dangling::Dangling,
-    fault::Fault,
-    model::{ArmId, Disk},
-};
+use lazuli_model::{ArmId, Disk, fault::Fault};
+use lazuli_storage::dangling::Dangling;
 use tokio::time::Instant;
 use tracing::info;
 

@@ -7,13 +7,12 @@ use lazuli_azure::{
     compute::{Freshness, Snapshot},
     error::ArmError,
 };
-use lazuli_plan::{
-    attach::{self, Bounds, DiskRead, Evidence, Plan, Unattachable, Writes},
-    fault::Fault,
-    model::{ArmId, Disk, Lun, Vm},
+use lazuli_model::{ArmId, Disk, Lun, Vm, fault::Fault};
+use lazuli_quota::{
     permit::Priority,
     read::{Accept, By, Seen},
 };
+use lazuli_storage::attach::{self, Bounds, DiskRead, Evidence, Plan, Unattachable, Writes};
 use tokio::time::Instant;
 
 use super::{

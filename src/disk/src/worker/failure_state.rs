@@ -4,12 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lazuli_azure::error::ArmError;
-use lazuli_plan::{
-    attach::{Bisection, BisectionStep},
+use lazuli_model::{
+    ArmId, ProvisioningState, Vm,
     fault::{Effect, Fault},
-    model::{ArmId, ProvisioningState, Vm},
     op::VmWriteMethod,
 };
+use lazuli_storage::attach::{Bisection, BisectionStep};
 
 use super::queue::{Batch, Goal};
 use crate::VolumeError;

@@ -1,4 +1,4 @@
-//! Detaches by force, from VMs that are proved stopped. Decided in [`lazuli_plan::force_detach`].
+//! Detaches by force, from VMs that are proved stopped. Decided in [`lazuli_storage::force_detach`].
 
 use std::{
     collections::BTreeSet,
@@ -6,12 +6,12 @@ use std::{
 };
 
 use lazuli_azure::error::ArmError;
-use lazuli_plan::{
+use lazuli_model::{
+    ArmId, AzureTime, Disk, Vm,
     event::{Event, Reason, Regarding},
-    force_detach::{self, Detach, FailedDetaches, ForceDetach},
-    model::{ArmId, AzureTime, Disk, Vm},
     op::{VmWrite, VmWriteMethod},
 };
+use lazuli_storage::force_detach::{self, Detach, FailedDetaches, ForceDetach};
 use tracing::{info, warn};
 
 use super::{

@@ -7,14 +7,14 @@ use lazuli_azure::{
     error::ArmError,
     permits::Permit,
 };
-use lazuli_plan::{
-    attach::{self, Bisection, Reaction},
+use lazuli_model::{
+    ArmId, DataDisk, Lun, ProvisioningState, Vm,
     event::{Event, Reason, Regarding},
     fault::{Effect, Fault},
-    model::{ArmId, DataDisk, Lun, ProvisioningState, Vm},
     op::{Attachment, VmWrite, VmWriteMethod},
-    permit::Priority,
 };
+use lazuli_quota::permit::Priority;
+use lazuli_storage::attach::{self, Bisection, Reaction};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info, warn};
 

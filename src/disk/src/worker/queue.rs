@@ -2,13 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(crate) use lazuli_plan::attach::Goal;
-use lazuli_plan::{
-    attach,
-    dangling::Dangling,
-    force_detach::Detach,
-    model::{ArmId, Lun},
-};
+use lazuli_model::{ArmId, Lun};
+pub(crate) use lazuli_storage::attach::Goal;
+use lazuli_storage::{attach, dangling::Dangling, force_detach::Detach};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,

@@ -21,13 +21,13 @@
 use std::collections::BTreeSet;
 
 use lazuli_azure::{compute::Snapshot, error::ArmError, permits::Permit};
-use lazuli_plan::{
-    attach::{self, Reaction, Unattachable},
+use lazuli_model::{
+    ArmId, DataDiskSource, Disk, ProvisioningState, Vm,
     fault::Fault,
-    model::{ArmId, DataDiskSource, Disk, ProvisioningState, Vm},
     op::{VmWrite, VmWriteMethod},
-    permit::Priority,
 };
+use lazuli_quota::permit::Priority;
+use lazuli_storage::attach::{self, Reaction, Unattachable};
 use tracing::warn;
 
 use super::{

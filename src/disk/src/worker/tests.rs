@@ -1,5 +1,3 @@
-use super::{outcome::unnamed_disks_gone, queue::Opposed, *};
-use crate::{Request, ResultingDisk, in_flight::InFlight};
 use lazuli_azure::{
     arm::{Arm, Retry},
     auth::{Credential, ManagedIdentity, Tokens},
@@ -7,11 +5,10 @@ use lazuli_azure::{
     metrics::Metrics,
     transport::{Routes, Tls, Transport},
 };
-use lazuli_plan::{
-    model::{CachingMode, DataDisk, DataDiskSource, Lun, ProvisioningState},
-    node::ClusterNodes,
-    op::VmWrite,
-};
+use lazuli_model::{CachingMode, DataDisk, DataDiskSource, Lun, ProvisioningState, node::ClusterNodes, op::VmWrite};
+
+use super::{outcome::unnamed_disks_gone, queue::Opposed, *};
+use crate::{Request, ResultingDisk, in_flight::InFlight};
 
 fn disk(n: i64) -> ArmId {
     ArmId::disk("s", "g", &format!("d{n}")).unwrap()

@@ -13,10 +13,8 @@ use std::{
 };
 
 use lazuli_azure::{compute::Snapshot, error::ArmError};
-use lazuli_plan::{
-    model::{ProvisioningState, Vm},
-    poll,
-};
+use lazuli_model::{ProvisioningState, Vm};
+use lazuli_quota::poll;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{VmWorker, queue::Queue};

@@ -7,12 +7,12 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use lazuli_plan::{
-    engine::{
-        Acceptance, Outcome, Shared,
-        object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
-    },
-    fault::Fault,
+use lazuli_engine::{
+    Acceptance, Outcome, Shared,
+    object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
+};
+use lazuli_model::fault::Fault;
+use lazuli_quota::{
     permit::Priority,
     poll::{Durations, Expectation, Kind as PollKind},
     read::{Accept, By},

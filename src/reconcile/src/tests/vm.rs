@@ -7,13 +7,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use lazuli_plan::{
-    engine::{
-        Acceptance, Outcome, Shared, Waiting,
-        callers::{Callers, Joined},
-        object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
-    },
-    fault::Fault,
+use lazuli_engine::{
+    Acceptance, Outcome, Shared, Waiting,
+    callers::{Callers, Joined},
+    object::{Cause, Event, Failure, Object, Plan, Served, Taint, Write},
+};
+use lazuli_model::fault::Fault;
+use lazuli_quota::{
     permit::Priority,
     poll::{Durations, Expectation, Kind as PollKind},
     read::{Accept, By},
@@ -257,7 +257,7 @@ impl Adapter<DataDisks> for Vms {
     fn tell(&self, _: &String, disk: String, _: u64, outcome: Outcome<()>) {
         match outcome {
             Outcome::Done(()) => self.answer(&disk, &Ok(())),
-            Outcome::Refused(lazuli_plan::engine::Refusal::Azure(fault)) => self.answer(&disk, &Err(fault)),
+            Outcome::Refused(lazuli_engine::Refusal::Azure(fault)) => self.answer(&disk, &Err(fault)),
             Outcome::Waiting(Waiting::Retry(_)) => {
                 for abandoned in self.waiting.lock().unwrap().callers.undecided([&disk]) {
                     self.send(Event::Withdrawn(abandoned));

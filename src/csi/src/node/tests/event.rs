@@ -1,6 +1,6 @@
 //! What a person is told of a volume that cannot be staged.
 
-use lazuli_plan::event::{Claim, Event, Reason, Regarding};
+use lazuli_model::event::{Claim, Event, Reason, Regarding};
 use lazuli_telemetry::lossy;
 use prometheus_client::metrics::counter::Counter;
 

@@ -1,0 +1,125 @@
+//! What a preview says, compared with what the controller then writes.
+
+use std::sync::Arc;
+
+use lazuli_services::network::private_link;
+
+use super::*;
+use crate::preview::{Environment, Observed, Planned, Subject, preview};
+
+struct Settled<'w>(&'w World);
+
+impl Environment for Settled<'_> {
+    fn load_balancer(&self, id: &ArmId) -> Arc<load_balancer::Env> {
+        Arc::new(self.0.load_balancers[id].inputs.clone())
+    }
+
+    fn public_ip(&self, id: &ArmId) -> Arc<public_ip::Env> {
+        Arc::new(public_ip_env(&self.0.inputs.settings, id))
+    }
+
+    fn security_group(&self, _: &ArmId) -> Arc<security_group::Env> {
+        Arc::new(security_group_env(&self.0.inputs.settings))
+    }
+
+    fn private_link(&self, _: &ArmId) -> Arc<private_link::Env> {
+        unreachable!("no Service asks for one")
+    }
+}
+
+fn planned(world: &mut World, objects: &[ServiceObject]) -> Vec<Planned> {
+    let mut subjects = Vec::new();
+    for object in objects {
+        let snapshot = world.snapshot(object, 0);
+        let spec = match snapshot.desired {
+            Desired::Present(spec) => Some(spec),
+            Desired::Gone => None,
+            Desired::Invalid(mistakes) => panic!("{mistakes:?}"),
+        };
+        subjects.push(Subject {
+            key: object.key.clone(),
+            spec,
+            found: snapshot.found,
+            status: snapshot.status,
+            finalizer: snapshot.finalizer,
+        });
+    }
+    let mut observed = Observed::default();
+    for track in world.load_balancers.values() {
+        observed
+            .load_balancers
+            .extend(track.body.as_ref().map(|body| (track.id.clone(), (track.read)(&track.id, body))));
+    }
+    for track in world.public_ips.values() {
+        observed.public_ips.extend(track.body.as_ref().map(|body| (track.id.clone(), (track.read)(&track.id, body))));
+    }
+    let group = &world.group;
+    let body = group.body.as_ref().unwrap();
+    observed.security_groups.insert(group.id.clone(), (group.read)(&group.id, body));
+    let inputs = world.inputs.clone();
+    preview(observed, &subjects, &inputs, &Settled(world))
+}
+
+fn words(planned: &[Planned]) -> String {
+    planned.iter().map(|one| format!("{one}\n")).collect()
+}
+
+#[test]
+fn a_new_service_is_shown_whole_and_removes_nothing() {
+    let mut world = World::new();
+    let web = fresh("web", annotated(&[]));
+    let planned = planned(&mut world, std::slice::from_ref(&web));
+    let text = words(&planned);
+    assert!(planned.iter().all(|one| !one.replaces), "{text}");
+    for part in [
+        "create it, IPv4",
+        "write frontend a",
+        "write rule a",
+        "allow Tcp from Internet to an address that Azure chooses at ports 80",
+        "add the finalizer",
+        "set the status to an address that Azure chooses",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn nothing_is_shown_where_all_is_as_it_should_be() {
+    let mut world = World::new();
+    let all = [
+        fresh("web", annotated(&[])),
+        fresh("inner", annotated(&[("azure-load-balancer-internal", "true")])),
+        fresh("closed", annotated(&[("azure-allowed-service-tags", "AzureCloud")])),
+        // Its private address is known once the load balancer was planned.
+        fresh(
+            "ranged",
+            ServiceObject {
+                source_ranges: ["10.1.0.0/16"].iter().collect(),
+                ..annotated(&[("azure-load-balancer-internal", "true")])
+            },
+        ),
+    ];
+    all.iter().for_each(|object| world.change(object.clone()));
+    let objects: Vec<ServiceObject> = world.services.values().map(|owner| owner.object.clone()).collect();
+    assert_eq!(planned(&mut world, &objects), []);
+}
+
+#[test]
+fn what_a_change_removes_or_replaces_is_said() {
+    let mut world = World::new();
+    let web = fresh("web", annotated(&[]));
+    world.change(web.clone());
+    let object = world.services[&web.key].object.clone();
+    let inner = annotated(&[("azure-load-balancer-internal", "true")]).annotations;
+    let changed = ServiceObject { annotations: inner, ..object.clone() };
+    let shown = planned(&mut world, &[changed]);
+    let text = words(&shown);
+    assert!(text.contains("load balancer kubernetes (removes, replaces or opens):\n"), "{text}");
+    assert!(text.contains("load balancer kubernetes-internal:\n"), "{text}");
+    assert!(text.contains("delete it"), "{text}");
+
+    let gone = ServiceObject { is_deleting: true, has_finalizer: true, ..object };
+    let text = words(&planned(&mut world, &[gone]));
+    assert_eq!(text.matches("delete it").count(), 2, "load balancer and public IP: {text}");
+    assert!(text.contains("remove the finalizer"), "{text}");
+}

@@ -1,0 +1,63 @@
+//! Addresses that Services name beside their own and would be refused today.
+//!
+//! The controller leaves them where a Service has them: what works is not broken by it. `doctor` reports them.
+
+use std::net::IpAddr;
+
+use lazuli_services::service::{ClusterAddresses, ServiceObject, annotation::key::ADDITIONAL_IPS};
+
+use super::{Finding, Grade};
+
+/// The check.
+const ADDITIONAL: &str = "additional addresses of Services";
+
+/// The addresses in `azure-additional-public-ips` that the status of a Service has, and that no Service would get: a finding
+/// each. `cluster` has what is known beside the Services.
+pub fn additional(services: &[ServiceObject], cluster: &ClusterAddresses) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for service in services.iter().filter(|service| service.annotations.contains_key(ADDITIONAL_IPS)) {
+        let mut known = cluster.clone();
+        services.iter().for_each(|other| known.note_service(service, other));
+        let items =
+            service.annotations[ADDITIONAL_IPS].split(',').filter_map(|item| item.trim().parse::<IpAddr>().ok());
+        for address in items.filter(|address| service.ingress.contains(address)) {
+            let Some(why) = known.refuses(address) else { continue };
+            let text = format!(
+                "Service {} has {address}, which {why}: every node takes what is sent to it; remove it from annotation \
+                 {ADDITIONAL_IPS} when nothing needs it",
+                service.key
+            );
+            findings.push(Finding::new(ADDITIONAL, Grade::Note, text));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::new(ADDITIONAL, Grade::Fine, "none is an address of the cluster or of Azure itself"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lazuli_model::ServiceKey;
+    use lazuli_services::service::fixtures::annotated;
+
+    #[test]
+    fn an_address_that_a_service_has_and_would_not_get_is_named() {
+        let names = |name: &str, addresses: &str, ingress: &[&str]| ServiceObject {
+            key: ServiceKey::new("shop", name, name),
+            ingress: ingress.iter().map(|text| text.parse().unwrap()).collect(),
+            ..annotated(&[("azure-additional-public-ips", addresses)])
+        };
+        let cluster = ClusterAddresses::default();
+        let fine = [names("a", "20.9.9.9", &["20.0.0.1", "20.9.9.9"]), names("b", "10.0.0.10", &["20.0.0.2"])];
+        let found = additional(&fine, &cluster);
+        assert_eq!(found[0].grade, Grade::Fine, "{found:?}");
+        let odd =
+            [names("a", "10.0.0.10", &["20.0.0.1", "10.0.0.10"]), names("b", "20.0.0.1,x", &["20.0.0.2", "20.0.0.1"])];
+        let found = additional(&odd, &cluster);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].text.starts_with("Service shop/a has 10.0.0.10, which is private"), "{found:?}");
+        assert!(found[1].text.starts_with("Service shop/b has 20.0.0.1, which is the address of another"), "{found:?}");
+    }
+}

@@ -1,0 +1,261 @@
+//! The disk to make, as typed values, and whether a disk that exists is that disk.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
+
+use crate::{ArmId, Disk, Gib, SkuName, UnknownName, disk_tags as tags, names};
+
+names! {
+    /// Who may export or import the disk's content over the network.
+    NetworkAccessPolicy {
+        /// Every holder of a shared access signature.
+        AllowAll = "AllowAll",
+        /// Through the private endpoints of a disk access resource.
+        AllowPrivate = "AllowPrivate",
+        /// No client: the default.
+        DenyAll = "DenyAll",
+    } allowed "AllowAll, AllowPrivate, DenyAll"
+}
+
+names! {
+    /// Whether the disk's content can be reached from the public network.
+    PublicNetworkAccess {
+        /// It can.
+        Enabled = "Enabled",
+        /// It cannot: the default.
+        Disabled = "Disabled",
+    } allowed "Enabled, Disabled"
+}
+
+names! {
+    /// Whose keys encrypt the disk at rest.
+    EncryptionType {
+        /// The customer's: the default with a disk encryption set.
+        CustomerKey = "EncryptionAtRestWithCustomerKey",
+        /// The customer's and the platform's, one over the other.
+        PlatformAndCustomerKeys = "EncryptionAtRestWithPlatformAndCustomerKeys",
+        /// The platform's.
+        PlatformKey = "EncryptionAtRestWithPlatformKey",
+    } allowed "EncryptionAtRestWithCustomerKey, EncryptionAtRestWithPlatformAndCustomerKeys, EncryptionAtRestWithPlatformKey"
+}
+
+/// What a disk is made from: `properties.creationData.createOption`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateOption {
+    /// Nothing: every sector is zero.
+    Empty,
+}
+
+/// An edge zone: where disks are made and load balancers stand that must be near a place outside of a region.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ExtendedLocation {
+    /// Its name.
+    pub name: String,
+    /// Its type (`EdgeZone`).
+    pub kind: String,
+}
+
+/// Everything that the PUT of a disk says.
+///
+/// A field that is `None` (or as noted) is left out of the body, and Azure's default counts. The paths are those of
+/// the disks API's JSON body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskSpec {
+    /// `location`, as it was configured or written.
+    pub location: String,
+    /// `extendedLocation`
+    pub extended_location: Option<ExtendedLocation>,
+    /// `zones`: one zone number, or empty (left out) for regional and zone-redundant disks.
+    pub zones: Vec<String>,
+    /// `sku.name`
+    pub sku: SkuName,
+    /// `tags`
+    pub tags: BTreeMap<String, String>,
+    /// `properties.creationData.createOption`
+    pub create_option: CreateOption,
+    /// `properties.creationData.logicalSectorSize`, bytes: 512 or 4096.
+    pub logical_sector_size: Option<u32>,
+    /// `properties.creationData.performancePlus`
+    pub performance_plus: Option<bool>,
+    /// `properties.diskSizeGB`; Azure's "GB" are GiB here.
+    pub size: Gib,
+    /// `properties.diskIOPSReadWrite`, operations per second.
+    pub iops: Option<u64>,
+    /// `properties.diskMBpsReadWrite`, MB (10^6 bytes) per second.
+    pub mbps: Option<u64>,
+    /// `properties.maxShares`; 1 is left out, as not every Azure knows the property.
+    pub max_shares: u32,
+    /// `properties.encryption.diskEncryptionSetId`; with `None` the whole `encryption` is left out.
+    pub disk_encryption_set: Option<ArmId>,
+    /// `properties.encryption.type`; there exactly when `disk_encryption_set` is.
+    pub encryption_type: Option<EncryptionType>,
+    /// `properties.networkAccessPolicy`; `None` on Azure Stack, which does not know it.
+    pub network_access_policy: Option<NetworkAccessPolicy>,
+    /// `properties.diskAccessId`; there exactly when the policy is `AllowPrivate`.
+    pub disk_access: Option<ArmId>,
+    /// `properties.publicNetworkAccess`; `None` on Azure Stack, which does not know it.
+    pub public_network_access: Option<PublicNetworkAccess>,
+    /// `properties.burstingEnabled`
+    pub bursting_enabled: Option<bool>,
+    /// Not in the body: the largest size in bytes that the caller takes, if there is a limit.
+    pub most_bytes: Option<u64>,
+    /// Not in the body: the zone numbers that the caller takes. A disk that an earlier try made in one of them is
+    /// good, though this try would have chosen another: the scheduler may have changed its mind in between.
+    pub zones_accepted: BTreeSet<String>,
+    /// In the body only as tags: for which request the disk is made.
+    pub origin: Origin,
+}
+
+/// For which CreateVolume request a disk is made, and what shows it on a disk that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The value of the tag `lazuli-request`.
+    pub request: String,
+    /// The name of the PersistentVolume: from external-provisioner's extra metadata, else the request's name, which
+    /// external-provisioner gives to the PersistentVolume too.
+    pub persistent_volume: String,
+    /// Where the disk's name comes from.
+    pub named_by: NamedBy,
+}
+
+/// Where the name of a disk comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    /// From the CreateVolume request, whose name is unique.
+    Request,
+    /// From the parameter `diskName`, which may name any disk of the resource group.
+    Class,
+}
+
+impl Origin {
+    /// Whether an existing disk was made for this request. Its content would otherwise reach the claim of another.
+    ///
+    /// The tag `lazuli-request` decides where the disk has it. A disk without it may be one that the Go driver made for
+    /// this request before the cluster changed drivers: it must name the PersistentVolume, its name must be the
+    /// request's own, and no VM may hold it.
+    fn check(&self, disk: &Disk) -> Result<(), Mismatch> {
+        let not_made_for_it = |reason| Err(Mismatch::Origin { disk: disk.id.clone(), reason });
+        match (tags::value(&disk.tags, tags::REQUEST), tags::value(&disk.tags, tags::FOR_PV)) {
+            (Some(request), _) if request == self.request => Ok(()),
+            (Some(request), _) => {
+                not_made_for_it(format!("its tag {} is {request:?} instead of {:?}", tags::REQUEST, self.request))
+            }
+            (None, None) => not_made_for_it(format!("it has neither the tag {} nor {}", tags::REQUEST, tags::FOR_PV)),
+            (None, Some(volume)) if volume != self.persistent_volume => not_made_for_it(format!(
+                "its tag {} is {volume:?} instead of {:?}",
+                tags::FOR_PV,
+                self.persistent_volume
+            )),
+            (None, Some(_)) if self.named_by == NamedBy::Class => not_made_for_it(format!(
+                "it has no tag {}, without which a disk that diskName names is not taken",
+                tags::REQUEST
+            )),
+            (None, Some(_)) => match disk.holders().first() {
+                None => Ok(()),
+                Some(vm) => not_made_for_it(format!("it has no tag {}, and {vm} holds it", tags::REQUEST)),
+            },
+        }
+    }
+}
+
+/// Why a disk of the same name is not the disk that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// It differs from the request.
+    #[error("a disk of this name exists with {property} {existing}, but {requested} is requested")]
+    Property {
+        /// The property.
+        property: &'static str,
+        /// What the disk has.
+        existing: String,
+        /// What the request says.
+        requested: String,
+    },
+    /// Nothing shows that it was made for this request.
+    #[error(
+        "the disk {disk} exists and was not made for this request: {reason}; delete the disk, or let the \
+         StorageClass's diskName name another"
+    )]
+    Origin {
+        /// The disk.
+        disk: ArmId,
+        /// What is missing or different.
+        reason: String,
+    },
+}
+
+/// A region in the form of Azure's own names: "East US" and "eastus" are one region.
+pub fn canonical_region(location: &str) -> String {
+    location.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase()
+}
+
+fn listed(values: &[String]) -> String {
+    if values.is_empty() { "none".to_owned() } else { values.join(", ") }
+}
+
+fn or_none(value: Option<impl fmt::Display>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
+impl DiskSpec {
+    /// Whether a disk that exists under the name is what a repeated CreateVolume asks for. A difference is the CSI
+    /// specification's `ALREADY_EXISTS`.
+    ///
+    /// The size may be anything from the one that is planned to the limit. Operations, throughput, network
+    /// access and tags in general are not compared: they may have been changed on purpose since. The tags that say for
+    /// which request the disk was made are ([`Origin`]): a class with a fixed `diskName` would otherwise hand one disk
+    /// to two claims, or a disk of another owner to a claim.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn matches(&self, disk: &Disk) -> Result<(), Mismatch> {
+        let differs =
+            |property, existing: String, requested: String| Err(Mismatch::Property { property, existing, requested });
+        if let Some(source) = &disk.source {
+            return differs("source", source.to_string(), "an empty disk".to_owned());
+        }
+        self.origin.check(disk)?;
+        if disk.sku != Some(self.sku) {
+            let existing = disk.sku.map_or("unknown", SkuName::as_str);
+            return differs("skuName", existing.to_owned(), self.sku.to_string());
+        }
+        if disk.size < self.size {
+            return differs("size", disk.size.to_string(), format!("at least {}", self.size));
+        }
+        if let Some(most) = self.most_bytes
+            && disk.size.bytes() > most
+        {
+            return differs("size", disk.size.to_string(), format!("at most {most} bytes"));
+        }
+        if canonical_region(&disk.location) != canonical_region(&self.location) {
+            return differs("location", disk.location.clone(), self.location.clone());
+        }
+        let zone_is_good = match disk.zones.as_slice() {
+            [] => self.zones.is_empty(),
+            [zone] => self.zones == [zone.as_str()] || self.zones_accepted.contains(zone),
+            _ => false,
+        };
+        if !zone_is_good {
+            return differs("zones", listed(&disk.zones), listed(&self.zones));
+        }
+        if disk.max_shares.max(1) != self.max_shares {
+            return differs("maxShares", disk.max_shares.to_string(), self.max_shares.to_string());
+        }
+        if self.disk_encryption_set.is_some() && disk.disk_encryption_set != self.disk_encryption_set {
+            return differs(
+                "diskEncryptionSetID",
+                or_none(disk.disk_encryption_set.as_ref()),
+                or_none(self.disk_encryption_set.as_ref()),
+            );
+        }
+        if let (Some(existing), Some(requested)) = (disk.logical_sector_size, self.logical_sector_size)
+            && existing != requested
+        {
+            return differs("LogicalSectorSize", existing.to_string(), requested.to_string());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! The tags of a disk that say who made it, and for what.
+
+use std::collections::BTreeMap;
+
+/// The tag that says that a driver made the disk: the Go driver, the in-tree plugin or this one, so that either may take
+/// over.
+pub const CREATED_BY: (&str, &str) = ("k8s-azure-created-by", "kubernetes-azure-dd");
+
+/// Whether these tags say that a driver made the disk. Azure ignores the letter case of a tag's name.
+pub fn is_made_by_driver(tags: &BTreeMap<String, String>) -> bool {
+    tags.iter().any(|(name, value)| name.eq_ignore_ascii_case(CREATED_BY.0) && value == CREATED_BY.1)
+}
+
+/// The tag that names the CreateVolume request for which this driver made the disk. The Go driver neither sets nor reads
+/// it.
+pub const REQUEST: &str = "lazuli-request";
+
+/// The tag that names the PersistentVolume for which either driver made the disk.
+pub const FOR_PV: &str = "kubernetes.io-created-for-pv-name";
+
+/// The tag that names the claim, without its namespace.
+pub const FOR_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
+
+/// The tag that names the namespace of the claim.
+pub const FOR_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
+
+/// The value of a tag of a disk. Azure ignores the letter case of a tag's name.
+pub fn value<'a>(tags: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+    tags.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}

@@ -1,0 +1,59 @@
+//! The values that all crates share, and what follows from one of them alone. Each is parsed once, at the edge, and is
+//! valid ever after.
+//!
+//! The values themselves are at the root. Nothing in this crate touches a socket, a file, a clock or a random number.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`address`] | IP families and address ranges |
+//! | [`op`], [`apply`] | every write to a virtual machine, as data, and what it does to the model |
+//! | [`disk_spec`], [`disk_tags`] | the disk to make, whether a disk that exists is it, and the tags that say so |
+//! | [`event`] | which event a person gets about which object, and when it is written |
+//! | [`fault`] | what a caller may do about a failure, and which gRPC code and event it becomes |
+//! | [`json`] | lossless edits of a raw body |
+//! | [`node`] | which VM a node is, and whether the node is out of work |
+//! | [`rbac`] | which action of Azure a request needs |
+//! | [`scale_set`] | instances of uniform scale sets |
+//! | [`size`] | how many data disks a VM size takes |
+//! | [`spelling`] | which allowed word a misspelt one is nearest to |
+//! | [`tags`] | which tags of a shared object change |
+//! | [`zones`] | the availability zones of a region |
+
+pub mod address;
+pub mod apply;
+mod arm_id;
+mod azure_time;
+mod disk;
+pub mod disk_spec;
+pub mod disk_tags;
+pub mod event;
+pub mod fault;
+mod instance_view;
+pub mod json;
+pub mod node;
+pub mod op;
+mod quantity;
+pub mod rbac;
+mod reason;
+pub mod scale_set;
+mod secret;
+#[cfg(any(test, feature = "testing"))]
+pub mod seeded;
+mod service_key;
+pub mod size;
+pub mod spelling;
+pub mod tags;
+mod vm;
+mod volume_id;
+pub mod zones;
+
+pub use arm_id::{ArmId, ArmIdError};
+pub use azure_time::AzureTime;
+pub(crate) use disk::names;
+pub use disk::{CachingMode, Disk, DiskState, ProvisioningState, SkuName, UnknownName};
+pub use instance_view::{InstanceView, PowerState};
+pub use quantity::{Gib, Lun, LunError};
+pub use secret::{REDACTED, Secret};
+pub use service_key::ServiceKey;
+pub use vm::{DataDisk, DataDiskSource, Vm};
+pub use volume_id::{VolumeId, VolumeIdError};

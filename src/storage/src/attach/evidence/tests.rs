@@ -1,0 +1,437 @@
+//! No request is resolved by a read that it may not rest on: named cases, and random evidence judged by an oracle that
+//! shares no code with the planner. The planner is also run on falsified evidence, and the oracle notices.
+
+use lazuli_model::{DataDisk, DataDiskSource, DiskState, Lun};
+use proptest::{prelude::*, test_runner::TestRunner};
+
+use super::{
+    super::tests::{disk, disk_in, element, lun, vm},
+    *,
+};
+use crate::attach::Unattachable;
+
+/// Evidence and requests with the times that are true.
+#[derive(Debug, Clone)]
+struct Case {
+    vm: Vm,
+    seen: Seen<Duration>,
+    disks: BTreeMap<ArmId, DiskRead<Duration>>,
+    shown: BTreeMap<ArmId, Shown<Duration>>,
+    fresh_from: Option<Duration>,
+    requests: BTreeMap<ArmId, Request<Duration>>,
+    reservations: NodeReservations,
+    max_data_disks: usize,
+    writes: Writes,
+}
+
+/// What the planner is told wrongly. The planner knows nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mutant {
+    None,
+    /// Lists of VMs count as single reads.
+    TrustsLists,
+    /// Lists of disks count as single reads.
+    TrustsListsOfDisks,
+    /// Requests count as older than every read.
+    ForgetsArrivals,
+    /// What single reads showed is forgotten.
+    ForgetsWhatWasShown,
+}
+
+impl Mutant {
+    const ALL: [Self; 4] =
+        [Self::TrustsLists, Self::TrustsListsOfDisks, Self::ForgetsArrivals, Self::ForgetsWhatWasShown];
+}
+
+fn here() -> ArmId {
+    vm(vec![]).id
+}
+
+fn there() -> ArmId {
+    ArmId::virtual_machine("s", "g", "node-1").unwrap()
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn single(sent_at: u64) -> Seen<Duration> {
+    Seen { by: By::Single, sent_at: at(sent_at) }
+}
+
+fn list(sent_at: u64) -> Seen<Duration> {
+    Seen { by: By::List, sent_at: at(sent_at) }
+}
+
+const ATTACH: Goal = Goal::Attached(None);
+
+impl Case {
+    /// A VM that was read so, and nothing else.
+    fn new(data_disks: Vec<DataDisk>, seen: Seen<Duration>) -> Self {
+        Self {
+            vm: vm(data_disks),
+            seen,
+            disks: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            fresh_from: None,
+            requests: BTreeMap::new(),
+            reservations: NodeReservations::Known(BTreeMap::new()),
+            max_data_disks: 16,
+            writes: Writes::AfterAnyRead,
+        }
+    }
+
+    fn request(mut self, n: u8, goal: Goal, requested_at: u64) -> Self {
+        self.requests.insert(disk(n), Request { goal, requested_at: at(requested_at) });
+        self
+    }
+
+    fn read(mut self, n: u8, state: Disk, seen: Seen<Duration>) -> Self {
+        self.disks.insert(disk(n), DiskRead { disk: Some(state), seen });
+        self
+    }
+
+    fn plan(&self, mutant: Mutant) -> Plan<Duration> {
+        let mut told = self.clone();
+        match mutant {
+            Mutant::None => {}
+            Mutant::TrustsLists => told.seen.by = By::Single,
+            Mutant::TrustsListsOfDisks => {
+                told.disks.values_mut().for_each(|read| read.seen.by = By::Single);
+            }
+            Mutant::ForgetsArrivals => {
+                told.requests.values_mut().for_each(|request| request.requested_at = Duration::ZERO);
+            }
+            Mutant::ForgetsWhatWasShown => told.shown.clear(),
+        }
+        let evidence = Evidence {
+            vm: &told.vm,
+            seen: told.seen,
+            disks: &told.disks,
+            shown: &told.shown,
+            fresh_from: told.fresh_from,
+        };
+        let bounds = Bounds {
+            reservations: &told.reservations,
+            max_data_disks: told.max_data_disks,
+            force: &BTreeSet::new(),
+            writes: told.writes,
+        };
+        plan(&evidence, &told.requests, &bounds)
+    }
+
+    fn open(&self, n: u8) -> Option<Open> {
+        self.plan(Mutant::None).open.get(&disk(n)).copied()
+    }
+
+    fn resolved(&self, n: u8) -> Option<Resolved> {
+        self.plan(Mutant::None).resolved.get(&disk(n)).map(|resolution| resolution.resolved.clone())
+    }
+
+    /// Judges a plan by the evidence that is true.
+    fn judge(&self, plan: &Plan<Duration>) -> Result<(), String> {
+        let written = &plan.write;
+        for (disk, request) in &self.requests {
+            let attaches = written.attach.iter().any(|attachment| attachment.disk == *disk);
+            let places = [
+                plan.resolved.contains_key(disk),
+                plan.open.contains_key(disk),
+                attaches
+                    || written.detach.contains(disk)
+                    || written.reapply.contains(disk)
+                    || plan.postponed.contains(disk),
+            ];
+            if places.iter().filter(|place| **place).count() != 1 {
+                return Err(format!("{disk} is in {places:?}"));
+            }
+            if let Some(resolution) = plan.resolved.get(disk) {
+                self.judge_resolution(disk, request, resolution).map_err(|why| format!("{disk}: {why}"))?;
+            }
+            if attaches {
+                self.judge_attach(disk, request).map_err(|why| format!("{disk}: {why}"))?;
+            }
+            if (written.detach.contains(disk) || written.reapply.contains(disk)) && self.contradicts(disk) {
+                return Err(format!("{disk} is written although a single read contradicts the list"));
+            }
+        }
+        if self.writes == Writes::None && !written.is_empty() {
+            return Err("a write where none is allowed".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether the VM was read by a list that a single read contradicts, which may be the younger one.
+    fn contradicts(&self, disk: &ArmId) -> bool {
+        let attached = self.vm.data_disk(disk).is_some();
+        self.seen.by == By::List
+            && self.shown.get(disk).is_some_and(|shown| {
+                shown.attached != attached && self.seen.sent_at.saturating_sub(shown.sent_at) < LISTS_LAG
+            })
+    }
+
+    fn judge_resolution(
+        &self,
+        disk: &ArmId,
+        request: &Request<Duration>,
+        resolution: &Resolution<Duration>,
+    ) -> Result<(), &'static str> {
+        let arrival = request.requested_at;
+        if resolution.sent_at < arrival {
+            return Err("resolved by a read from before the request");
+        }
+        let of_vm = self.seen.by == By::Single && self.seen.sent_at >= arrival;
+        let read = self.disks.get(disk).filter(|read| read.seen.sent_at >= arrival);
+        let of_disk = read.is_some_and(|read| read.seen.by == By::Single);
+        let state = self.vm.provisioning_state;
+        let holds = match &resolution.resolved {
+            Resolved::Attached { lun } => {
+                let is_listed = self.vm.data_disk(disk).is_some_and(|element| element.lun == *lun);
+                is_listed && of_vm && (state == ProvisioningState::Succeeded || of_disk)
+            }
+            Resolved::Detached => {
+                let is_fresh = self.fresh_from.is_none_or(|fresh_from| self.seen.sent_at >= fresh_from);
+                let is_absent = self.vm.data_disk(disk).is_none();
+                is_absent && of_vm && is_fresh && state != ProvisioningState::InProgress
+            }
+            Resolved::StillLeaving | Resolved::DetachFailed | Resolved::TooManyDisks { .. } | Resolved::NoFreeLun => {
+                of_vm
+            }
+            Resolved::Unattachable(_) => of_disk,
+            Resolved::UnreadableDisk => read.is_some_and(|read| read.disk.is_none()),
+        };
+        if holds { Ok(()) } else { Err("resolved by a read that does not prove it") }
+    }
+
+    fn judge_attach(&self, disk: &ArmId, request: &Request<Duration>) -> Result<(), &'static str> {
+        let Some(read) = self.disks.get(disk).filter(|read| read.seen.sent_at >= request.requested_at) else {
+            return Err("attached by terms from before the request");
+        };
+        let holders = read.disk.as_ref().map(Disk::holders).unwrap_or_default();
+        let is_list = self.seen.by == By::List;
+        if holders.contains(&&self.vm.id) && (is_list || self.seen.sent_at < read.seen.sent_at) {
+            return Err("attached although the disk says that this VM has it, before the VM was read singly");
+        }
+        if self.contradicts(disk) {
+            return Err("attached although a single read showed it attached");
+        }
+        if is_list
+            && (self.writes != Writes::AfterAnyRead || self.vm.provisioning_state != ProvisioningState::Succeeded)
+        {
+            return Err("a write that needs a single read follows from a list");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_list_proves_no_detach_no_attach_and_no_full_vm() {
+    let empty = Case::new(vec![], list(9)).request(1, Goal::Detached, 5);
+    assert_eq!(empty.open(1), Some(Open::ReadVmSingly));
+    let full = Case::new(vec![element(1, 0)], list(9)).request(1, ATTACH, 5);
+    assert_eq!(full.open(1), Some(Open::ReadVmSingly));
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let mut full = Case::new(vec![element(1, 0)], list(9)).request(2, ATTACH, 5).read(2, free, single(9));
+    full.max_data_disks = 1;
+    assert_eq!(full.open(2), Some(Open::ReadVmSingly));
+    full.seen.by = By::Single;
+    assert_eq!(full.resolved(2), Some(Resolved::TooManyDisks { limit: 1, attached: 1 }));
+}
+
+#[test]
+fn a_request_that_came_after_the_read_was_sent_waits_for_the_next_read_and_delays_no_other() {
+    let case = Case::new(vec![element(1, 0), element(3, 1)], single(9))
+        .request(1, ATTACH, 10)
+        .request(2, Goal::Detached, 10)
+        .request(3, Goal::Detached, 10)
+        .request(4, Goal::Detached, 9);
+    let plan = case.plan(Mutant::None);
+    assert_eq!(plan.open, [(disk(1), Open::ReadVmAgain), (disk(2), Open::ReadVmAgain)].into());
+    assert!(!plan.needs_single_read() && plan.wait().is_none());
+    // Azure judges the write, so it need not wait.
+    assert_eq!(plan.write.detach, [disk(3)]);
+    assert_eq!(plan.resolved[&disk(4)], Resolution { resolved: Resolved::Detached, sent_at: at(9) });
+}
+
+#[test]
+fn a_disk_that_says_that_this_vm_has_it_is_not_attached_before_the_vm_was_read_singly_after_it() {
+    let held = disk_in(Some(DiskState::Attached), 1, &[&here()]);
+    let mut case = Case::new(vec![], list(9)).request(1, ATTACH, 5).read(1, held, list(10));
+    assert_eq!(case.open(1), Some(Open::ReadVmSingly));
+    case.seen = single(9);
+    assert_eq!(case.open(1), Some(Open::ReadVmSingly));
+    // The VM still lacks it: Azure decides.
+    case.seen = single(10);
+    assert_eq!(case.plan(Mutant::None).write.attach.len(), 1);
+}
+
+#[test]
+fn a_disk_whose_attachment_names_a_lun_here_is_not_attached_by_a_list() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    let mut case = Case::new(vec![], list(9)).request(1, ATTACH, 5).read(1, free, list(9));
+    assert_eq!(case.plan(Mutant::None).write.attach.len(), 1);
+    case.reservations = NodeReservations::Known([(lun(3), [Some(disk(1))].into())].into());
+    assert_eq!(case.open(1), Some(Open::ReadVmSingly));
+    case.seen.by = By::Single;
+    assert_eq!(case.plan(Mutant::None).write.attach[0].lun, lun(3));
+}
+
+#[test]
+fn a_list_that_contradicts_a_single_read_of_a_moment_ago_leads_to_no_write() {
+    let free = disk_in(Some(DiskState::Unattached), 1, &[]);
+    for (attached, listed, goal) in [(true, vec![], ATTACH), (false, vec![element(1, 0)], Goal::Detached)] {
+        let mut case = Case::new(listed, list(19)).request(1, goal, 18).read(1, free.clone(), list(19));
+        case.shown.insert(disk(1), Shown { attached, sent_at: at(10) });
+        assert_eq!(case.open(1), Some(Open::ReadVmSingly));
+        assert_eq!(first_read(&case.requests, &case.shown, case.writes, at(19)), Accept::Single);
+        case.seen = list(20);
+        assert!(!case.plan(Mutant::None).write.is_empty(), "the list is younger than that read");
+        assert_eq!(first_read(&case.requests, &case.shown, case.writes, at(20)), Accept::List);
+    }
+}
+
+#[test]
+fn a_disk_is_refused_by_a_single_read_of_it_and_never_by_a_list() {
+    let elsewhere = disk_in(Some(DiskState::Attached), 1, &[&there()]);
+    let case = Case::new(vec![], single(9)).request(1, ATTACH, 5);
+    assert_eq!(case.open(1), Some(Open::ReadDisk(Accept::List)));
+    let listed = case.clone().read(1, elsewhere.clone(), list(9));
+    assert_eq!(listed.open(1), Some(Open::ReadDisk(Accept::Single)));
+    let early = case.clone().read(1, elsewhere.clone(), single(4));
+    assert_eq!(early.open(1), Some(Open::ReadDisk(Accept::List)));
+    let refused = case.read(1, elsewhere, single(9)).resolved(1);
+    assert_eq!(refused, Some(Resolved::Unattachable(Unattachable::AttachedTo(vec![there()]))));
+}
+
+#[test]
+fn where_no_write_is_allowed_what_needs_one_stays_open_and_its_disk_is_not_read() {
+    let mut case = Case::new(vec![element(1, 0), element(3, 1)], single(9))
+        .request(1, ATTACH, 5)
+        .request(2, ATTACH, 5)
+        .request(3, Goal::Detached, 5)
+        .request(4, Goal::Detached, 5);
+    case.writes = Writes::None;
+    let plan = case.plan(Mutant::None);
+    assert!(plan.write.is_empty());
+    assert_eq!(plan.open, [(disk(2), Open::Write), (disk(3), Open::Write)].into());
+    assert_eq!(plan.resolved.keys().cloned().collect::<Vec<_>>(), [disk(1), disk(4)]);
+}
+
+#[test]
+fn after_a_write_a_list_confirms_nothing() {
+    let goals = [(disk(1), ATTACH), (disk(2), Goal::Detached)].into();
+    let vm = vm(vec![element(1, 3)]);
+    assert_eq!(confirm(&vm, list(9), &goals, false), BTreeMap::new());
+    let confirmed = confirm(&vm, single(9), &goals, false);
+    assert_eq!(confirmed[&disk(1)], Resolution { resolved: Resolved::Attached { lun: lun(3) }, sent_at: at(9) });
+    assert_eq!(confirmed[&disk(2)], Resolution { resolved: Resolved::Detached, sent_at: at(9) });
+}
+
+fn a_seen() -> impl Strategy<Value = Seen<Duration>> {
+    (any::<bool>(), 0u64..40)
+        .prop_map(|(alone, sent_at)| Seen { by: if alone { By::Single } else { By::List }, sent_at: at(sent_at) })
+}
+
+fn a_state() -> impl Strategy<Value = ProvisioningState> {
+    prop_oneof![
+        4 => Just(ProvisioningState::Succeeded),
+        1 => Just(ProvisioningState::InProgress),
+        1 => Just(ProvisioningState::Failed),
+    ]
+}
+
+fn a_vm() -> impl Strategy<Value = Vm> {
+    (proptest::collection::btree_map(0u8..8, (any::<bool>(), 0u8..10), 0..6), a_state()).prop_map(|(disks, state)| {
+        let mut luns = BTreeSet::<Lun>::new();
+        let data_disks =
+            disks.into_iter().filter(|(n, _)| luns.insert(lun(*n))).map(|(n, (is_leaving, mark))| DataDisk {
+                source: DataDiskSource::Managed(disk(n)),
+                to_be_detached: is_leaving && mark < 3,
+                ..element(n, n)
+            });
+        Vm { provisioning_state: state, ..vm(data_disks.collect()) }
+    })
+}
+
+fn a_disk_read() -> impl Strategy<Value = DiskRead<Duration>> {
+    (a_seen(), 0u8..10, a_state()).prop_map(|(seen, state, provisioning_state)| {
+        let disk = match state {
+            0 => None,
+            1..=3 => Some(disk_in(Some(DiskState::Attached), 1, &[&here()])),
+            4 | 5 => Some(disk_in(Some(DiskState::Attached), 1, &[&there()])),
+            _ => Some(disk_in(Some(DiskState::Unattached), 1, &[])),
+        };
+        DiskRead { disk: disk.map(|disk| Disk { provisioning_state, ..disk }), seen }
+    })
+}
+
+fn a_case() -> impl Strategy<Value = Case> {
+    let numbered = |n: u8| disk(n);
+    let requests = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 1..8);
+    let disks = proptest::collection::btree_map((0u8..8).prop_map(numbered), a_disk_read(), 0..8);
+    let shown = proptest::collection::btree_map((0u8..8).prop_map(numbered), (any::<bool>(), 0u64..40), 0..4);
+    let bounds = (proptest::option::of(0u64..40), 0usize..10, 0u8..10, any::<bool>());
+    (a_vm(), a_seen(), disks, shown, requests, bounds).prop_map(|(vm, seen, disks, shown, requests, bounds)| {
+        let (fresh_from, max_data_disks, writes, known) = bounds;
+        Case {
+            vm,
+            seen,
+            disks,
+            shown: shown
+                .into_iter()
+                .map(|(id, (attached, sent))| (id, Shown { attached, sent_at: at(sent) }))
+                .collect(),
+            fresh_from: fresh_from.map(at),
+            requests: requests
+                .into_iter()
+                .map(|(id, (come, arrival))| {
+                    (id, Request { goal: if come { ATTACH } else { Goal::Detached }, requested_at: at(arrival) })
+                })
+                .collect(),
+            reservations: match known {
+                true => NodeReservations::Known([(lun(7), [Some(disk(7))].into())].into()),
+                false => NodeReservations::Known(BTreeMap::new()),
+            },
+            max_data_disks,
+            writes: match writes {
+                0 | 1 => Writes::None,
+                2 | 3 => Writes::AfterSingleRead,
+                _ => Writes::AfterAnyRead,
+            },
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_request_is_resolved_by_a_read_that_it_may_not_rest_on(case in a_case()) {
+        prop_assert_eq!(case.judge(&case.plan(Mutant::None)), Ok(()));
+    }
+
+    #[test]
+    fn single_reads_after_the_requests_decide_all_but_what_waits_for_others(case in a_case()) {
+        let mut case = case;
+        case.seen = single(50);
+        let ids: Vec<ArmId> = case.requests.keys().cloned().collect();
+        for id in ids {
+            let disk = case.disks.remove(&id).and_then(|read| read.disk);
+            case.disks.insert(id, DiskRead { disk, seen: single(50) });
+        }
+        let plan = case.plan(Mutant::None);
+        prop_assert!(plan.disks_to_read(Accept::List).is_empty() && plan.disks_to_read(Accept::Single).is_empty());
+        for open in plan.open.values() {
+            prop_assert!(matches!(open, Open::Write | Open::VmAtRest), "{open:?}");
+        }
+    }
+}
+
+#[test]
+fn every_falsified_evidence_is_noticed() {
+    for mutant in Mutant::ALL {
+        let noticed =
+            TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })
+                .run(&a_case(), |case| case.judge(&case.plan(mutant)).map_err(TestCaseError::fail));
+        assert!(noticed.is_err(), "{mutant:?} goes unnoticed");
+    }
+}

@@ -1,0 +1,338 @@
+//! The managed disks of a cluster, for people: which volume each is, and which machine holds it at which LUN.
+//!
+//! Two sources say that a machine holds a disk: the disk names the machine, and the machine lists the disk at a LUN. They
+//! disagree while Azure attaches or detaches, and after an incomplete operation. A row shows both: a machine without a LUN
+//! is one that the disk names and that does not list it.
+
+use std::collections::BTreeMap;
+
+use lazuli_model::{
+    ArmId, CachingMode, DataDiskSource, Disk, DiskState, Gib, Lun, SkuName, Vm,
+    disk_tags::{FOR_CLAIM, FOR_NAMESPACE, FOR_PV, is_made_by_driver},
+};
+
+use crate::lun::{self, NodeReservations};
+
+/// A PersistentVolume whose handle may be a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// Its handle, as it is spelled.
+    pub handle: String,
+    /// The claim that it is bound to, as `namespace/name`.
+    pub claim: Option<String>,
+}
+
+/// Which volume a disk is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumeNames {
+    /// The PersistentVolume.
+    pub volume: Option<String>,
+    /// The claim, as `namespace/name`.
+    pub claim: Option<String>,
+}
+
+/// A machine that holds a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The name of its Node, else of its computer.
+    pub node: String,
+    /// The LUN at which it lists the disk.
+    pub lun: Option<Lun>,
+    /// Whether the machine lists the disk as being detached.
+    pub is_leaving: bool,
+}
+
+/// A disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its id.
+    pub id: ArmId,
+    /// Which volume it is.
+    pub names: VolumeNames,
+    /// Its size.
+    pub size: Gib,
+    /// Its SKU; `None` where Azure names one that is newer than this program.
+    pub sku: Option<SkuName>,
+    /// Its zones; empty for a regional disk.
+    pub zones: Vec<String>,
+    /// What it is doing; `None` where Azure names a newer state.
+    pub state: Option<DiskState>,
+    /// The machines that hold it, in the order of their names.
+    pub holders: Vec<Holder>,
+}
+
+/// What of a cluster the rows are made of.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    volumes: BTreeMap<ArmId, VolumeNames>,
+    nodes: BTreeMap<ArmId, String>,
+    machines: BTreeMap<ArmId, Vm>,
+}
+
+impl Inventory {
+    /// An inventory of PersistentVolumes, of the names of Nodes by machine, and of machines.
+    pub fn new(
+        volumes: impl IntoIterator<Item = Volume>,
+        nodes: impl IntoIterator<Item = (ArmId, String)>,
+        machines: impl IntoIterator<Item = Vm>,
+    ) -> Self {
+        let named = |Volume { name, handle, claim }: Volume| {
+            Some((handle.parse::<ArmId>().ok()?, VolumeNames { volume: Some(name), claim }))
+        };
+        Self {
+            volumes: volumes.into_iter().filter_map(named).collect(),
+            nodes: nodes.into_iter().collect(),
+            machines: machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect(),
+        }
+    }
+
+    /// The rows of these disks, in the order of their ids. Disks with operating systems are left out.
+    pub fn rows(&self, disks: &[Disk]) -> Vec<Row> {
+        let mut at: BTreeMap<&ArmId, Vec<(&ArmId, Lun, bool)>> = BTreeMap::new();
+        for machine in self.machines.values() {
+            for element in &machine.data_disks {
+                if let DataDiskSource::Managed(disk) = &element.source {
+                    at.entry(disk).or_default().push((&machine.id, element.lun, element.to_be_detached));
+                }
+            }
+        }
+        let row = |disk| Some(self.row(disk, at.get(&disk.id))).filter(|row| !is_system_disk(disk, row));
+        let mut rows: Vec<Row> = disks.iter().filter_map(row).collect();
+        rows.sort_by(|one, other| one.id.cmp(&other.id));
+        rows
+    }
+
+    fn row(&self, disk: &Disk, listed: Option<&Vec<(&ArmId, Lun, bool)>>) -> Row {
+        let listed = listed.map(Vec::as_slice).unwrap_or_default();
+        let mut holders: Vec<Holder> = listed
+            .iter()
+            .map(|(machine, lun, is_leaving)| Holder {
+                node: self.node(machine),
+                lun: Some(*lun),
+                is_leaving: *is_leaving,
+            })
+            .collect();
+        let unlisted = disk.holders().into_iter().filter(|holder| listed.iter().all(|(machine, ..)| machine != holder));
+        holders.extend(unlisted.map(|machine| Holder { node: self.node(machine), lun: None, is_leaving: false }));
+        holders.sort_by(|one, other| (&one.node, one.lun).cmp(&(&other.node, other.lun)));
+        Row {
+            id: disk.id.clone(),
+            names: self.names(&disk.id, &disk.tags),
+            size: disk.size,
+            sku: disk.sku,
+            zones: disk.zones.clone(),
+            state: disk.state,
+            holders,
+        }
+    }
+
+    /// Which volume a disk is: what the PersistentVolumes say comes before what its tags say, for tags stay when a
+    /// volume is bound anew.
+    pub fn names(&self, disk: &ArmId, tags: &BTreeMap<String, String>) -> VolumeNames {
+        if let Some(names) = self.volumes.get(disk) {
+            return names.clone();
+        }
+        let tag = |key: &str| {
+            let found = tags.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+            found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+        };
+        let claim = tag(FOR_NAMESPACE).zip(tag(FOR_CLAIM)).map(|(namespace, name)| format!("{namespace}/{name}"));
+        VolumeNames { volume: tag(FOR_PV), claim }
+    }
+
+    /// The name of a machine: of its Node, else of its computer, else its own. An instance of a scale set that nothing
+    /// else names is called `set_3`, as Azure calls it.
+    pub fn node(&self, machine: &ArmId) -> String {
+        let computer = || self.machines.get(machine)?.computer_name.as_ref().map(|name| name.to_lowercase());
+        let own = || match lazuli_model::scale_set::scale_set(machine) {
+            Some(set) => format!("{}_{}", set.name(), machine.name()),
+            None => machine.name().to_owned(),
+        };
+        self.nodes.get(machine).cloned().or_else(computer).unwrap_or_else(own)
+    }
+}
+
+/// Whether a disk has the operating system of its machine: it was made from an image, its machine lists it at no LUN, and
+/// it is no volume. Azure's own mark for such disks is on volumes made from their snapshots too.
+fn is_system_disk(disk: &Disk, row: &Row) -> bool {
+    let is_volume = row.names != VolumeNames::default() || is_made_by_driver(&disk.tags);
+    let is_held_without_lun = !row.holders.is_empty() && row.holders.iter().all(|holder| holder.lun.is_none());
+    disk.source.is_some() && is_held_without_lun && !is_volume
+}
+
+/// What a machine holds at one LUN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// The LUN.
+    pub lun: Lun,
+    /// The id of the managed disk, else what stands in its place.
+    pub disk: String,
+    /// Which volume it is.
+    pub names: VolumeNames,
+    /// How the host caches it.
+    pub caching: CachingMode,
+    /// Whether the machine lists the disk as being detached.
+    pub is_leaving: bool,
+}
+
+/// The slots of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    /// What it holds, in the order of LUNs.
+    pub held: Vec<Slot>,
+    /// How many data disks its size takes; `None` for a size that is not known.
+    pub most: Option<u8>,
+    /// The LUN that the next disk would get; `None` where no further disk can be attached, or where the LUNs that
+    /// VolumeAttachments name are not known.
+    pub next_free: Option<Lun>,
+}
+
+/// The slots of a machine, with the LUN that the driver would give a disk that no VolumeAttachment names.
+pub fn slots(inventory: &Inventory, machine: &Vm, most: Option<u8>, reserved: &NodeReservations) -> Slots {
+    let mut held: Vec<Slot> = machine
+        .data_disks
+        .iter()
+        .map(|element| {
+            let (disk, names) = match &element.source {
+                DataDiskSource::Managed(id) => (id.to_string(), inventory.names(id, &BTreeMap::new())),
+                DataDiskSource::Vhd(other) | DataDiskSource::Other(other) => (other.clone(), VolumeNames::default()),
+            };
+            Slot { lun: element.lun, disk, names, caching: element.caching, is_leaving: element.to_be_detached }
+        })
+        .collect();
+    held.sort_by_key(|slot| slot.lun);
+    let occupied = held.iter().map(|slot| slot.lun).collect();
+    let next_free = match reserved {
+        NodeReservations::Known(reserved) => lun::next_free(&occupied, reserved, most),
+        NodeReservations::Unknown => None,
+    };
+    Slots { held, most, next_free }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lazuli_model::{DataDisk, ProvisioningState};
+
+    use crate::lun::Reserved;
+
+    fn disk(name: &str, holder: Option<&ArmId>) -> Disk {
+        Disk {
+            id: ArmId::disk("s", "g", name).unwrap(),
+            location: "eu".into(),
+            zones: vec!["1".into()],
+            sku: Some(SkuName::PremiumLrs),
+            size: Gib::new(4),
+            state: Some(DiskState::Attached),
+            provisioning_state: ProvisioningState::Succeeded,
+            managed_by: holder.cloned(),
+            managed_by_extended: Vec::new(),
+            ownership_changed: None,
+            max_shares: 1,
+            disk_encryption_set: None,
+            tags: BTreeMap::new(),
+            iops: None,
+            mbps: None,
+            logical_sector_size: None,
+            network_access_policy: None,
+            source: None,
+        }
+    }
+
+    fn lun(number: i64) -> Lun {
+        Lun::try_from(number).unwrap()
+    }
+
+    fn machine(id: &ArmId, disks: &[(&str, i64)]) -> Vm {
+        let element = |(name, at): &(&str, i64)| DataDisk {
+            lun: lun(*at),
+            source: DataDiskSource::Managed(ArmId::disk("s", "G", name).unwrap()),
+            caching: CachingMode::ReadOnly,
+            to_be_detached: *name == "leaving",
+        };
+        Vm {
+            id: id.clone(),
+            location: "eu".into(),
+            size: "Standard_D2s_v3".into(),
+            zone: None,
+            computer_name: Some("Computer".into()),
+            provisioning_state: ProvisioningState::Succeeded,
+            etag: None,
+            data_disks: disks.iter().map(element).collect(),
+        }
+    }
+
+    #[test]
+    fn a_row_shows_what_the_disk_says_and_what_the_machine_says() {
+        let (one, other) =
+            (ArmId::virtual_machine("s", "g", "vm-1").unwrap(), ArmId::virtual_machine("s", "g", "vm-2").unwrap());
+        let machines = [machine(&one, &[("a", 3), ("leaving", 0)])];
+        let nodes = [(one.clone(), "node-1".to_owned())];
+        let inventory = Inventory::new([], nodes, machines);
+        let rows =
+            inventory.rows(&[disk("leaving", None), disk("b", Some(&other)), disk("a", Some(&one)), disk("c", None)]);
+        let shown = |row: &Row| {
+            let holder = |one: &Holder| {
+                let lun = one.lun.map_or_else(|| "-".to_owned(), |lun| lun.to_string());
+                format!("{} {lun}{}", one.node, if one.is_leaving { " leaving" } else { "" })
+            };
+            format!("{}: {}", row.id.name(), row.holders.iter().map(holder).collect::<Vec<_>>().join(", "))
+        };
+        let shown: Vec<String> = rows.iter().map(shown).collect();
+        assert_eq!(shown, ["a: node-1 3", "b: vm-2 -", "c: ", "leaving: node-1 0 leaving"]);
+    }
+
+    #[test]
+    fn a_disk_with_an_operating_system_is_no_row_and_a_stuck_volume_is_one() {
+        let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
+        let image = |name: &str| Disk { source: Some("FromImage".into()), ..disk(name, Some(&vm)) };
+        let stuck = Disk { tags: [(FOR_PV.to_owned(), "pv".to_owned())].into(), ..image("stuck") };
+        let inventory = Inventory::new([], [], [machine(&vm, &[("listed", 0)])]);
+        let rows = inventory.rows(&[image("os"), stuck, image("listed"), disk("plain", Some(&vm))]);
+        let names: Vec<&str> = rows.iter().map(|row| row.id.name()).collect();
+        assert_eq!(names, ["listed", "plain", "stuck"]);
+    }
+
+    #[test]
+    fn a_machine_is_named_by_its_node_then_by_its_computer_then_by_itself() {
+        let vm = ArmId::virtual_machine("s", "g", "vm-1").unwrap();
+        let instance: ArmId =
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/virtualMachines/3"
+                .parse()
+                .unwrap();
+        let named = Inventory::new([], [(vm.clone(), "node-1".to_owned())], [machine(&vm, &[])]);
+        assert_eq!(named.node(&vm), "node-1");
+        assert_eq!(Inventory::new([], [], [machine(&vm, &[])]).node(&vm), "computer");
+        assert_eq!([&vm, &instance].map(|id| Inventory::default().node(id)), ["vm-1", "pool_3"]);
+    }
+
+    #[test]
+    fn a_volume_names_its_disk_whatever_the_tags_say() {
+        let a = disk("a", None);
+        let tags: BTreeMap<String, String> = [(FOR_PV, "pv-old"), (FOR_CLAIM, "data"), (FOR_NAMESPACE, "shop")]
+            .map(|(key, value)| (key.to_uppercase(), value.to_owned()))
+            .into();
+        let tagged = VolumeNames { volume: Some("pv-old".into()), claim: Some("shop/data".into()) };
+        assert_eq!(Inventory::default().names(&a.id, &tags), tagged);
+        let handle = a.id.to_string().replace("/disks/", "/DISKS/");
+        let volume = Volume { name: "pv".into(), handle, claim: None };
+        let named = Inventory::new([volume], [], []);
+        assert_eq!(named.names(&a.id, &tags), VolumeNames { volume: Some("pv".into()), claim: None });
+    }
+
+    #[test]
+    fn the_next_free_lun_is_the_one_that_the_driver_would_give() {
+        let vm = machine(&ArmId::virtual_machine("s", "g", "vm-1").unwrap(), &[("b", 2), ("a", 0)]);
+        let inventory = Inventory::default();
+        let next = |most, reserved: &NodeReservations| slots(&inventory, &vm, most, reserved).next_free.map(Lun::get);
+        let none = NodeReservations::Known(Reserved::new());
+        let other = NodeReservations::Known(Reserved::from([(lun(1), [None].into())]));
+        assert_eq!((next(Some(4), &none), next(None, &none), next(Some(4), &other)), (Some(1), Some(1), Some(3)));
+        // The machine is full, or the attachments are not known.
+        assert_eq!((next(Some(2), &none), next(Some(4), &NodeReservations::Unknown)), (None, None));
+        let held = slots(&inventory, &vm, None, &none).held;
+        assert_eq!(held.iter().map(|slot| slot.lun.get()).collect::<Vec<_>>(), [0, 2]);
+    }
+}

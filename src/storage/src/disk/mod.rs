@@ -1,0 +1,53 @@
+//! Which disk a StorageClass asks for, whether a disk that exists is that disk, and what publishing, staging and
+//! growing it take.
+//!
+//! Owns the vocabulary of `disk.csi.azure.com`: StorageClass parameters, volume context, publish context, tags, disk
+//! names and topology, all spelled as the Go driver spells them, so that a cluster can change drivers and back. It
+//! never builds JSON (`lazuli-azure` does), never reads Azure, a clock or a random number: the same request always
+//! gives the same plan.
+//!
+//! It differs from the Go driver where that driver answers a user's mistake with `INTERNAL`, picks at random, or
+//! ignores what was written: here every refused value is a [`ParameterError`] that names the parameter, the value and
+//! what is allowed, before anything is sent.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `parameter` | how parameters are read: folded keys, aliases, numbers, booleans, the error |
+//! | `capability` | which access modes and types a disk can give |
+//! | `sku` | sizes, performance and sharing of each storage account type |
+//! | `name`, `tags`, `zone` | the disk's name, tags and zone |
+//! | `resource_groups` | the resource groups that a class may name |
+//! | `create` | the disk to make; whether a disk that exists is it is said by [`DiskSpec`](lazuli_model::disk_spec::DiskSpec) |
+//! | `publish`, `stage`, `perf`, `tuning` | how it is attached, mounted and tuned |
+//! | `expand` | whether and how it grows |
+//! | [`inventory`] | what people are shown of the disks of a cluster |
+
+mod capability;
+mod create;
+mod expand;
+pub mod inventory;
+mod name;
+mod parameter;
+mod perf;
+mod publish;
+mod resource_groups;
+mod sku;
+mod stage;
+mod tags;
+#[cfg(test)]
+mod tests;
+mod tuning;
+mod zone;
+
+pub use capability::{AccessMode, AccessType, Capability, CapabilityError, validate_attachment, validate_capabilities};
+pub use create::{Adopted, Cloud, CreatePlan, Defaults, Request, plan_create};
+pub use expand::{DetachReason, Expand, plan_expand};
+pub use parameter::{ParameterError, ParameterErrorKind};
+pub use perf::{DeviceSetting, PerfProfile};
+pub use publish::{PublishParameters, SOURCE_KEY, effective_caching, publish_parameters};
+pub use resource_groups::{AllowedResourceGroup, AllowedResourceGroups, InvalidResourceGroup};
+pub use sku::{is_zone_redundant, max_shares, size_range};
+pub use stage::{FsType, StageParameters, stage_parameters};
+pub use tags::{claim_of, made_for_another};
+pub use tuning::basic_profile;
+pub use zone::{DISK_TOPOLOGY_KEY, WELL_KNOWN_TOPOLOGY_KEY, is_zone_label, region_label, zone_label};

@@ -1,0 +1,286 @@
+//! The tags of a disk.
+
+use std::collections::BTreeMap;
+
+use lazuli_model::{
+    Disk,
+    disk_tags::{CREATED_BY, FOR_CLAIM, FOR_NAMESPACE, FOR_PV, REQUEST, value},
+};
+
+use super::{
+    ParameterError, name,
+    parameter::{Parameter, Parameters},
+};
+
+/// Switches the write accelerator on when the disk is attached ([`lazuli_model::Disk::write_accelerator`]); a tag
+/// because only the VM has a property for it.
+pub(super) const WRITE_ACCELERATOR: &str = "writeacceleratorenabled";
+
+/// Tags that a class cannot set: CreateVolume and ListVolumes rely on them.
+const RESERVED: [&str; 5] = [CREATED_BY.0, REQUEST, FOR_PV, FOR_CLAIM, FOR_NAMESPACE];
+
+/// Limits of Azure Resource Manager (source: tag-resources): tags of a resource, characters of a name and of a value.
+const MOST_TAGS: usize = 50;
+const LONGEST_NAME: usize = 512;
+const LONGEST_VALUE: usize = 256;
+
+/// What templates in a disk's name and tags stand for: external-provisioner's extra metadata.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Templates<'a> {
+    pub(super) pv_name: Option<&'a str>,
+    pub(super) pvc_name: Option<&'a str>,
+    pub(super) pvc_namespace: Option<&'a str>,
+}
+
+impl<'a> Templates<'a> {
+    pub(super) fn of(parameters: &Parameters<'a>) -> Self {
+        let value = |key| parameters.get(key).map(|parameter| parameter.value);
+        Self {
+            pv_name: value("csi.storage.k8s.io/pv/name"),
+            pvc_name: value("csi.storage.k8s.io/pvc/name"),
+            pvc_namespace: value("csi.storage.k8s.io/pvc/namespace"),
+        }
+    }
+
+    fn pairs(&self) -> [(&'static str, Option<&'a str>); 3] {
+        [
+            ("${pvc.metadata.name}", self.pvc_name),
+            ("${pvc.metadata.namespace}", self.pvc_namespace),
+            ("${pv.metadata.name}", self.pv_name),
+        ]
+    }
+
+    /// The text with every template filled in whose value is known. Names of Kubernetes objects hold no `$`, so that
+    /// nothing is filled in twice.
+    pub(super) fn fill(&self, text: &str) -> String {
+        self.pairs().into_iter().fold(text.to_owned(), |text, (template, value)| match value {
+            Some(value) => text.replace(template, value),
+            None => text,
+        })
+    }
+
+    /// A template that is left in a text.
+    pub(super) fn unfilled(&self, text: &str) -> Option<&'static str> {
+        self.pairs().into_iter().map(|(template, _)| template).find(|template| text.contains(template))
+    }
+}
+
+fn insert(tags: &mut BTreeMap<String, String>, key: &str, value: &str) {
+    // Azure's tag names are one whatever their case.
+    tags.retain(|existing, _| !existing.eq_ignore_ascii_case(key));
+    tags.insert(key.to_owned(), value.to_owned());
+}
+
+/// For which claim a driver made the disk, by its tags: `NAMESPACE/NAME`, or what else the tags name. `None` for a disk
+/// that no driver made for a claim.
+pub fn claim_of(tags: &BTreeMap<String, String>) -> Option<String> {
+    match (value(tags, FOR_CLAIM), value(tags, FOR_NAMESPACE)) {
+        (Some(claim), Some(namespace)) => Some(format!("{namespace}/{claim}")),
+        (Some(claim), None) => Some(claim.to_owned()),
+        (None, _) => value(tags, FOR_PV).or_else(|| value(tags, REQUEST)).map(str::to_owned),
+    }
+}
+
+/// Whether the tags of two disks of one name say that they were made for different requests. Tags that are missing say
+/// nothing: a person may have removed them.
+pub fn made_for_another(before: &Disk, now: &Disk) -> bool {
+    [REQUEST, FOR_PV].iter().any(|tag| match (value(&before.tags, tag), value(&now.tags, tag)) {
+        (Some(before), Some(now)) => before != now,
+        _ => false,
+    })
+}
+
+/// The value of the tag [`REQUEST`]: the request's name, or a digest of one that is longer than a tag may be.
+pub(super) fn request_value(request_name: &str) -> String {
+    if request_name.chars().count() > LONGEST_VALUE {
+        return name::digest_name(request_name);
+    }
+    request_name.to_owned()
+}
+
+/// All tags of the disk. The class cannot set a tag of the driver: the Go driver lets it, and a class could then hand
+/// one volume's disk to another. Its tag is left out with a warning rather than refused, for a StorageClass cannot be
+/// changed and may have served the Go driver.
+pub(super) fn disk_tags(
+    parameters: &Parameters<'_>,
+    templates: &Templates<'_>,
+    request_name: &str,
+    write_accelerator: bool,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, String>, ParameterError> {
+    let mut tags = BTreeMap::new();
+    insert(&mut tags, CREATED_BY.0, CREATED_BY.1);
+    insert(&mut tags, REQUEST, &request_value(request_name));
+    for (key, value) in
+        [(FOR_PV, templates.pv_name), (FOR_CLAIM, templates.pvc_name), (FOR_NAMESPACE, templates.pvc_namespace)]
+    {
+        if let Some(value) = value {
+            insert(&mut tags, key, value);
+        }
+    }
+    if let Some(parameter) = parameters.get("tags") {
+        let delimiter = parameters.get("tagvaluedelimiter").map_or(",", |parameter| parameter.value);
+        for (key, value) in written_tags(parameter, delimiter)? {
+            if let Some(reserved) = RESERVED.into_iter().find(|reserved| reserved.eq_ignore_ascii_case(key)) {
+                warnings.push(format!(
+                    "parameter {} sets the tag {key} to {value:?}, which is left out: the driver sets {reserved} itself",
+                    parameter.key
+                ));
+                continue;
+            }
+            let filled = templates.fill(value);
+            if let Some(template) = templates.unfilled(&filled) {
+                warnings.push(format!(
+                    "parameter {} holds {template}, which stays as it is without external-provisioner's flag --extra-create-metadata",
+                    parameter.key
+                ));
+            }
+            if filled.chars().count() > LONGEST_VALUE {
+                return Err(parameter.refuse(format!("the value of the tag {key} is longer than 256 characters")));
+            }
+            insert(&mut tags, key, &filled);
+        }
+        if tags.len() + usize::from(write_accelerator) > MOST_TAGS {
+            return Err(parameter.refuse(format!(
+                "together with the driver's own tags these are {} tags, and allowed are 50",
+                tags.len() + usize::from(write_accelerator)
+            )));
+        }
+    }
+    if write_accelerator {
+        insert(&mut tags, WRITE_ACCELERATOR, "true");
+    }
+    Ok(tags)
+}
+
+/// The tags of the parameter `tags`, in their order.
+fn written_tags<'a>(parameter: Parameter<'a>, delimiter: &str) -> Result<Vec<(&'a str, &'a str)>, ParameterError> {
+    parameter
+        .value
+        .split(delimiter)
+        .map(|tag| {
+            let (key, value) = tag
+                .split_once('=')
+                .map(|(key, value)| (key.trim(), value.trim()))
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| {
+                    parameter.refuse(format!(
+                        "{tag:?} is no tag; allowed is key1=value1{delimiter}key2=value2, separated by {delimiter:?} (tagValueDelimiter)"
+                    ))
+                })?;
+            if key.contains(['<', '>', '%', '&', '?', '\\', '/']) {
+                return Err(parameter.refuse(format!("the tag name {key:?} may not hold any of < > % & ? \\ /")));
+            }
+            if key.chars().count() > LONGEST_NAME {
+                return Err(parameter.refuse(format!("the tag name {key:?} is longer than 512 characters")));
+            }
+            Ok((key, value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lazuli_model::disk_tags::is_made_by_driver;
+
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, ParameterError> {
+        let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let parameters = Parameters::written(&map)?;
+        disk_tags(&parameters, &Templates::of(&parameters), "request-1", false, &mut Vec::new())
+    }
+
+    #[test]
+    fn the_tag_of_a_driver_counts_by_its_name_in_any_letter_case_and_its_exact_value() {
+        let made = |name: &str, value: &str| is_made_by_driver(&[(name.to_owned(), value.to_owned())].into());
+        assert!(made("k8s-azure-created-by", "kubernetes-azure-dd"));
+        assert!(made("K8s-Azure-Created-By", "kubernetes-azure-dd"));
+        assert!(!made("k8s-azure-created-by", "Kubernetes-Azure-DD"));
+        assert!(!made("created-by", "kubernetes-azure-dd"));
+        assert!(!is_made_by_driver(&BTreeMap::new()));
+    }
+
+    #[test]
+    fn every_disk_says_who_made_it_and_for_what() {
+        let tags = tags(&[
+            ("csi.storage.k8s.io/pv/name", "pvc-1"),
+            ("csi.storage.k8s.io/pvc/name", "data"),
+            ("csi.storage.k8s.io/pvc/namespace", "db"),
+        ])
+        .unwrap();
+        let expected = [
+            ("k8s-azure-created-by", "kubernetes-azure-dd"),
+            ("kubernetes.io-created-for-pv-name", "pvc-1"),
+            ("kubernetes.io-created-for-pvc-name", "data"),
+            ("kubernetes.io-created-for-pvc-namespace", "db"),
+            ("lazuli-request", "request-1"),
+        ];
+        assert_eq!(tags, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    }
+
+    #[test]
+    fn tags_are_split_trimmed_and_filled_in() {
+        let given = [
+            ("tags", " env = prod ;list=a,b;empty=;eq=a=b;owner=${pvc.metadata.name}"),
+            ("tagValueDelimiter", ";"),
+            ("csi.storage.k8s.io/pvc/name", "data"),
+        ];
+        let tags = tags(&given).unwrap();
+        for (key, value) in [("env", "prod"), ("list", "a,b"), ("empty", ""), ("eq", "a=b"), ("owner", "data")] {
+            assert_eq!(tags[key], value, "{key}");
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_a_tag_are_one_tag() {
+        let tags = tags(&[("tags", "a=1,A=2")]).unwrap();
+        assert_eq!((tags.get("a"), tags.get("A").map(String::as_str)), (None, Some("2")));
+    }
+
+    #[test]
+    fn a_class_sets_no_tag_of_the_driver() {
+        let without_class = tags(&[]).unwrap();
+        for name in RESERVED {
+            for key in [name.to_owned(), name.to_ascii_uppercase()] {
+                let map = BTreeMap::from([("tags".to_owned(), format!("{key}=mine,env=prod"))]);
+                let parameters = Parameters::written(&map).unwrap();
+                let mut warnings = Vec::new();
+                let mut tags =
+                    disk_tags(&parameters, &Templates::of(&parameters), "request-1", false, &mut warnings).unwrap();
+                assert_eq!(tags.remove("env").as_deref(), Some("prod"));
+                assert_eq!(tags, without_class, "{key}");
+                assert!(
+                    warnings.len() == 1 && warnings[0].contains(&key) && warnings[0].contains("mine"),
+                    "{warnings:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_name_that_no_tag_can_hold_is_a_digest_and_the_same_one_each_time() {
+        let long = "n".repeat(LONGEST_VALUE + 1);
+        assert_eq!(request_value(&long[1..]), long[1..]);
+        let digest = request_value(&long);
+        assert!(digest.len() <= LONGEST_VALUE && digest == request_value(&long), "{digest}");
+        assert_ne!(digest, request_value(&format!("{long}n")));
+    }
+
+    #[test]
+    fn what_is_no_tag_is_refused() {
+        for value in ["a", "a=1,", "=1", " =1", "a/b=1", "a?=1", "a\\b=1", "a<=1"] {
+            let error = tags(&[("tags", value)]).unwrap_err();
+            assert_eq!((error.parameter.as_str(), error.value.as_str()), ("tags", value));
+        }
+        assert!(tags(&[("tags", &format!("a={}", "x".repeat(257)))]).is_err());
+        assert!(tags(&[("tags", &format!("{}=x", "a".repeat(513)))]).is_err());
+        let many: Vec<String> = (0..50).map(|n| format!("k{n}=v")).collect();
+        assert!(tags(&[("tags", &many.join(","))]).unwrap_err().to_string().contains("52 tags"));
+    }
+
+    #[test]
+    fn an_empty_tags_parameter_is_none_at_all() {
+        assert_eq!(tags(&[("tags", ""), ("tagValueDelimiter", "")]).unwrap(), tags(&[]).unwrap());
+    }
+}

@@ -1,0 +1,27 @@
+//! Disks, as pure functions over values: which disk a claim gets, which write a virtual machine needs, when a disk leaves.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`admission`] | what the webhooks answer: labels of a PersistentVolume, a claim that cannot grow as asked |
+//! | [`attach`] | which write a VM needs, given what is attached, wanted and leaving |
+//! | [`dangling`] | whether Kubernetes uses a disk no more on the node that holds it |
+//! | [`device_identity`] | whether a node uses the device at a LUN for a volume |
+//! | [`disk`] | which disk a StorageClass asks for, and whether an existing disk is that disk |
+//! | [`force_detach`] | whether a data disk may be detached by force |
+//! | [`inline_volume`] | whether a disk may be attached for what asks for it: resource groups, disks that Pods name |
+//! | [`list`] | which resource groups ListVolumes reads, how handles are spelled, what a page holds |
+//! | [`lun`] | which LUN a disk gets |
+//! | [`single_write`] | when the creation or deletion of a disk is sent again, and what is looked at before |
+//! | [`unpublish`] | which machines a disk must leave when its node's machine is not certain |
+
+pub mod admission;
+pub mod attach;
+pub mod dangling;
+pub mod device_identity;
+pub mod disk;
+pub mod force_detach;
+pub mod inline_volume;
+pub mod list;
+pub mod lun;
+pub mod single_write;
+pub mod unpublish;

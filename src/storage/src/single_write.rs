@@ -1,0 +1,201 @@
+//! When the write of a single resource is sent again, and what is looked at before.
+//!
+//! No condition guards the creation and the deletion of a disk: Azure's disks have no ETag. So such a write rests on a
+//! read that was made right before it, and on a caller who waits for it. It goes
+//!
+//! ```text
+//!   permit ──▶ read ──▶ decide ──▶ one send ──▶ ended
+//!     ▲                               │
+//!     └── pause ◀── refused, or the answer was lost
+//! ```
+//!
+//! and each pause begins anew: another process may have made, changed or deleted the resource meanwhile. A write that no
+//! caller waits for any more is not sent.
+
+use std::time::Duration;
+
+use lazuli_model::{
+    Disk, ProvisioningState,
+    fault::{Effect, Fault},
+};
+
+use crate::disk;
+
+/// How often and how long a write is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How often it is sent in all when it is not answered or Azure fails.
+    pub tries: u32,
+    /// How long it waits in all because Azure asked for a pause.
+    pub longest_wait: Duration,
+}
+
+/// The tries of one write so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attempts {
+    failures: u32,
+    waited: Duration,
+    lost: bool,
+}
+
+/// What follows after a write that was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for this long, because Azure or the queue for permits says so; then look again.
+    Pause(Duration),
+    /// Wait as after so many failures; then look again.
+    BackOff {
+        /// The failures so far.
+        failures: u32,
+    },
+    /// The failure is the answer.
+    Stop,
+}
+
+impl Attempts {
+    /// Takes in how a write failed that Azure has not accepted.
+    pub fn failed(&mut self, fault: &Fault, effect: Effect, limits: Limits) -> Next {
+        self.lost |= effect == Effect::Possible;
+        match fault {
+            Fault::Throttled { retry_after: Some(pause) } => {
+                if self.waited.saturating_add(*pause) > limits.longest_wait {
+                    return Next::Stop;
+                }
+                // Each pause counts as a second at least, so that their number has an end.
+                self.waited += (*pause).max(Duration::from_secs(1));
+                Next::Pause(*pause)
+            }
+            Fault::Throttled { retry_after: None } | Fault::Unavailable | Fault::OutcomeUnknown => {
+                self.failures += 1;
+                if self.failures >= limits.tries { Next::Stop } else { Next::BackOff { failures: self.failures } }
+            }
+            _ => Next::Stop,
+        }
+    }
+
+    /// Whether Azure may have acted on a try.
+    pub fn effect(&self) -> Effect {
+        if self.lost { Effect::Possible } else { Effect::None }
+    }
+}
+
+/// Why a deletion is looked at again before it is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Azure refused or delayed it, or its answer was lost.
+    Delayed,
+    /// Azure says that it is busy with the disk.
+    Busy,
+    /// The same, and a read after that did not find the disk. A pause has passed since.
+    BusyAndNotFound,
+}
+
+/// What becomes of a deletion that was refused, by a single read of the disk made since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// Send it.
+    Send,
+    /// Look again after a pause: Azure calls the disk busy, and a read does not find it. Reads may lag, so only the answer
+    /// to another deletion shows whether it exists.
+    Pause,
+    /// Wait for the end of the operation on the disk, and look again.
+    Wait,
+    /// A VM holds the disk: it cannot be deleted.
+    Held,
+    /// The disk does not exist.
+    Gone,
+    /// The disk that was to be deleted does not exist. Another one of its name was made meanwhile, and stays.
+    Replaced,
+}
+
+/// What becomes of a deletion that was refused. `before` is the disk as an earlier read of the same deletion showed it,
+/// `now` as a single read shows it that was sent after the refusal.
+pub fn deletion(refusal: Refusal, before: Option<&Disk>, now: Option<&Disk>) -> Deletion {
+    let Some(now) = now else {
+        return match refusal {
+            Refusal::Delayed => Deletion::Gone,
+            Refusal::Busy => Deletion::Pause,
+            Refusal::BusyAndNotFound => Deletion::Send,
+        };
+    };
+    if before.is_some_and(|before| disk::made_for_another(before, now)) {
+        Deletion::Replaced
+    } else if now.provisioning_state == ProvisioningState::InProgress {
+        Deletion::Wait
+    } else if !now.holders().is_empty() {
+        Deletion::Held
+    } else {
+        Deletion::Send
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lazuli_model::ArmId;
+
+    const LIMITS: Limits = Limits { tries: 4, longest_wait: Duration::from_secs(60) };
+
+    fn throttled(seconds: u64) -> Fault {
+        Fault::Throttled { retry_after: Some(Duration::from_secs(seconds)) }
+    }
+
+    #[test]
+    fn pauses_have_a_sum_and_failures_a_number() {
+        let mut attempts = Attempts::default();
+        assert_eq!(attempts.failed(&throttled(40), Effect::None, LIMITS), Next::Pause(Duration::from_secs(40)));
+        assert_eq!(attempts.failed(&throttled(21), Effect::None, LIMITS), Next::Stop);
+        assert_eq!(attempts.failed(&throttled(20), Effect::None, LIMITS), Next::Pause(Duration::from_secs(20)));
+        assert_eq!(attempts.failed(&throttled(0), Effect::None, LIMITS), Next::Pause(Duration::ZERO));
+        for failures in 1..4 {
+            assert_eq!(
+                attempts.failed(&Fault::Unavailable, Effect::None, LIMITS),
+                Next::BackOff { failures },
+                "{failures}"
+            );
+        }
+        assert_eq!(attempts.failed(&Fault::Throttled { retry_after: None }, Effect::None, LIMITS), Next::Stop);
+        assert_eq!(attempts.failed(&Fault::Invalid, Effect::None, LIMITS), Next::Stop);
+    }
+
+    #[test]
+    fn pauses_of_no_length_have_an_end_too() {
+        let mut attempts = Attempts::default();
+        let pauses = (0..).take_while(|_| attempts.failed(&throttled(0), Effect::None, LIMITS) != Next::Stop);
+        assert_eq!(pauses.count(), 60 + 1);
+    }
+
+    #[test]
+    fn a_lost_answer_is_never_forgotten() {
+        let mut attempts = Attempts::default();
+        attempts.failed(&Fault::OutcomeUnknown, Effect::Possible, LIMITS);
+        attempts.failed(&throttled(1), Effect::None, LIMITS);
+        assert_eq!(attempts.effect(), Effect::Possible);
+        assert_eq!(Attempts::default().effect(), Effect::None);
+    }
+
+    #[test]
+    fn a_deletion_is_sent_again_only_for_the_disk_that_it_was_for_and_that_no_vm_holds() {
+        let request = |name: &str| {
+            let tags = [("lazuli-request".to_owned(), name.to_owned())].into();
+            Disk { tags, ..Disk::unattached("d0") }
+        };
+        let (one, other) = (request("pvc-1"), request("pvc-2"));
+        let vm = ArmId::virtual_machine("s", "g", "n0").unwrap();
+        let held = Disk { managed_by: Some(vm), ..one.clone() };
+        let busy = Disk { provisioning_state: ProvisioningState::InProgress, ..one.clone() };
+        for refusal in [Refusal::Delayed, Refusal::Busy, Refusal::BusyAndNotFound] {
+            let decided = |before: Option<&Disk>, now: &Disk| deletion(refusal, before, Some(now));
+            assert_eq!(decided(None, &one), Deletion::Send);
+            assert_eq!(decided(Some(&one), &one), Deletion::Send);
+            assert_eq!(decided(Some(&one), &other), Deletion::Replaced);
+            assert_eq!(decided(Some(&one), &held), Deletion::Held);
+            assert_eq!(decided(None, &busy), Deletion::Wait);
+        }
+        assert_eq!(deletion(Refusal::Delayed, Some(&one), None), Deletion::Gone);
+        assert_eq!(deletion(Refusal::Busy, Some(&one), None), Deletion::Pause);
+        assert_eq!(deletion(Refusal::BusyAndNotFound, Some(&one), None), Deletion::Send);
+        let unnamed = Disk::unattached("d0");
+        assert_eq!(deletion(Refusal::Delayed, Some(&one), Some(&unnamed)), Deletion::Send, "a person removed the tags");
+    }
+}

@@ -1,0 +1,191 @@
+//! Which machines a disk must leave when a node is unpublished whose machine is not certain.
+//!
+//! A Node that is deleted takes its provider ID along. A replica without memory can then only guess: the node is the VM
+//! of its name. The guess may be missing although the node's machine runs under another name or in another resource
+//! group, and it may meet another VM of that name. So the machines that hold the disk say whether it is detached: each
+//! of them is the node's, certainly another's, or may be the node's. An answer OK to a disk that the node's machine
+//! still holds lets the disk be attached elsewhere and be written twice.
+
+use lazuli_model::{ArmId, Disk, Vm, node::ClusterNodes};
+
+/// How the VM of a node is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeVm {
+    /// The Node's provider ID or the node id itself names it: no other VM is the node.
+    Named,
+    /// It is a guess.
+    Guessed,
+}
+
+/// What becomes of a machine that holds the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the node's: the disk must leave it.
+    Detach,
+    /// It is not the node's, or it does not exist.
+    Leave,
+    /// It may be the node's: the request must not be answered OK.
+    Unknown,
+}
+
+/// Whether a VM is the node of this name, by its VM name or its computer name.
+pub fn is_machine(vm: &Vm, node: &str) -> bool {
+    names(vm).any(|name| name.eq_ignore_ascii_case(node))
+}
+
+fn names(vm: &Vm) -> impl Iterator<Item = &str> {
+    vm.computer_name.as_deref().into_iter().chain([vm.id.name()])
+}
+
+/// Whether the disk's own state must be read singly before a detach from the VM of the node is answered OK: the VM is a
+/// guess, and the cluster has no Node of this name that would make it more.
+pub fn needs_holders(known: NodeVm, cluster: &ClusterNodes, node: &str) -> bool {
+    known == NodeVm::Guessed && !cluster.has_node(node)
+}
+
+/// Whether the detach from a VM that was a guess leaves no doubt about the machines that hold the disk afterwards: none of
+/// them is the node's. `before` is the disk by a single read that was sent after the request came and before the detach;
+/// `vm` is the VM that the disk has left, by a single read.
+///
+/// One VM at most holds a disk that is not shared. So whichever machine holds it after the detach has got it since, from
+/// another hand. A shared disk may be on other machines before, as those of another cluster. There the VM that has the
+/// node's name and had the disk is the node's.
+pub fn leaves_no_doubt(before: &Disk, vm: &Vm, node: &str) -> bool {
+    let holders = before.holders();
+    holders.contains(&&vm.id) && (before.max_shares <= 1 && holders.len() == 1 || is_machine(vm, node))
+}
+
+/// The machines that hold the disk beside the node's VM, which it has left or which is gone.
+pub fn other_holders<'a>(disk: &'a Disk, vm: &ArmId) -> Vec<&'a ArmId> {
+    disk.holders().into_iter().filter(|holder| *holder != vm).collect()
+}
+
+/// What becomes of a machine that holds the disk, by a single read of it; `None` where it does not exist.
+pub fn holder(node: &str, known: NodeVm, cluster: &ClusterNodes, holder: Option<&Vm>) -> Verdict {
+    let Some(vm) = holder else { return Verdict::Leave };
+    match cluster.name_of(&vm.id) {
+        Some(name) if name.eq_ignore_ascii_case(node) => return Verdict::Detach,
+        // Its own VolumeAttachment is about it.
+        Some(_) => return Verdict::Leave,
+        None => {}
+    }
+    if is_machine(vm, node) {
+        return Verdict::Detach;
+    }
+    let is_another_node =
+        || cluster.has_machine(&vm.id) == Some(true) || names(vm).any(|name| cluster.has_node_without_machine(name));
+    match (known, cluster) {
+        (NodeVm::Named, _) => Verdict::Leave,
+        // Nothing but its name makes a VM a node there.
+        (NodeVm::Guessed, ClusterNodes::NoCluster) => Verdict::Leave,
+        (NodeVm::Guessed, _) if is_another_node() => Verdict::Leave,
+        (NodeVm::Guessed, _) => Verdict::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lazuli_model::{
+        ProvisioningState,
+        node::{KnownNodes, Machine, Node},
+    };
+
+    fn id(group: &str, name: &str) -> ArmId {
+        ArmId::virtual_machine("s", group, name).unwrap()
+    }
+
+    fn vm(id: ArmId, computer_name: Option<&str>) -> Vm {
+        Vm {
+            id,
+            location: "local".into(),
+            size: "Standard_D2s_v3".into(),
+            zone: None,
+            computer_name: computer_name.map(str::to_owned),
+            provisioning_state: ProvisioningState::Succeeded,
+            etag: None,
+            data_disks: Vec::new(),
+        }
+    }
+
+    fn cluster(nodes: &[(&str, Option<ArmId>)]) -> ClusterNodes {
+        let mut known = KnownNodes::default();
+        known.replace(nodes.iter().map(|(name, machine)| {
+            let machine = machine.clone().and_then(Machine::of_id);
+            ((*name).to_owned(), Node { machine, healthy: true, ..Node::default() })
+        }));
+        ClusterNodes::Known(known)
+    }
+
+    #[test]
+    fn a_holder_that_may_be_the_deleted_nodes_machine_is_never_left_with_an_ok() {
+        use {NodeVm::*, Verdict::*};
+        let others = cluster(&[("other", Some(id("far", "vm-7"))), ("plain", None), ("twin", Some(id("g", "old")))]);
+        let strange = || vm(id("far", "vm-9"), Some("host-9"));
+        for (case, known, nodes, machine, expected) in [
+            ("no machine", Guessed, &others, None, Leave),
+            ("an unknown machine", Guessed, &others, Some(strange()), Unknown),
+            ("the same, with the node's VM named", Named, &others, Some(strange()), Leave),
+            ("the same, without a cluster", Guessed, &ClusterNodes::NoCluster, Some(strange()), Leave),
+            ("while the Nodes are not known", Guessed, &ClusterNodes::Cold, Some(strange()), Unknown),
+            ("its VM name", Guessed, &others, Some(vm(id("far", "OLD"), None)), Detach),
+            ("its computer name", Guessed, &others, Some(vm(id("far", "vm-9"), Some("Old"))), Detach),
+            ("another Node's machine", Guessed, &others, Some(vm(id("far", "vm-7"), Some("host"))), Leave),
+            ("another Node's machine of its name", Guessed, &others, Some(vm(id("g", "old"), None)), Leave),
+            ("the VM of another Node's name", Guessed, &others, Some(vm(id("far", "plain"), None)), Leave),
+            // That Node's machine is another one, so the name says nothing.
+            (
+                "the VM name of a Node whose machine is known",
+                Guessed,
+                &others,
+                Some(vm(id("far", "other"), None)),
+                Unknown,
+            ),
+            ("the computer of another Node's name", Guessed, &others, Some(vm(id("far", "v"), Some("plain"))), Leave),
+        ] {
+            assert_eq!(holder("old", known, nodes, machine.as_ref()), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_the_guessed_vm_had_leaves_no_doubt_unless_it_is_shared_and_the_vm_has_another_name() {
+        let (old, rescue) = (id("g", "old"), id("far", "rescue"));
+        let disk = |max_shares: u32, holders: &[&ArmId]| Disk {
+            max_shares,
+            managed_by: holders.first().map(|holder| (*holder).clone()),
+            managed_by_extended: if max_shares > 1 {
+                holders.iter().map(|holder| (*holder).clone()).collect()
+            } else {
+                Vec::new()
+            },
+            ..Disk::unattached("d0")
+        };
+        for (case, before, node, expected) in [
+            ("it had the disk", disk(1, &[&old]), "old", true),
+            ("it had the disk under another name", disk(1, &[&old]), "node-7", true),
+            ("it was elsewhere before", disk(1, &[&rescue]), "old", false),
+            ("it was nowhere before", disk(1, &[]), "old", false),
+            ("it had the shared disk", disk(2, &[&rescue, &old]), "OLD", true),
+            ("it had the shared disk alone", disk(2, &[&old]), "old", true),
+            ("it had the shared disk under another name", disk(2, &[&old, &rescue]), "node-7", false),
+            ("another cluster had the shared disk alone", disk(2, &[&rescue]), "old", false),
+        ] {
+            assert_eq!(leaves_no_doubt(&before, &vm(old.clone(), None), node), expected, "{case}");
+        }
+        let host = vm(old.clone(), Some("node-7"));
+        assert!(leaves_no_doubt(&disk(2, &[&old, &rescue]), &host, "node-7"), "its computer name is the node's");
+    }
+
+    #[test]
+    fn only_a_guess_without_a_node_costs_a_read_of_the_disk() {
+        let nodes = cluster(&[("there", None)]);
+        for (known, nodes, node, expected) in [
+            (NodeVm::Guessed, &nodes, "gone", true),
+            (NodeVm::Guessed, &nodes, "there", false),
+            (NodeVm::Named, &nodes, "gone", false),
+            (NodeVm::Guessed, &ClusterNodes::NoCluster, "gone", false),
+        ] {
+            assert_eq!(needs_holders(known, nodes, node), expected, "{known:?} {node}");
+        }
+    }
+}
