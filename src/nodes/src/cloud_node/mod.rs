@@ -27,7 +27,7 @@
 //! ([`CloudNode::is_ours`]). A Node that is initialised keeps its labels. It may get a label that it lacks, when its plugin
 //! tells the value later. Its addresses follow those of its machine; they have one writer, the leader. A taint `out-of-service` with a value is a person's, and stays.
 //!
-//! [`plan::node`](lazuli_model::node) is the view of Nodes that attaching disks needs.
+//! [`lazuli_model::node`] is the view of Nodes that attaching disks needs.
 
 pub mod addresses;
 pub mod body;
