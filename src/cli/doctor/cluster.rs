@@ -256,6 +256,11 @@ mod tests {
     async fn routes_that_stay_are_named() {
         let cluster =
             Cluster::start(lazuli_emulator::Options::default(), &[("routeTableName", "rt".into())]).await.unwrap();
+        for name in ["node-0", "node-1"] {
+            let mut node = cluster.server.get("nodes", "", name).unwrap();
+            node["metadata"]["labels"] = json!({"topology.kubernetes.io/region": "westeurope"});
+            cluster.server.put("nodes", node).unwrap();
+        }
         let (text, is_well) = doctor(&cluster).await;
         assert!(text.contains("?    routes: not checked: ") && text.contains("routeTables/rt"), "{text}");
         assert!(is_well, "the route controller makes the table: {text}");

@@ -520,12 +520,12 @@ mod tests {
         let bytes = object.source_ranges.bytes();
         assert!(bytes <= CUT_TO + CUT.len() + 1, "{bytes}");
         assert_eq!(object.source_ranges.iter().last(), Some(CUT));
+        let address = object.load_balancer_ip.unwrap();
+        assert!(address.len() <= LONGEST_ADDRESS + CUT.len() && address.ends_with(CUT), "{address}");
         // Each of the shortest has no more memory than its bytes.
         let shortest = vec![String::new(); 250_000];
         let object = kept(Value::Null, spec(&shortest, ""));
         assert!(object.source_ranges.bytes() <= CUT_TO + CUT.len() + 1);
-        let address = object.load_balancer_ip.unwrap();
-        assert!(address.len() <= LONGEST_ADDRESS + CUT.len() && address.ends_with(CUT), "{address}");
         // Of ports so many are kept that they are known to be too many.
         let port = |number: u32| json!({"port": number, "protocol": "UDP", "appProtocol": "x".repeat(300)});
         let ports = |count: u32| {
