@@ -54,6 +54,8 @@ struct Seen {
     members: BTreeMap<String, BTreeSet<IpAddr>>,
     /// The pools whose members are NICs, in lower case.
     of_nics: BTreeSet<String>,
+    /// The NICs, and instances of scale sets, that its pools list as members.
+    nics: BTreeSet<ArmId>,
     /// The Services whose rules use its frontends.
     users: Arc<Users>,
 }
@@ -92,8 +94,8 @@ impl Seen {
             nat: vec![],
             provisioning: Default::default(),
         };
-        let (members, of_nics, users) = (BTreeMap::new(), BTreeSet::new(), Arc::default());
-        Self { actual, released: None, planned_rules: 0, members, of_nics, users }
+        let (members, of_nics, nics, users) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new(), Arc::default());
+        Self { actual, released: None, planned_rules: 0, members, of_nics, nics, users }
     }
 
     fn is_in_use(&self) -> bool {
@@ -147,6 +149,7 @@ impl Balancers {
             let lists_nics =
                 |pool: &&Pool| pool.has_nics() || (settings.pool_kind == PoolKind::Nic && !has_addresses(pool));
             seen.of_nics = actual.pools.iter().filter(lists_nics).map(|pool| pool.name.to_lowercase()).collect();
+            seen.nics = actual.pools.iter().flat_map(|pool| &pool.nics).cloned().collect();
             let all = seen.actual.frontends.iter().map(|one| &one.name).chain(actual.rules.iter().map(|one| &one.name));
             bases.extend(all.filter_map(|name| names::base_in(name)).map(str::to_lowercase));
         }
@@ -158,8 +161,8 @@ impl Balancers {
         let counts = |seen: &Seen| (seen.actual.rules.len() + seen.planned_rules, seen.is_in_use());
         let consequences = Consequences {
             placement: before.as_ref().map(counts).unwrap_or_default() != counts(&seen),
-            members: before.as_ref().map(|before| (&before.members, &before.of_nics))
-                != Some((&seen.members, &seen.of_nics)),
+            members: before.as_ref().map(|before| (&before.members, &before.of_nics, &before.nics))
+                != Some((&seen.members, &seen.of_nics, &seen.nics)),
         };
         self.seen.insert(id.clone(), seen);
         consequences
@@ -356,9 +359,11 @@ impl Balancers {
             let leave = leaving.get(id).unwrap_or(&none);
             let is_in_use = seen.actual.frontends.iter().any(|frontend| !self.goes(id, seen, frontend, leave));
             let sends_to_nodes = seen.sends_to_nodes();
+            let leave = || if is_in_use { BTreeSet::new() } else { seen.nics.clone() };
             for family in [Family::V4, Family::V6] {
                 if seen.of_nics.contains(&settings.pool_name(family).to_lowercase()) {
-                    pools.push(PoolOfNics { is_in_use, sends_to_nodes, ..PoolOfNics::new(id, family, settings) });
+                    let pool = PoolOfNics::new(id, family, settings);
+                    pools.push(PoolOfNics { is_in_use, sends_to_nodes, leave: leave(), ..pool });
                 }
             }
         }

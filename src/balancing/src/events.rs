@@ -169,6 +169,7 @@ mod tests {
             R::Mismatch,
             R::LastFrontend,
             R::SharedAddress,
+            R::KeptValue,
         ];
         for reason in refusals.map(R::as_str) {
             let why = Explanation { reason, message: "it is so.".to_owned() };

@@ -260,6 +260,20 @@ impl Machines {
         }
         unknown
     }
+
+    /// What is to be read next of the members of pools that their last Service leaves, likewise. They leave by the load
+    /// balancer's own list, for their Nodes may be gone.
+    pub fn unknown_members(&self, pools: &[PoolOfNics], looked: &Unknown) -> Unknown {
+        let mut unknown = Unknown::default();
+        for member in pools.iter().flat_map(|pool| &pool.leave).filter(|member| !self.nics.contains_key(member)) {
+            if Holder::of(member) == Holder::Instance {
+                unknown.scale_sets.extend(member.parent().filter(|set| !looked.scale_sets.contains(set)));
+            } else if !looked.nics.contains(member) {
+                unknown.nics.insert(member.clone());
+            }
+        }
+        unknown
+    }
 }
 
 /// What is to be known of machines.
@@ -278,7 +292,7 @@ pub struct Unknown {
     pub nic_groups: BTreeSet<(String, String)>,
     /// Resource groups whose machines are listed.
     pub machine_groups: BTreeSet<(String, String)>,
-    /// NICs that machines name, and that are in other groups.
+    /// NICs that machines name, and that are in other groups, and NICs that are to leave a pool.
     pub nics: BTreeSet<ArmId>,
     /// Uniform scale sets whose instances are listed.
     pub scale_sets: BTreeSet<ArmId>,
@@ -477,6 +491,8 @@ pub struct PoolOfNics {
     pub is_in_use: bool,
     /// Whether a rule without floating IP sends to its members by their own addresses.
     pub sends_to_nodes: bool,
+    /// Of a pool that is in use no more: the NICs, and instances of scale sets, that its load balancer lists as members.
+    pub leave: BTreeSet<ArmId>,
 }
 
 impl PoolOfNics {
@@ -490,6 +506,7 @@ impl PoolOfNics {
             main_stem: settings.load_balancer_name.clone().unwrap_or_else(|| settings.cluster_name.clone()),
             is_in_use: false,
             sends_to_nodes: false,
+            leave: BTreeSet::new(),
         }
     }
 }

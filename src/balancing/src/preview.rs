@@ -20,7 +20,7 @@ use lazuli_model::{ArmId, ServiceKey, address::Family};
 use lazuli_services::{
     ask::WarningReason,
     network::{
-        RefusalReason,
+        Refusal, RefusalReason,
         load_balancer::{self, LoadBalancer},
         private_link::{self, PrivateLink},
         public_ip::{self, PublicIp},
@@ -257,12 +257,13 @@ fn of_service(subject: &Subject, reports: &Reports, refused: &Refused, inputs: &
             changes.extend(refused.into_iter().flatten().map(|why| format!("not served: {why}")));
             let kept = spec.ask.warnings.iter().filter(|warning| warning.reason == WarningReason::KeptValue);
             changes.extend(kept.map(|warning| format!("leave as it is: {}", warning.message)));
-            let notices: BTreeSet<String> = reports
-                .values()
-                .flat_map(|report| &report.found.notices)
-                .filter(|notice| notice.reason == RefusalReason::SharedAddress)
-                .map(|notice| format!("note: {notice}"))
-                .collect();
+            let said = |notice: &Refusal| match notice.reason {
+                RefusalReason::SharedAddress => Some(format!("note: {notice}")),
+                RefusalReason::KeptValue => Some(format!("leave as it is: {notice}")),
+                _ => None,
+            };
+            let all = reports.values().flat_map(|report| &report.found.notices);
+            let notices: BTreeSet<String> = all.filter_map(said).collect();
             changes.extend(notices);
         }
         None if subject.finalizer => changes.push("clear the status and remove the finalizer".to_owned()),

@@ -11,14 +11,17 @@ use lazuli_model::{ArmId, ServiceKey, address::Family};
 use lazuli_services::{
     ask::{AddressAsk, Ask, Denial, PublicIpAsk, SecurityProtocol, Side, names::BaseName},
     network::{self, Settings, load_balancer, private_link, public_ip, security_group, subnet},
-    service::wants::{self, Former, Stage},
+    service::{
+        Peers,
+        wants::{self, Former, Stage},
+    },
 };
 
 use super::{
     Key, Report,
     discovery::Place,
     report::{Frontend, ports},
-    sharing::{self, Peers, Standing},
+    sharing::{self, Standing},
 };
 
 /// A Service that Azure balances.

@@ -4,67 +4,14 @@
 //! public IP bears, else the one whose uid the name of the frontend bears. Whether it agrees is read from its annotation
 //! [`SHARE_WITH`](lazuli_services::service::annotation::SHARE_WITH); Services of one namespace agree with each other.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use lazuli_engine::service::Seen;
 use lazuli_model::{ArmId, ServiceKey, address::Family};
 use lazuli_services::{
     ask::names::{self, BaseName},
-    service::{ServiceObject, shares_with},
+    service::Peers,
 };
 
 use super::{Key, Spec, service::Balanced};
-
-/// A Service that may own an address that others use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// Which Service.
-    pub service: ServiceKey,
-    /// The namespaces whose Services may do at its addresses what they may do at their own.
-    pub shares_with: BTreeSet<String>,
-}
-
-impl Peer {
-    /// Whether the Service agrees with what another one does at its address.
-    pub fn agrees_with(&self, other: &ServiceKey) -> bool {
-        self.service.namespace == other.namespace || self.shares_with.contains(&other.namespace)
-    }
-}
-
-/// The Services of the cluster, by their base names in lower case.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Peers(BTreeMap<String, Peer>);
-
-fn lower(service: &ServiceKey) -> String {
-    BaseName::of(service).as_str().to_lowercase()
-}
-
-impl Peers {
-    /// Takes in a Service. Returns whether one that was known agrees with others than before.
-    pub fn insert(&mut self, object: &ServiceObject) -> bool {
-        let peer = Peer { service: object.key.clone(), shares_with: shares_with(object).0 };
-        let now = peer.shares_with.clone();
-        self.0.insert(lower(&object.key), peer).is_some_and(|before| before.shares_with != now)
-    }
-
-    /// A Service does not exist any more.
-    pub fn remove(&mut self, service: &ServiceKey) {
-        self.0.remove(&lower(service));
-    }
-
-    /// The Service of a base name.
-    fn of(&self, base: &str) -> Option<&Peer> {
-        self.0.get(&base.to_lowercase())
-    }
-}
-
-impl<'o> FromIterator<&'o ServiceObject> for Peers {
-    fn from_iter<I: IntoIterator<Item = &'o ServiceObject>>(objects: I) -> Self {
-        let mut peers = Self::default();
-        objects.into_iter().for_each(|object| _ = peers.insert(object));
-        peers
-    }
-}
 
 /// How a Service stands to an address that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +42,7 @@ pub(super) fn standing(
     seen: &Seen<'_, Balanced>,
     peers: &Peers,
 ) -> Standing {
-    let own = lower(id);
+    let own = BaseName::of(id);
     let public_ip = spec.public_ips.get(&family);
     let balancer = seen.reports.get(&Key::LoadBalancer(spec.load_balancer.clone()));
     let shown = balancer.and_then(|report| report.found.frontends.get(&family));
@@ -109,7 +56,7 @@ pub(super) fn standing(
         (None, Some((name, None))) if BaseName::of(id).owns(name) => return Standing::Own,
         (None, Some((_, None))) => return Standing::Operators,
     };
-    if owner.eq_ignore_ascii_case(&own) {
+    if owner.eq_ignore_ascii_case(own.as_str()) {
         return Standing::Own;
     }
     let is_alone = || balancer.is_some_and(|report| shown.is_some() && report.shared.is_empty());

@@ -350,6 +350,9 @@ impl World {
         owner.version += 1;
         let version = owner.version;
         self.inputs.peers = Arc::new(self.services.values().map(|owner| &owner.object).collect());
+        for track in self.load_balancers.values_mut() {
+            track.inputs.peers = Arc::clone(&self.inputs.peers);
+        }
         let snapshot = self.snapshot(&object, version);
         self.step_service(&key, service::Event::Changed(snapshot));
         self.settle();

@@ -386,6 +386,7 @@ impl Controller {
         }
         if let Some(workers) = self.informed.workers.get().filter(|_| agree_with_others) {
             workers.services.wake_all();
+            self.informed.replan_load_balancers(None);
         }
         self.note_synced(was_synced);
         if changed.is_some_and(|name| !self.due_places(name.as_deref(), &BTreeSet::new()).is_empty()) {

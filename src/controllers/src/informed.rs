@@ -15,7 +15,6 @@ use lazuli_balancing::{
     balancers::Leaving,
     discovery::Discovered,
     interfaces::{Interfaces, Machines},
-    sharing::Peers,
 };
 use lazuli_cluster::{Change, VersionedService};
 use lazuli_engine::{
@@ -33,7 +32,7 @@ use lazuli_services::{
         load_balancer, nic,
         settings::{LoadBalancerSku, PoolKind},
     },
-    service::ClusterAddresses,
+    service::{ClusterAddresses, Peers},
 };
 use lazuli_telemetry::lossy;
 use tokio::{sync::Notify, time::Instant};
@@ -96,7 +95,7 @@ pub(crate) struct Told {
     /// What is to be told again after a panic.
     pub(crate) lost: Lost,
     /// The Services, which may own addresses that others use.
-    peers: Arc<Peers>,
+    pub(crate) peers: Arc<Peers>,
     /// What every Service's step needs of the nodes, made once for each change of them.
     inputs: Option<Arc<Inputs>>,
 }

@@ -196,6 +196,7 @@ impl Planned for LoadBalancers {
             maximum_rules: settings.maximum_rules,
             is_preconfigured: settings.is_preconfigured(id),
             sharing: settings.share_addresses,
+            peers: Arc::clone(&told.peers),
         })
     }
 

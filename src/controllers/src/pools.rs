@@ -116,6 +116,7 @@ impl Informed {
         }
         if nics {
             self.update_nics();
+            self.look_for_members();
         }
     }
 
@@ -212,9 +213,21 @@ impl Informed {
     pub(crate) fn unknown_machines(&self, looked: &Unknown) -> Unknown {
         let told = self.told();
         let needs = self.needs(&told);
-        match &told.nodes {
-            Some(nodes) if needs.nics || needs.sets => told.machines.unknown(nodes, &self.selection(), needs, looked),
-            _ => Unknown::default(),
+        let Some(nodes) = told.nodes.as_ref().filter(|_| needs.nics || needs.sets) else { return Unknown::default() };
+        let mut unknown = told.machines.unknown(nodes, &self.selection(), needs, looked);
+        unknown.add(self.unknown_members(&told, looked));
+        unknown
+    }
+
+    /// What is to be looked for of the members of pools that their last Service leaves.
+    fn unknown_members(&self, told: &Told, looked: &Unknown) -> Unknown {
+        told.machines.unknown_members(&told.balancers.nic_pools(&self.settings, &told.leaving), looked)
+    }
+
+    /// Has the members looked for that are to leave a pool and that no read has shown.
+    fn look_for_members(&self) {
+        if self.unknown_members(&self.told(), &Unknown::default()) != Unknown::default() {
+            self.look.notify_one();
         }
     }
 
@@ -290,6 +303,7 @@ impl Informed {
         };
         if differs {
             self.update_nics();
+            self.look_for_members();
         }
     }
 

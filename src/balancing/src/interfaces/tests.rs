@@ -179,6 +179,45 @@ fn all_leave_a_load_balancer_whose_last_service_goes() {
 }
 
 #[test]
+fn the_members_that_leave_with_the_last_service_are_those_that_the_load_balancer_lists() {
+    let mut world = World::new(0);
+    let in_another_group =
+        "/subscriptions/sub/resourceGroups/other/providers/Microsoft.Network/networkInterfaces/one".parse().unwrap();
+    let configuration = |nic: &ArmId| json!({"id": format!("{nic}/ipConfigurations/one")});
+    let instance: ArmId = format!("{}/networkInterfaces/nic", instance_id(0)).parse().unwrap();
+    let pool = json!({"name": world.settings.pool_name(Family::V4), "properties": {"backendIPConfigurations":
+        [configuration(&nic_id(0)), configuration(&in_another_group), configuration(&instance)]}});
+    let body = json!({"sku": {"name": "Standard"}, "properties": {
+        "frontendIPConfigurations": [{"name": world.base().as_str(), "properties": {"privateIPAddress": "10.240.1.2"}}],
+        "backendAddressPools": [pool]}});
+    let actual = LoadBalancer::read(&world.balancer(), &body).unwrap();
+    world.balancers.observed(&world.balancer(), Some(&actual), &world.settings);
+    let unknown = |world: &World, looked: &Unknown| world.machines.unknown_members(&world.pools(), looked);
+    assert_eq!(unknown(&world, &Unknown::default()), Unknown::default(), "a Service is served there");
+
+    world.leave(&[world.base()], &[]);
+    let members = Unknown {
+        nics: [nic_id(0), in_another_group.clone()].into(),
+        scale_sets: [set_id()].into(),
+        ..Unknown::default()
+    };
+    assert_eq!(unknown(&world, &Unknown::default()), members);
+    assert_eq!(unknown(&world, &members), Unknown::default(), "once in a look");
+    world.show(0, &[world.pool()]);
+    let first = Unknown { nics: [in_another_group].into(), scale_sets: [set_id()].into(), ..Unknown::default() };
+    assert_eq!(unknown(&world, &Unknown::default()), first);
+    assert_eq!(world.changes(), (vec![], vec![nic_id(0)]), "a NIC of no Node leaves");
+}
+
+#[test]
+fn without_a_node_no_member_leaves_a_pool_that_is_in_use() {
+    let mut world = World::new(0);
+    let pool = world.pool();
+    (0..3).for_each(|at| world.show(at, std::slice::from_ref(&pool)));
+    assert_eq!(world.changes(), (vec![], vec![]));
+}
+
+#[test]
 fn of_a_basic_load_balancer_only_its_availability_set_is_a_member() {
     let mut world = World::new(2);
     world.settings.sku = LoadBalancerSku::Basic;

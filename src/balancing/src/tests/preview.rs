@@ -123,3 +123,36 @@ fn what_a_change_removes_or_replaces_is_said() {
     assert_eq!(text.matches("delete it").count(), 2, "load balancer and public IP: {text}");
     assert!(text.contains("remove the finalizer"), "{text}");
 }
+
+#[test]
+fn a_service_keeps_a_public_ip_of_a_group_that_is_not_allowed_and_is_told_and_a_new_one_gets_none() {
+    let mut world = World::new();
+    let of_group = |name: &str, group: &str| fresh(name, annotated(&[("azure-load-balancer-resource-group", group)]));
+    let kept = of_group("kept", "others");
+    world.change(kept.clone());
+    assert_eq!(world.status(&kept.key), ["20.0.0.1"]);
+    let objects = |world: &World| world.services.values().map(Owner::as_shown).collect::<Vec<_>>();
+    let all = objects(&world);
+    assert_eq!(words(&planned(&mut world, &all)), "");
+
+    world.inputs.settings.allowed_groups = Some(["addresses".to_owned()].into());
+    world.notices.clear();
+    world.restart();
+    assert_eq!((world.clock.writes.as_slice(), world.status(&kept.key)), (&[][..], vec!["20.0.0.1".to_owned()]));
+    let told: Vec<&network::Refusal> = world.notices.iter().collect();
+    assert!(!told.is_empty() && told.iter().all(|one| one.reason == network::RefusalReason::KeptValue), "{told:?}");
+    assert!(told[0].message.contains("of resource group others, though"), "{told:?}");
+    let text = words(&planned(&mut world, &all));
+    assert!(text.contains("leave as it is: the Service keeps public IP"), "{text}");
+
+    // A new Service gets one where that is allowed.
+    for (name, group, is_served) in [("new", "others", false), ("another", "Addresses", true), ("own", "group", true)] {
+        let object = of_group(name, group);
+        world.change(object.clone());
+        assert_eq!(!world.status(&object.key).is_empty(), is_served, "{group}");
+        let events = &world.services[&object.key].events;
+        let is_refused = matches!(events.last(), Some(service::Reason::Refused(_, lazuli_engine::Refusal::Plan(why)))
+            if why.reason == "ForeignOwner" && why.message.contains("--allowed-service-resource-groups"));
+        assert_eq!(is_refused, !is_served, "{events:?}");
+    }
+}

@@ -1,6 +1,8 @@
 //! What a Service may do at the address of another one.
 
-use lazuli_services::network::{RefusalReason, settings::AddressSharing};
+use lazuli_engine::service::Service as _;
+use lazuli_model::address::Family;
+use lazuli_services::network::{RefusalReason, private_link, settings::AddressSharing};
 
 use super::*;
 
@@ -184,6 +186,35 @@ fn addresses_that_are_not_to_be_shared_take_no_new_rule_of_another_namespace() {
 }
 
 #[test]
+fn a_guest_stays_refused_in_a_new_process_while_the_owner_of_the_address_has_a_mistake() {
+    for shares_with in ["", "other"] {
+        let mut world = World::new();
+        let (owner, name) = world.owner(shares_with);
+        for track in world.load_balancers.values_mut() {
+            track.inputs.sharing = AddressSharing::Namespace;
+        }
+        let object = guest("stranger", &name, &[]);
+        world.change(object.clone());
+        let is_refused = |world: &World| {
+            let last = world.services[&object.key].events.last();
+            matches!(last, Some(service::Reason::Refused(_, lazuli_engine::Refusal::Plan(why)))
+                if why.reason == "ForeignOwner" && why.message.contains("Service default/owner"))
+        };
+        assert!(is_refused(&world));
+        // Refused as a whole, the owner tells the load balancer of the new process nothing.
+        world.change_while_no_process_runs(&owner, |owner| owner.ports.clear());
+        assert!(matches!(world.services[&owner].events.last(), Some(service::Reason::Invalid(_))));
+        assert!(is_refused(&world), "{:?}", world.services[&object.key].events);
+        assert_eq!(world.clock.writes, Vec::<String>::new());
+        // Its annotation counts all the same.
+        world.change_while_no_process_runs(&owner, |owner| {
+            owner.annotations.insert(SHARE_WITH.to_owned(), "stranger".to_owned());
+        });
+        assert_eq!(world.status(&object.key), ["20.0.0.1"]);
+    }
+}
+
+#[test]
 fn a_service_that_is_refused_at_an_address_has_opened_nothing_there() {
     let mut world = World::new();
     let (_, name) = world.owner("");
@@ -269,4 +300,53 @@ fn a_rule_that_no_service_of_this_cluster_asks_for_stays_where_another_cluster_i
     rules.push(foreign);
     world.change_while_no_process_runs(&guest.key, drops_8443);
     assert_eq!(world.admitted().0, ports(&["80", "443", "8443"]));
+}
+
+/// What a Service wants of a private link service before this frontend, and of its subnet.
+fn private_link(world: &mut World, object: &ServiceObject, frontend: &ArmId) -> (private_link::Link, bool) {
+    let Desired::Present(spec) = world.snapshot(object, 1).desired else { panic!("{object:?}") };
+    let settings = &world.inputs.settings;
+    let (link, subnet) = (settings.private_link_id("group", "entry").unwrap(), settings.subnet_id("nodes").unwrap());
+    let spec = Spec { private_link: Some(link.clone()), private_link_subnet: Some(subnet.clone()), ..spec };
+    let frontends = [(Family::V4, frontend.clone())].into();
+    let shown = Report { found: network::Found { frontends, ..Default::default() }, ..Report::default() };
+    let reports = [(Key::LoadBalancer(spec.load_balancer.clone()), Box::new(shown))].into();
+    let (left, told) = (BTreeMap::new(), BTreeMap::new());
+    let seen = service::Seen {
+        reports: &reports,
+        left: &left,
+        told: &told,
+        status: None,
+        has_changed: false,
+        is_complete: true,
+    };
+    let want = |key| Balanced::want(&object.key, Some(&spec), &key, service::Level::Make, &seen, &world.inputs);
+    let (link, subnet) = (want(Key::PrivateLink(link)), want(Key::Subnet(subnet)));
+    let (Want::PrivateLink(link), Want::Subnet(subnet)) = (link, subnet) else { panic!() };
+    (link.present.link.unwrap(), subnet.lets_private_links_in)
+}
+
+#[test]
+fn a_private_link_service_is_the_services_own_before_its_own_frontend_alone() {
+    let more = [("azure-pls-create", "true"), ("azure-disable-load-balancer-floating-ip", "true")];
+    for shares_with in ["", "friend"] {
+        let mut world = World::new();
+        let (owner, name) = world.owner(shares_with);
+        let mut object = world.services[&owner].object.clone();
+        object.annotations.extend(annotated(&more).annotations);
+        let balancer = load_balancer_env(&world.inputs.settings, Side::Public).id;
+        let frontend = load_balancer::LoadBalancer::frontend_id(&balancer, BaseName::of(&owner).as_str());
+        let (link, opens_subnet) = private_link(&mut world, &object, &frontend);
+        assert!(link.is_own && link.is_allowed && opens_subnet);
+        // One that may share the address is no owner of its frontend.
+        for namespace in ["stranger", "friend", "default"] {
+            let (link, opens_subnet) = private_link(&mut world, &guest(namespace, &name, &more), &frontend);
+            assert!(!link.is_own && !opens_subnet, "{namespace}, shared with {shares_with:?}");
+        }
+        // Its group counts where the operator names the allowed ones.
+        world.inputs.settings.allowed_groups = Some(BTreeSet::new());
+        assert!(private_link(&mut world, &object, &frontend).0.is_allowed, "its group is that of the configuration");
+        object.annotations.extend(annotated(&[("azure-pls-resource-group", "others")]).annotations);
+        assert!(!private_link(&mut world, &object, &frontend).0.is_allowed);
+    }
 }

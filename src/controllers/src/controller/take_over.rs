@@ -89,7 +89,7 @@ impl Controller {
         // Members may leave the pools now.
         self.informed.replan_load_balancers(None);
         if let Err(error) = write_mark(api, lease, TAKEN_OVER).await {
-            warn!(%error, "the take-over cannot be noted on the Lease (the role needs patch on leases)");
+            warn!(%error, "{}", not_noted(&error));
         }
     }
 
@@ -99,6 +99,16 @@ impl Controller {
         if self.informed.lacks_evidence() {
             tokio::time::sleep(AGAIN).await;
         }
+    }
+}
+
+/// What is said when the mark of the take-over cannot be written.
+fn not_noted(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            "the take-over cannot be noted on the Lease (the role needs patch on leases)"
+        }
+        _ => "the take-over cannot be noted on the Lease",
     }
 }
 
@@ -142,6 +152,20 @@ mod tests {
     fn change(replaces: bool) -> Planned {
         let changes = vec!["rule web goes".to_owned()];
         Planned { object: "load balancer kubernetes".into(), changes, replaces }
+    }
+
+    #[test]
+    fn the_role_is_blamed_only_where_the_api_server_forbids_the_mark() {
+        let answered = |code: u16| {
+            let status = serde_json::json!({"status": "Failure", "message": "no", "reason": "", "code": code});
+            not_noted(&kube::Error::Api(serde_json::from_value(status).unwrap()))
+        };
+        assert!(answered(403).contains("the role needs patch on leases"));
+        for text in
+            [answered(404), answered(409), answered(500), not_noted(&kube::Error::LinesCodecMaxLineLengthExceeded)]
+        {
+            assert_eq!(text, "the take-over cannot be noted on the Lease");
+        }
     }
 
     #[test]

@@ -88,6 +88,29 @@ async fn without_a_node_the_status_is_set_and_the_owner_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_is_deleted_while_the_cluster_has_no_node() {
+    for settings in [of_nics(), settings()] {
+        let rig = Rig::with(settings).await;
+        rig.service("web");
+        let (stop, running) = rig.controller("first");
+        rig.addresses("web").await;
+        stop.cancel();
+        running.await.unwrap();
+        for name in ["node-0", "node-1"] {
+            rig.server.delete("nodes", "", name).unwrap();
+        }
+        let (stop, running) = rig.controller("second");
+        rig.server.delete("services", "default", "web").unwrap();
+        rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
+        for kind in [NetworkType::LoadBalancer, NetworkType::PublicIp] {
+            assert_eq!(rig.list(kind).await, Vec::<Value>::new(), "{:?}", rig.settings.pool_kind);
+        }
+        stop.cancel();
+        running.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_is_deleted_leaves_the_pool() {
     let rig = Rig::with(of_nics()).await;
     rig.service("web");

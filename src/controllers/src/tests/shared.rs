@@ -1,5 +1,7 @@
 //! Services of several namespaces on one address.
 
+use lazuli_services::network::settings::AddressSharing;
+
 use super::*;
 
 /// The ports that the security group admits.
@@ -43,6 +45,41 @@ async fn a_port_without_a_rule_is_open_at_anothers_address_once_its_owner_agrees
     web["metadata"]["annotations"] = json!({"lazuli.azure/share-with": "friend"});
     rig.server.put("services", web).unwrap();
     rig.until("the port is open", async || admitted(&rig).await == ["443", "80", "8443"]).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_is_refused_stays_so_for_a_new_leader_to_which_the_owner_says_nothing() {
+    let rig = Rig::with(Settings { share_addresses: AddressSharing::Namespace, ..settings() }).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("one");
+    let addresses = rig.addresses("web").await;
+    let guest = json!({
+        "metadata": {"name": "guest", "namespace": "friend", "annotations":
+            {"service.beta.kubernetes.io/azure-load-balancer-ipv4": addresses[0]}},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]}});
+    rig.server.put("services", guest).unwrap();
+    let is_refused = || rig.events("guest").iter().any(|(reason, _)| reason == "ForeignOwner");
+    rig.until("the guest is refused", async || is_refused()).await;
+    stop.cancel();
+    running.await.unwrap();
+
+    // No load balancer is told anything of a Service that is refused as a whole.
+    let mut web = rig.server.get("services", "default", "web").unwrap();
+    web["spec"]["ports"][0]["protocol"] = json!("SCTP");
+    rig.server.put("services", web).unwrap();
+    let writes = rig.writes();
+    let (stop, running) = rig.controller("two");
+    sleep(Duration::from_secs(300)).await;
+    let ingress =
+        || rig.server.get("services", "friend", "guest").unwrap()["status"]["loadBalancer"]["ingress"].clone();
+    assert_eq!((rig.writes(), ingress()), (writes, Value::Null));
+
+    let mut web = rig.server.get("services", "default", "web").unwrap();
+    web["metadata"]["annotations"] = json!({"lazuli.azure/share-with": "friend"});
+    rig.server.put("services", web).unwrap();
+    rig.until("the guest is served", async || ingress()[0]["ip"] == json!(addresses[0])).await;
     stop.cancel();
     running.await.unwrap();
 }

@@ -125,6 +125,12 @@ mod tests {
             (Found::Stopped, "NodeOutOfService", Severity::Warning, "is stopped"),
             (Found::Gone, "DeletingNode", Severity::Normal, "does not exist in Azure"),
             (Found::NoPodRange, "CIDRNotAvailable", Severity::Warning, "kube-controller-manager"),
+            (
+                Found::RouteKept("lies outside of --cluster-cidr"),
+                "RouteKept",
+                Severity::Warning,
+                "stays, though its range lies outside of --cluster-cidr: a new one would be refused. ",
+            ),
             (Found::RouteRefused("why".to_owned()), "FailedToCreateRoute", Severity::Warning, "no route: why. "),
         ] {
             let event = of_reason("node-1", &found).unwrap();

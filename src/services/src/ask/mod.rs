@@ -7,10 +7,7 @@ mod mistake;
 pub mod names;
 pub mod selector;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use lazuli_model::{
     ArmId, ServiceKey,
@@ -58,8 +55,6 @@ pub struct Ask {
     pub floating_ip: bool,
     /// Whether a value is read by what load balancers show of the Service, which must not be old then.
     pub reads_shown: bool,
-    /// The namespaces whose Services may do at its addresses what they may do at their own: `lazuli.azure/share-with`.
-    pub shares_with: BTreeSet<String>,
     /// What is odd about it, for events.
     pub warnings: Vec<Warning>,
 }

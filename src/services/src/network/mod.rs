@@ -194,6 +194,8 @@ pub enum RefusalReason {
     LastFrontend,
     /// The address is another Service's, and not all that is asked is done there.
     SharedAddress,
+    /// What exists stays the Service's, and would not be given to a new one.
+    KeptValue,
 }
 
 impl RefusalReason {
@@ -209,6 +211,7 @@ impl RefusalReason {
             Self::Mismatch => "Mismatch",
             Self::LastFrontend => "LastFrontend",
             Self::SharedAddress => "SharedAddress",
+            Self::KeptValue => "KeptValue",
         }
     }
 }

@@ -41,6 +41,15 @@ impl Holder {
         }
     }
 
+    /// What holds an IP configuration that a pool lists as its member.
+    pub fn of_configuration(configuration: &ArmId) -> Option<ArmId> {
+        let nic = configuration.parent()?;
+        match nic.parent() {
+            Some(instance) if Self::of(&instance) == Self::Instance => Some(instance),
+            _ => Some(nic),
+        }
+    }
+
     /// Where its body has the list of NICs.
     fn path(self) -> Option<&'static [&'static str]> {
         const NICS: &str = "networkInterfaceConfigurations";

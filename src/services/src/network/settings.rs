@@ -239,3 +239,32 @@ impl Settings {
         crate::ask::names::pool(&self.cluster_name, family)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_may_name_the_groups_of_the_configuration_and_those_that_are_allowed() {
+        let settings = Settings {
+            resource_group: "cluster".to_owned(),
+            load_balancer_resource_group: "balancers".to_owned(),
+            private_link_resource_group: "links".to_owned(),
+            allowed_groups: Some(["addresses".to_owned()].into()),
+            ..crate::service::fixtures::settings()
+        };
+        for (group, is_allowed) in [
+            ("cluster", true),
+            ("Balancers", true),
+            ("LINKS", true),
+            ("addresses", true),
+            ("Addresses", true),
+            ("others", false),
+            ("", false),
+        ] {
+            assert_eq!(settings.allows_group(group), is_allowed, "{group}");
+        }
+        let open = Settings { allowed_groups: None, ..settings };
+        assert!(open.allows_group("others"), "without a list every group is allowed");
+    }
+}

@@ -112,6 +112,7 @@ pub fn load_balancer_env(settings: &Settings, side: Side) -> load_balancer::Env 
         maximum_rules: settings.maximum_rules,
         is_preconfigured: settings.preconfigured_pools.covers(side),
         sharing: settings.share_addresses,
+        peers: Default::default(),
     }
 }
 

@@ -21,6 +21,7 @@
 pub mod annotation;
 pub mod object;
 mod parse;
+mod peers;
 mod share;
 pub mod shown;
 pub mod wants;
@@ -32,5 +33,6 @@ mod tests;
 
 pub use object::ServiceObject;
 pub use parse::{ClusterAddresses, Existing, parse};
+pub use peers::{Peer, Peers};
 pub use share::shares_with;
 pub use shown::Shown;

@@ -112,7 +112,7 @@ pub fn load_balancer(
     former: &Former,
     stage: Stage,
 ) -> Result<Want<load_balancer::Part, load_balancer::Gone>, ArmIdError> {
-    let mut part = load_balancer::Part { shares_with: ask.shares_with.clone(), ..Default::default() };
+    let mut part = load_balancer::Part::default();
     if stage == Stage::Looking {
         return Ok(Want { present: part, gone: load_balancer::Gone::Nothing });
     }

@@ -320,6 +320,21 @@ fn a_route_counts_when_it_has_had_its_time_to_work() {
 }
 
 #[test]
+fn a_route_that_stays_though_it_would_not_be_added_is_reported() {
+    let why = "lies outside of --cluster-cidr";
+    for objection in [None, Some(why)] {
+        let mut rig = Rig::start(old_node());
+        let Action::Route { generation, .. } = rig.take()[0] else { panic!() };
+        let report = Report { is_associated: true, is_provisioned: true, objection };
+        rig.tell(Event::Routed { generation, outcome: Outcome::Done(report) });
+        let reported: Vec<Action> =
+            rig.take().into_iter().filter(|action| matches!(action, Action::Report(_))).collect();
+        let expected: Vec<Action> = objection.map(|why| Action::Report(Reason::RouteKept(why))).into_iter().collect();
+        assert_eq!(reported, expected);
+    }
+}
+
+#[test]
 fn the_machine_of_a_new_node_that_is_not_ready_yet_is_not_read_for_a_minute() {
     let checks = |rig: &Rig| rig.actions.iter().any(|action| matches!(action, Action::Check { .. }));
     let mut rig = Rig::start(new_node());

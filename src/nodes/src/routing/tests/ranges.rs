@@ -8,9 +8,12 @@ fn made(range: &str, next_hop: &str, created: &str) -> Want {
     Want::Present(vec![PodRange { created: created.to_owned(), ..pod(range, Some(next_hop)) }])
 }
 
+fn judging() -> Env {
+    Env { reserved: vec!["10.244.128.0/20".parse().unwrap()], ..env() }
+}
+
 fn judged(wants: &Wants, routes: &Value) -> Plan {
-    let env = Env { reserved: vec!["10.244.128.0/20".parse().unwrap()], ..env() };
-    plan(wants, Some(&read(&table(routes))), &env)
+    plan(wants, Some(&read(&table(routes))), &judging())
 }
 
 fn refusal<'p>(plan: &'p Plan, node: &str) -> Option<&'p str> {
@@ -94,6 +97,14 @@ fn a_route_that_exists_stays_and_is_named() {
         let plan = judged(&both, &routes);
         assert_eq!((&plan.edits[..], &plan.served["old"]), (&[][..], &plan::Served::Done), "{range}");
         assert_eq!(plan.kept.get("old"), Some(&words), "{range}");
+        // The table reports to each Node what is named of it.
+        let reports = RouteTables::plan(&both, Some(&read(&table(&routes))), &judging()).served;
+        let objection = |node: &str| match &reports[node] {
+            Served::Met(report) => report.objection,
+            other => panic!("{node}: {other:?}"),
+        };
+        let named = plan.kept.get("victim").copied();
+        assert_eq!((objection("old"), objection("victim")), (Some(words), named), "{range}");
         // It follows its Node to another address.
         let moved = wants(&[("old", made(range, "10.0.0.7", "2"))]);
         assert!(matches!(&judged(&moved, &routes).edits[..], [Edit::PutRoute { .. }]), "{range}");

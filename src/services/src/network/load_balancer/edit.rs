@@ -1,6 +1,9 @@
 //! Edits of a load balancer, on the model and on the raw body.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use lazuli_model::{
     ArmId,
@@ -152,14 +155,14 @@ fn apply_one(actual: &mut LoadBalancer, edit: &Edit) {
             actual.tags.retain(|name, _| !remove.contains(name));
         }
         Edit::AddPool(name) => {
-            let new = Pool { name: name.clone(), vnet: None, addresses: vec![], nic_members: 0 };
+            let new = Pool { name: name.clone(), vnet: None, addresses: vec![], nic_members: 0, nics: BTreeSet::new() };
             put_in(&mut actual.pools, new, |pool| &pool.name);
         }
         // Which addresses come is Azure's to say: the next read shows them.
         Edit::MigratePools(names) => {
             let is_named = |pool: &Pool| names.iter().any(|name| name.eq_ignore_ascii_case(&pool.name));
             for pool in actual.pools.iter_mut().filter(|pool| is_named(pool)) {
-                (pool.addresses, pool.nic_members) = (vec![], 0);
+                (pool.addresses, pool.nic_members, pool.nics) = (vec![], 0, BTreeSet::new());
             }
         }
         Edit::Members { pool, vnet, add, remove } => {

@@ -23,6 +23,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 pub use edit::{Edit, WriteTarget, apply, apply_raw, pool_body, replaces, write_target};
@@ -38,7 +39,10 @@ use lazuli_model::{
 };
 
 use super::settings::{AddressSharing, LoadBalancerSku, PoolKind};
-use crate::ask::{ProbeAsk, RuleAsk, names::BaseName};
+use crate::{
+    ask::{ProbeAsk, RuleAsk, names::BaseName},
+    service::Peers,
+};
 
 /// What a Service asks of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,8 +55,6 @@ pub struct Part {
     pub probes: Vec<ProbeAsk>,
     /// The pools of its families, also of one that has no rule.
     pub pools: Vec<String>,
-    /// The namespaces whose Services it lets share its frontends.
-    pub shares_with: BTreeSet<String>,
 }
 
 /// A frontend that a Service asks for.
@@ -191,6 +193,8 @@ pub struct Env {
     pub is_preconfigured: bool,
     /// Which Services may share a frontend.
     pub sharing: AddressSharing,
+    /// The Services of the cluster, also those that want nothing of the load balancer yet.
+    pub peers: Arc<Peers>,
 }
 
 /// The members that a pool should have.

@@ -1,6 +1,10 @@
 //! A load balancer as Azure describes it.
 
-use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    ops::RangeInclusive,
+};
 
 use lazuli_model::{
     ArmId,
@@ -9,7 +13,7 @@ use lazuli_model::{
 };
 use serde_json::{Value, json};
 
-use super::super::settings::LoadBalancerSku;
+use super::super::{nic::Holder, settings::LoadBalancerSku};
 use crate::ask::{Affinity, ProbeProtocol, TransportProtocol, names};
 
 /// A load balancer.
@@ -113,6 +117,8 @@ pub struct Pool {
     pub addresses: Vec<BackendAddress>,
     /// How many IP configurations of NICs are in it.
     pub nic_members: usize,
+    /// Whose IP configurations those are: network interfaces, and instances of uniform scale sets.
+    pub nics: BTreeSet<ArmId>,
 }
 
 /// A member of a pool of addresses.
@@ -452,6 +458,7 @@ impl Probe {
 
 impl Pool {
     fn read(name: String, item: &Value) -> Self {
+        let nics = list(item, &["properties", "backendIPConfigurations"]);
         Self {
             name,
             vnet: id(item, &["properties", "virtualNetwork", "id"]),
@@ -462,7 +469,8 @@ impl Pool {
                     address: property(address, "ipAddress").and_then(|text| text.parse().ok()),
                 })
                 .collect(),
-            nic_members: list(item, &["properties", "backendIPConfigurations"]).len(),
+            nic_members: nics.len(),
+            nics: nics.iter().filter_map(|nic| Holder::of_configuration(&id(nic, &["id"])?)).collect(),
         }
     }
 

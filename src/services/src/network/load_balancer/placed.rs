@@ -69,8 +69,6 @@ pub(super) struct Placing<'a> {
     rules: usize,
     frontends: BTreeSet<String>,
     on_pool: BTreeMap<ArmId, usize>,
-    /// The Services, by their base names in lower case.
-    bases: BTreeMap<String, &'a ServiceKey>,
     /// Which Service has a pool of its own.
     own_pools: BTreeMap<String, &'a ServiceKey>,
 }
@@ -102,7 +100,6 @@ impl<'a> Placing<'a> {
             rules,
             frontends,
             on_pool,
-            bases: wants.keys().map(|service| (fold(BaseName::of(service).as_str()), service)).collect(),
             own_pools: BTreeMap::new(),
         }
     }
@@ -143,7 +140,7 @@ impl<'a> Placing<'a> {
     }
 
     /// The Service of another namespace whose frontend a Service uses, unless that one agrees: the one whose uid the public IP
-    /// bears in its name, else the one whose uid the frontend bears.
+    /// bears in its name, else the one whose uid the frontend bears. It may have told this load balancer nothing yet.
     fn unagreed(&self, part: &Placed) -> Option<&'a ServiceKey> {
         part.frontends.values().find_map(|frontend| {
             let maker = frontend.public_ip.as_ref().and_then(names::base_of_maker);
@@ -151,10 +148,8 @@ impl<'a> Placing<'a> {
             if owner.eq_ignore_ascii_case(part.base.as_str()) {
                 return None;
             }
-            let (owner, want) =
-                self.bases.get(&fold(owner)).and_then(|owner| Some((*owner, self.wants.get(*owner)?)))?;
-            let namespace = &part.service.namespace;
-            (owner.namespace != *namespace && !want.present.shares_with.contains(namespace)).then_some(owner)
+            let owner = self.env.peers.of(owner)?;
+            (!owner.agrees_with(part.service)).then_some(&owner.service)
         })
     }
 

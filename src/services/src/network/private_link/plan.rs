@@ -141,6 +141,28 @@ fn before_anothers(link: &Link, env: &Env) -> Refusal {
     Refusal::new(RefusalReason::ForeignOwner, message)
 }
 
+/// The events of a Service whose private link service stays though a new one would not be made.
+fn kept(link: &Link, is_owner: bool, env: &Env) -> Vec<Refusal> {
+    let name = env.id.name();
+    let outside = (!link.is_allowed).then(|| {
+        format!(
+            "the Service keeps private link service {name} of resource group {}, though that is none of \
+             --allowed-service-resource-groups: a new Service would not get it",
+            env.id.resource_group()
+        )
+    });
+    // Who shares the one of the owner keeps nothing of its own.
+    let before_anothers = (is_owner && !link.is_own).then(|| {
+        format!(
+            "the Service keeps private link service {name} in front of frontend {}, which is not that of this Service: a \
+             new one would not be made there",
+            link.frontend.name()
+        )
+    });
+    let all = outside.into_iter().chain(before_anothers);
+    all.map(|message| Refusal::new(RefusalReason::KeptValue, message)).collect()
+}
+
 fn change(wants: &Wants, actual: &PrivateLink, env: &Env) -> Plan<Edit> {
     let name = env.id.name();
     let is_ours = actual.is_of_cluster(&env.cluster_name);
@@ -193,7 +215,7 @@ fn change(wants: &Wants, actual: &PrivateLink, env: &Env) -> Plan<Edit> {
                 Served::Refused(before_anothers(link, env))
             }
             Some(_) if is_owner(service) && !planned.is_empty() => Served::Pending,
-            Some(_) => Served::Done(Found::default()),
+            Some(link) => Served::Done(Found { notices: kept(link, is_owner(service), env), ..Found::default() }),
         };
         (service.clone(), state)
     });

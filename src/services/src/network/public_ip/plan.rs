@@ -170,7 +170,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         edits.push(Edit::Tags { set: [(tags::RELEASED.to_owned(), services)].into(), remove: vec![] });
     } else if !is_last_gone && foreign_cluster.is_none() {
         let own: Vec<(&ServiceKey, &Use)> =
-            using.iter().copied().filter(|(service, _)| !is_used_by_others(service, actual)).collect();
+            using.iter().copied().filter(|(service, _)| other_user(service, actual).is_none()).collect();
         if !is_users {
             tag_edits(&names, releases_dns, (&using, &own), actual, env, &mut change);
         }
@@ -180,7 +180,7 @@ fn change(wants: &Wants, actual: &PublicIp, env: &Env) -> Plan<Edit> {
         }
         edits.extend(label);
         if !is_users && env.may_change_ip_tags {
-            let asked = using.iter().find_map(|(_, usage)| usage.settings.ip_tags.as_ref());
+            let asked = own.iter().find_map(|(_, usage)| usage.settings.ip_tags.as_ref());
             edits.extend(asked.filter(|asked| **asked != actual.ip_tags).map(|asked| Edit::IpTags(asked.clone())));
         }
     }
@@ -246,41 +246,66 @@ fn stays_in_use(actual: &PublicIp) -> Refusal {
     Refusal::new(RefusalReason::ForeignOwner, message)
 }
 
-/// Whether something else than a Service's own frontend uses the public IP: then the Service changes neither its label nor its
-/// tags. A frontend of a Service that has left it to this one alone is as good as its own.
-fn is_used_by_others(service: &ServiceKey, actual: &PublicIp) -> bool {
-    let Some(user) = &actual.used_by else { return false };
-    let is_frontend = user.as_str().to_ascii_lowercase().contains("/loadbalancers/");
-    let is_alone = || {
-        let services = actual.services();
-        !services.is_empty() && !actual.lists_another(&service.tag_name())
+/// What else than a Service's own frontend has the public IP: then the Service changes neither its label nor its tags. A
+/// frontend of a Service that has left it to this one alone is as good as its own. Where no frontend has it yet, it is the
+/// Service's whose uid its name bears, else that of the first in its tag, which lists Services in the order in which they came.
+fn other_user(service: &ServiceKey, actual: &PublicIp) -> Option<String> {
+    let base = BaseName::of(service);
+    let listed = actual.services();
+    let is_another = |name: &&str| !name.eq_ignore_ascii_case(&service.tag_name());
+    let Some(user) = &actual.used_by else {
+        let owner = match names::base_of_maker(&actual.id) {
+            _ if base.is_in(actual.id.name()) => None,
+            Some(_) => listed.into_iter().find(is_another),
+            None => listed.into_iter().next().filter(is_another),
+        };
+        return owner.map(|name| format!("Service {name}"));
     };
-    !(is_frontend && (BaseName::of(service).owns(user.name()) || (names::base_in(user.name()).is_some() && is_alone())))
+    let is_frontend = user.as_str().to_ascii_lowercase().contains("/loadbalancers/");
+    let is_alone = || !listed.is_empty() && !listed.iter().any(is_another);
+    let is_own = is_frontend && (base.owns(user.name()) || (names::base_in(user.name()).is_some() && is_alone()));
+    (!is_own).then(|| user.to_string())
 }
 
 /// The event of a Service whose label and tags a public IP does not get.
-fn keeps_label_and_tags(user: &ArmId, env: &Env) -> Refusal {
+fn keeps_label_and_tags(user: &str, env: &Env) -> Refusal {
     let message = format!(
-        "public IP {} keeps its DNS label and its tags, because {user} has it, which is not the Service's own",
+        "public IP {} keeps its DNS label, its tags and its IP tags, because {user} has it, which is not the Service's own",
         env.id.name()
     );
     Refusal::new(RefusalReason::SharedAddress, message)
 }
 
-fn is_outside(usage: &Use, env: &Env) -> Refusal {
+/// Which resource group Services may not name, as the end of a sentence.
+fn outside_of_what(usage: &Use) -> String {
     let prefix = match &usage.creation {
         Creation::Make { prefix: Some(prefix) } => {
             format!(", or resource group {} of its prefix,", prefix.resource_group())
         }
         Creation::Make { prefix: None } | Creation::MustExist => String::new(),
     };
+    format!("that{prefix} is none of --allowed-service-resource-groups")
+}
+
+fn is_outside(usage: &Use, env: &Env) -> Refusal {
     let message = format!(
-        "Services may not name public IP {} of resource group {}: that{prefix} is none of --allowed-service-resource-groups; name \
-         one of an allowed group, or have the operator allow this one",
+        "Services may not name public IP {} of resource group {}: {}; name one of an allowed group, or have the operator allow          this one",
         env.id.name(),
-        env.id.resource_group()
+        env.id.resource_group(),
+        outside_of_what(usage)
     );
     Refusal::new(RefusalReason::ForeignOwner, message)
+}
+
+/// The event of a Service that keeps a public IP which it would not get now.
+fn is_kept_outside(usage: &Use, env: &Env) -> Refusal {
+    let message = format!(
+        "the Service keeps public IP {} of resource group {}, though {}: a new Service would not get it",
+        env.id.name(),
+        env.id.resource_group(),
+        outside_of_what(usage)
+    );
+    Refusal::new(RefusalReason::KeptValue, message)
 }
 
 /// Why a Service may not use this public IP.
@@ -430,7 +455,7 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
         DnsLabel::Removed => actual.dns_label.is_none(),
         DnsLabel::Set(label) => actual.dns_label.as_ref().is_some_and(|there| there.eq_ignore_ascii_case(label)),
     };
-    let by_others = actual.used_by.as_ref().filter(|_| is_used_by_others(service, actual));
+    let by_others = other_user(service, actual);
     let has_tags = is_users || usage.settings.tags.keys().all(|name| network_tags::find(&actual.tags, name).is_some());
     let has_ip_tags = !edits.iter().any(|edit| matches!(edit, Edit::IpTags(_)));
     let is_labelled = by_others.is_some() || (has_label && has_tags);
@@ -443,9 +468,11 @@ fn judge(service: &ServiceKey, usage: &Use, actual: &PublicIp, is_users: bool, e
     }
     let mut found = Found { host_name: actual.host_name.clone(), ..Found::default() };
     found.addresses.insert(actual.family, address);
-    found.notices.extend(by_others.filter(|_| !has_label || !has_tags).map(|user| keeps_label_and_tags(user, env)));
-    let asked = usage.settings.ip_tags.as_ref().filter(|asked| **asked != actual.ip_tags);
-    if asked.is_some() && !is_users && !env.may_change_ip_tags {
+    let asked = usage.settings.ip_tags.as_ref().filter(|asked| **asked != actual.ip_tags && !is_users);
+    let has_all = has_label && has_tags && (asked.is_none() || !env.may_change_ip_tags);
+    found.notices.extend(usage.outside.is_some().then(|| is_kept_outside(usage, env)));
+    found.notices.extend(by_others.filter(|_| !has_all).map(|user| keeps_label_and_tags(&user, env)));
+    if asked.is_some() && !env.may_change_ip_tags {
         found.notices.push(Refusal::new(
             RefusalReason::WouldReplaceAddress,
             format!(

@@ -164,6 +164,68 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_that_is_not_a_services_to_name_is_refused_whatever_its_class() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let cluster = ClusterAddresses {
+            pods: vec!["20.244.0.0/16".parse().unwrap(), "2603:1030:f::/64".parse().unwrap()],
+            cluster_ips: ["20.96.0.10", "2603:1030:5::a"].map(address).into(),
+            ..ClusterAddresses::default()
+        };
+        let private = Some("is private, of the local link or of Azure itself");
+        let of_many = Some("is not the address of one machine");
+        for (text, why) in [
+            ("10.1.2.3", private),
+            ("172.31.255.255", private),
+            ("192.168.1.1", private),
+            ("100.127.0.1", private),
+            ("168.63.129.16", private),
+            ("127.0.0.1", private),
+            ("169.254.169.254", private),
+            ("0.1.2.3", private),
+            ("fd00::1", private),
+            ("fe80::1", private),
+            ("fec0::1", private),
+            ("::1", private),
+            ("::", private),
+            ("::ffff:20.1.2.3", private),
+            ("239.255.255.250", of_many),
+            ("255.255.255.255", of_many),
+            ("ff02::1", of_many),
+            ("20.96.0.10", Some("is the cluster IP of a Service")),
+            ("2603:1030:5::a", Some("is the cluster IP of a Service")),
+            ("20.244.3.4", Some("is in the range of Pods")),
+            ("2603:1030:f::9", Some("is in the range of Pods")),
+            // Next to them.
+            ("11.0.0.1", None),
+            ("172.32.0.1", None),
+            ("192.167.255.255", None),
+            ("100.128.0.1", None),
+            ("168.63.129.17", None),
+            ("20.96.0.11", None),
+            ("20.245.0.1", None),
+            ("2603:1030::1", None),
+        ] {
+            assert_eq!(cluster.refuses(address(text)), why, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_ips_of_all_services_are_refused_also_the_services_own() {
+        let with = |name: &str, address: &str| {
+            let mut object = crate::service::fixtures::service();
+            object.key = lazuli_model::ServiceKey::new("default", name, name);
+            object.cluster_ips = vec![address.parse().unwrap()];
+            object
+        };
+        let (own, other) = (with("own", "20.96.0.10"), with("other", "20.96.0.11"));
+        let mut cluster = ClusterAddresses::default();
+        [&own, &other].into_iter().for_each(|service| cluster.note_service(&own, service));
+        for address in own.cluster_ips.iter().chain(&other.cluster_ips) {
+            assert_eq!(cluster.refuses(*address), Some("is the cluster IP of a Service"), "{address}");
+        }
+    }
+
+    #[test]
     fn with_allowed_ranges_a_service_names_no_address_outside_of_them() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let refuses = |allowed: &[&str], text: &str| {

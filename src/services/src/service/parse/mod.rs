@@ -120,7 +120,7 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
         })
         .collect();
     let Reader { mut annotations, base, side, .. } = read;
-    let (shares_with, others) = share::shares_with(object);
+    let (_, others) = share::shares_with(object);
     annotations.warnings.extend(others.iter().map(|other| {
         let message =
             format!("annotation {SHARE_WITH} holds {other:?}, which is no name of a namespace and opens nothing");
@@ -146,7 +146,6 @@ fn read(object: &ServiceObject, settings: &Settings, existing: &Existing, frozen
         is_local: object.is_local,
         floating_ip,
         reads_shown: annotations.reads_shown,
-        shares_with,
         warnings: annotations.warnings,
     })
 }

@@ -75,6 +75,13 @@ fn one(number: u8, want: Want) -> Wants {
     [(key(number), want)].into()
 }
 
+/// What the first Service is told that it keeps.
+fn kept_of(plan: &Plan<Edit>) -> Vec<String> {
+    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
+    assert!(found.notices.iter().all(|notice| notice.reason == RefusalReason::KeptValue));
+    found.notices.iter().map(|notice| notice.message.clone()).collect()
+}
+
 #[test]
 fn its_owner_makes_it_and_configures_it_in_place() {
     let (plan, body) = step(&one(1, wants_link(ask())), None);
@@ -188,9 +195,14 @@ fn none_is_made_or_changed_before_the_frontend_of_another_service() {
     let (_, made) = step(&one(1, wants_link(ask())), None);
     let mut both = one(1, wants_link(ask()));
     both.extend(one(2, guest(ask())));
-    assert!(matches!(step(&both, made.clone()).0.served[&key(2)], Served::Done(_)));
+    assert_eq!(step(&both, made.clone()).0.served[&key(2)], Served::Done(Found::default()));
     let (plan, _) = step(&one(1, guest(ask())), made.clone());
-    assert!(plan.is_quiet() && matches!(plan.served[&key(1)], Served::Done(_)));
+    assert!(plan.is_quiet());
+    assert_eq!(
+        kept_of(&plan),
+        ["the Service keeps private link service pls-a in front of frontend a, which is not that of \
+        this Service: a new one would not be made there"]
+    );
     let (plan, _) = step(&one(1, guest(PrivateLinkAsk { visible_to: vec!["*".to_owned()], ..ask() })), made);
     assert!(plan.is_quiet() && matches!(plan.served[&key(1)], Served::Refused(_)), "{plan:?}");
 }
@@ -203,5 +215,13 @@ fn none_is_made_in_a_resource_group_that_services_may_not_name() {
     assert!(matches!(&plan.served[&key(1)], Served::Refused(why) if why.message.contains("resource group group")));
     assert_eq!(body, None);
     let (_, made) = step(&one(1, wants_link(ask())), None);
-    assert!(matches!(step(&one(1, want), made).0.served[&key(1)], Served::Done(_)));
+    let (plan, _) = step(&one(1, want), made.clone());
+    assert!(plan.is_quiet());
+    assert_eq!(
+        kept_of(&plan),
+        ["the Service keeps private link service pls-a of resource group group, though that is none \
+        of --allowed-service-resource-groups: a new Service would not get it"]
+    );
+    let (plan, _) = step(&one(1, wants_link(ask())), made);
+    assert_eq!(plan.served[&key(1)], Served::Done(Found::default()));
 }

@@ -54,6 +54,8 @@ fn wants<const N: usize>(all: [(u8, Want); N]) -> Wants {
     all.into_iter().map(|(number, want)| (key(number), want)).collect()
 }
 
+const GROUP: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network";
+
 /// A public IP with tags, as Azure answers it.
 fn body(tags: &Value) -> Value {
     json!({
@@ -236,7 +238,7 @@ fn a_tag_that_is_full_refuses_the_next_service() {
 
 #[test]
 fn the_dns_label_belongs_to_one_service() {
-    let two = tagged("default/web1,default/web2");
+    let two = tagged("default/web2,default/web1");
     let (_, after) = step(&wants([(1, makes()), (2, labelled(label("web")))]), Some(two), &env());
     let after = after.unwrap();
     assert_eq!(after["properties"]["dnsSettings"], json!({ "domainNameLabel": "web" }));
@@ -326,7 +328,7 @@ fn system_tags_take_what_is_neither_theirs_nor_ours() {
 fn the_tags_of_a_listed_service_that_has_told_nothing_stay() {
     let mut env = env();
     env.tags.set.insert("team".to_owned(), "x".to_owned());
-    let mut there = tagged("default/web1,default/web2");
+    let mut there = tagged("default/web2,default/web1");
     there["tags"]["team"] = json!("y");
     let look = || Want { present: Part::default(), gone: Gone::Nothing };
     let annotated = uses(
@@ -376,8 +378,7 @@ fn a_public_ip_whose_frontend_stays_goes_when_the_frontend_has_gone() {
 /// A public IP that this frontend or IP configuration has.
 fn used_by(tags: &Value, user: &str) -> Value {
     let mut body = body(tags);
-    body["properties"]["ipConfiguration"] =
-        json!({ "id": format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/{user}") });
+    body["properties"]["ipConfiguration"] = json!({ "id": format!("{GROUP}/{user}") });
     body["properties"]["dnsSettings"] = json!({ "domainNameLabel": "theirs", "fqdn": "theirs.example" });
     body
 }
@@ -426,6 +427,61 @@ fn a_public_ip_that_something_else_uses_keeps_its_label_and_its_tags() {
 }
 
 #[test]
+fn before_a_frontend_has_a_public_ip_its_maker_or_the_first_in_its_tag_sets_label_and_tags() {
+    let key = |number: u8| {
+        ServiceKey::new("default", format!("web{number}"), format!("{number:08}-4e5f-6071-8293-a4b5c6d7e8f9"))
+    };
+    let tags = [("team".to_owned(), "mine".to_owned())].into();
+    let settings = PublicIpSettings { dns_label: label("mine"), tags, tags_stay: false, ip_tags: None };
+    let asked: Wants = [(key(1), uses(Creation::MustExist, settings)), (key(2), shares())].into();
+    let made_for = |number: u8| {
+        let name = format!("kubernetes-{}", crate::ask::names::BaseName::of(&key(number)));
+        Env { id: crate::service::fixtures::settings().public_ip_id("group", &name).unwrap(), ..env() }
+    };
+    for (services, env, is_set) in [
+        ("default/web1", env(), true),
+        ("default/web1,default/web2", env(), true),
+        ("default/web2,default/web1", made_for(1), true),
+        ("default/web2", env(), false),
+        ("default/web2,default/web1", env(), false),
+        ("default/web1,default/web2", made_for(2), false),
+        ("default/web1", made_for(2), true),
+    ] {
+        let plan = plan(&asked, Some(&PublicIp::read(&env.id, &tagged(services)).unwrap()), &env);
+        let is_label = |edit: &Edit| *edit == Edit::DnsLabel(Some("mine".to_owned()));
+        let is_tag = |edit: &Edit| matches!(edit, Edit::Tags { set, .. } if set.contains_key("team"));
+        assert_eq!((plan.edits.iter().any(is_label), plan.edits.iter().any(is_tag)), (is_set, is_set), "{services}");
+        match &plan.served[&key(1)] {
+            // It waits for its name in the tag, and not for the label: the frontend would wait for that.
+            Served::Pending => assert!(is_set || !services.contains("web1"), "{services}"),
+            Served::Done(found) => {
+                assert_eq!((found.notices[0].reason, is_set), (RefusalReason::SharedAddress, false));
+                assert!(found.notices[0].message.contains("Service default/web2"), "{found:?}");
+            }
+            served => panic!("{served:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_guest_does_not_change_the_ip_tags_which_would_replace_the_address() {
+    let ip_tags = Some(vec![IpTag { kind: "RoutingPreference".to_owned(), tag: "Internet".to_owned() }]);
+    let asks =
+        || uses(Creation::MustExist, PublicIpSettings { ip_tags: ip_tags.clone(), ..PublicIpSettings::default() });
+    let env = Env { may_change_ip_tags: true, ..env() };
+    let owners = crate::ask::names::BaseName::of(&key(2));
+    let user = format!("loadBalancers/kubernetes/frontendIPConfigurations/{owners}");
+    let there = used_by(&json!({ tags::SERVICES: "default/web1,default/web2", tags::CLUSTER: "kubernetes" }), &user);
+    let (plan, _) = step(&wants([(1, asks()), (2, shares())]), Some(there.clone()), &env);
+    assert!(plan.is_quiet(), "{plan:?}");
+    let Served::Done(found) = &plan.served[&key(1)] else { panic!("{plan:?}") };
+    assert_eq!(found.notices[0].reason, RefusalReason::SharedAddress);
+    // The owner may.
+    let (plan, _) = step(&wants([(1, shares()), (2, asks())]), Some(there), &env);
+    assert_eq!(plan.edits, [Edit::IpTags(ip_tags.unwrap())]);
+}
+
+#[test]
 fn a_public_ip_of_a_resource_group_that_services_may_not_name_is_kept_and_not_taken() {
     let status = |address: &str| -> Option<BTreeSet<IpAddr>> { Some([address.parse().unwrap()].into()) };
     let outside = |want: Want, outside| {
@@ -443,5 +499,16 @@ fn a_public_ip_of_a_resource_group_that_services_may_not_name_is_kept_and_not_ta
     assert!(refused(&plan_of(outside(shares(), Some(Default::default())), Some(&theirs))));
     assert!(!refused(&plan_of(outside(shares(), status("20.0.0.4")), Some(&theirs))), "the status has its address");
     let listed = body(&json!({ tags::SERVICES: "default/web1", tags::CLUSTER: "kubernetes" }));
-    assert!(!refused(&plan_of(outside(makes(), Some(Default::default())), Some(&listed))), "its tag lists the Service");
+    let kept = plan_of(outside(makes(), Some(Default::default())), Some(&listed));
+    let Served::Done(found) = &kept.served[&key(1)] else { panic!("its tag lists the Service: {kept:?}") };
+    assert_eq!(
+        found.notices,
+        [Refusal::new(
+            RefusalReason::KeptValue,
+            "the Service keeps public IP pip of resource group group, though that is none of \
+             --allowed-service-resource-groups: a new Service would not get it"
+        )]
+    );
+    let Served::Done(found) = &plan_of(makes(), Some(&listed)).served[&key(1)] else { panic!() };
+    assert_eq!(found.notices, []);
 }
