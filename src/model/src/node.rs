@@ -493,6 +493,9 @@ mod tests {
                     None => prop_assert_eq!(grown.remove(&name), last.remove(&name).is_some()),
                 }
             }
+            // A list tells of no deletion, so what deletions left is known beside it, and of no Node that is there.
+            prop_assert!(grown.deleted.keys().all(|name| !last.contains_key(&**name)));
+            grown.deleted.clear();
             let mut anew = KnownNodes::default();
             anew.replace(last);
             prop_assert_eq!(grown, anew);
