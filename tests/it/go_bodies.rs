@@ -352,6 +352,8 @@ impl<'a> World<'a> {
             maximum_rules: settings.maximum_rules,
             is_preconfigured: settings.is_preconfigured(&id),
             sharing: settings.share_addresses,
+            // Every Service shares with every other, as under the Go manager.
+            peers: Default::default(),
         };
         self.write(
             &id,
