@@ -77,6 +77,7 @@
 //! | a write that was pushed aside is made good by an empty one | planned again from a read | `disk_what_happens_once_is_made_up_for_where_it_may_be` |
 //! | a size that the table does not know takes 16, and a full one "no limit" | 16; a full machine says one, never none | `an_unknown_size_takes_sixteen` `a_full_vm_never_says_no_limit` |
 //! | disks that are not Kubernetes' count for nothing (azuredisk#767) | they take their slots | `foreign_disks_count_against_the_limit_and_keep_their_slots` `the_node_tells_its_zone_and_its_limit_without_foreign_disks` |
+//! | attaches the disk of a claim for a Pod that names it in `azureDisk` | only for its PersistentVolume, unless `--allow-inline-claimed-disks` says otherwise; what is attached stays, and the Node gets an event | `disk_a_disk_of_a_claim_is_not_attached_for_a_pod_that_names_it` `disk_with_the_option_a_pod_may_name_the_disk_of_a_claim` `a_disk_of_a_claim_is_attached_only_for_its_persistent_volume` `what_the_vm_holds_already_stays` `the_attachment_of_a_pods_own_volume_is_found_by_the_name_that_kubernetes_gives_it` |
 //!
 //! # Detach
 //!
