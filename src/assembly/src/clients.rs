@@ -497,6 +497,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_disks_are_made_with_is_what_the_configuration_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("azure.json");
+        let text = serde_json::json!({
+            "cloud": "AzurePublicCloud", "subscriptionId": "s", "resourceGroup": "g", "location": "l",
+            "useManagedIdentityExtension": true,
+            "extendedLocationName": "microsoftlosangeles1", "extendedLocationType": "EdgeZone",
+        });
+        std::fs::write(&file, text.to_string()).unwrap();
+        let config = configuration_in(&options(Some(file)), None, &BTreeMap::new()).await.unwrap();
+        let azure = connect(&config, Routes::none(), &mut Registry::default(), 7).await.unwrap();
+        let plan::Defaults { subscription, resource_group, location, extended_location, cloud, .. } = azure.defaults;
+        assert_eq!((&*subscription, &*resource_group, &*location), ("s", "g", "l"));
+        assert_eq!(cloud, plan::Cloud::Public);
+        let zone = extended_location.expect("the cluster is in an edge zone");
+        assert_eq!((&*zone.name, &*zone.kind), ("microsoftlosangeles1", "EdgeZone"));
+    }
+
+    #[tokio::test]
     async fn a_file_that_is_absent_and_no_secret_in_its_stead_is_told_by_its_path() {
         let named = BTreeMap::from([(config::PATH_VARIABLE.to_owned(), "/no/such/azure.json".to_owned())]);
         let error = configuration_in(&options(None), None, &named).await.unwrap_err();

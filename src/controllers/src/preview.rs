@@ -122,3 +122,37 @@ impl Informed {
         Ok(preview(observed, subjects, &self.inputs(), self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(object: &str, changes: &[&str], replaces: bool) -> Planned {
+        Planned {
+            object: object.to_owned(),
+            changes: changes.iter().map(|&change| change.to_owned()).collect(),
+            replaces,
+        }
+    }
+
+    #[test]
+    fn each_plan_that_removes_something_else_has_a_hash_of_its_own() {
+        let base = || planned("load balancer kubernetes", &["delete rule a"], true);
+        let plans = [
+            vec![base()],
+            vec![planned("load balancer kubernetes", &["delete rule b"], true)],
+            vec![planned("load balancer kubernetes", &["delete rule a", "delete rule b"], true)],
+            vec![planned("load balancer kubernetes-internal", &["delete rule a"], true)],
+            vec![base(), planned("public IP a", &["delete it"], true)],
+        ];
+        let hashes: BTreeSet<String> =
+            plans.iter().map(|plan| plan_hash(plan).expect("something is removed")).collect();
+        assert_eq!(hashes.len(), plans.len(), "{hashes:?}");
+        assert!(hashes.iter().all(|hash| hash.len() == 16), "{hashes:?}");
+        // What is only added, whatever it is, changes nothing of what the operator has accepted.
+        let added = planned("public IP b", &["create it, IPv4"], false);
+        assert_eq!(plan_hash(&[base(), added.clone()]), plan_hash(&[base()]));
+        assert_eq!(plan_hash(&[added]), None);
+        assert_eq!(plan_hash(&[]), None);
+    }
+}

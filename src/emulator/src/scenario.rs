@@ -224,6 +224,9 @@ pub struct VirtualMachine {
     /// Resource group; the first one when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_group: Option<String>,
+    /// Resource group of their network interfaces; that of the machines when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic_resource_group: Option<String>,
     /// Zones, dealt out in turn; none when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<String>,
@@ -415,6 +418,8 @@ pub struct Machine {
     pub size: String,
     /// Resource group.
     pub resource_group: String,
+    /// Resource group of its network interface.
+    pub nic_resource_group: String,
     /// Zone.
     pub zone: Option<String>,
     /// Availability set.
@@ -517,6 +522,7 @@ impl VirtualMachine {
             count: Some(count),
             size: default_size(),
             resource_group: None,
+            nic_resource_group: None,
             zones: Vec::new(),
             zone: None,
             availability_set: None,
@@ -610,6 +616,7 @@ impl Scenario {
         let mut index = 0;
         for vm in &self.virtual_machines {
             let zones: Vec<&String> = vm.zone.iter().chain(&vm.zones).collect();
+            let resource_group = vm.resource_group.as_deref().unwrap_or(self.resource_group());
             for (turn, name) in vm.names().into_iter().enumerate() {
                 let identities = self
                     .identities
@@ -625,7 +632,8 @@ impl Scenario {
                     name,
                     index,
                     size: sizes::find(&vm.size).map_or_else(|| vm.size.clone(), |size| size.name.to_owned()),
-                    resource_group: vm.resource_group.clone().unwrap_or_else(|| self.resource_group().to_owned()),
+                    resource_group: resource_group.to_owned(),
+                    nic_resource_group: vm.nic_resource_group.as_deref().unwrap_or(resource_group).to_owned(),
                     zone: zones.get(turn % zones.len().max(1)).map(|zone| (*zone).clone()),
                     availability_set: vm.availability_set.clone(),
                     subnet: self.subnet_of(vm.subnet.as_deref()),

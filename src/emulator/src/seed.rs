@@ -244,7 +244,7 @@ impl State {
         let group = &planned.resource_group;
         let name = &planned.name;
         let id = within(scenario, group, kinds::MACHINE, name);
-        let nic_id = within(scenario, group, kinds::NIC, &format!("{name}-nic"));
+        let nic_id = within(scenario, &planned.nic_resource_group, kinds::NIC, &format!("{name}-nic"));
         if let Some((net, subnet)) = &planned.subnet {
             let subnet_id = subnet_id(scenario, net, subnet);
             let before = given_out.entry(subnet_id.clone()).or_default();

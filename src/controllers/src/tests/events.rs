@@ -76,3 +76,31 @@ async fn a_refusal_of_azure_and_a_cluster_without_backends_are_told_once() {
     stop.cancel();
     running.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_owner_is_told_that_a_load_balancer_of_another_sku_is_not_migrated() {
+    let rig = Rig::start().await;
+    let provider = format!(
+        "/subscriptions/{}/resourceGroups/{}/providers/Microsoft.Network",
+        scenario::SUBSCRIPTION,
+        scenario::RESOURCE_GROUP
+    );
+    let subnet = json!({"id": format!("{provider}/virtualNetworks/lazuli-vnet/subnets/nodes")});
+    let body = json!({"location": scenario::LOCATION, "sku": {"name": "Basic"}, "properties": {
+        "frontendIPConfigurations": [{"name": "theirs", "properties": {"subnet": subnet}}]}});
+    let until = lazuli_azure::Until::within(Duration::from_secs(600));
+    let put = lazuli_azure::network::NetworkWrite::Put { body, etag: None };
+    let path = format!("{provider}/loadBalancers/kubernetes").parse().unwrap();
+    rig.network.write(NetworkType::LoadBalancer, &path, put, None, &until).await.unwrap().settle(&until).await.unwrap();
+    rig.service("web");
+    let (stop, running) = rig.controller("one");
+    rig.until("the owner is told", async || {
+        rig.events("web").iter().any(|(_, note)| note.contains("load balancer kubernetes is Basic"))
+    })
+    .await;
+    let before = rig.list(NetworkType::LoadBalancer).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.list(NetworkType::LoadBalancer).await, before);
+    stop.cancel();
+    running.await.unwrap();
+}

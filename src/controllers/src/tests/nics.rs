@@ -13,6 +13,10 @@ fn of_nics() -> Settings {
 impl Rig {
     /// The names of the NICs in some pool of each load balancer.
     async fn nics_in(&self, balancer: &str) -> BTreeSet<String> {
+        self.nics_of_group_in(scenario::RESOURCE_GROUP, balancer).await
+    }
+
+    async fn nics_of_group_in(&self, group: &str, balancer: &str) -> BTreeSet<String> {
         let path = format!("/loadbalancers/{balancer}/");
         let is_in = |nic: &Value| {
             let configurations = nic["properties"]["ipConfigurations"].as_array().cloned().unwrap_or_default();
@@ -21,7 +25,8 @@ impl Rig {
             });
             pools.into_iter().any(|pool| pool["id"].as_str().unwrap().to_lowercase().contains(&path))
         };
-        let nics = self.list(NetworkType::Interface).await;
+        let until = lazuli_azure::Until::within(Duration::from_secs(60));
+        let nics = self.network.list(NetworkType::Interface, scenario::SUBSCRIPTION, group, &until).await.unwrap();
         nics.iter().filter(|nic| is_in(nic)).map(|nic| nic["name"].as_str().unwrap().to_owned()).collect()
     }
 }
@@ -63,6 +68,23 @@ async fn nics_join_the_pool_and_leave_it_before_the_last_service_goes() {
     rig.until("web is gone", async || rig.server.list("services").is_empty()).await;
     assert_eq!(rig.list(NetworkType::LoadBalancer).await, Vec::<Value>::new());
     assert_eq!(rig.nics_in("kubernetes").await, BTreeSet::new());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nics_of_another_group_are_read_by_the_ids_that_their_machines_name() {
+    let mut scenario = Scenario::default();
+    let group = scenario::ResourceGroup { name: "interfaces".to_owned(), ..scenario.resource_groups[0].clone() };
+    scenario.resource_groups.push(group);
+    scenario.virtual_machines.iter_mut().for_each(|vm| vm.nic_resource_group = Some("interfaces".to_owned()));
+    let rig = Rig::of(of_nics(), scenario).await;
+    rig.service("web");
+    let (stop, running) = rig.controller("first");
+    rig.addresses("web").await;
+    let both = names(&["node-0-nic", "node-1-nic"]);
+    rig.until("both NICs are in the pool", async || rig.nics_of_group_in("interfaces", "kubernetes").await == both)
+        .await;
     stop.cancel();
     running.await.unwrap();
 }

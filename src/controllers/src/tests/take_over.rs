@@ -85,6 +85,51 @@ async fn a_take_over_that_would_remove_something_waits_for_the_operator() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_take_over_that_would_admit_more_waits_for_the_operator() {
+    let rig = Rig::start().await;
+    let ranges = |ranges: &[&str]| {
+        let mut service = rig.server.get("services", "default", "web").unwrap();
+        service["spec"]["loadBalancerSourceRanges"] = json!(ranges);
+        rig.server.put("services", service).unwrap();
+    };
+    rig.service("web");
+    ranges(&["203.0.113.0/24"]);
+    let first = rig.controller("first");
+    rig.addresses("web").await;
+    sleep(Duration::from_secs(60)).await;
+    rig.stop(first).await;
+    let admitted = async || {
+        let groups = rig.list(NetworkType::SecurityGroup).await;
+        let rules = groups[0]["properties"]["securityRules"].as_array().cloned().unwrap();
+        let allowed = rules.iter().filter(|rule| rule["properties"]["access"] == "Allow");
+        let sources = allowed.flat_map(|rule| {
+            let (one, many) =
+                (&rule["properties"]["sourceAddressPrefix"], &rule["properties"]["sourceAddressPrefixes"]);
+            [one].into_iter().chain(many.as_array().into_iter().flatten()).filter_map(Value::as_str).collect::<Vec<_>>()
+        });
+        sources.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let narrow = || ["203.0.113.0/24".to_owned()].into();
+    assert_eq!(admitted().await, narrow());
+
+    // What the former controller denies, because it reads the list otherwise or had no time, the new one would let in.
+    rig.forget_take_over();
+    ranges(&["203.0.113.0/24", "198.51.100.0/24"]);
+    let second = rig.controller("second");
+    rig.until("the owner is told", async || rig.events("web").iter().any(|(reason, _)| reason == "PlanHeld")).await;
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(admitted().await, narrow());
+    rig.stop(second).await;
+    let stop = CancellationToken::new();
+    let (planned, hash) = rig.replica("dry", None, &stop).dry_run().await.unwrap();
+    assert!(hash.is_some(), "{planned:?}");
+    let third = rig.replica("third", hash, &stop);
+    let third = (stop.clone(), tokio::spawn(third.run(stop)));
+    rig.until("the plan is carried out", async || admitted().await.len() == 2).await;
+    rig.stop(third).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
     let rig = Rig::start().await;
     rig.service("web");

@@ -63,22 +63,19 @@ impl Scenario {
         unique("resourceGroups", ".name", self.resource_groups.iter().map(|group| &group.name))
     }
 
-    fn known_group(&self, key: &str, at: usize, group: Option<&String>) -> Result<(), ScenarioError> {
+    fn known_group(&self, key: &str, group: Option<&String>) -> Result<(), ScenarioError> {
         let known =
             group.is_none_or(|name| self.resource_groups.iter().any(|group| group.name.eq_ignore_ascii_case(name)));
         if known {
             return Ok(());
         }
-        Err(wrong(
-            format!("{key}[{at}].resourceGroup"),
-            format!("{:?} is not in resourceGroups", group.map_or("", |g| g)),
-        ))
+        Err(wrong(key, format!("{:?} is not in resourceGroups", group.map_or("", |g| g))))
     }
 
     fn check_networks(&self) -> Result<(), ScenarioError> {
         for (at, network) in self.virtual_networks.iter().enumerate() {
             let key = format!("virtualNetworks[{at}]");
-            self.known_group("virtualNetworks", at, network.resource_group.as_ref())?;
+            self.known_group(&format!("virtualNetworks[{at}].resourceGroup"), network.resource_group.as_ref())?;
             if network.prefixes.is_empty() {
                 return Err(wrong(format!("{key}.prefixes"), "at least one is needed"));
             }
@@ -102,7 +99,7 @@ impl Scenario {
         }
         unique("virtualNetworks", ".name", self.virtual_networks.iter().map(|network| &network.name))?;
         for (at, set) in self.availability_sets.iter().enumerate() {
-            self.known_group("availabilitySets", at, set.resource_group.as_ref())?;
+            self.known_group(&format!("availabilitySets[{at}].resourceGroup"), set.resource_group.as_ref())?;
         }
         unique("availabilitySets", ".name", self.availability_sets.iter().map(|set| &set.name))
     }
@@ -110,7 +107,8 @@ impl Scenario {
     fn check_machines(&self) -> Result<Vec<Machine>, ScenarioError> {
         for (at, vm) in self.virtual_machines.iter().enumerate() {
             let key = |member: &str| format!("virtualMachines[{at}].{member}");
-            self.known_group("virtualMachines", at, vm.resource_group.as_ref())?;
+            self.known_group(&key("resourceGroup"), vm.resource_group.as_ref())?;
+            self.known_group(&key("nicResourceGroup"), vm.nic_resource_group.as_ref())?;
             if vm.count.is_some_and(|count| count != 1) && !vm.name.contains("{}") {
                 return Err(wrong(key("name"), "needs {} where the number goes"));
             }
@@ -158,7 +156,7 @@ impl Scenario {
     fn check_scale_sets(&self) -> Result<(), ScenarioError> {
         for (at, set) in self.scale_sets.iter().enumerate() {
             let key = |member: &str| format!("scaleSets[{at}].{member}");
-            self.known_group("scaleSets", at, set.resource_group.as_ref())?;
+            self.known_group(&format!("scaleSets[{at}].resourceGroup"), set.resource_group.as_ref())?;
             if set.count > 1000 {
                 return Err(wrong(
                     key("count"),
@@ -196,7 +194,7 @@ impl Scenario {
         let mut taken = BTreeSet::new();
         for (at, disk) in self.disks.iter().enumerate() {
             let key = format!("disks[{at}]");
-            self.known_group("disks", at, disk.resource_group.as_ref())?;
+            self.known_group(&format!("disks[{at}].resourceGroup"), disk.resource_group.as_ref())?;
             let sku = disk_sku(&key, &disk.sku, disk.size_gib)?;
             let zones: Vec<&String> = disk.zone.iter().collect();
             sku.check_zones(&zones).map_err(|error| wrong(format!("{key}.zone"), error.to_string()))?;

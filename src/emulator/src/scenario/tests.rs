@@ -71,6 +71,7 @@ fn what_does_not_hold_together_is_refused_with_its_key() {
         ("virtualMachines: [{name: a, availabilitySet: x}]", "virtualMachines[0].availabilitySet"),
         ("virtualMachines: [{name: a, subnet: x/y}]", "virtualMachines[0].subnet"),
         ("virtualMachines: [{name: a, resourceGroup: x}]", "virtualMachines[0].resourceGroup"),
+        ("virtualMachines: [{name: a, nicResourceGroup: x}]", "virtualMachines[0].nicResourceGroup"),
         ("virtualMachines: [{name: a}, {name: A}]", "virtualMachines[1].name"),
         ("disks: [{name: a, sizeGib: 0}]", "disks[0].sizeGib"),
         ("disks: [{name: a, sizeGib: 1, sku: Fast}]", "disks[0].sku"),

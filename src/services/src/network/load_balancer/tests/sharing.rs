@@ -176,6 +176,30 @@ fn a_frontend_that_an_outbound_rule_uses_stays_without_its_service() {
 }
 
 #[test]
+fn a_frontend_that_inbound_nat_uses_stays_without_its_service() {
+    let one = numbered(1, &[80]);
+    let wants = wants_of(&[&one]);
+    let body = settle(&wants, None, &env()).unwrap();
+    let frontend = json!({ "id": format!("{}/frontendIPConfigurations/{}", env().id, base(&one)) });
+    let pool = json!([{ "name": "ssh", "properties": {
+        "frontendIPConfiguration": frontend, "protocol": "Tcp", "frontendPortRangeStart": 50000, "frontendPortRangeEnd": 50119
+    }}]);
+    let rule = json!([{ "name": "rdp", "properties": {
+        "frontendIPConfiguration": frontend, "protocol": "Tcp", "frontendPort": 3389
+    }}]);
+    for (kind, nat) in [("inboundNatPools", pool), ("inboundNatRules", rule)] {
+        let mut body = body.clone();
+        body["properties"][kind] = nat.clone();
+        let left = without(wants.clone(), &one);
+        let after = settle(&left, Some(body), &env()).unwrap();
+        assert_eq!(names(&after, "frontendIPConfigurations"), [base(&one)].into(), "{kind}");
+        assert_eq!(after["properties"][kind], nat);
+        assert_eq!(names(&after, "loadBalancingRules"), [].into());
+        assert!(matches!(step(&left, Some(after), &env()).0.served[&one.key], Served::Done(_)));
+    }
+}
+
+#[test]
 fn a_probe_that_the_rule_of_another_owner_names_stays() {
     let (one, two) = (numbered(1, &[80]), numbered(2, &[80]));
     let wants = wants_of(&[&one, &two]);
